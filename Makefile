@@ -1,0 +1,75 @@
+# Everything a newcomer, a developer or CI runs. `make` alone lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+READY := .venv/.ready
+# The first Python that is new enough and can make virtual environments; `make setup PYTHON=/path/to/python` overrides.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+	$$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+
+# Hashes only, no hosts, so that a lock works with whatever index pip is set up for.
+COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --custom-compile-command "make lock" --quiet
+
+.PHONY: help setup demo test test-long bench bench-peers lock clean
+
+help: ## list the targets
+	@echo "ragweir: scores RAG traffic on Kafka. Two commands show all of it: make demo, then make test."
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "Needs Python 3.11 or later, and for Kafka either Docker or Java 17 with Maven"
+	@echo "(Debian, Ubuntu: apt-get install default-jre-headless maven)."
+
+setup: $(READY) ## build .venv from the locked requirements; does nothing when it is up to date
+
+$(READY): pyproject.toml requirements.txt
+	@test -x $(BIN)/python || test -n "$(PYTHON)" || { \
+		echo "ragweir needs Python 3.11 or later with venv (Debian, Ubuntu: apt-get install python3 python3-venv)." >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing the locked requirements into .venv (once; about a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup ## a local Kafka, sample traffic, its scores as they come, a drop in quality and the alert that fires
+	@$(BIN)/ragweir demo
+
+test: setup ## everything that must hold: lint, types, layers, doctests and tests on a real Kafka
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest
+
+test-long: setup ## the full-size versions of the heavy tests
+	@$(BIN)/python -m pytest -m long
+
+bench: setup ## print the benchmark tables
+	@$(BIN)/python bench/run.py
+
+# An environment of its own: ragas and evidently bring over a gigabyte. Both report usage unless told not to.
+bench-peers: bench/.venv/.ready ## print ragweir's cost beside other packages' on the same events
+	@PYTHONPATH=. PYTHONWARNINGS=ignore RAGAS_DO_NOT_TRACK=true DO_NOT_TRACK=1 bench/.venv/bin/python bench/peers.py
+
+bench/.venv/.ready: bench/requirements.txt
+	@test -x bench/.venv/bin/python || $(PYTHON) -m venv bench/.venv
+	@echo "Installing other evaluators into bench/.venv (once; some minutes)"
+	@bench/.venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement bench/requirements.txt
+	@touch $@
+
+# Extras and test tools are locked together with the project, for every Python from 3.11 and every platform. The image
+# has locks of its own, with what runs only, in the same versions.
+lock: setup ## resolve pyproject.toml again into requirements.txt and the image's locks
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(COMPILE) pyproject.toml --group dev --all-extras --upgrade --output-file requirements.txt
+	@$(COMPILE) pyproject.toml --constraint requirements.txt --output-file deploy/docker/requirements.txt
+	@echo hatchling | $(COMPILE) - --constraint requirements.txt --output-file deploy/docker/build-requirements.txt
+
+clean: ## remove .venv and every cache in this folder
+	@rm -rf .venv bench/.venv .cache dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,173 @@
+"""Fit the model behind `unsupported_risk` on answers that people judged, and write it beside its module.
+
+Run from the project's root: `python bench/fit_risk.py [--data FOLDER] [--write]`. Needs numpy and scipy.
+
+Few features, signs fixed, strong regularisation: the model has to hold on traffic that nobody labelled.
+
+1. Direction. The coefficients minimise the logistic loss plus a ridge penalty, none below 0. Every set weighs the same
+   and so do good and bad answers within it; each set has an intercept of its own, so that a set with more bad answers
+   does not pass for one with worse features.
+2. Calibration. Along that direction one slope for all sets and an intercept for each are fitted without penalty, every
+   set weighing the same. The slopes of the sets agree and their intercepts do not: what differs is how strict the
+   people were. The model takes the mean of the intercepts; the file keeps each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import minimize  # type: ignore[import-untyped] # scipy ships no types
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import humans  # noqa: E402 (the project's root must be on the path first)
+from humans import Labels, Scores, auroc  # noqa: E402
+
+from metrics.metric import Null  # noqa: E402
+from metrics.risk import FEATURES, Model, features  # noqa: E402
+
+RIDGE = 0.1
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The features and labels of one set, without the answers that have no features."""
+
+    features: Scores
+    bad: Labels
+    questions: tuple[str, ...]
+
+    def take(self, rows: Labels) -> Sample:
+        """The rows that are marked."""
+        kept = tuple(question for question, keep in zip(self.questions, rows, strict=True) if keep)
+        return Sample(self.features[rows], self.bad[rows], kept)
+
+
+def sample(answers: Sequence[humans.Labelled]) -> Sample:
+    """The features of a set's answers."""
+    rows = [(features(answer.view), answer) for answer in answers]
+    kept = [(row, answer) for row, answer in rows if not isinstance(row, Null)]
+    return Sample(
+        np.array([row for row, _ in kept]),
+        np.array([answer.bad for _, answer in kept]),
+        tuple(answer.question for _, answer in kept),
+    )
+
+
+def _direction(samples: Sequence[Sample]) -> Scores:
+    width = len(FEATURES)
+
+    def loss(parameters: Scores) -> tuple[float, Scores]:
+        weights, total, slope = parameters[:width], 0.0, np.zeros_like(parameters)
+        for number, (one, intercept) in enumerate(zip(samples, parameters[width:], strict=True)):
+            score = one.features @ weights + intercept
+            share = np.where(one.bad, 0.5 / one.bad.sum(), 0.5 / (~one.bad).sum()) / len(samples)
+            total += float((share * (np.logaddexp(0, score) - one.bad * score)).sum())
+            excess = share * (1 / (1 + np.exp(-score)) - one.bad)
+            slope[:width] += one.features.T @ excess
+            slope[width + number] = excess.sum()
+        slope[:width] += RIDGE * weights
+        return total + RIDGE / 2 * float(weights @ weights), slope
+
+    bounds = [(0, None)] * width + [(None, None)] * len(samples)
+    return np.asarray(minimize(loss, np.zeros(len(bounds)), jac=True, method="L-BFGS-B", bounds=bounds).x[:width])
+
+
+def calibrate(samples: Sequence[Sample]) -> tuple[Scores, Scores]:
+    """The calibrated coefficients, and the intercept of each set."""
+    direction = _direction(samples)
+    scores = [one.features @ direction for one in samples]
+
+    def loss(parameters: Scores) -> float:
+        told = [parameters[0] * score + own for score, own in zip(scores, parameters[1:], strict=True)]
+        return sum(
+            float((np.logaddexp(0, score) - one.bad * score).mean()) for score, one in zip(told, samples, strict=True)
+        )
+
+    bounds = [(0, None)] + [(None, None)] * len(samples)
+    slope, *own = minimize(loss, np.array([1.0] + [0.0] * len(samples)), bounds=bounds).x
+    return slope * direction, np.array(own)
+
+
+def fit(samples: Sequence[Sample]) -> Model:
+    """The model of these sets."""
+    coefficients, own = calibrate(samples)
+    return Model(float(own.mean()), tuple(float(weight) for weight in coefficients))
+
+
+def risks(model: Model, one: Sample) -> Scores:
+    """The model's risk of every answer of a set."""
+    return np.array([model.risk(tuple(row)) for row in one.features])
+
+
+def cross_validated(one: Sample, folds: int = 5) -> Scores:
+    """A score of every answer, in the order of risk, by a model that saw none of the answers to its question.
+
+    The coefficients of each fold are brought to the same sum: their slopes and intercepts differ by chance, and
+    answers of different folds are to be compared.
+    """
+    _, group = np.unique(np.array(one.questions), return_inverse=True)
+    fold = np.random.default_rng(0).permutation(group.max() + 1)[group] % folds
+    found = np.zeros(len(one.bad))
+    for number in range(folds):
+        held_out = fold == number
+        weights = np.array(fit([one.take(~held_out)]).coefficients)
+        found[held_out] = one.features[held_out] @ (weights / weights.sum())
+    return found
+
+
+def _file(samples: dict[str, Sample]) -> str:
+    model = fit(list(samples.values()))
+    _, own = calibrate(list(samples.values()))
+    lines = [
+        "# The logistic model behind `unsupported_risk`, written by bench/fit_risk.py: fit it again, do not edit it.",
+        "# risk = 1 / (1 + e^-(intercept + sum of coefficient x feature)); metrics/risk.py says what the features are.",
+        "",
+        f"intercept = {model.intercept:.3f}",
+        "",
+        "[coefficients]",
+        *(f"{name} = {weight:.3f}" for name, weight in zip(FEATURES, model.coefficients, strict=True)),
+        "",
+        "[fit]",
+        f"ridge = {RIDGE}",
+        f"sets = {json.dumps(list(samples))}",
+        f"answers = {[len(one.bad) for one in samples.values()]}",
+        f"bad = {[int(one.bad.sum()) for one in samples.values()]}",
+        "",
+        "# With the intercept of one set in place of their mean, the risk is calibrated to that set's standard.",
+        "[fit.intercepts]",
+        *(f"{name} = {intercept:.3f}" for name, intercept in zip(samples, own, strict=True)),
+        "",
+        "# Area under the ROC curve against people's judgement of faithfulness.",
+        "[auroc]",
+    ]
+    for name, one in samples.items():
+        others = [other for key, other in samples.items() if key != name]
+        lines.append(f"{name}.this_model = {auroc(risks(model, one), one.bad):.3f}")
+        lines.append(f"{name}.fitted_on_the_others = {auroc(risks(fit(others), one), one.bad):.3f}")
+        lines.append(f"{name}.cross_validated_by_question = {auroc(cross_validated(one), one.bad):.3f}")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Fit, print the model's file, and write it when asked to."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", type=Path, default=humans.DATA, help="folder of the labelled sets")
+    parser.add_argument("--write", action="store_true", help="write metrics/risk.toml")
+    arguments = parser.parse_args()
+    samples = {name: sample(humans.read(name, arguments.data)) for name in humans.SETS}
+    text = _file(samples)
+    print(text, end="")
+    if arguments.write:
+        (ROOT / "metrics" / "risk.toml").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Kafka to Kafka, exactly once: what the transactions cost by batch size, beside a bare loop of the same calls."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from interactions import interactions
+from rich.progress import track
+from rich.table import Table
+
+from metrics.catalogue import Catalogue, everything
+from streams.agents.agent import Agent, Emission, Outcome, Record
+from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from streams.kafka_client import Connection, Identity, consumer_properties, producer_properties
+from streams.local.kafka import local_kafka
+from streams.runtimes.kafka import KafkaRuntime
+from streams.serving.health import Health
+from streams.serving.telemetry import Telemetry
+from streams.settings import Settings, load
+
+PARTITIONS = 8
+_QUIET_S = 3.0
+_HEADERS = (("ce_id", b"x"), ("ce_type", b"bench"))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one worker measured."""
+
+    events: int
+    began: float
+    ended: float
+    cpu_s: float
+
+
+class Echo:
+    """Null work: each record's value is written again, as large as an evaluation."""
+
+    outputs = ("evaluations",)
+
+    def handle(self, records: Sequence[Record]) -> Outcome:
+        """The first 3,500 bytes of each."""
+        emissions = [Emission("evaluations", record.key, (record.value or b"")[:3500], _HEADERS) for record in records]
+        return Outcome(emissions, Counter({("ragweir_events_in_total",): len(records)}))
+
+    def refuse(self, record: Record, reason: str) -> Outcome:
+        """Not met here."""
+        raise RuntimeError(f"{reason} at {record.offset}")
+
+
+class Meter:
+    """Wraps an agent: notes wall and CPU time at the first record and after each batch that was settled."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.outputs = agent.outputs
+        self.refuse = agent.refuse
+        self._start: tuple[float, float] | None = None
+        self._last: tuple[float, float] = (0.0, 0.0)
+        self._settled = True
+
+    def handle(self, records: Sequence[Record]) -> Outcome:
+        """As the agent does."""
+        self._start = self._start or (time.time(), time.process_time())
+        self._settled = False
+        return self._agent.handle(records)
+
+    def stopped(self) -> bool:
+        """Asked by the loop after each batch: notes the time, and stops when it has been quiet for a while."""
+        if not self._settled:
+            self._settled = True
+            self._last = (time.time(), time.process_time())
+        return self._start is not None and time.time() - self._last[0] > _QUIET_S
+
+    def run(self, events: int) -> Run:
+        """What was measured; the events are those that were committed."""
+        start = self._start or self._last
+        return Run(events, start[0], self._last[0], self._last[1] - start[1])
+
+
+def _settings(bootstrap: str, prefix: str, batch: int) -> Settings:
+    return load(
+        None,
+        {
+            "kafka": {"bootstrap_servers": bootstrap},
+            "topics": {"prefix": prefix},
+            "input": {"topic": "bench.input"},
+            "batch": {"max_events": batch, "max_bytes": 64 * 1024 * 1024},
+        },
+    )
+
+
+def runtime_worker(bootstrap: str, prefix: str, batch: int, slot: int, work: str) -> Run:
+    """One slot of the Kafka runtime."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    settings = _settings(bootstrap, prefix, batch)
+    meter = Meter(Echo() if work == "null" else EvaluateAgent(EvaluateConfig(Catalogue(everything()))))
+    identity, telemetry = Identity("bench", slot, prefix), Telemetry("bench", slot)
+    KafkaRuntime(settings, identity, meter, ["bench.input"], telemetry, Health(), meter.stopped).run()
+    return meter.run(int(telemetry.registry.get_sample_value("ragweir_events_in_total") or 0))
+
+
+def bare_worker(bootstrap: str, prefix: str, batch: int, slot: int, _: str) -> Run:
+    """The least code that does the same: consume, produce, send offsets, commit. It handles no error."""
+    settings, identity, connection = _settings(bootstrap, prefix, batch), Identity("bench", slot, prefix), Connection()
+    consumer = Consumer(consumer_properties(settings, identity, connection) | {"auto.offset.reset": "earliest"})
+    producer = Producer(producer_properties(settings, identity, connection))
+    producer.init_transactions()
+    consumer.subscribe(["bench.input"])
+    start: tuple[float, float] | None = None
+    last = (time.time(), 0.0)
+    events = 0
+    while start is None or time.time() - last[0] < _QUIET_S:
+        messages = consumer.consume(batch, 0.1)
+        if not messages:
+            continue
+        start = start or (time.time(), time.process_time())
+        producer.begin_transaction()
+        reached: dict[int, int] = {}
+        for message in messages:
+            producer.produce(f"{prefix}evaluations", message.value()[:3500], message.key(), headers=list(_HEADERS))
+            reached[message.partition()] = message.offset() + 1
+        offsets = [TopicPartition("bench.input", partition, offset) for partition, offset in reached.items()]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
+        producer.commit_transaction()
+        events += len(messages)
+        last = (time.time(), time.process_time())
+    consumer.close()
+    return Run(events, start[0], last[0], last[1] - start[1])
+
+
+_ROWS: tuple[tuple[str, Callable[..., Run], str, int, int], ...] = (
+    *(("bare loop", bare_worker, "null", 1, batch) for batch in (100, 1_000)),
+    *(("ragweir, null work", runtime_worker, "null", 1, batch) for batch in (100, 500, 1_000, 5_000)),
+    *(("ragweir, null work", runtime_worker, "null", 2, batch) for batch in (1_000,)),
+    *(("ragweir, evaluate", runtime_worker, "evaluate", 1, batch) for batch in (100, 500, 1_000, 5_000)),
+    *(("ragweir, evaluate", runtime_worker, "evaluate", 2, batch) for batch in (100, 500, 1_000, 5_000)),
+)
+
+
+def table(events: int) -> Table:
+    """One row per kind of work, number of workers and batch size."""
+    title = f"Kafka to Kafka, {events:,} events of 4.5 KB, {PARTITIONS} partitions, the broker on the same cores"
+    result = Table(
+        "loop",
+        "workers",
+        "events per commit",
+        "events/s",
+        "CPU µs per event in the worker",
+        title=title,
+        title_justify="left",
+    )
+    spawn = multiprocessing.get_context("spawn")
+    with local_kafka() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("bench.input", PARTITIONS)])["bench.input"].result(30)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "compression.type": "lz4"})
+        for number, value in enumerate(interactions(events)):
+            producer.produce("bench.input", value, str(number).encode())
+            if number % 1000 == 0:
+                producer.poll(0.01)
+        producer.flush()
+        for number, (name, worker, work, workers, batch) in enumerate(track(_ROWS, "Kafka to Kafka", transient=True)):
+            prefix = f"bench{number}."
+            admin.create_topics([NewTopic(f"{prefix}{topic}", PARTITIONS) for topic in ("evaluations", "dead-letter")])
+            time.sleep(1)
+            with spawn.Pool(workers) as pool:
+                runs = pool.starmap(worker, [(broker.bootstrap, prefix, batch, slot, work) for slot in range(workers)])
+            total = sum(run.events for run in runs)
+            if total != events:
+                raise RuntimeError(f"{name}: {total} events instead of {events}")
+            wall = max(run.ended for run in runs) - min(run.began for run in runs)
+            cpu = sum(run.cpu_s for run in runs) / total * 1e6
+            result.add_row(name, str(workers), f"{batch:,}", f"{total / wall:,.0f}", f"{cpu:.1f}")
+            admin.delete_topics([f"{prefix}evaluations"])
+    return result

@@ -1,0 +1,173 @@
+"""What a user would otherwise run on the same events, beside ragweir: `make bench-peers`.
+
+In one process and one run, on CPU time. Each peer is used as its own documentation does, objects that can be kept are
+kept, and nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+import orjson
+import pandas as pd
+from evidently import DataDefinition, Dataset, descriptors
+from interactions import interactions
+from ragas import metrics as ragas
+from ragas.dataset_schema import SingleTurnSample
+from rank_bm25 import BM25Okapi
+from rich.console import Console
+from rich.table import Table
+from rouge_score.rouge_scorer import RougeScorer
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics.pairwise import cosine_similarity
+from timing import microseconds
+
+from metrics.catalogue import Catalogue, everything
+from metrics.view import View
+from schemas.codec import decode
+from schemas.interaction import Interaction
+
+EVENTS = 50
+_RELEVANT = 2
+"""So many contexts of each event are labelled relevant."""
+
+Work = Callable[[Sequence[Interaction]], object]
+
+
+def _events() -> list[Interaction]:
+    events = []
+    for value in interactions(EVENTS):
+        fields = orjson.loads(value)
+        fields["retrieval"]["relevant_ids"] = [context["chunk_id"] for context in fields["contexts"][:_RELEVANT]]
+        events.append(decode(orjson.dumps(fields)))
+    return events
+
+
+def _texts(event: Interaction) -> list[str]:
+    return [context.text for context in event.contexts or ()]
+
+
+def _ragweir(*names: str) -> Work:
+    every = everything()
+    catalogue = Catalogue(metric for metric in every if not names or metric.name in names)
+    return lambda events: [catalogue.score(View(event)) for event in events]
+
+
+def _ragas(name: str) -> Work:
+    metric: Any = getattr(ragas, name)()
+
+    async def score(events: Iterable[Interaction]) -> None:
+        for event in events:
+            texts = _texts(event)
+            sample = SingleTurnSample(
+                user_input=event.query,
+                response=event.response,
+                reference=(event.expected or ("",))[0],
+                retrieved_contexts=texts,
+                reference_contexts=texts[:_RELEVANT],
+            )
+            await metric.single_turn_ascore(sample)
+
+    return lambda events: asyncio.run(score(events))
+
+
+def _rouge_score(events: Sequence[Interaction]) -> object:
+    scorer = RougeScorer(["rougeL"])
+    return [scorer.score((event.expected or ("",))[0], event.response) for event in events]
+
+
+def _tfidf(events: Sequence[Interaction]) -> object:
+    return [
+        cosine_similarity(TfidfVectorizer(stop_words="english").fit_transform([event.query, event.response]))
+        for event in events
+    ]
+
+
+def _bm25(events: Sequence[Interaction]) -> object:
+    return [
+        BM25Okapi([text.lower().split() for text in _texts(event)]).get_scores(event.query.lower().split())
+        for event in events
+    ]
+
+
+def _evidently(events: Sequence[Interaction]) -> object:
+    frame = pd.DataFrame({"response": [event.response for event in events]})
+    kinds = (
+        descriptors.TextLength,
+        descriptors.WordCount,
+        descriptors.SentenceCount,
+        descriptors.NonLetterCharacterPercentage,
+    )
+    definition = DataDefinition(text_columns=["response"])
+    return Dataset.from_pandas(frame, data_definition=definition, descriptors=[kind("response") for kind in kinds])
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A peer's measure, how to run it, and our metric that comes nearest."""
+
+    package: str
+    measure: str
+    work: Work
+    ours: str
+
+
+_ROWS = (
+    _Row("ragas", "NonLLMStringSimilarity", _ragas("NonLLMStringSimilarity"), "token_f1"),
+    _Row("ragas", "BleuScore", _ragas("BleuScore"), "token_f1"),
+    _Row("ragas", "ChrfScore", _ragas("ChrfScore"), "token_f1"),
+    _Row("ragas", "RougeScore (L)", _ragas("RougeScore"), "rouge_l"),
+    _Row("ragas", "ExactMatch", _ragas("ExactMatch"), "exact_match"),
+    _Row("ragas", "NonLLMContextPrecisionWithReference", _ragas("NonLLMContextPrecisionWithReference"), "ndcg_at_10"),
+    _Row("ragas", "NonLLMContextRecall", _ragas("NonLLMContextRecall"), "recall_at_10"),
+    _Row("rouge-score", "ROUGE-L", _rouge_score, "rouge_l"),
+    _Row("scikit-learn", "TF-IDF cosine, query and response", _tfidf, "lexical_relevance"),
+    _Row("rank-bm25", "BM25Okapi over the contexts", _bm25, "bm25_top"),
+    _Row("evidently", "4 text descriptors, one batch", _evidently, "response_words"),
+)
+
+_FOOTNOTE = """\
+Ours includes tokenising; ragas tells relevant contexts by the likeness of their texts, ragweir by their ids.
+Not run, since they load a model or a word list from elsewhere: ragas' metrics that ask an LLM or embeddings;
+evidently's OOVWordsPercentage, Sentiment and word-matching descriptors (NLTK data), SemanticSimilarity, BERTScore and
+HuggingFace descriptors (models)."""
+
+
+def table() -> Table:
+    """One row per measure, and the whole catalogue above them."""
+    events = _events()
+    whole = microseconds(partial(_ragweir(), events), EVENTS)
+    title = f"{EVENTS} events of 4.5 KB, CPU time per event, best round"
+    result = Table(title=title, caption=_FOOTNOTE, title_justify="left", caption_justify="left")
+    for name in ("package", "measure", "µs", "x whole catalogue", "nearest of ours", "its µs", "x ours"):
+        result.add_column(name, justify="right" if "µs" in name or name.startswith("x ") else "left")
+    result.add_row("ragweir", f"all {len(everything())} metrics", f"{whole:,.0f}", "1", "", "", "")
+    total = 0.0
+    for row in _ROWS:
+        cost = microseconds(partial(row.work, events), EVENTS)
+        own = microseconds(partial(_ragweir(row.ours), events), EVENTS)
+        total += cost
+        package = f"{row.package} {version(row.package)}"
+        result.add_row(
+            *(package, row.measure, f"{cost:,.0f}", f"{cost / whole:.2f}", row.ours, f"{own:,.0f}", f"{cost / own:.1f}")
+        )
+    result.add_row("all of these", f"{len(_ROWS)} rows", f"{total:,.0f}", f"{total / whole:.2f}", "", "", "")
+    return result
+
+
+def main() -> None:
+    """Print where this runs, and the table."""
+    console = Console(width=140)
+    console.print(f"{os.cpu_count()} cores, Python {platform.python_version()}.")
+    console.print(table())
+
+
+if __name__ == "__main__":
+    main()

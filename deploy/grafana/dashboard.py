@@ -1,0 +1,361 @@
+"""Writes ragweir.json, the Grafana dashboard: quality first, then whether ragweir itself keeps up.
+
+    python deploy/grafana/dashboard.py
+
+Panels are lines of a table. Ids and ref ids are counted here, since the SDK leaves them empty and Grafana wants them.
+"""
+# ruff: noqa: INP001 (a script, not a package)
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from string import ascii_uppercase
+
+from grafana_foundation_sdk.builders import common, prometheus, stat, timeseries
+from grafana_foundation_sdk.builders import dashboard as board
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.common import LegendDisplayMode, LegendPlacement, TooltipDisplayMode
+from grafana_foundation_sdk.models.dashboard import (
+    Dashboard,
+    DashboardCursorSync,
+    DataSourceRef,
+    VariableHide,
+    VariableOption,
+    VariableRefresh,
+    VariableSort,
+)
+
+from streams.serving.exporter import label_names
+from streams.settings import WindowSettings
+
+FILE = Path(__file__).with_name("ragweir.json")
+
+_SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+_COLUMNS = 24
+_HEIGHT = 8
+_OF_SERVICE = " * on (instance) group_left (service) ragweir_build_info"
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One panel: what it shows, in which unit, and for each query its expression and the names of its lines."""
+
+    title: str
+    description: str
+    queries: tuple[tuple[str, str], ...]
+    unit: str = "short"
+    width: int = 12
+    newest: bool = False
+    """Whether it shows the newest value only, instead of a graph."""
+
+
+Row = tuple[str, tuple[Panel, ...]]
+
+
+def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
+    """The table of panels, for windows that are split by these dimensions."""
+    labels = label_names(dimensions)
+    chosen = ",".join([f'{name}=~"${name}"' for name in labels])
+    named = " ".join(f"{{{{{name}}}}}" for name in reversed(labels))
+
+    def gauge(series: str, selector: str, *more: str) -> str:
+        # Any number of exporters show the same value: the largest of equal ones is that value.
+        return f"max by ({', '.join([*labels, *more])}) ({series}{{{selector},{chosen}}})"
+
+    size = 'window="$window"'
+    metric = f'metric="$metric",{size}'
+    tails = f'{size},quantile=~"0.5|0.99"'
+    quantile = f"{named} q{{{{quantile}}}}"
+    return (
+        (
+            "Quality, by the last closed window",
+            (
+                Panel(
+                    "Mean of $metric",
+                    "One line per label set: a mean of means would need weights.",
+                    ((gauge("ragweir_window_mean", metric), named),),
+                ),
+                Panel(
+                    "Quantiles of $metric",
+                    "The median, and the quantiles 0.9 and 0.99.",
+                    ((gauge("ragweir_window_quantile", metric, "quantile"), quantile),),
+                ),
+                Panel(
+                    "Shares of $metric",
+                    "For labels the part of the events that has each; for booleans the part that is true.",
+                    ((gauge("ragweir_window_share", metric, "label"), f"{named} {{{{label}}}}"),),
+                    unit="percentunit",
+                ),
+                Panel(
+                    "Events in a window",
+                    "How many events the quality above rests on.",
+                    ((gauge("ragweir_window_events", size), named),),
+                ),
+                Panel(
+                    "Judge decisions in a window",
+                    "Events by what was decided about judging them. Empty while there is no judge.",
+                    ((gauge("ragweir_window_decisions", size, "suite", "status"), "{{suite}} {{status}}"),),
+                    width=_COLUMNS,
+                ),
+            ),
+        ),
+        (
+            "Latency of the application",
+            (
+                Panel(
+                    "Total latency, median and 99 %",
+                    "From the question to the end of the answer.",
+                    ((gauge("ragweir_window_quantile", f'metric="total_latency_ms",{tails}', "quantile"), quantile),),
+                    unit="ms",
+                ),
+                Panel(
+                    "Time to first token, median and 99 %",
+                    "From the question to the first token of the answer.",
+                    (
+                        (
+                            gauge("ragweir_window_quantile", f'metric="time_to_first_token_ms",{tails}', "quantile"),
+                            quantile,
+                        ),
+                    ),
+                    unit="ms",
+                ),
+            ),
+        ),
+        (
+            "Objectives",
+            (
+                Panel(
+                    "Burn rate, at an objective of $objective",
+                    "How many times faster than allowed the error budget is spent. It pages above 6, asks above 2. "
+                    "Set the objective above to that of the SLO looked at.",
+                    tuple((f"{_bad_share(span)} / (1 - $objective)", f"{{{{slo}}}} {span}") for span in ("5m", "1h")),
+                ),
+                Panel(
+                    "Share of bad events",
+                    "Of the events that an SLO counts.",
+                    tuple((_bad_share(span), f"{{{{slo}}}} {span}") for span in ("5m", "1h")),
+                    unit="percentunit",
+                ),
+            ),
+        ),
+        (
+            "Flow",
+            (
+                Panel(
+                    "Broker reachable",
+                    "The worst of all workers.",
+                    ((f"min by (service) (ragweir_broker_up{_OF_SERVICE})", "{{service}}"),),
+                    width=6,
+                    newest=True,
+                ),
+                Panel(
+                    "Lag",
+                    "Records not yet settled, by topic.",
+                    (("sum by (topic) (ragweir_lag)", "{{topic}}"),),
+                    width=9,
+                ),
+                Panel(
+                    "Records and evaluations",
+                    "Settled per second.",
+                    (
+                        ("sum(rate(ragweir_events_in_total[$__rate_interval]))", "records"),
+                        ("sum by (stage) (rate(ragweir_evaluations_total[$__rate_interval]))", "evaluations {{stage}}"),
+                    ),
+                    unit="ops",
+                    width=9,
+                ),
+                Panel(
+                    "Dead letters",
+                    "Records that could not be evaluated, per minute, by the kind of fault.",
+                    ((_per_minute("ragweir_dead_letters_total", "error_class"), "{{error_class}}"),),
+                    unit="opm",
+                ),
+                Panel(
+                    "Metric errors, and records missed",
+                    "Metrics that raised and are null for it; records that retention deleted unread.",
+                    (
+                        (_per_minute("ragweir_metric_errors_total", "metric"), "{{metric}}"),
+                        (_per_minute("ragweir_events_missed_total", "topic"), "missed {{topic}}"),
+                    ),
+                    unit="opm",
+                ),
+            ),
+        ),
+        (
+            "Windows",
+            (
+                Panel(
+                    "Age of the last closed window's end",
+                    "Grows while no window closes: because nothing arrives, or because a partition holds the rest up.",
+                    (("time() - max by (window) (ragweir_window_end_timestamp_seconds)", "{{window}}"),),
+                    unit="s",
+                ),
+                Panel(
+                    "Watermark delay",
+                    "How far behind the clock the event time of the slowest and the fastest partition is.",
+                    (
+                        ("time() - min(ragweir_watermark_timestamp_seconds > 0)", "slowest"),
+                        ("time() - max(ragweir_watermark_timestamp_seconds > 0)", "fastest"),
+                    ),
+                    unit="s",
+                ),
+                Panel(
+                    "Late and overflowing events",
+                    "Per minute: events whose window had been taken for closed, and events counted under __overflow__.",
+                    (
+                        ("60 * sum(rate(ragweir_late_events_total[$__rate_interval]))", "late"),
+                        ("60 * sum(rate(ragweir_window_overflow_total[$__rate_interval]))", "overflow"),
+                    ),
+                    unit="opm",
+                    width=8,
+                ),
+                Panel(
+                    "Windows in memory",
+                    "Of all partitions, by worker: what the aggregate service's memory goes into.",
+                    (("sum by (instance) (ragweir_windows_held)", "{{instance}}"),),
+                    width=8,
+                ),
+                Panel(
+                    "Partitions assigned",
+                    "By service; the sum stays the number of partitions read, whoever holds them.",
+                    ((f"sum by (service) (ragweir_assigned_partitions{_OF_SERVICE})", "{{service}}"),),
+                    width=8,
+                ),
+                Panel(
+                    "Records read by the exporter",
+                    "Per minute, by what became of them.",
+                    ((_per_minute("ragweir_window_records_total", "outcome"), "{{outcome}}"),),
+                    unit="opm",
+                ),
+                Panel(
+                    "Memory of the exporter's open windows",
+                    "Records that are held until their windows close.",
+                    (("max by (instance) (ragweir_open_window_bytes)", "{{instance}}"),),
+                    unit="bytes",
+                ),
+            ),
+        ),
+        (
+            "Transactions",
+            (
+                Panel(
+                    "Transactions by outcome",
+                    "Per second. Aborts now and then are how Kafka keeps order; steady ones are not.",
+                    (("sum by (outcome) (rate(ragweir_transactions_total[$__rate_interval]))", "{{outcome}}"),),
+                    unit="ops",
+                    width=8,
+                ),
+                Panel(
+                    "Time of a batch, 99 %",
+                    "To compute it, and to write and commit it.",
+                    ((_quantile("ragweir_handle_seconds"), "handle"), (_quantile("ragweir_commit_seconds"), "commit")),
+                    unit="s",
+                    width=8,
+                ),
+                Panel(
+                    "Since the last commit",
+                    "Per worker. A worker without traffic commits nothing either.",
+                    (("time() - max by (instance) (ragweir_last_commit_timestamp_seconds)", "{{instance}}"),),
+                    unit="s",
+                    width=8,
+                ),
+            ),
+        ),
+    )
+
+
+def _bad_share(span: str) -> str:
+    counted = f'ragweir_slo_events_total{{slo=~"$slo"%s}}[{span}]'
+    bad = counted % ',outcome="bad"'
+    return f"sum by (slo) (rate({bad})) / sum by (slo) (rate({counted % ''}))"
+
+
+def _per_minute(counter: str, by: str) -> str:
+    return f"60 * sum by ({by}) (rate({counter}[$__rate_interval]))"
+
+
+def _quantile(histogram: str) -> str:
+    return f"histogram_quantile(0.99, sum by (le) (rate({histogram}_bucket[$__rate_interval])))"
+
+
+def variables(dimensions: tuple[str, ...]) -> list[board.QueryVariable]:
+    """What can be chosen above the panels, each from the values that the series have."""
+    asked = [("window", "ragweir_window_events", False), ("metric", '{__name__=~"ragweir_window_(mean|share)"}', False)]
+    asked += [(name, "ragweir_window_events", True) for name in label_names(dimensions)]
+    asked += [("slo", "ragweir_slo_events_total", True)]
+    made = []
+    for name, series, many in asked:
+        variable = (
+            board.QueryVariable(name)
+            .label(name.replace("_", " "))
+            .datasource(_SOURCE)
+            .query(f"label_values({series}, {name})")
+            .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+            .sort(VariableSort.ALPHABETICAL_ASC)
+            .multi(many)
+            .include_all(many)
+        )
+        if many:
+            # Also label sets that lack the label, as when windows are split by other dimensions.
+            variable = variable.all_value(".*").current(VariableOption(text="All", value="$__all"))
+        made.append(variable)
+    return made
+
+
+def _drawn(panel: Panel, number: int) -> timeseries.Panel | stat.Panel:
+    drawn = stat.Panel() if panel.newest else timeseries.Panel()
+    drawn = (
+        drawn.id(number)
+        .title(panel.title)
+        .description(panel.description)
+        .datasource(_SOURCE)
+        .unit(panel.unit)
+        .span(panel.width)
+        .height(_HEIGHT)
+    )
+    for ref_id, (expression, legend) in zip(ascii_uppercase, panel.queries, strict=False):
+        query = prometheus.Dataquery().datasource(_SOURCE).ref_id(ref_id).expr(expression)
+        drawn = drawn.with_target(query.legend_format(legend or "__auto"))
+    if isinstance(drawn, timeseries.Panel):
+        legend = common.VizLegendOptions().show_legend(show_legend=True).placement(LegendPlacement.BOTTOM)
+        drawn = drawn.legend(legend.display_mode(LegendDisplayMode.LIST)).tooltip(
+            common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI)
+        )
+    return drawn
+
+
+def dashboard(dimensions: tuple[str, ...]) -> Dashboard:
+    """The whole dashboard."""
+    built = (
+        board.Dashboard("ragweir")
+        .uid("ragweir")
+        .description("Quality of RAG answers by event time, and the health of ragweir. Generated by dashboard.py.")
+        .tags(["rag", "ragweir"])
+        .readonly()
+        .refresh("30s")
+        .time("now-6h", "now")
+        .timezone("browser")
+        .tooltip(DashboardCursorSync.CROSSHAIR)
+        .with_variable(board.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
+    )
+    for variable in variables(dimensions):
+        built = built.with_variable(variable)
+    objective = board.TextBoxVariable("objective").default_value("0.95").hide(VariableHide.DONT_HIDE)
+    built = built.with_variable(objective.current(VariableOption(text="0.95", value="0.95")))
+    numbers = count(1)
+    for title, panels in rows(dimensions):
+        built = built.with_row(board.Row(title).id(next(numbers)))
+        for panel in panels:
+            built = built.with_panel(_drawn(panel, next(numbers)))
+    return built.build()
+
+
+def text(dimensions: tuple[str, ...] = WindowSettings().dimensions) -> str:
+    """The dashboard's JSON, the same bytes each time."""
+    return JSONEncoder(sort_keys=True, indent=2).encode(dashboard(dimensions)) + "\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), encoding="utf-8")

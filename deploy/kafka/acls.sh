@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# The rights that each part of ragweir needs on a Kafka with ACLs, one user each, and nothing beyond them:
+#   deploy/kafka/acls.sh --bootstrap-server kafka:9092 --command-config admin.properties
+# The arguments go to Kafka's kafka-acls.sh, or to what KAFKA_ACLS names: KAFKA_ACLS=echo only shows the commands.
+# PREFIX is topics.prefix; INPUT_TOPIC is input.topic, where interactions are read from another topic than ours.
+set -euo pipefail
+
+connection=("$@")
+prefix=${PREFIX-rag.}
+input=${INPUT_TOPIC:-${prefix}interactions}
+# Who looks without a group says this name all the same, and Kafka's clients ask about it.
+reader=ragweir-reader
+
+allow() { # USER OPERATION RESOURCE...
+    "${KAFKA_ACLS:-kafka-acls.sh}" ${connection[@]+"${connection[@]}"} --add --allow-principal "User:$1" \
+        --operation "$2" "${@:3}"
+}
+
+# The application that publishes, and `ragweir publish`.
+allow ragweir-publish Write --topic "${prefix}interactions"
+
+# ragweir evaluate. A worker's transactional id is its group, host name and slot.
+allow ragweir-evaluate Read --topic "$input" --topic "${prefix}redrive"
+allow ragweir-evaluate Write --topic "${prefix}evaluations" --topic "${prefix}dead-letter"
+allow ragweir-evaluate Read --group "${prefix}evaluate"
+allow ragweir-evaluate Write --transactional-id "${prefix}evaluate-" --resource-pattern-type prefixed
+
+# ragweir aggregate. It reads its own windows again when it takes a partition over.
+allow ragweir-aggregate Read --topic "${prefix}evaluations" --topic "${prefix}windows"
+allow ragweir-aggregate Write --topic "${prefix}windows" --topic "${prefix}dead-letter"
+allow ragweir-aggregate Read --group "${prefix}aggregate"
+allow ragweir-aggregate Describe --group "$reader"
+allow ragweir-aggregate Write --transactional-id "${prefix}aggregate-" --resource-pattern-type prefixed
+
+# ragweir export.
+allow ragweir-export Read --topic "${prefix}windows"
+allow ragweir-export Describe --group "$reader"
+
+# People: ragweir topics, doctor and tap. They create our topics and look; they write no record and commit nothing.
+allow ragweir-operator Create --topic "$prefix" --resource-pattern-type prefixed
+allow ragweir-operator Read --topic "$prefix" --resource-pattern-type prefixed
+allow ragweir-operator Read --topic "$input"
+allow ragweir-operator Describe --group "${prefix}evaluate" --group "${prefix}aggregate" --group "$reader"

@@ -1,0 +1,1 @@
+"""What is measured: pure functions over one interaction, and the catalogue that names them all."""

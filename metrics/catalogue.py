@@ -1,0 +1,144 @@
+"""The catalogue: every metric by name, and how one event is scored by all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from metrics import (
+    answer,
+    expected,
+    extraction,
+    grounding,
+    lexical_retrieval,
+    overlap,
+    packs,
+    performance,
+    ranking,
+    retrieval,
+    risk,
+)
+from metrics.metric import Flagged, Metric, Null
+from metrics.view import View
+
+CATALOGUE_VERSION = "1"
+"""Raised whenever some metric may give another value than before for the same event."""
+
+GROUPS = (
+    performance.METRICS,
+    grounding.METRICS,
+    risk.METRICS,
+    overlap.METRICS,
+    answer.METRICS,
+    expected.METRICS,
+    retrieval.METRICS,
+    lexical_retrieval.METRICS,
+    ranking.METRICS,
+    extraction.METRICS,
+    packs.METRICS,
+)
+
+EVIDENCE_LINES = 20
+EVIDENCE_CHARACTERS = 200
+"""What bounds the evidence of one metric on one event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """All results of one event: numbers, labels, why the rest is null, and which metrics raised."""
+
+    scores: dict[str, float | None] = field(default_factory=dict)
+    categories: dict[str, str | None] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    flags: list[str] = field(default_factory=list)
+    raised: list[str] = field(default_factory=list)
+
+
+class Catalogue:
+    """A set of metrics by name.
+
+    Args:
+        metrics: all there are.
+        off: names of single metrics or of whole groups to leave out; they cost nothing.
+
+    Raises:
+        ValueError: if two metrics share a name, or `off` names neither a metric nor a group.
+    """
+
+    def __init__(self, metrics: Iterable[Metric], off: Iterable[str] = ()) -> None:
+        every = tuple(metrics)
+        names = [metric.name for metric in every]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two metrics are called {', '.join(sorted(twice))}")
+        unknown = set(off) - set(names) - {metric.group for metric in every}
+        if unknown:
+            raise ValueError(f"no metric or group is called {', '.join(sorted(unknown))}")
+        kept = [metric for metric in every if not {metric.name, metric.group} & set(off)]
+        self.metrics: Mapping[str, Metric] = {metric.name: metric for metric in kept}
+        self._always = tuple(metric for metric in kept if metric.question is None)
+        self._by_question: dict[str, tuple[Metric, ...]] = {
+            question: self._always + tuple(metric for metric in kept if metric.question == question)
+            for question in {metric.question for metric in kept if metric.question is not None}
+        }
+
+    def score(self, view: View) -> Scored:
+        """Score one event. Never raises: a metric that does is null, says so, and stands in `raised`."""
+        scored = Scored()
+        interaction = view.interaction
+        for metric in self._by_question.get(interaction.question_id or "", self._always):
+            name = metric.name
+            results: dict[str, float | None] | dict[str, str | None]
+            results = scored.categories if metric.unit == "category" else scored.scores
+            value: object = None
+            for need in metric.needs:
+                if getattr(interaction, need) is None:
+                    scored.reasons[name] = f"the event has no {need}"
+                    break
+            else:
+                try:
+                    value = metric.compute(view)
+                except Exception as error:  # A metric must never cost the event; the count shows it.
+                    scored.raised.append(name)
+                    scored.reasons[name] = f"the metric raised {type(error).__name__}"
+            if isinstance(value, Flagged):
+                scored.flags.append(f"{name}:{value.flag}")
+                value = value.value
+            if isinstance(value, Null):
+                scored.reasons[name] = value.reason
+                value = None
+            elif isinstance(value, float | int):
+                if math.isfinite(value):
+                    value = round(float(value), 3 if metric.unit == "ms" else 6)
+                else:
+                    scored.reasons[name] = "the result is not a finite number"
+                    value = None
+            results[name] = value  # type: ignore[assignment]
+        scored.flags.extend(view.cuts)
+        return scored
+
+    def explain(self, view: View) -> dict[str, tuple[str, ...]]:
+        """What the scores of one event rest on, for people: per metric that can tell, a few short strings."""
+        evidence: dict[str, tuple[str, ...]] = {}
+        for metric in self._by_question.get(view.interaction.question_id or "", self._always):
+            missing = any(getattr(view.interaction, need) is None for need in metric.needs)
+            if metric.explain is None or missing:
+                continue
+            try:
+                told = metric.explain(view)
+            except Exception as error:  # As in `score`: an explanation must never cost the event.
+                told = (f"the explanation raised {type(error).__name__}",)
+            if told:
+                evidence[metric.name] = tuple(line[:EVIDENCE_CHARACTERS] for line in told[:EVIDENCE_LINES])
+        return evidence
+
+
+def everything(folder: Path | None = None) -> tuple[Metric, ...]:
+    """All metrics there are, with those of the question packs in a folder of the user's.
+
+    Raises:
+        ValueError: if a pack cannot be used.
+    """
+    shipped = tuple(metric for group in GROUPS for metric in group)
+    return shipped + (packs.load_packs(folder) if folder else ())

@@ -1,0 +1,130 @@
+"""The form of a question pack that asks for a list: which of the expected items does the answer have?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from metrics.metric import Null, Value, shared
+from metrics.packs.pack import Finding, Name, Pack, Part, Words
+from metrics.phrases import Phrase
+from metrics.text import Text
+from metrics.view import View
+
+_MARK = re.compile(r"[ \t]*+(?:[*+\-•‣◦–]|[0-9]{1,3}[.)])[ \t]++")
+_NAME_ENDS = re.compile(r":|[ \t][-–—][ \t]")
+Item = frozenset[Phrase]
+"""The names that one item goes by."""
+
+
+class Identifier(Part):
+    """How items are numbered: a word, then an identifier with a prefix, as in "Rule C-1"."""
+
+    word: Words
+    prefix: Annotated[str, Field(min_length=1, max_length=16)]
+
+    def found(self, text: Text) -> Iterator[Phrase]:
+        """Each identifier that follows the word."""
+        word, prefix = self.word, self.prefix.lower()
+        tokens, kinds = text.tokens, text.kinds
+        for place in range(len(word), len(tokens)):
+            if kinds[place] == "I" and tokens[place].startswith(prefix):
+                before = place - len(word)
+                if tuple(tokens[before:place]) == word:
+                    yield (*word, tokens[place])
+
+
+class ListPack(Pack):
+    """A list to be covered: the items of the expected answer, and how many of them the response has."""
+
+    form: Literal["list"]
+    items: Name
+    identifier: Identifier | None = None
+
+    def _item(self, line: str) -> Item:
+        """The names of a list item: its identifier, and its words up to a colon or a dash."""
+        names: set[Phrase] = set()
+        for part in _NAME_ENDS.split(line, maxsplit=2)[:2]:
+            text = Text(part)
+            identifiers = frozenset(self.identifier.found(text)) if self.identifier else frozenset()
+            names |= identifiers
+            numbered = {token for identifier in identifiers for token in identifier}
+            words = tuple(token for token in text.tokens if token not in numbered)
+            if words:
+                names.add(words)
+                break
+        return frozenset(names)
+
+    def items_of(self, text: Text) -> tuple[Item, ...]:
+        """The distinct items of a text: those of its lists, and what is only named by an identifier."""
+        found: list[Item] = []
+        for line in text.text.splitlines():
+            mark = _MARK.match(line)
+            if mark:
+                found.append(self._item(line[mark.end() :]))
+        if self.identifier:
+            found += [frozenset({name}) for name in self.identifier.found(text)]
+        seen: set[Phrase] = set()
+        distinct: list[Item] = []
+        for item in found:
+            if item and seen.isdisjoint(item):
+                distinct.append(item)
+            seen |= item
+        return tuple(distinct)
+
+    def findings(self) -> Iterator[Finding]:
+        """How many items are found, how many there are, and the share."""
+
+        @shared
+        def best(view: View) -> tuple[int, int]:
+            names = frozenset(chain.from_iterable(self.items_of(view.response)))
+            counts = [
+                (sum(not names.isdisjoint(item) for item in items), len(items))
+                for items in map(self.items_of, view.expected)
+            ]
+            return max(counts, key=lambda count: count[0] / count[1] if count[1] else -1.0, default=(0, 0))
+
+        def coverage(view: View) -> Value:
+            found, total = best(view)
+            return found / total if total else Null("the expected answer lists nothing")
+
+        named = "by its name up to a colon or a dash"
+        if self.identifier:
+            named += f", or by an identifier such as {' '.join(self.identifier.word)} {self.identifier.prefix}1"
+        counted = f"the distinct list items of both texts, each {named}, are compared; of several expected answers the "
+        counted += "best covered one counts"
+        needs, absent = ("expected",), "without `expected`"
+        yield Finding(
+            f"{self.items}_found",
+            lambda view: best(view)[0],
+            "count",
+            "higher",
+            f"How many {self.items} of the expected answer the response has.",
+            counted,
+            absent,
+            needs,
+        )
+        yield Finding(
+            f"total_{self.items}",
+            lambda view: best(view)[1],
+            "count",
+            "neither",
+            f"How many {self.items} the expected answer has.",
+            counted,
+            absent,
+            needs,
+        )
+        yield Finding(
+            f"{self.items}_coverage",
+            coverage,
+            "ratio",
+            "higher",
+            f"Share of the expected answer's {self.items} that the response has.",
+            f"{self.items}_found / total_{self.items}",
+            f"{absent}, or when it lists nothing",
+            needs,
+        )

@@ -1,0 +1,85 @@
+"""Values of any JSON type as texts: what they hold, and what they compare as."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+from metrics.grammar import code_points
+from metrics.text import Text, fold
+from metrics.unicode14 import CURRENCIES
+
+_BY_VALUE = frozenset("NDT")
+"""Kinds of tokens that compare by value: numbers, dates, times."""
+
+_UNITS = {ord("%"): None} | {code: None for first, last in code_points(CURRENCIES) for code in range(first, last + 1)}
+"""Signs that are no part of a number's value."""
+
+
+def _number(value: float) -> str:
+    # Written out, because 5e-05 is three tokens and 0.00005 is one number.
+    return format(Decimal(value if isinstance(value, int) else repr(value)), "f")
+
+
+def leaves(value: object, max_tokens: int) -> tuple[Text, ...]:
+    """The texts and numbers in a value; keys, null, true and false say nothing that evidence could repeat.
+
+    >>> [text.tokens for text in leaves({"amounts": [1200, "$5"], "paid": True, "note": None}, 100)]
+    [['5'], ['1200']]
+    """
+    texts = []
+    rest = [value]
+    while rest:
+        part = rest.pop()
+        if isinstance(part, dict):
+            rest.extend(part.values())
+        elif isinstance(part, list):
+            rest.extend(part)
+        elif isinstance(part, str):
+            texts.append(Text(part, max_tokens))
+        elif isinstance(part, int | float) and not isinstance(part, bool):
+            texts.append(Text(_number(part), max_tokens))
+    return tuple(texts)
+
+
+def _canonical_text(text: Text) -> str:
+    """A text folded, white space and closing punctuation aside, its numbers, dates and times by value.
+
+    >>> [_canonical_text(Text(price)) for price in ("$1,200", "1200.0", " 1,200. ", "1,200 MM")]
+    ['1200', '1200', '1200', '1200 mm']
+    """
+    canonical = text.text
+    if not _BY_VALUE.isdisjoint(text.kinds):
+        pieces: list[str] = []
+        reached = 0
+        for token, kind, (start, stop) in zip(text.tokens, text.kinds, text.spans, strict=True):
+            if kind in _BY_VALUE:
+                pieces += text.text[reached:start], token
+                reached = stop
+        canonical = "".join((*pieces, text.text[reached:])).translate(_UNITS)
+    canonical = " ".join(fold(canonical).split())
+    return canonical.rstrip(" .,;:") or canonical
+
+
+def canonical(value: object, texts: tuple[Text, ...]) -> str | None:
+    """What a value compares as, or None when it is no value.
+
+    Text compares as written, but folded and with its numbers by value; a list or an object as its compact JSON, folded.
+    null, blank text, empty lists and objects, and what is nested too deeply to be written are no values; 0 and false
+    are.
+
+    Args:
+        value: the value.
+        texts: its leaves.
+
+    >>> [canonical(value, leaves(value, 100)) for value in (1200, "Tile.", {"b": "X", "a": [1]}, False, " ", None)]
+    ['1200', 'tile', '{"a":[1],"b":"x"}', 'false', None, None]
+    """
+    if value in (None, [], {}):
+        return None
+    if not isinstance(value, list | dict | bool):
+        return _canonical_text(texts[0]) or None
+    try:
+        return fold(json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")))
+    except RecursionError:
+        return None

@@ -1,0 +1,154 @@
+"""The codec: bytes to interactions and models to bytes; whatever the bytes are, a model or a plain reason."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from schemas.dead_letter import ErrorClass
+from schemas.interaction import Interaction
+from schemas.topics import MAX_EVENT_BYTES
+
+_SHOWN_ERRORS = 3
+_OPTIONS = orjson.OPT_UTC_Z
+_BRANCHES = {"bool", "float", "int", "str"}
+"""How pydantic names the branches of a union in a field's path, beside others such as "constrained-str"."""
+_IN_JSON = {"model_type": "must be an object", "dict_type": "must be an object", "tuple_type": "must be a list"}
+"""The kinds of error that pydantic explains in words of Python."""
+
+
+class Rejected(Exception):
+    """The bytes are no interaction. The message says why and quotes nothing of them."""
+
+    def __init__(self, error_class: ErrorClass, message: str) -> None:
+        super().__init__(message)
+        self.error_class = error_class
+        self.message = message
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    """A field's path for people. The keys of free-form objects are the event's content, so they are left out.
+
+    >>> _place(("contexts", 2, "score")), _place(("labels", "secret"))
+    ('contexts[2].score', 'labels')
+    """
+    place = ""
+    for step in location:
+        if isinstance(step, int):
+            place += f"[{step}]"
+        elif place in ("labels", "extra") or step in _BRANCHES or not step.isidentifier():
+            break
+        else:
+            place += f".{step}" if place else step
+    return place
+
+
+def _explain(invalid: ValidationError) -> str:
+    errors = invalid.errors(include_url=False, include_context=False, include_input=False)
+    told = [
+        f"{_place(error['loc']) or 'the event'}: "
+        + _IN_JSON.get(error["type"], error["msg"].removeprefix("Value error, "))
+        for error in errors[:_SHOWN_ERRORS]
+    ]
+    more = f"; and {len(errors) - _SHOWN_ERRORS} more" if len(errors) > _SHOWN_ERRORS else ""
+    return "; ".join(told) + more
+
+
+def parse(value: bytes | None, max_bytes: int = MAX_EVENT_BYTES) -> object:
+    """Parse a record's value as strict JSON: UTF-8, no NaN or infinity, no lone surrogates, bounded depth and size.
+
+    Raises:
+        Rejected: with the reason.
+    """
+    if value is None:
+        raise Rejected("tombstone", "the record has no value")
+    if len(value) > max_bytes:
+        raise Rejected("too_large", f"the event is over the limit of {max_bytes} bytes")
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        raise Rejected("not_json", f"not JSON: {error.msg} at character {error.pos}") from None
+    except Exception as error:  # Nothing about one record may stop the stream.
+        raise Rejected("unreadable", f"parsing raised {type(error).__name__}") from None
+
+
+def interaction(data: object) -> Interaction:
+    """Validate parsed JSON as an interaction.
+
+    >>> interaction({"event_id": "1", "query": "q"})
+    Traceback (most recent call last):
+        ...
+    schemas.codec.Rejected: response: Field required
+
+    Raises:
+        Rejected: with the reason.
+    """
+    try:
+        return Interaction.model_validate(data)
+    except ValidationError as error:
+        raise Rejected("invalid", _explain(error)) from None
+    except Exception as error:  # As above.
+        raise Rejected("unreadable", f"validation raised {type(error).__name__}") from None
+
+
+def decode(
+    value: bytes | None,
+    *,
+    max_bytes: int = MAX_EVENT_BYTES,
+    mapping: Callable[[object], object] | None = None,
+) -> Interaction:
+    """Read an interaction from a record's value, through a mapping where the shape is foreign.
+
+    >>> decode(b'{"event_id": "1", "query": "Who?", "response": "Ada."}').response
+    'Ada.'
+    >>> decode(b'{"event_id": NaN}')
+    Traceback (most recent call last):
+        ...
+    schemas.codec.Rejected: not JSON: unexpected character, expected a JSON value at character 13
+
+    Raises:
+        Rejected: with a reason that quotes nothing of the value. No other exception escapes.
+    """
+    data = parse(value, max_bytes)
+    return interaction(mapping(data) if mapping else data)
+
+
+def event_time(event: Interaction, record_ms: int | None) -> datetime:
+    """When the event happened: its end, else its start, else its record's timestamp (epoch milliseconds).
+
+    Raises:
+        Rejected: if there is none of the three.
+    """
+    time = event.ended_at or event.started_at
+    if time is None and record_ms is not None and record_ms >= 0:
+        try:
+            time = datetime.fromtimestamp(record_ms / 1000, UTC)
+        except (ValueError, OverflowError, OSError):
+            raise Rejected("no_time", "the event has no time and its record's timestamp is out of range") from None
+    if time is None:
+        raise Rejected("no_time", "the event has neither ended_at nor started_at, and its record no timestamp")
+    return time
+
+
+def encode(model: BaseModel) -> bytes:
+    """A record's bytes: compact JSON with its fields in their order, times in UTC.
+
+    >>> from schemas.evaluation import Source
+    >>> encode(Source(topic="t", partition=0, offset=7))
+    b'{"topic":"t","partition":0,"offset":7}'
+    """
+    return orjson.dumps(model.model_dump(), option=_OPTIONS)
+
+
+def encode_json(data: Any) -> bytes:
+    """Compact JSON of plain data, as `encode` writes it.
+
+    Raises:
+        Rejected: if it cannot be written, being nested too deeply.
+    """
+    try:
+        return orjson.dumps(data, option=_OPTIONS)
+    except TypeError:
+        raise Rejected("invalid", "the event is nested too deeply to be written") from None

@@ -1,0 +1,117 @@
+"""The evaluation: what ragweir found out about one interaction."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, FiniteFloat
+
+from schemas.interaction import Interaction, Part, Time
+
+Status = Literal["not_selected", "selected", "judged", "deferred", "expired", "failed"]
+
+CARRIED_OVER = (
+    "event_id",
+    "application",
+    "tenant",
+    "environment",
+    "pipeline_version",
+    "model",
+    "question_id",
+    "labels",
+    "session_id",
+    "trace_id",
+    "span_id",
+)
+"""The fields of the interaction that stand on its evaluation unchanged; the event's time is the one more."""
+
+MAX_DOCUMENT_IDS = 16
+
+
+class Source(Part):
+    """Where the interaction was read."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class SuiteDecision(Part):
+    """What was decided about judging the event by one suite, and why."""
+
+    suite: str
+    status: Status
+    probability: Annotated[FiniteFloat, Field(ge=0, le=1)]
+    because: tuple[str, ...] = ()
+
+
+class Decision(Part):
+    """What was decided about judging the event; no suites where no judge is configured."""
+
+    suites: tuple[SuiteDecision, ...] = ()
+
+
+class Judgement(Part):
+    """What the judge's answer took."""
+
+    model: str
+    prompt_version: str
+    input_tokens: int
+    output_tokens: int
+    cost_usd: FiniteFloat
+    cached: bool
+
+
+class Texts(Part):
+    """The texts of the interaction; only where `output.include_text` asks for them."""
+
+    query: str
+    response: str
+    contexts: tuple[str, ...] = ()
+
+
+class Evaluation(Part):
+    """All results of one interaction.
+
+    `scores` holds numbers (booleans as 1 and 0) and `categories` labels; null means not computed, and `reasons` says
+    why. It is a function of the event, the configuration and the catalogue version: only `source` and `run_id` tell
+    where and when it was computed.
+    """
+
+    event_id: str
+    event_time: Time
+    application: str | None = None
+    tenant: str | None = None
+    environment: str | None = None
+    pipeline_version: str | None = None
+    model: str | None = None
+    question_id: str | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    session_id: str | None = None
+    trace_id: str | None = None
+    span_id: str | None = None
+    stage: Literal["scored", "judged"] = "scored"
+    scores: dict[str, FiniteFloat | None] = Field(default_factory=dict)
+    categories: dict[str, str | None] = Field(default_factory=dict)
+    reasons: dict[str, str] = Field(default_factory=dict)
+    flags: tuple[str, ...] = ()
+    explanations: dict[str, str] = Field(default_factory=dict)
+    evidence: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    decision: Decision = Decision()
+    document_ids: Annotated[tuple[str, ...], Field(max_length=MAX_DOCUMENT_IDS)] = ()
+    judge: Judgement | None = None
+    text: Texts | None = None
+    catalogue_version: str
+    source: Source | None = None
+    run_id: str | None = None
+
+
+def document_ids(interaction: Interaction) -> tuple[str, ...]:
+    """The documents behind the contexts, best rank first, each once, at most 16.
+
+    >>> document_ids(Interaction(event_id="1", query="", response="", contexts=[
+    ...     {"document_id": "b", "rank": 2}, {"document_id": "a", "rank": 1}, {"document_id": "b"}]))
+    ('a', 'b')
+    """
+    contexts = interaction.contexts or ()
+    ranked = sorted(enumerate(contexts, 1), key=lambda place: place[0] if place[1].rank is None else place[1].rank)
+    ids = dict.fromkeys(context.document_id for _, context in ranked if context.document_id is not None)
+    return tuple(ids)[:MAX_DOCUMENT_IDS]

@@ -1,0 +1,36 @@
+"""The records as JSON Schemas, for programs that are not Python: `python -m schemas.export` writes `schemas/json/`."""
+
+from pathlib import Path
+from typing import Literal
+
+import orjson
+from pydantic import BaseModel
+
+from schemas.dead_letter import DeadLetter
+from schemas.evaluation import Evaluation
+from schemas.interaction import Interaction
+
+FOLDER = Path(__file__).parent / "json"
+
+RECORDS: dict[str, tuple[type[BaseModel], Literal["validation", "serialization"]]] = {
+    "interaction": (Interaction, "validation"),
+    "evaluation": (Evaluation, "serialization"),
+    "dead_letter": (DeadLetter, "serialization"),
+}
+"""By file name: the model, and whether others write it (what we accept) or read it (what we write)."""
+
+
+def json_schema(record: str) -> bytes:
+    """The JSON Schema (2020-12) of a record, as its file holds it.
+
+    >>> orjson.loads(json_schema("dead_letter"))["title"]
+    'DeadLetter'
+    """
+    model, mode = RECORDS[record]
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema(mode=mode)}
+    return orjson.dumps(schema, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+if __name__ == "__main__":
+    for record in RECORDS:
+        (FOLDER / f"{record}.json").write_bytes(json_schema(record))

@@ -1,0 +1,46 @@
+"""The topic table: from it topics are created, documented and tested."""
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from schemas.dead_letter import DeadLetter
+from schemas.evaluation import Evaluation
+from schemas.interaction import Interaction
+from schemas.window import Window
+
+MAX_EVENT_BYTES = 1024 * 1024
+
+
+def max_record_bytes(max_event_bytes: int = MAX_EVENT_BYTES) -> int:
+    """The largest record that our topics and producers allow: an evaluation or dead letter is larger than its event.
+
+    >>> max_record_bytes(1024 * 1024)
+    2162688
+    """
+    return 2 * max_event_bytes + 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic: its name without the prefix, what it holds and for how long."""
+
+    name: str
+    key: str
+    model: type[BaseModel]
+    cleanup: str
+    retention_h: int
+    text: str
+    """Which text of users and documents it holds: for the table of what is kept where."""
+
+
+TOPICS = {
+    topic.name: topic
+    for topic in (
+        Topic("interactions", "event_id", Interaction, "delete", 24 * 7, "query, response, contexts, all of the event"),
+        Topic("redrive", "event_id", Interaction, "delete", 24 * 7, "query, response, contexts, all of the event"),
+        Topic("evaluations", "event_id", Evaluation, "delete", 24 * 30, "none, unless output.include_text is on"),
+        Topic("windows", "start, dimensions, partition, part", Window, "compact,delete", 24 * 30, "none"),
+        Topic("dead-letter", "as received", DeadLetter, "delete", 24 * 14, "the refused record's bytes"),
+    )
+}

@@ -1,0 +1,1 @@
+"""How it flows: agents without I/O, the runtimes that drive them, and the command line."""

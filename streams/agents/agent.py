@@ -1,0 +1,106 @@
+"""What an agent is: records in, an outcome out, without I/O, so that any runtime can drive it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+Headers = tuple[tuple[str, bytes], ...]
+Count = tuple[str, ...]
+"""What is counted: an instrument's name from the telemetry table, then its label values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as it was read. `timestamp_ms` is the record's own time; None where the source has none."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """One record to write. `topic` is a name of the topic table, without its prefix."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    partition: int = -1
+    """Where it has to go; -1 is by its key."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a batch comes to: the records to emit, in order, and the counts to add once they are committed."""
+
+    emissions: list[Emission] = field(default_factory=list)
+    counts: Counter[Count] = field(default_factory=Counter)
+    levels: dict[Count, float] = field(default_factory=dict)
+    """What gauges are to show once it is committed."""
+
+    def extend(self, other: Outcome) -> None:
+        """Take another outcome's emissions, counts and levels in."""
+        self.emissions += other.emissions
+        self.counts += other.counts
+        self.levels |= other.levels
+
+
+class Agent(Protocol):
+    """Handles batches. Neither method raises, whatever the records hold."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The topics it emits to, by their names in the topic table."""
+
+    def handle(self, records: Sequence[Record]) -> Outcome:
+        """What to emit for these records."""
+
+    def refuse(self, record: Record, reason: str) -> Outcome:
+        """What to emit for a record whose own outcome the broker refuses to take."""
+
+
+class StateError(Exception):
+    """An agent's stored state does not fit where it is to go on; the message says what to do."""
+
+
+@runtime_checkable
+class Keeper(Agent, Protocol):
+    """An agent with state per partition. Its state's changelog is a topic of its own outputs, same partition."""
+
+    @property
+    def changelog(self) -> str:
+        """The topic that holds its state, by its name in the topic table."""
+
+    def restore(self, partition: int, committed: int | None, start: int, changelog: Iterator[Record]) -> None:
+        """Take a partition over.
+
+        Args:
+            partition: of the input.
+            committed: its committed offset; None if there is none.
+            start: where reading begins.
+            changelog: all records of the changelog's partition, in order; read only as far as needed.
+
+        Raises:
+            StateError: if the stored state is not that of the committed offset.
+        """
+
+    def drop(self, partitions: Collection[int]) -> None:
+        """Partitions were given up; their state may be kept in case they come back at the same offset."""
+
+    def look(self, now_s: float, caught_up: Collection[int]) -> Outcome:
+        """What to emit because time has passed, beside what records bring.
+
+        Args:
+            now_s: wall clock, epoch seconds.
+            caught_up: the held partitions that have been read to their end.
+        """
+
+    def settled(self, *, committed: bool) -> None:
+        """What was emitted last is committed, or has to be forgotten."""

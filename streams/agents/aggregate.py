@@ -1,0 +1,358 @@
+"""The aggregate agent: evaluations in, windows of event time out. Its state is what it has emitted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
+from itertools import islice
+from typing import TypeVar
+from zlib import compress, decompress
+
+import orjson
+from pydantic import ValidationError
+
+from metrics.contents import Contents, merged
+from metrics.totals import Scored, Totals
+from schemas.codec import Rejected, encode, parse
+from schemas.dead_letter import HEAD_BYTES
+from schemas.evaluation import Evaluation
+from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
+from schemas.window import Progress, Window, duration_s
+from streams.agents.agent import Emission, Outcome, Record, StateError
+from streams.agents.writing import bury, cloud_event
+from streams.dimensions import Dimensions, Labels, label
+from streams.settings import Slo, WindowSettings
+
+_SERVICE = "aggregate"
+_PROGRESS = "progress"
+_AHEAD_MS = 5 * 60 * 1000
+"""An event this far ahead of its record's timestamp comes from a wrong clock and does not move the watermark."""
+_SPARE = 60
+"""Windows held beyond those within `hold`, for clocks in the future, which the watermark does not reach."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+T = TypeVar("T")
+Key = tuple[datetime, Labels]
+"""A window of one partition: its start and its dimensions."""
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateConfig:
+    """All that windows depend on beside the evaluations."""
+
+    totals: Totals
+    windows: WindowSettings = field(default_factory=WindowSettings)
+    slos: tuple[Slo, ...] = ()
+    max_bytes: int = max_record_bytes(MAX_EVENT_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One part of a window, as it was emitted last. A window that is no longer held is continued in a new part."""
+
+    number: int
+    record: bytes = b""
+    revision: int = 0
+    contents: Contents | None = None
+
+    def stored(self) -> _Part:
+        """Only the record, compressed: of windows that are not in use there may be thousands."""
+        return self if self.contents is None else _Part(self.number, _packed(self.record))
+
+
+def _packed(record: bytes) -> bytes:
+    return compress(record, 1)
+
+
+_Windows = Mapping[datetime, Mapping[Labels, _Part]]
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The state of one partition. It is replaced, never changed, so that an abort has nothing to undo."""
+
+    next_offset: int
+    windows: _Windows = field(default_factory=dict)
+    """The windows held, by their start, least recently touched first."""
+    decoded: Collection[datetime] = ()
+    """The starts of those whose contents are kept."""
+    newest: datetime | None = None
+    """The largest event time that was believed."""
+    active_s: float = 0.0
+    """Wall clock at the last look that found new events."""
+    idle: bool = False
+    told_s: float | None = None
+    """Wall clock at the first look that found the progress emitted as it is now; None if it has not been."""
+
+
+class AggregateAgent:
+    """Keeps the base windows of each partition of `evaluations` in the same partition of `windows`."""
+
+    outputs = ("windows", "dead-letter")
+    changelog = "windows"
+
+    def __init__(self, config: AggregateConfig) -> None:
+        self._config = config
+        windows = config.windows
+        self._size = timedelta(seconds=duration_s(windows.sizes[0]))
+        self._hold = timedelta(hours=windows.hold_h)
+        self._disorder = timedelta(seconds=windows.disorder_s)
+        self._closing = self._size + timedelta(seconds=windows.grace_s)
+        # A topic forgets what is older than its retention, and a quiet partition's progress must not be forgotten.
+        self._tell_again_s = windows.retention_h * 3600 / 4
+        self._dimensions = Dimensions(windows.dimensions, windows.values, windows.max_series)
+        self._most_windows = int(self._hold / self._size) + _SPARE
+        self._states: dict[int, _State] = {}
+        self._held: set[int] = set()
+        """The partitions that are ours now; the state of others may still be there."""
+        self._pending: dict[int, _State] = {}
+
+    # Records.
+
+    def handle(self, records: Sequence[Record]) -> Outcome:
+        """The windows that the records touch, and how far their partitions are now."""
+        outcome = Outcome()
+        partitions: defaultdict[int, list[Record]] = defaultdict(list)
+        for record in records:
+            partitions[record.partition].append(record)
+        for partition, own in partitions.items():
+            self._pending[partition] = self._advance(partition, own, outcome)
+        return outcome
+
+    def refuse(self, record: Record, reason: str) -> Outcome:
+        """A dead letter; the evaluation enters no window."""
+        outcome = Outcome()
+        outcome.counts["ragweir_events_in_total",] += 1
+        bury(outcome, _SERVICE, record, "refused", reason, HEAD_BYTES)
+        state = replace(self._states[record.partition], next_offset=record.offset + 1)
+        self._pending[record.partition] = self._tell(record.partition, state, outcome)
+        return outcome
+
+    def _advance(self, partition: int, records: Sequence[Record], outcome: Outcome) -> _State:
+        state = self._states[partition]
+        newest, watermark = state.newest, self._watermark(state.newest)
+        events: list[Scored[Key]] = []
+        opened: dict[Key, int] = {}
+        late: defaultdict[Key, int] = defaultdict(int)
+        present: dict[datetime, set[Labels]] = {}
+        outcome.counts["ragweir_events_in_total",] += len(records)
+        for record in records:
+            try:
+                evaluation = _evaluation(record, self._config.max_bytes)
+            except Rejected as rejected:
+                bury(outcome, _SERVICE, record, rejected.error_class, rejected.message, self._config.max_bytes)
+                continue
+            time = evaluation.event_time
+            start = time - (time - _EPOCH) % self._size
+            labels = self._dimensions.of(evaluation)
+            sets = present.get(start)
+            if sets is None:
+                sets = present[start] = set(state.windows.get(start, ()))
+            if labels not in sets:
+                admitted = self._dimensions.admitted(labels, sets)
+                outcome.counts["ragweir_window_overflow_total",] += admitted != labels
+                labels = admitted
+                sets.add(labels)
+            key = start, labels
+            opened.setdefault(key, record.offset)
+            if watermark is not None and start + self._closing <= watermark:
+                late[key] += 1
+            if (newest is None or time > newest) and _believed(time, record):
+                newest, watermark = time, self._watermark(time)
+            scored = self._config.totals.read(evaluation, key)
+            events.append(scored)
+            self._count_slos(evaluation, scored, outcome)
+        outcome.counts["ragweir_late_events_total",] += sum(late.values())
+        touched: defaultdict[datetime, dict[Labels, _Part]] = defaultdict(dict)
+        for key, contents in self._config.totals.of(events).items():
+            contents.late = late[key]
+            start, labels = key
+            part = self._decoded(state.windows.get(start, {}).get(labels)) or _Part(opened[key])
+            total = merged((part.contents, contents)) if part.contents else contents
+            touched[start][labels] = self._emitted(partition, key, part, total, outcome)
+        windows, decoded = self._kept(state, touched, newest)
+        moved = _State(records[-1].offset + 1, windows, decoded, newest)
+        return self._tell(partition, moved, outcome)
+
+    def _decoded(self, part: _Part | None) -> _Part | None:
+        """A part with its contents; None if they are not of today's base size or summed otherwise than today."""
+        if part is None or part.contents is not None:
+            return part
+        try:
+            window = Window.model_validate(orjson.loads(decompress(part.record)))
+            contents = Contents.of_record(window, self._config.totals.schemes)
+        except ValueError:
+            return None
+        if window.window != self._config.windows.sizes[0]:
+            return None
+        return replace(part, revision=window.revision or 0, contents=contents)
+
+    def _kept(self, state: _State, touched: _Windows, newest: datetime | None) -> tuple[_Windows, Collection[datetime]]:
+        """The windows to hold, and which of them decoded: those touched, and those that most events still go to."""
+        windows = dict(state.windows)
+        for start, parts in touched.items():
+            windows[start] = {**windows.pop(start, {}), **parts}
+        decoded = set(touched)
+        for start in set(state.decoded) - decoded:
+            if newest is not None and newest - self._disorder < start + self._closing and start <= newest:
+                decoded.add(start)
+            else:
+                windows[start] = {labels: part.stored() for labels, part in windows[start].items()}
+        windows = self._within(windows, newest)
+        return windows, decoded & windows.keys()
+
+    def _within(self, windows: Mapping[datetime, T], newest: datetime | None) -> dict[datetime, T]:
+        """What the watermark has not left behind by `hold`, and at most a bounded number."""
+        if newest is not None:
+            bound = newest - self._disorder - self._hold - self._size
+            windows = {start: parts for start, parts in windows.items() if start > bound}
+        return dict(islice(windows.items(), max(0, len(windows) - self._most_windows), None))
+
+    def _count_slos(self, evaluation: Evaluation, scored: Scored[Key], outcome: Outcome) -> None:
+        for slo in self._config.slos:
+            value = scored.scores.get(slo.metric)
+            if value is not None and all(label(name, evaluation) == own for name, own in slo.dimensions.items()):
+                outcome.counts["ragweir_slo_events_total", slo.name, "good" if slo.good(value) else "bad"] += 1
+
+    # What is emitted.
+
+    def _emitted(self, partition: int, key: Key, part: _Part, contents: Contents, outcome: Outcome) -> _Part:
+        """Emit a part with new contents."""
+        start, labels = key
+        dimensions = self._dimensions.named(labels)
+        # Written as it stands: a model of it would cost more than all that was summed.
+        record = orjson.dumps(
+            {
+                "window": self._config.windows.sizes[0],
+                "start": start,
+                "end": start + self._size,
+                "dimensions": dimensions,
+                "partition": partition,
+                "part": part.number,
+                "revision": part.revision + 1,
+                **contents.fields(),
+            },
+            option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS,
+        )
+        name = orjson.dumps([start, dimensions, partition, part.number], option=orjson.OPT_UTC_Z | orjson.OPT_SORT_KEYS)
+        headers = cloud_event(_SERVICE, "window", name.decode(), start, "application/json")
+        outcome.emissions.append(Emission("windows", name, record, headers, partition))
+        return _Part(part.number, record, part.revision + 1, contents)
+
+    def _tell(self, partition: int, state: _State, outcome: Outcome) -> _State:
+        """Emit how far a partition is."""
+        watermark = self._watermark(state.newest)
+        progress = Progress(partition=partition, next_offset=state.next_offset, watermark=watermark, idle=state.idle)
+        name = orjson.dumps([_PROGRESS, partition])
+        headers = cloud_event(_SERVICE, "progress", name.decode(), watermark or _EPOCH, "application/json")
+        outcome.emissions.append(Emission("windows", name, encode(progress), headers, partition))
+        if watermark is not None:
+            outcome.levels["ragweir_watermark_timestamp_seconds", str(partition)] = watermark.timestamp()
+        outcome.levels["ragweir_windows_held", str(partition)] = sum(map(len, state.windows.values()))
+        return replace(state, told_s=0.0)
+
+    def _watermark(self, newest: datetime | None) -> datetime | None:
+        return None if newest is None else newest - self._disorder
+
+    # Time.
+
+    def look(self, now_s: float, caught_up: Collection[int]) -> Outcome:
+        """Progress of the partitions that fell idle, and of those that have not told theirs, or not for long."""
+        outcome = Outcome()
+        for partition in self._held:
+            state = self._pending.get(partition, self._states[partition])
+            if not state.active_s or partition not in caught_up:
+                state = replace(state, active_s=now_s)
+            if state.told_s == 0:
+                state = replace(state, told_s=now_s)
+            idle = partition in caught_up and now_s - state.active_s >= self._config.windows.idle_s
+            if idle != state.idle or state.told_s is None or now_s - state.told_s >= self._tell_again_s:
+                state = self._tell(partition, replace(state, idle=idle), outcome)
+            self._pending[partition] = state
+        return outcome
+
+    def settled(self, *, committed: bool) -> None:
+        """Keep what was emitted, or forget it."""
+        if committed:
+            self._states.update(self._pending)
+        self._pending = {}
+
+    # Partitions.
+
+    def restore(self, partition: int, committed: int | None, start: int, changelog: Iterator[Record]) -> None:
+        """Take a partition over with the windows that it still holds; see `streams.agents.agent.Keeper`.
+
+        Raises:
+            StateError: if the progress in the changelog is not that of the committed offset.
+        """
+        held = self._states.pop(partition, None)
+        if held is None or held.next_offset != committed:
+            held = self._read(changelog)
+        if held is None and committed is not None:
+            raise StateError(
+                f"partition {partition} has the committed offset {committed} but no windows to go on from: the windows "
+                "topic was emptied or is not that of this group; use another topics.prefix, or delete the group with "
+                "kafka-consumer-groups to count all evaluations anew"
+            )
+        if held is not None and held.next_offset != committed:
+            raise StateError(
+                f"the windows of partition {partition} stand at offset {held.next_offset}, but the group's committed "
+                f"offset is {'gone' if committed is None else committed}: going on would count events twice or not at "
+                f"all; set the group's offset of this partition to {held.next_offset} with kafka-consumer-groups, or "
+                "use another topics.prefix"
+            )
+        # The progress is told in any case: it may have another offset, or be another worker's who found it idle.
+        self._states[partition] = replace(held or _State(start), next_offset=start, told_s=None)
+        self._held.add(partition)
+
+    def _read(self, changelog: Iterator[Record]) -> _State | None:
+        """The state that a changelog comes to. Windows stay as they are written, and never more than will be held."""
+        windows: dict[datetime, dict[Labels, tuple[int, bytes]]] = {}
+        progress: Progress | None = None
+        names = self._dimensions.names
+        for record in changelog:
+            first, *rest = orjson.loads(record.key or b"[null]")
+            if first == _PROGRESS and record.value is not None:
+                progress = Progress.model_validate_json(record.value)
+            elif first not in (_PROGRESS, None) and rest[0].keys() == set(names):
+                start = datetime.fromisoformat(first)
+                parts = windows.pop(start, {})
+                labels = tuple(rest[0][name] for name in names)
+                if record.value is not None:
+                    parts[labels] = rest[2], record.value
+                elif labels in parts and parts[labels][0] == rest[2]:
+                    del parts[labels]
+                windows[start] = parts
+                if len(windows) > self._most_windows:
+                    del windows[next(iter(windows))]
+        if progress is None:
+            return None
+        newest = progress.watermark and progress.watermark + self._disorder
+        stored = {
+            start: {labels: _Part(number, _packed(record)) for labels, (number, record) in parts.items()}
+            for start, parts in self._within(windows, newest).items()
+        }
+        return _State(progress.next_offset, stored, newest=newest, idle=progress.idle)
+
+    def drop(self, partitions: Collection[int]) -> None:
+        """State stays, in case a partition comes back at the offset where it was left."""
+        self._held.difference_update(partitions)
+        for partition in partitions:
+            self._pending.pop(partition, None)
+
+
+def _evaluation(record: Record, max_bytes: int) -> Evaluation:
+    data = parse(record.value, max_bytes)
+    try:
+        evaluation = Evaluation.model_validate(data)
+    except ValidationError:
+        raise Rejected("invalid", "not an evaluation") from None
+    if not MINYEAR < evaluation.event_time.year < MAXYEAR:
+        raise Rejected("no_time", "the event's time is at an end of the calendar, where there is no room for windows")
+    return evaluation
+
+
+def _believed(time: datetime, record: Record) -> bool:
+    return record.timestamp_ms is None or time.timestamp() * 1000 <= record.timestamp_ms + _AHEAD_MS

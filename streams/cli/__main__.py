@@ -1,0 +1,5 @@
+"""`python -m streams.cli` is `ragweir`."""
+
+from streams.cli import main
+
+main()

@@ -1,0 +1,179 @@
+"""`ragweir demo`: the whole system on a Kafka of its own, from sample traffic to an alert that fires."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated
+
+import orjson
+import typer
+
+from streams.cli.app import FAILURE, app, err, out, shared_flags
+from streams.cli.topics import create_topics
+from streams.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
+from streams.demo.samples import interactions, samples
+from streams.demo.services import WORKERS, DemoError, demo_settings, services, targets
+from streams.demo.show import Report, screen, summarise
+from streams.demo.traffic import Publisher, results
+from streams.local.kafka import local_kafka
+from streams.local.prometheus import LocalPrometheusError, programs
+from streams.service import evaluate_config
+from streams.settings import Settings
+from streams.slo_rules import FAST, duration
+
+_EVENTS = 200
+_INTERRUPTED = 130
+_LOOK_S = 0.2
+
+_NEXT = """
+[bold]Next, with your own Kafka[/]
+  ragweir --bootstrap-servers HOST:9092 doctor           what is missing, and how to mend it
+  ragweir --bootstrap-servers HOST:9092 topics create    the topics
+  ragweir --bootstrap-servers HOST:9092 publish FILE     interactions, one JSON object a line
+  ragweir --bootstrap-servers HOST:9092 evaluate         the service
+[bold]or without any[/]
+  ragweir demo --write-samples FILE                      these samples, to try things on
+  ragweir score FILE                                     a file scored
+  ragweir metrics                                        what is measured"""
+
+
+@app.command()
+def demo(
+    events: Annotated[
+        int | None, typer.Option(min=1, max=100_000, help=f"How many sample interactions; {_EVENTS} by default.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0, max=3_600, help="How long publishing them takes.")] = 8,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running until Ctrl-C, to look at.")] = False,
+    alerts: Annotated[
+        bool, typer.Option("--alerts/--no-alerts", help="Whether a drop in quality and its alert are the end.")
+    ] = True,
+    write_samples: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="Only write the samples to this file, to try commands on."),
+    ] = None,
+) -> None:
+    """See it work: a local Kafka, all services, sample traffic and its scores; then quality drops and an alert fires.
+
+    Needs no configuration and heeds none; Kafka runs in Docker, or from its jars with Java 17 and Maven. Prometheus
+    and Alertmanager are taken from the PATH or from Debian's packages; without them the alert is left out. Everything
+    that is started is stopped again, also on Ctrl-C.
+    """
+    if write_samples is not None:
+        _write(write_samples, events or len(samples()))
+        return
+    if set(shared_flags()) - {"--debug"}:
+        raise typer.BadParameter(
+            "the demo has its own Kafka and settings; leave out --config, --bootstrap-servers, --prefix"
+        )
+    # Told to stop, or its terminal closed, it ends as on Ctrl-C: everything in its order. nohup keeps its meaning.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        with local_kafka(say=_say) as kafka:
+            _run(kafka.bootstrap, events or _EVENTS, seconds, alerts=alerts, keep=keep)
+    except KeyboardInterrupt:
+        _say("Stopped early; everything that the demo started is gone.")
+        raise typer.Exit(_INTERRUPTED) from None
+    except DemoError as error:
+        err.print(f"ragweir: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(FAILURE) from None
+
+
+def _say(text: str) -> None:
+    out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _run(
+    bootstrap: str, events: int, seconds: float, prefix: str = "rag.", *, alerts: bool = False, keep: bool = False
+) -> None:
+    """The demo on a broker: topics, services, traffic, summary, an alert."""
+    settings = demo_settings(bootstrap, prefix)
+    report = Report(evaluate_config(settings, settings.input_topic).catalogue.metrics, events)
+    topics = create_topics(settings)
+    _say(f"Created the topics {', '.join(topics)}")
+    with tempfile.TemporaryDirectory(prefix="ragweir-demo-") as folder:
+        _say(f"Starting `ragweir up`: evaluate with {WORKERS} workers, aggregate, export")
+        with services(settings, Path(folder)) as check:
+            _say(f"Publishing {events} interactions of fictional companies, and a few unreadable records\n")
+            publisher = Publisher(settings, events, seconds)
+            with screen(out, report) as shown:
+                for result in results(settings, publisher, check):
+                    if result is not None:
+                        report.add(result)
+                        shown.shown(result)
+            summarise(out, report, publisher.sent)
+            if alerts and _programs_found():
+                _alert(settings, report, Path(folder), check, keep=keep)
+            else:
+                out.print(_NEXT, highlight=False, soft_wrap=True)
+                if keep:
+                    _keep(settings, lambda: _watch(check))
+
+
+def _programs_found() -> bool:
+    out.print(
+        "\n[bold]An alert, from worse answers to a webhook[/] (sample traffic, its drop injected)", soft_wrap=True
+    )
+    try:
+        programs(_say)
+    except LocalPrometheusError as error:
+        _say(f"Left out: {error}")
+        return False
+    return True
+
+
+def _alert(settings: Settings, report: Report, folder: Path, check: Callable[[], None], *, keep: bool) -> None:
+    """Show quality drop, the alert fire, and both recover."""
+    (slo,) = settings.slo
+    counts = wait_until_counted(settings, report.count(slo.metric), check)
+    long, short = 60 * FAST.long_m, 60 * FAST.short_m
+    _say(
+        f"SLO {slo.name}: {slo.metric} is at most {slo.at_most:g} in {slo.objective:.0%} of answers;"
+        f" of those above {counts['good']} were good, {counts['bad']} bad.\n"
+        f"{FAST.alert} fires above {FAST.threshold(slo.objective):.0%} bad, over {duration(long)} and over"
+        f" {duration(short)}; here these are {duration(long * SCALE)} and {duration(short * SCALE)}.\n"
+        f"Windows show the mean {slo.metric} per pipeline version.\n"
+    )
+    with monitoring(settings, folder) as watch:
+        drill = AlertDrill(settings, watch, check, out)
+        drill.run()
+        out.print(_NEXT, highlight=False, soft_wrap=True)
+        if keep:
+            pages = {"Prometheus": f"{watch.prometheus.url}/graph", "Alertmanager": watch.alertmanager.url}
+            _keep(settings, drill.linger, pages)
+
+
+def _keep(settings: Settings, work: Callable[[], None], pages: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Say where everything is, and let it work until Ctrl-C."""
+    exporter = {"Windows": f"http://{targets(settings)['ragweir-export'][0]}/metrics"}
+    _say("\nEverything keeps running until Ctrl-C:")
+    for name, url in {**pages, **exporter}.items():
+        _say(f"  {name:<13} {url}")
+    _say(f"  {'Kafka':<13} ragweir --bootstrap-servers {settings.kafka.bootstrap_servers} doctor")
+    try:
+        work()
+    except KeyboardInterrupt:
+        _say("Stopping everything")
+
+
+def _watch(check: Callable[[], None]) -> None:
+    while True:
+        check()
+        time.sleep(_LOOK_S)
+
+
+def _write(file: Path, count: int) -> None:
+    """Write samples that end at this moment, one interaction a line."""
+    try:
+        with file.open("wb") as sink:
+            sink.writelines(orjson.dumps(event) + b"\n" for event in interactions(count, datetime.now(UTC)))
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from None
+    _say(f"{count} sample interactions written; try `ragweir score {file}`")

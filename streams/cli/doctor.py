@@ -1,0 +1,188 @@
+"""`ragweir doctor`: what is wrong with the configuration, the broker or the topics, and how to mend it."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from rich.markup import escape
+
+from schemas.topics import TOPICS
+from streams.cli.app import FAILURE, app, out, settings
+from streams.kafka_client import (
+    Connection,
+    Identity,
+    Refusal,
+    Unreachable,
+    ask,
+    build,
+    client_properties,
+    reader_properties,
+)
+from streams.service import evaluate_config
+from streams.settings import Settings, WrongSettings, masked
+
+_SKEW_S = 300
+_TIMEOUT_S = 5.0
+
+
+class Unwell(Exception):
+    """A check failed; the message says what is wrong and how to mend it."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the checks before have found out, for those that follow."""
+
+    settings: Settings
+    topics: Mapping[str, int] | None = None
+
+
+def packages(_: Findings) -> str:
+    """Our import packages have plain names, which another distribution may also use."""
+    ours = Path(__file__).parents[2]
+    for name in ("schemas", "metrics", "streams"):
+        found = importlib.util.find_spec(name)
+        origin = Path(found.origin) if found and found.origin else None
+        if origin is None or origin.parents[1] != ours:
+            raise Unwell(f"another package called {name!r} shadows ours; install ragweir in an environment of its own")
+    return "schemas, metrics and streams are ours"
+
+
+def configuration(findings: Findings) -> str:
+    """The catalogue, the packs and the map can be loaded."""
+    try:
+        config = evaluate_config(findings.settings, findings.settings.input_topic)
+    except WrongSettings as error:
+        raise Unwell(str(error)) from None
+    return f"{len(config.catalogue.metrics)} metrics are on"
+
+
+def broker(findings: Findings) -> str:
+    """Kafka answers."""
+    servers = findings.settings.kafka.bootstrap_servers
+    connection = Connection(quiet=True)
+    try:
+        admin = build(AdminClient, client_properties(findings.settings, connection))
+        findings.topics = ask(admin, connection, _TIMEOUT_S)
+    except Unreachable as error:
+        raise Unwell(f"{servers}: {error}") from None
+    except (Refusal, WrongSettings) as error:
+        raise Unwell(str(error)) from None
+    return f"{servers} answers"
+
+
+def topics(findings: Findings) -> str:
+    """The topics exist, with the partitions that the settings ask for."""
+    present = _present(findings)
+    effective = findings.settings
+    missing = [name for name in _ours(effective) if name not in present]
+    if missing:
+        raise Unwell(f"missing: {', '.join(missing)}; `ragweir topics create` makes them")
+    if effective.input_topic not in present:
+        raise Unwell(f"the input topic {effective.input_topic} does not exist; set input.topic")
+    return f"{present[effective.input_topic]} partitions to read in {effective.input_topic}"
+
+
+def group(findings: Findings) -> str:
+    """How far behind the evaluate service is."""
+    effective = findings.settings
+    count = _present(findings).get(effective.input_topic, 0)
+    identity = Identity("evaluate", 0, effective.topics.prefix)
+    places = [TopicPartition(effective.input_topic, partition) for partition in range(count)]
+    if not places:
+        raise Unwell("not checked, since there is no input topic")
+    with build(Consumer, {**reader_properties(effective), "group.id": identity.group}) as consumer:
+        committed = consumer.committed(places, timeout=_TIMEOUT_S)
+        started = [place for place in committed if place.offset >= 0]
+        lag = 0
+        for place in started:
+            low, high = consumer.get_watermark_offsets(place, timeout=_TIMEOUT_S)
+            if place.offset < low:
+                raise Unwell(
+                    f"retention has deleted {low - place.offset} unread records of {place.topic}/{place.partition}; "
+                    "run more workers or keep the topic longer"
+                )
+            lag += high - place.offset
+    return f"group {identity.group} is {lag} records behind" if started else f"group {identity.group} has not started"
+
+
+def clock(findings: Findings) -> str:
+    """The newest records are not from the future by this machine's clock."""
+    effective = findings.settings
+    count = _present(findings).get(effective.input_topic, 0)
+    newest = 0
+    with build(Consumer, reader_properties(effective)) as consumer:
+        for partition in range(min(count, 4)):
+            _, high = consumer.get_watermark_offsets(
+                TopicPartition(effective.input_topic, partition), timeout=_TIMEOUT_S
+            )
+            if high == 0:
+                continue
+            consumer.assign([TopicPartition(effective.input_topic, partition, high - 1)])
+            message = consumer.poll(1.0)
+            if message is not None and message.error() is None:
+                newest = max(newest, message.timestamp()[1])
+    ahead = newest / 1000 - time.time()
+    if ahead > _SKEW_S:
+        raise Unwell(f"a record is stamped {ahead:.0f} s ahead of this machine; set the clocks by NTP")
+    return "no record is ahead of this machine" if newest else "no records to compare with yet"
+
+
+def telemetry(findings: Findings) -> str:
+    """The first worker's telemetry port can be opened."""
+    host, port = findings.settings.telemetry.host, findings.settings.telemetry.port
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            return f"{host}:{port} is in use ({error.strerror}): by a running worker, or set telemetry.port"
+    return f"{host}:{port} is free"
+
+
+CHECKS: tuple[Callable[[Findings], str], ...] = (packages, configuration, broker, topics, group, clock, telemetry)
+
+
+@app.command()
+def doctor() -> None:
+    """Check the configuration, the broker, the topics and the clock; say what is wrong and how to mend it.
+
+    Also prints the effective settings, secrets masked. Exit status 1 when something is wrong.
+    """
+    effective = settings()
+    for group_name, values in masked(effective).items():
+        named = {f".{name}": value for name, value in values.items()} if isinstance(values, dict) else {"": values}
+        for name, value in named.items():
+            out.print(f"[dim]{group_name}{name} =[/] {escape(repr(value))}", highlight=False, soft_wrap=True)
+    findings = Findings(effective)
+    wrong = 0
+    for check in CHECKS:
+        try:
+            verdict, text = "[green]ok[/]   ", check(findings)
+        except Unwell as error:
+            wrong += 1
+            verdict, text = "[red]wrong[/]", str(error)
+        except KafkaException as error:
+            wrong += 1
+            verdict, text = "[red]wrong[/]", f"Kafka: {error.args[0].str()}"
+        out.print(f"{verdict} {check.__name__}: {escape(text)}", highlight=False, soft_wrap=True)
+    if wrong:
+        raise typer.Exit(FAILURE)
+
+
+def _present(findings: Findings) -> Mapping[str, int]:
+    if findings.topics is None:
+        raise Unwell("not checked, since the broker does not answer")
+    return findings.topics
+
+
+def _ours(effective: Settings) -> Iterable[str]:
+    return (effective.topics.prefix + name for name in TOPICS)

@@ -1,0 +1,60 @@
+"""`ragweir metrics`: the catalogue, for people."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.padding import Padding
+
+from metrics.catalogue import everything
+from metrics.metric import Metric
+from streams.cli.app import app, out, settings
+
+_DIRECTION = {"higher": "higher is better", "lower": "lower is better", "neither": "neither way is better"}
+
+
+@app.command()
+def metrics(name: Annotated[str | None, typer.Argument(help="Show this one in full.")] = None) -> None:
+    """Show the catalogue of metrics, or one of them in full."""
+    catalogue = {metric.name: metric for metric in everything(settings().metrics.packs)}
+    if name is None:
+        _list(list(catalogue.values()))
+        return
+    if name not in catalogue:
+        near = difflib.get_close_matches(name, catalogue, 3)
+        hint = f"; near it: {', '.join(near)}" if near else ""
+        raise typer.BadParameter(f"there is no metric {name!r}{hint}")
+    metric = catalogue[name]
+    facts = f"{metric.group}, {metric.unit}, {bounds(metric)}, {_DIRECTION[metric.better]}, {metric.cost}"
+    out.print(f"[bold]{name}[/]  {facts}", highlight=False)
+    if metric.aliases:
+        out.print(f"also called {', '.join(metric.aliases)}", highlight=False)
+    needs = ", ".join(metric.needs) or "nothing beside the required fields"
+    out.print(f"needs {needs}; {metric.source}\n", highlight=False)
+    out.print(metric.text, markup=False, highlight=False)
+
+
+def bounds(metric: Metric) -> str:
+    """The bounds as people write them: `0 to 1`, `0 and up`, `any`."""
+    low, high = metric.bounds
+    if metric.unit == "category":
+        return ", ".join(metric.labels)
+    if low is None:
+        return "any"
+    return f"{low:g} and up" if high is None else f"{low:g} to {high:g}"
+
+
+def _list(every: list[Metric]) -> None:
+    """Two lines a metric, which any terminal is wide enough for."""
+    group = None
+    for metric in every:
+        if metric.group != group:
+            group = metric.group
+            out.print(f"\n[bold underline]{group}[/]")
+        needs = f"; needs {', '.join(metric.needs)}" if metric.needs else ""
+        facts = f"{metric.unit}, {bounds(metric)}, {_DIRECTION[metric.better]}, {metric.cost}{needs}; {metric.source}"
+        out.print(f"[bold]{metric.name}[/]  [dim]{facts}[/]", highlight=False)
+        out.print(Padding(escape(metric.meaning), (0, 0, 0, 4)), highlight=False)

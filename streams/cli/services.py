@@ -1,0 +1,116 @@
+"""The services: `ragweir evaluate`, `aggregate` and `export`, and `up` for all of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+
+from streams.cli.app import app, settings, shared_flags
+from streams.exporting import run_export
+from streams.kafka_client import Refusal
+from streams.runtimes.kafka import Fatal
+from streams.service import SERVICES, catalogue, run_slot
+from streams.settings import Settings, WrongSettings
+from streams.supervisor import REFUSED, Supervisor, own_command, stop_flag
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+Workers = Annotated[int, typer.Option(min=1, max=256, help="Processes; at most one per partition has work.")]
+Slot = Annotated[
+    int | None,
+    typer.Option(min=0, help="Run this one slot without a supervisor, as on Kubernetes (the pod's ordinal)."),
+]
+
+
+@app.command()
+def evaluate(
+    workers: Workers = 1,
+    slot: Slot = None,
+    input_topic: Annotated[str | None, typer.Option(help="Read another topic than ours; it is only read.")] = None,
+    map: Annotated[Path | None, typer.Option(help="The map for a foreign shape.")] = None,
+) -> None:
+    """Evaluate interactions as they come, exactly once.
+
+    Reads the interactions topic (or `--input-topic`), writes evaluations and dead letters. Stops on SIGTERM or Ctrl-C
+    after the batch in hand. Each worker shows /metrics, /healthz and /readyz on its own port.
+    """
+    effective = settings(input={"topic": input_topic, "map": map})
+    flags = ["--input-topic", input_topic] if input_topic else []
+    flags += ["--map", str(map)] if map else []
+    _run("evaluate", effective, workers, slot, flags)
+
+
+@app.command()
+def aggregate(workers: Workers = 1, slot: Slot = None) -> None:
+    """Sum evaluations up in windows of event time, exactly once.
+
+    Reads the evaluations, writes windows, counts the events of the SLOs. Workers, ports and stopping as `evaluate`.
+    """
+    _run("aggregate", settings(), workers, slot, [])
+
+
+@app.command()
+def export(slot: Slot = None) -> None:
+    """Show the last closed window of each size to Prometheus.
+
+    Reads the windows without a consumer group, so that any number of exporters may run, each with a slot of its own.
+    /metrics, in the text format or OpenMetrics, is remade when a window closes. Stopping as `evaluate`.
+    """
+    _run("export", settings(), 1, slot, [])
+
+
+@app.command()
+def up(
+    evaluate_workers: Annotated[int, typer.Option(min=1, max=256, help="Processes that evaluate.")] = 1,
+    aggregate_workers: Annotated[int, typer.Option(min=1, max=256, help="Processes that aggregate.")] = 1,
+) -> None:
+    """Run all services on this machine under one supervisor: evaluate, aggregate and export.
+
+    Their telemetry ports are telemetry.port, + 100 and + 200, each plus the worker's number.
+    """
+    effective = settings()
+    workers = {"evaluate": evaluate_workers, "aggregate": aggregate_workers, "export": 1}
+    for name in workers:
+        _RUNNERS[name].check(effective)
+    commands = [_worker(name, slot, []) for name, number in workers.items() for slot in range(number)]
+    sys.exit(Supervisor(commands).run(stop_flag()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Runner:
+    """How one slot of a service is run, and what is checked before any slot starts."""
+
+    check: Callable[[Settings], object]
+    run: Callable[[Settings, int, Callable[[], bool]], None]
+
+
+_RUNNERS = {name: _Runner(service.agent, partial(run_slot, service)) for name, service in SERVICES.items()}
+_RUNNERS["export"] = _Runner(catalogue, run_export)
+
+
+def _worker(name: str, slot: int, flags: list[str]) -> list[str]:
+    return own_command(*shared_flags(), name, *flags, "--slot", str(slot))
+
+
+def _run(name: str, effective: Settings, workers: int, slot: int | None, flags: list[str]) -> None:
+    runner = _RUNNERS[name]
+    stopped = stop_flag()
+    if slot is None:
+        # What is wrong for every worker is told once, before any starts.
+        runner.check(effective)
+        sys.exit(Supervisor(_worker(name, each, flags) for each in range(workers)).run(stopped))
+    try:
+        runner.run(effective, slot, stopped)
+    except (Refusal, WrongSettings) as error:
+        log.error(str(error))
+        sys.exit(REFUSED)
+    except Fatal as error:
+        log.error(str(error))
+        sys.exit(1)

@@ -1,0 +1,54 @@
+"""`ragweir slo`: what follows from the [[slo]] settings for Prometheus."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from streams.cli.app import app, settings
+from streams.service import SERVICES
+from streams.settings import WrongSettings
+from streams.slo_rules import proofs as proofs_of
+from streams.slo_rules import rules as rules_of
+from streams.slo_rules import written
+
+commands = typer.Typer(help="Turn the SLOs of the settings into alerts.", no_args_is_help=True)
+app.add_typer(commands, name="slo")
+
+_EXAMPLE = '[[slo]] with name = "relevant", metric = "...", at_least = 0.5, objective = 0.95'
+
+
+@commands.callback()
+def slo() -> None:
+    """Turn the SLOs of the settings into alerts."""
+
+
+@commands.command()
+def rules(
+    tests: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Write promtool tests instead, of the rules in FILE (relative to the tests)."
+        ),
+    ] = None,
+    scale: Annotated[
+        float,
+        typer.Option(min=0.0001, max=100, help="Multiply all durations: 0.02 turns an hour into 72 s, to try alerts."),
+    ] = 1.0,
+) -> None:
+    """Write the Prometheus rules of the SLOs: a page when a budget burns fast, a ticket when it burns slowly.
+
+    `ragweir slo rules > rules/slo.yml`, and once more with `--tests ../rules/slo.yml > tests/slo.yml` to prove them
+    with `promtool test rules tests/slo.yml`.
+    """
+    effective = settings()
+    if not effective.slo:
+        raise WrongSettings(f"there is no SLO in the settings; one looks like {_EXAMPLE}")
+    SERVICES["aggregate"].agent(effective)  # An alert on a misspelt metric would be silent for ever.
+    made = "Made by `ragweir slo rules` from the [[slo]] settings: change those, and make it again."
+    scaled = (
+        [] if scale == 1 else [f"Every duration is multiplied by {scale:g}; the series are named as if it were not."]
+    )
+    content = rules_of(effective.slo, scale) if tests is None else proofs_of(effective.slo, tests, scale)
+    typer.echo(written(content, [made, *scaled]), nl=False)

@@ -1,0 +1,1 @@
+"""The demo: the whole system on a Kafka of its own, with sample traffic written for it."""

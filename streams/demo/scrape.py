@@ -1,0 +1,69 @@
+"""What the services show on /metrics, read as Prometheus reads it: the last closed window, and the SLO's counters."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+_SECONDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """The means of a metric in the last closed window."""
+
+    end_s: float = 0.0
+    """When the window ended, in epoch seconds of event time; 0 when none has closed."""
+    versions: Mapping[str, float] = field(default_factory=dict)
+    """Per pipeline version."""
+
+    def __str__(self) -> str:
+        """The line that the demo shows.
+
+        >>> print(Means(1_795_255_205.0, {"v1": 0.01, "v2": 0.934}))
+        window until 10:00:05 UTC: v1 0.01, v2 0.93
+        """
+        values = ", ".join(f"{version} {mean:.2f}" for version, mean in sorted(self.versions.items()))
+        return f"window until {datetime.fromtimestamp(self.end_s, UTC):%H:%M:%S} UTC: {values}"
+
+
+def means(exporter: str, metric: str, window: str) -> Means:
+    """The last closed window of this size.
+
+    Args:
+        exporter: address of its telemetry.
+        metric: whose means.
+        window: which size, as the settings write it.
+    """
+    end_s, versions = 0.0, {}
+    for sample in _samples(exporter):
+        if sample.labels.get("window") == window:
+            if sample.name == "ragweir_window_end_timestamp_seconds":
+                end_s = sample.value
+            elif sample.name == "ragweir_window_mean" and sample.labels["metric"] == metric:
+                versions[sample.labels["pipeline_version"]] = sample.value
+    return Means(end_s, versions)
+
+
+def counted(aggregate: str, slo: str) -> dict[str, int]:
+    """How many events of an SLO were good and bad until now; nothing while the service does not answer."""
+    return {
+        sample.labels["outcome"]: int(sample.value)
+        for sample in _samples(aggregate)
+        if sample.name == "ragweir_slo_events_total" and sample.labels["slo"] == slo
+    }
+
+
+def _samples(address: str) -> Iterator[Sample]:
+    try:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=_SECONDS) as answer:
+            text = answer.read().decode()
+    except OSError:
+        return  # A service on its way up; whoever waits for it asks again.
+    for family in text_string_to_metric_families(text):
+        yield from family.samples

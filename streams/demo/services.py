@@ -1,0 +1,160 @@
+"""The demo's `ragweir up`: every service in processes of their own, whose settings nothing outside can disturb."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from streams.exporting import PORT as EXPORT_PORT
+from streams.local.node import LOOPBACK, LocalKafkaError, free_port, require_free
+from streams.service import SERVICES
+from streams.settings import Settings
+from streams.supervisor import STOP_S, own_command
+
+WORKERS = 2
+_LAST_LINES = 15
+_TRIES = 100
+
+
+class DemoError(Exception):
+    """The demo cannot go on; the message says why, for people."""
+
+
+class _Alone(Settings):
+    """Settings that neither the environment nor a settings file has a say in."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - pydantic passes all of them by name
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)
+
+
+def demo_settings(bootstrap: str, prefix: str = "rag.") -> Settings:
+    """The settings of the demo: few partitions, free telemetry ports, windows of seconds, and one SLO."""
+    return _Alone.model_validate(
+        {
+            "kafka": {"bootstrap_servers": bootstrap},
+            "topics": {"prefix": prefix, "partitions": 4},
+            "telemetry": {"port": _free_base()},
+            "windows": {
+                "sizes": ["3s", "15s"],
+                "dimensions": ["pipeline_version"],
+                "grace_s": 1,
+                "disorder_s": 1,
+                "idle_s": 2,
+                "commit_ms": 300,
+            },
+            "slo": [{"name": "grounded", "metric": "unsupported_risk", "at_most": 0.5, "objective": 0.95}],
+        }
+    )
+
+
+def targets(settings: Settings) -> dict[str, list[str]]:
+    """Per service, what Prometheus calls a job, the addresses of its telemetry.
+
+    >>> targets(_Alone.model_validate({"telemetry": {"port": 9464}}))["ragweir-evaluate"]
+    ['127.0.0.1:9464', '127.0.0.1:9465']
+    """
+    return {
+        f"ragweir-{name}": [f"{LOOPBACK}:{settings.telemetry.port + offset}" for offset in offsets]
+        for name, offsets in _OFFSETS.items()
+    }
+
+
+_OFFSETS = {
+    "evaluate": [SERVICES["evaluate"].port + slot for slot in range(WORKERS)],
+    "aggregate": [SERVICES["aggregate"].port],
+    "export": [EXPORT_PORT],
+}
+
+
+def _free_base() -> int:
+    """A base for telemetry ports of which every one that a service adds up to is free."""
+    for _ in range(_TRIES):
+        base = free_port()
+        with suppress(LocalKafkaError):
+            for offset in {offset for offsets in _OFFSETS.values() for offset in offsets}:
+                require_free(base + offset)
+            return base
+    raise DemoError("There are not enough free ports for the services.")
+
+
+def settings_file(settings: Settings) -> str:
+    """What of the settings is not a default, as TOML.
+
+    >>> print(settings_file(demo_settings("127.0.0.1:9999")))  # doctest: +ELLIPSIS
+    [kafka]
+    bootstrap_servers = "127.0.0.1:9999"
+    ...
+    [[slo]]
+    name = "grounded"
+    metric = "unsupported_risk"
+    at_most = 0.5
+    objective = 0.95
+    """
+    lines: list[str] = []
+    for group, content in settings.model_dump(mode="json", exclude_defaults=True).items():
+        heading, tables = (f"[[{group}]]", content) if isinstance(content, list) else (f"[{group}]", [content])
+        for values in tables:
+            # A string, a number or a list of them in JSON is the same in TOML.
+            lines += [heading, *(f"{name} = {json.dumps(value)}" for name, value in values.items())]
+    return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def services(settings: Settings, folder: Path) -> Iterator[Callable[[], None]]:
+    """Run the services for the length of a `with` block; gives a check that they still run.
+
+    The check raises DemoError with the end of their log once they do not.
+
+    Args:
+        settings: what they run with.
+        folder: where their settings file and log go, and where they run.
+    """
+    file, log = folder / "ragweir.toml", folder / "up.log"
+    file.write_text(settings_file(settings), encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if not name.upper().startswith("RAGWEIR_")}
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            own_command("--config", str(file), "up", "--evaluate-workers", str(WORKERS)),
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            # Ctrl-C is for us alone: the services are stopped in their turn, before their Kafka.
+            start_new_session=True,
+        )
+
+    def check() -> None:
+        if (status := process.poll()) is not None:
+            raise DemoError(f"`ragweir up` ended with status {status}. {last_words(log)}")
+
+    try:
+        yield check
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_S + 3)
+        except subprocess.TimeoutExpired:
+            # Its workers end by themselves when their supervisor is gone.
+            process.kill()
+            process.wait()
+
+
+def last_words(log: Path) -> str:
+    """The end of a log, introduced."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
+    return "It logged last:\n" + "\n".join(lines) if lines else "It logged nothing."

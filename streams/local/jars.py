@@ -1,0 +1,169 @@
+"""Kafka from Maven Central's jars, for machines without a Docker engine: fetched once, run by the machine's Java."""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from streams.local.node import CLUSTER_ID, KAFKA_VERSION, POM, LocalKafkaError, Node
+
+_OLDEST_JAVA: Final = 17
+_INSTALL: Final = "(Debian, Ubuntu: apt-get install default-jre-headless maven)"
+_FETCH_SECONDS: Final = 900
+_STOP_SECONDS: Final = 20
+# Runs beside the broker and reads a pipe that only we hold open: when we die, however we die, the pipe ends. Linux's
+# own parent-death signal would fire with the thread, not the process, that started the broker.
+_WATCHDOG: Final = 'read -r _; kill -9 "$1"; test -z "$2" || rm -rf -- "$2"'
+
+
+def find_java() -> str:
+    """Return the Java to run Kafka with: JAVA_HOME's, or the first on the PATH.
+
+    Raises:
+        LocalKafkaError: there is none, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    if java is None:
+        raise LocalKafkaError(f"Kafka needs Java {_OLDEST_JAVA} or later, and none is installed {_INSTALL}.")
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', told)
+    if version is None or int(version[1]) < _OLDEST_JAVA:
+        raise LocalKafkaError(f"Kafka needs Java {_OLDEST_JAVA} or later, and {java} is older {_INSTALL}.")
+    return java
+
+
+def fetch(say: Callable[[str], None]) -> Path:
+    """Return the folder of Kafka's jars, filled by Maven the first time, with any number of processes asking at once.
+
+    Raises:
+        LocalKafkaError: Maven is missing or could not fetch them.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ragweir"
+    jars = cache / f"kafka-{KAFKA_VERSION}-{sha256(POM.encode()).hexdigest()[:8]}"
+    if jars.exists():
+        return jars
+    mvn = shutil.which("mvn")
+    if mvn is None:
+        raise LocalKafkaError(f"Kafka's jars are fetched with Maven, and it is not installed {_INSTALL}.")
+    cache.mkdir(parents=True, exist_ok=True)
+    # The lock saves a second download, and Maven's own store from two writers; the rename keeps half a download unseen.
+    with (cache / "fetch.lock").open("w") as lock, tempfile.TemporaryDirectory(dir=cache) as scratch:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not jars.exists():
+            say(f"Fetching Kafka {KAFKA_VERSION} from Maven Central (43 MB, once)")
+            _copy_dependencies(mvn, Path(scratch)).rename(jars)
+    return jars
+
+
+def _copy_dependencies(mvn: str, scratch: Path) -> Path:
+    pom, jars = scratch / "pom.xml", scratch / "jars"
+    pom.write_text(POM, encoding="utf-8")
+    command = [mvn, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_FETCH_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise LocalKafkaError(f"Maven did not fetch Kafka {KAFKA_VERSION} in {_FETCH_SECONDS} s.") from error
+    if done.returncode != 0:
+        errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
+        reason = errors[0].partition("ERROR] ")[2].partition(" -> [Help")[0] if errors else done.stderr.strip()
+        raise LocalKafkaError(f"Maven could not fetch Kafka {KAFKA_VERSION}: {reason}")
+    return jars
+
+
+class JarRunner:
+    """Runs a node as a Java process in a session of its own, so that Ctrl-C in a terminal reaches us and not Kafka.
+
+    Everything it writes is in one folder: data, configuration and log. A temporary folder is removed at the end.
+    """
+
+    def __init__(self, node: Node, folder: Path | None, say: Callable[[str], None]) -> None:
+        self._java = find_java()
+        self._jars = fetch(say)
+        self._temporary = folder is None
+        self._folder = folder or Path(tempfile.mkdtemp(prefix="ragweir-kafka-"))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._log = self._folder / "broker.log"
+        configuration = node.configuration(data="data")
+        lines = (f"{key}={value}\n" for key, value in configuration.items())
+        (self._folder / "server.properties").write_text("".join(lines), encoding="utf-8")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
+
+    def _command(self, main: str, *arguments: str, heap: str) -> list[str]:
+        jvm = ["-cp", f"{self._jars}/*", f"-Xmx{heap}", "-Dlog4j2.level=WARN"]
+        return [self._java, *jvm, main, *arguments]
+
+    def start(self) -> None:
+        """Begin to run; a folder without data is made ready first."""
+        if not (self._folder / "data" / "meta.properties").exists():
+            self._format()
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command("kafka.Kafka", "server.properties", heap="512m"),
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._watchdog = subprocess.Popen(
+            ["sh", "-c", _WATCHDOG, "sh", str(self._process.pid), str(self._folder) if self._temporary else ""],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _format(self) -> None:
+        arguments = ["format", "--config", "server.properties", "--cluster-id", CLUSTER_ID]
+        command = self._command("kafka.tools.StorageTool", *arguments, heap="128m")
+        done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise LocalKafkaError(f"Kafka could not format {self._folder}:\n{(done.stderr + done.stdout).strip()}")
+
+    def stop(self) -> None:
+        """Ask the broker to shut down, and end it when it takes too long."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._reap()
+
+    def kill(self) -> None:
+        """End the broker at once."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._reap()
+
+    def _reap(self) -> None:
+        if self._process is not None:
+            self._process.wait()
+        if self._watchdog is not None:
+            self._watchdog.kill()  # before its pipe is closed: it must not act on a process id that is free again
+            self._watchdog.communicate()
+        self._process = self._watchdog = None
+
+    def last_words(self) -> str | None:
+        """Tell the end of the log of a broker that no longer runs; None while it runs."""
+        if self._process is not None and self._process.poll() is None:
+            return None
+        return "\n".join(self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
+
+    def discard(self) -> None:
+        """Stop, and remove a temporary folder."""
+        try:
+            self.stop()
+        finally:
+            if self._temporary:
+                shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,73 @@
+"""The reference tables of the README, made from what they describe: `python -m streams.reference` rewrites them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from metrics.catalogue import everything
+from schemas.topics import TOPICS
+from streams import alerts
+from streams.cli.metrics import bounds
+from streams.serving.telemetry import TABLE
+from streams.settings import Group, Settings
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def _markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [list(head)]
+    lines.append(["---"] * len(lines[0]))
+    lines += [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _metrics() -> str:
+    rows = (
+        (f"`{m.name}`", m.group, m.unit, bounds(m), m.better, ", ".join(m.needs), m.meaning, m.source)
+        for m in everything()
+    )
+    return _markdown(("metric", "group", "unit", "bounds", "better", "needs", "meaning", "source"), rows)
+
+
+def _topics() -> str:
+    rows = ((f"`{t.name}`", t.key, f"{t.retention_h // 24} days", t.cleanup, t.text) for t in TOPICS.values())
+    return _markdown(("topic", "key", "kept", "cleanup", "text of users or documents"), rows)
+
+
+def _telemetry() -> str:
+    rows = ((f"`{line.name}`", line.kind, ", ".join(line.labels), line.help) for line in TABLE)
+    return _markdown(("series", "kind", "labels", "meaning"), rows)
+
+
+def _settings() -> str:
+    rows = (
+        (f"`{group}.{name}`", f"`{default!r}`" if not isinstance(default, dict) else "`{}`", field.description or "")
+        for group, values in Settings.model_fields.items()
+        if isinstance(values.default, Group)
+        for name, field in values.default.__class__.model_fields.items()
+        for default in [field.get_default(call_default_factory=True)]
+    )
+    return _markdown(("setting", "default", "meaning"), rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "metrics": _metrics,
+    "topics": _topics,
+    "telemetry": _telemetry,
+    "alerts": lambda: _markdown(alerts.HEAD, alerts.rows()),
+    "settings": _settings,
+}
+
+
+def rewritten(text: str) -> str:
+    """A text with each table between its marks (`<!-- metrics -->` to `<!-- /metrics -->`) made anew."""
+    for name, table in TABLES.items():
+        between = re.compile(f"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
+        text = between.sub(lambda _, made=table: f"{made()}\n", text)  # type: ignore[misc]
+    return text
+
+
+if __name__ == "__main__":
+    README.write_text(rewritten(README.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,1 @@
+"""The runtimes: each brings records to an agent and carries away what it emits."""

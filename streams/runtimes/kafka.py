@@ -1,0 +1,399 @@
+"""The Kafka runtime: one consumer, one transactional producer, one loop; outputs and offsets commit together.
+
+Every error of librdkafka has one of three answers: the same call again, abort and go back to the committed offsets,
+or leave the process, whose supervisor starts it anew. The last also settles a commit whose outcome is unknown: the
+new process takes over the transactional id, which ends the old transaction, and reads the committed offsets.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from streams.agents.agent import Agent, Emission, Keeper, Outcome, Record, StateError
+from streams.kafka_client import (
+    Connection,
+    Identity,
+    Refusal,
+    build,
+    consumer_properties,
+    producer_properties,
+)
+from streams.runtimes.changelog import changelog
+from streams.runtimes.isolation import RECORD_FAULTS, Isolation
+from streams.runtimes.messages import Place, place_of, received
+from streams.runtimes.positions import Interrupted, Positions
+from streams.runtimes.watchdog import Watchdog
+from streams.serving.health import Health
+from streams.serving.telemetry import Telemetry
+from streams.settings import Settings
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+CALL_TIMEOUT_S = 1.0
+CALL_LIMIT_S = 5.0
+"""When a call that ignores its timeout is given up, and the process with it."""
+STOP_GRACE_S = 3.0
+"""How long a stopping worker goes on asking a broker that does not answer. With a call before it, one after it and the
+clients' own end, it must stay well under what the supervisor grants."""
+_SILENCE_S = 5.0
+"""A broker that has not answered the same call for so long is lost, even where librdkafka does not say so: its error
+callback tells of connections that break, and may have told the consumer only, which is not polled meanwhile."""
+_GIVE_UP_S = 60.0
+"""A call that has found no answer for so long is given up: the transaction it belongs to has long timed out, and a new
+process waits for the broker from the start."""
+_LAG_EVERY_S = 5.0
+
+
+class Aborted(Exception):
+    """The transaction cannot be committed and must be aborted."""
+
+    def __init__(self, error: KafkaError) -> None:
+        super().__init__(error.str())
+        self.error = error
+
+
+class Fatal(Exception):
+    """The process has to go. The message is one sentence for people."""
+
+
+class KafkaRuntime:
+    """Drives one agent in one slot, exactly once.
+
+    Args:
+        agent: computes what to emit.
+        inputs: the topics to read, by their full names.
+        stopped: says whether to stop; the batch in hand is committed first.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        identity: Identity,
+        agent: Agent,
+        inputs: Sequence[str],
+        telemetry: Telemetry,
+        health: Health,
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._agent = agent
+        self._inputs = list(inputs)
+        self._topics = {name: settings.topics.prefix + name for name in agent.outputs}
+        self._telemetry = telemetry
+        self._health = health
+        self._stopped = stopped
+        self._connection = Connection()
+        self._positions = Positions(settings.input.start_from, self._missed)
+        self._isolation = Isolation(settings.batch.max_events)
+        self._watchdog = Watchdog(CALL_LIMIT_S)
+        self._keeper = agent if isinstance(agent, Keeper) else None
+        self._ends: set[Place] = set()
+        self._pending: list[Record] = []
+        self._undelivered: KafkaError | None = None
+        self._aborts = 0
+        self._stop_by = 0.0
+        self._lag_at = 0.0
+        self._joined = False
+        self._consumer = build(Consumer, consumer_properties(settings, identity, self._connection))
+        self._producer = build(Producer, producer_properties(settings, identity, self._connection))
+
+    def run(self) -> None:
+        """Work until told to stop.
+
+        Raises:
+            Fatal: if the process has to be replaced by a new one.
+            Refusal: if a partition cannot be begun without a decision by people.
+        """
+        try:
+            self._insist(self._producer.init_transactions)
+            self._consumer.subscribe(self._inputs, self._assigned, self._revoked, self._lost)
+            while not self._stopped():
+                self._turn()
+            self._consumer.close()
+        except Interrupted:
+            log.info("stopped while waiting for the broker")
+        except Aborted as aborted:
+            raise Fatal(f"Kafka refuses the transaction: {aborted}") from None
+        except KafkaException as error:
+            raise Fatal(f"Kafka: {error.args[0].str()}") from None
+        finally:
+            # The consumer is not closed on the way out of an error: a fenced or lost one may hang, and the broker
+            # settles what it left.
+            self._health.not_ready = "stopped"
+
+    # The loop.
+
+    def _turn(self) -> None:
+        self._health.alive()
+        self._watch()
+        records = self._gather()
+        began = time.perf_counter()
+        outcome = self._work(records)
+        handled = time.perf_counter()
+        if not records and not outcome.emissions and not self._positions.uncommitted:
+            self._tell_keeper(committed=True)
+            return
+        try:
+            self._transact(outcome)
+        except Aborted as aborted:
+            self._tell_keeper(committed=False)
+            self._abort(aborted, records)
+            return
+        self._tell_keeper(committed=True)
+        self._positions.committed()
+        self._isolation.committed()
+        self._aborts = 0
+        self._telemetry.add(outcome.counts)
+        self._telemetry.show(outcome.levels)
+        self._telemetry.count("ragweir_transactions_total", 1, "committed")
+        self._telemetry.observe("ragweir_batch_events", len(records))
+        self._telemetry.observe("ragweir_handle_seconds", handled - began)
+        self._telemetry.observe("ragweir_commit_seconds", time.perf_counter() - handled)
+        self._telemetry.set("ragweir_last_commit_timestamp_seconds", time.time())
+
+    def _work(self, records: Sequence[Record]) -> Outcome:
+        reason = self._isolation.verdict(records)
+        outcome = self._agent.refuse(records[0], reason) if reason else self._agent.handle(records)
+        if self._keeper is not None:
+            held = self._positions.places()
+            outcome.extend(self._keeper.look(time.time(), [place[1] for place in held if place in self._ends]))
+        return outcome
+
+    def _tell_keeper(self, *, committed: bool) -> None:
+        if self._keeper is not None:
+            self._keeper.settled(committed=committed)
+
+    def _gather(self) -> list[Record]:
+        """Read a batch: up to the limits, for at most the maximal wait."""
+        self._pending = []
+        batch = self._settings.batch
+        deadline = time.monotonic() + batch.max_wait_ms / 1000
+        size = 0
+        while len(self._pending) < self._isolation.limit and size < batch.max_bytes:
+            message = self._consumer.poll(max(0.0, deadline - time.monotonic()))
+            if message is None:
+                break
+            error = message.error()
+            if error is not None:
+                self._consumer_error(error, message)
+                continue
+            record = received(message)
+            if self._positions.accept(record):
+                self._pending.append(record)
+                self._ends.discard((record.topic, record.partition))
+                size += len(record.value or b"") + len(record.key or b"")
+        return self._pending
+
+    def _watch(self) -> None:
+        """Keep health and lag current; notice when a lost broker is back."""
+        if self._connection.lost_because:
+            try:
+                self._consumer.list_topics(self._inputs[0], timeout=CALL_TIMEOUT_S)
+                self._connection.back()
+            except KafkaException:
+                pass
+        self._show()
+        if time.monotonic() < self._lag_at:
+            return
+        self._lag_at = time.monotonic() + _LAG_EVERY_S
+        for topic, partition in self._positions.places():
+            low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
+            if low <= high:  # Before the first fetch the cache holds nothing.
+                # The marks of others' transactions have offsets too, but are nothing to read.
+                behind = max(0, high - self._positions.reached((topic, partition)))
+                lag = 0 if (topic, partition) in self._ends else behind
+                self._telemetry.set("ragweir_lag", lag, topic, str(partition))
+
+    def _show(self) -> None:
+        """Show whether the worker can work."""
+        lost = self._connection.lost_because or self._connection.refused_because
+        self._telemetry.set("ragweir_broker_up", 0 if lost else 1)
+        if lost:
+            self._health.not_ready = f"the broker is lost: {lost}"
+        else:
+            self._health.not_ready = "" if self._joined else "waiting for partitions"
+
+    # One transaction.
+
+    def _transact(self, outcome: Outcome) -> None:
+        self._undelivered = None
+        self._insist(lambda _: self._producer.begin_transaction())
+        for emission in outcome.emissions:
+            self._produce(emission)
+        offsets = self._positions.offsets()
+        group = self._consumer.consumer_group_metadata()
+        self._insist(lambda timeout: self._producer.send_offsets_to_transaction(offsets, group, timeout))
+        self._insist(self._producer.commit_transaction)
+
+    def _produce(self, emission: Emission) -> None:
+        # No timestamp: Kafka refuses stamps far ahead, and retention would delete old ones at once.
+        def produce(_: float) -> None:
+            try:
+                self._producer.produce(
+                    self._topics[emission.topic],
+                    value=emission.value,
+                    key=emission.key,
+                    headers=list(emission.headers),
+                    on_delivery=self._delivered,
+                    partition=emission.partition,
+                )
+            except BufferError:
+                raise KafkaException(KafkaError(KafkaError._QUEUE_FULL, retriable=True)) from None
+            except KafkaException as error:
+                # Refused by the client itself, which leaves the transaction open.
+                if error.args[0].fatal():
+                    raise
+                raise Aborted(error.args[0]) from None
+
+        self._insist(produce)
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None and self._undelivered is None:
+            self._undelivered = error
+
+    def _insist(self, step: Callable[[float], None]) -> None:
+        """Make a call until it succeeds, or its error has another answer than to call again."""
+        asked = time.monotonic()
+        while True:
+            self._watchdog.call_begins()
+            try:
+                return step(CALL_TIMEOUT_S)
+            except KafkaException as raised:
+                error: KafkaError = raised.args[0]
+                if error.fatal():
+                    raise Fatal(self._fatal(error)) from None
+                if error.txn_requires_abort():
+                    raise Aborted(error) from None
+                if not error.retriable():
+                    why = f"the outcome of a transaction is unknown ({error.str()}); a restart settles it"
+                    raise Fatal(why) from None
+            finally:
+                self._watchdog.call_ended()
+            self._health.alive()
+            self._producer.poll(0.05)
+            waited = time.monotonic() - asked
+            if waited > _SILENCE_S:
+                self._connection.lost(error.str())
+            if waited > _GIVE_UP_S:
+                raise Fatal(f"Kafka has not answered for {waited:.0f} s ({error.str()}); a restart settles it")
+            self._show()
+            self._stop_in_time()
+
+    def _stop_in_time(self) -> None:
+        if not self._stopped():
+            return
+        self._stop_by = self._stop_by or time.monotonic() + STOP_GRACE_S
+        if time.monotonic() > self._stop_by:
+            raise Fatal("stopped while Kafka did not answer; the next start settles the open transaction")
+
+    def _abort(self, aborted: Aborted, records: Sequence[Record]) -> None:
+        """Abort, go back to the committed offsets, and remember what may be at fault."""
+        cause = self._undelivered or aborted.error
+        self._insist(self._producer.abort_transaction)
+        self._telemetry.count("ragweir_transactions_total", 1, "aborted")
+        log.warning("transaction aborted", reason=cause.str(), code=cause.name(), events=len(records))
+        buried = bool(self._isolation.verdict(records))
+        self._isolation.aborted(cause.code(), f"Kafka refuses what it came to: {cause.str()}", records)
+        for position in self._positions.rewind():
+            self._seek(position)
+        if buried:
+            log.error("a dead letter is refused; nothing is passed over, so people have to mend this")
+        if buried or cause.code() not in RECORD_FAULTS:
+            time.sleep(min(0.1 * 2**self._aborts, 2.0))
+            self._aborts += 1
+
+    def _seek(self, position: TopicPartition) -> None:
+        for _ in range(20):
+            try:
+                return self._consumer.seek(position)
+            except KafkaException as error:
+                # A partition that was only just assigned cannot be sought yet.
+                if error.args[0].code() != KafkaError._STATE:
+                    raise
+                time.sleep(0.1)
+        raise Fatal(f"{position.topic}/{position.partition} cannot be sought; a restart settles it")
+
+    # What the consumer tells. These run inside poll, so never within a transaction.
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        started = self._positions.start(consumer, partitions, self._stopped)
+        for committed, start in started:
+            self._restore(committed, start)
+        consumer.assign([start for _, start in started])
+        self._joined = True
+        self._telemetry.set("ragweir_assigned_partitions", len(self._positions))
+        log.info("partitions assigned", now=len(started), held=len(self._positions))
+
+    def _restore(self, committed: int | None, start: TopicPartition) -> None:
+        if self._keeper is None:
+            return
+        topic, partition = self._topics[self._keeper.changelog], start.partition
+        began = time.monotonic()
+        records = changelog(self._settings, topic, partition, self._stopped, self._health.alive)
+        try:
+            self._keeper.restore(partition, committed, start.offset, records)
+        except StateError as error:
+            raise Refusal(str(error)) from None
+        finally:
+            records.close()
+        log.info("state restored", partition=partition, seconds=round(time.monotonic() - began, 1))
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        # What was read of them and not yet handled belongs to their next owner.
+        self._positions.drop(partitions)
+        gone = {(each.topic, each.partition) for each in partitions}
+        self._pending[:] = [record for record in self._pending if (record.topic, record.partition) not in gone]
+        self._ends -= gone
+        if self._keeper is not None:
+            self._keeper.drop([partition for _, partition in gone])
+        consumer.unassign()
+        self._telemetry.set("ragweir_assigned_partitions", len(self._positions))
+        for topic, partition in gone:
+            self._telemetry.forget("ragweir_lag", topic, str(partition))
+            for level in ("ragweir_watermark_timestamp_seconds", "ragweir_windows_held"):
+                self._telemetry.forget(level, str(partition))
+        log.info("partitions given up", now=len(partitions), held=len(self._positions))
+
+    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        log.warning("partitions lost", count=len(partitions))
+        self._revoked(consumer, partitions)
+
+    def _missed(self, place: Place, number: int) -> None:
+        self._telemetry.count("ragweir_events_missed_total", number, place[0], str(place[1]))
+
+    def _consumer_error(self, error: KafkaError, message: Message) -> None:
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            # A quiet consumer that was fenced reports only the code.
+            raise Fatal(self._fatal(error))
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._ends.add(place_of(message))
+            return
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            # Retention has overtaken the worker while it ran.
+            if self._keeper is not None:  # Its state has to be told of the gap, as it is at a start.
+                raise Fatal(f"retention deleted records of {message.topic()} unread; a restart goes on behind them")
+            place = place_of(message)
+            at = TopicPartition(*place, self._positions.reached(place))
+            self._positions.begin(self._consumer, at, self._stopped)
+            # After this error librdkafka no longer fetches the partition, and what is not fetched cannot be sought.
+            self._consumer.assign(self._positions.offsets())
+            return
+        log.warning("the consumer reports", reason=error.str(), code=error.name())
+
+    def _fatal(self, error: KafkaError) -> str:
+        if error.code() in (
+            KafkaError._FATAL,
+            KafkaError._FENCED,
+            KafkaError.FENCED_INSTANCE_ID,
+            KafkaError.INVALID_PRODUCER_EPOCH,
+        ):
+            return (
+                f"{self._identity.member!r} was taken over by another process, or the broker gave it up "
+                f"({error.str()}); if it runs twice, give each its own slot"
+            )
+        return f"Kafka: {error.str()}"

@@ -1,0 +1,22 @@
+"""Messages of the Kafka client as records."""
+
+from typing import cast
+
+from confluent_kafka import Message
+
+from streams.agents.agent import Record
+
+Place = tuple[str, int]
+"""A topic and one of its partitions."""
+
+
+def place_of(message: Message) -> Place:
+    """Where a message, or an error about a partition, belongs."""
+    return cast("str", message.topic()), cast("int", message.partition())
+
+
+def received(message: Message) -> Record:
+    """A message as a record; the client's types allow for messages that were never at a broker."""
+    kind, timestamp = message.timestamp()
+    offset = cast("int", message.offset())
+    return Record(*place_of(message), offset, message.key(), message.value(), timestamp if kind else None)

@@ -1,0 +1,145 @@
+"""Where a worker stands: the next offset of each partition that it holds, and where a partition begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import structlog
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from streams.agents.agent import Record
+from streams.kafka_client import Refusal
+from streams.runtimes.messages import Place
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class Interrupted(Exception):
+    """Told to stop while waiting for the broker."""
+
+
+def patiently(ask: Callable[[float], list[TopicPartition]], stopped: Callable[[], bool]) -> list[TopicPartition]:
+    """Ask the broker again until it answers: a dead slot's open transaction holds offsets back for its timeout.
+
+    Raises:
+        Interrupted: if told to stop meanwhile.
+        KafkaException: if the broker answers with an error that waiting does not mend.
+    """
+    while True:
+        try:
+            answer = ask(2.0)
+        except KafkaException as error:
+            if not error.args[0].retriable() and error.args[0].name() != "_TIMED_OUT":
+                raise
+        else:
+            if all(each.error is None for each in answer):
+                return answer
+        if stopped():
+            raise Interrupted
+
+
+class Positions:
+    """The next offset per held partition, as committed. Work for a partition that is not held is dropped."""
+
+    def __init__(self, start_from: Literal["earliest", "latest"], on_missed: Callable[[Place, int], None]) -> None:
+        self._start_from = start_from
+        self._on_missed = on_missed
+        self._next: dict[Place, int] = {}
+        self._reached: dict[Place, int] = {}
+        self.uncommitted = False
+        """Whether some partition's start is not yet committed: until it is, a restart could start elsewhere."""
+
+    def __len__(self) -> int:
+        return len(self._next)
+
+    def places(self) -> list[Place]:
+        """The partitions held."""
+        return list(self._next)
+
+    def start(
+        self, consumer: Consumer, partitions: Iterable[TopicPartition], stopped: Callable[[], bool]
+    ) -> list[tuple[int | None, TopicPartition]]:
+        """Take partitions over: at their committed offset, else where `start_from` says.
+
+        Gives for each its committed offset, None if there is none, and where it is to be read from.
+
+        Raises:
+            Refusal: if a committed offset lies beyond the partition's end.
+            Interrupted: if told to stop meanwhile.
+        """
+        wanted = [TopicPartition(each.topic, each.partition) for each in partitions]
+        committed = patiently(lambda timeout: consumer.committed(wanted, timeout=timeout), stopped)
+        return [(each.offset if each.offset >= 0 else None, self.begin(consumer, each, stopped)) for each in committed]
+
+    def begin(self, consumer: Consumer, at: TopicPartition, stopped: Callable[[], bool]) -> TopicPartition:
+        """Begin one partition at an offset (none when negative), mending what retention has deleted."""
+        low, high = self._watermarks(consumer, at, stopped)
+        place, offset = (at.topic, at.partition), at.offset
+        if offset < 0:
+            offset = low if self._start_from == "earliest" else high
+            self.uncommitted = True
+        elif offset < low:
+            log.error("retention deleted records unread", topic=at.topic, partition=at.partition, missed=low - offset)
+            self._on_missed(place, low - offset)
+            offset = low
+            self.uncommitted = True
+        elif offset > high:
+            raise Refusal(
+                f"the committed offset {offset} of {at.topic}/{at.partition} lies beyond its end {high}: the topic was "
+                "recreated or lost records; reset the group's offsets with kafka-consumer-groups to go on"
+            )
+        self._next[place] = self._reached[place] = offset
+        return TopicPartition(at.topic, at.partition, offset)
+
+    @staticmethod
+    def _watermarks(consumer: Consumer, at: TopicPartition, stopped: Callable[[], bool]) -> tuple[int, int]:
+        found: list[tuple[int, int]] = []
+
+        def ask(timeout: float) -> list[TopicPartition]:
+            found.append(consumer.get_watermark_offsets(at, timeout=timeout))
+            return []
+
+        patiently(ask, stopped)
+        return found[-1]
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give partitions up."""
+        for each in partitions:
+            self._next.pop((each.topic, each.partition), None)
+            self._reached.pop((each.topic, each.partition), None)
+
+    def accept(self, record: Record) -> bool:
+        """Whether a record that was read is the worker's to handle, and not one that it has had already."""
+        place = (record.topic, record.partition)
+        reached = self._reached.get(place)
+        if reached is None or record.offset < reached:
+            return False
+        self._reached[place] = record.offset + 1
+        return True
+
+    def offsets(self) -> list[TopicPartition]:
+        """What a transaction sends: the next offset of every partition held, moved or not.
+
+        Sending all of them lets the broker check that the worker still holds what it acts for.
+        """
+        return [TopicPartition(topic, partition, offset) for (topic, partition), offset in self._reached.items()]
+
+    def committed(self) -> None:
+        """All that was reached is committed."""
+        self._next.update(self._reached)
+        self.uncommitted = False
+
+    def rewind(self) -> list[TopicPartition]:
+        """Where to seek to after an abort: the partitions that had moved, at their committed offsets."""
+        moved = [
+            TopicPartition(topic, partition, offset)
+            for (topic, partition), offset in self._next.items()
+            if self._reached[topic, partition] != offset
+        ]
+        self._reached.update(self._next)
+        return moved
+
+    def reached(self, place: Place) -> int:
+        """The next offset of a partition held."""
+        return self._reached[place]

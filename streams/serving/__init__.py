@@ -1,0 +1,1 @@
+"""What a service shows of itself: telemetry and health, over HTTP."""

@@ -1,0 +1,118 @@
+"""The small HTTP server of a service: /metrics, /healthz (the loop is alive), /readyz (it can do its work)."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+STALLED_S = 60.0
+"""A loop that has not come round for this long is not alive. A batch is bounded in bytes and takes far less."""
+_END_OF_OPENMETRICS = b"# EOF\n"
+
+
+@dataclass(slots=True)
+class Health:
+    """What a service's loop says of itself. Written by the loop, read by the server's threads."""
+
+    not_ready: str = "starting"
+    """Why the service cannot work now; empty when it can."""
+    beat: float = field(default_factory=time.monotonic)
+
+    def alive(self) -> None:
+        """The loop came round."""
+        self.beat = time.monotonic()
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the loop has stopped coming round."""
+        return time.monotonic() - self.beat > STALLED_S
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    # Without a bound on a slow reader, threads would pile up.
+    timeout = 5
+
+
+class _Quiet(WSGIRequestHandler):
+    timeout = 5
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests of a scraper are no news."""
+
+
+def exposition(registry: CollectorRegistry, more: bytes, accept: str) -> tuple[bytes, str]:
+    """What a scraper gets, in the format that it accepts, and that format's content type.
+
+    Args:
+        registry: the service's own instruments.
+        more: further lines, which are the same in all formats.
+        accept: the request's header.
+    """
+    encode, content_type = choose_encoder(accept)
+    own = encode(registry)
+    if own.endswith(_END_OF_OPENMETRICS):
+        return own.removesuffix(_END_OF_OPENMETRICS) + more + _END_OF_OPENMETRICS, content_type
+    return own + more, content_type
+
+
+@contextmanager
+def serve(
+    registry: CollectorRegistry, health: Health, host: str, port: int, more: Callable[[], bytes] = bytes
+) -> Iterator[int]:
+    """Serve while the block runs; gives the port, which the system chooses when `port` is 0.
+
+    Args:
+        registry: what /metrics shows.
+        health: what /healthz and /readyz show.
+        host: the address to listen on.
+        port: the port to listen on.
+        more: lines that /metrics shows beside the registry's.
+
+    Raises:
+        OSError: if the port is taken.
+    """
+
+    def metrics(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        body, content_type = exposition(registry, more(), environ.get("HTTP_ACCEPT", ""))
+        headers = [("Content-Type", content_type)]
+        if "gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""):
+            # The fastest level: a scrape of many series is to cost little, and labels repeat so much that it suffices.
+            body = gzip.compress(body, compresslevel=1)
+            headers.append(("Content-Encoding", "gzip"))
+        start("200 OK", headers)
+        return [body]
+
+    def say(start: Callable[..., Any], problem: str) -> Iterable[bytes]:
+        start("503 Service Unavailable" if problem else "200 OK", [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"{problem or 'ok'}\n".encode()]
+
+    def app(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        match environ["PATH_INFO"]:
+            case "/metrics":
+                return metrics(environ, start)
+            case "/healthz":
+                return say(start, "the loop has stalled" if health.stalled else "")
+            case "/readyz":
+                return say(start, health.not_ready)
+        start("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+        return [b"try /metrics, /healthz or /readyz\n"]
+
+    server = make_server(host, port, app, server_class=_Server, handler_class=_Quiet)
+    thread = threading.Thread(target=server.serve_forever, name="telemetry", daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,363 @@
+"""Settings: `ragweir.toml`, overridden by RAGWEIR_ environment variables, overridden by flags."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+
+from metrics.view import Limits
+from schemas.topics import MAX_EVENT_BYTES
+from schemas.window import duration_s
+
+DEFAULT_FILE = Path("ragweir.toml")
+
+GUARDED = frozenset(
+    {
+        "acks",
+        "auto.offset.reset",
+        "bootstrap.servers",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.idempotence",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "isolation.level",
+        "oauth.cb",
+        "partition.assignment.strategy",
+        "partitioner",
+        "transactional.id",
+    }
+)
+"""The librdkafka properties that carry the guarantees, or have a setting of their own."""
+
+SECRET_WORDS = ("password", "secret", "token", "key.pem", "private", "api_key")
+
+
+_BRANCHES = {"bool", "float", "int", "str"}
+"""How pydantic names the branches of a union in a setting's path."""
+_IN_TOML = {
+    "extra_forbidden": "there is no such setting",
+    "model_type": "must be a table",
+    "dict_type": "must be a table",
+}
+"""The kinds of error that pydantic explains in words of Python."""
+
+
+class WrongSettings(Exception):
+    """The settings cannot be used; the message is one sentence for people."""
+
+
+class Group(BaseModel):
+    """A group of settings: unknown names are errors, so that a typing mistake is not silently a default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class KafkaSettings(Group):
+    """How to reach Kafka."""
+
+    bootstrap_servers: str = "127.0.0.1:9092"
+    """Kafka's address, or several separated by commas."""
+    client: dict[str, str | int | float | bool] = {}
+    """Any librdkafka property (TLS, SASL, buffers, timeouts) but the guarded ones.
+
+    Environment variables have no dots in their names, so that RAGWEIR_KAFKA__CLIENT__SASL_PASSWORD is `sasl.password`.
+    """
+    oauth: str | None = None
+    """`module:function` that gives (token, expiry in epoch seconds), for token sign-in."""
+
+    @field_validator("client", mode="before")
+    @classmethod
+    def _take_names_from_the_environment(cls, client: object) -> object:
+        if not isinstance(client, dict):
+            return client
+        dotted = {name: value for name, value in client.items() if "_" not in name}
+        return dotted | {name.replace("_", "."): value for name, value in client.items() if "_" in name}
+
+    @field_validator("client")
+    @classmethod
+    def _leave_the_guarantees(cls, client: dict[str, str | int | float | bool]) -> dict[str, str | int | float | bool]:
+        if refused := sorted(GUARDED & client.keys()):
+            raise ValueError(f"{', '.join(refused)} may not be set here: ragweir's guarantees rest on it")
+        return client
+
+
+class TopicSettings(Group):
+    """Our topics."""
+
+    prefix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = "rag."
+    """What the names of our topics and groups begin with."""
+    partitions: Annotated[int, Field(ge=1, le=10_000)] = 12
+    """Of each topic; adding some later moves keys, so ask for enough at the start."""
+    replication_factor: Annotated[int, Field(ge=-1)] = -1
+    """-1 leaves it to the broker."""
+
+
+class InputSettings(Group):
+    """Where interactions are read."""
+
+    topic: str | None = None
+    """Another topic than our interactions; it is only read."""
+    map: Path | None = None
+    """The map that reads it, if its shape is foreign."""
+    start_from: Literal["earliest", "latest"] = "earliest"
+    """Where a group without committed offsets starts."""
+
+
+class BatchSettings(Group):
+    """How much goes into one transaction. Batches grow to the limits under load and are cut at `max_wait_ms`."""
+
+    max_events: Annotated[int, Field(ge=1, le=100_000)] = 1_000
+    """Events in one transaction, at most."""
+    max_bytes: Annotated[int, Field(ge=1)] = 8 * 1024 * 1024
+    """Bytes of events in one transaction, but for the last event."""
+    max_wait_ms: Annotated[int, Field(ge=1, le=5_000)] = 100
+    """How long a batch waits for more events."""
+
+
+class LimitSettings(Group):
+    """What bounds the work and memory of one event."""
+
+    max_event_bytes: Annotated[int, Field(ge=1024, le=64 * 1024 * 1024)] = MAX_EVENT_BYTES
+    """A larger event becomes a dead letter with its head, length and SHA-256."""
+    max_contexts: Annotated[int, Field(ge=1)] = Limits().max_contexts
+    """Contexts beyond this many are left out, and the evaluation flagged."""
+    max_tokens: Annotated[int, Field(ge=1)] = Limits().max_tokens
+    """Longer texts are cut at this many tokens, and the evaluation flagged."""
+    span_tolerance_ms: Annotated[int, Field(ge=0)] = Limits().span_tolerance_ms
+    """How far a span may lie outside its interaction before its latency is null."""
+
+    @property
+    def view(self) -> Limits:
+        """What of it concerns the metrics."""
+        return Limits(self.max_tokens, self.max_contexts, self.span_tolerance_ms)
+
+
+class MetricSettings(Group):
+    """Which metrics are computed."""
+
+    off: tuple[str, ...] = ()
+    """Names of metrics or of whole groups that are switched off; they cost nothing."""
+    packs: Path | None = None
+    """A folder of question packs beside those that ship."""
+
+
+class OutputSettings(Group):
+    """What evaluations carry."""
+
+    include_text: bool = False
+    """Whether the texts of the interaction stand on its evaluation."""
+
+
+def _must_be_dimensions(names: Iterable[str]) -> None:
+    plain = {"application", "tenant", "environment", "pipeline_version", "model", "question_id"}
+    if unknown := [name for name in names if name not in plain and not re.fullmatch(r"labels\.\w{1,60}", name)]:
+        raise ValueError(f"{', '.join(unknown)}: a dimension is one of {', '.join(sorted(plain))}, or labels.NAME")
+
+
+class WindowSettings(Group):
+    """Windows of event time."""
+
+    sizes: tuple[str, ...] = ("1m", "5m", "1h")
+    """Each a multiple of the first, which is the one that is kept; readers merge the larger ones."""
+    dimensions: tuple[str, ...] = ("application", "model", "pipeline_version")
+    """Fields of the evaluation, or `labels.NAME`, that windows are split by."""
+    values: dict[str, tuple[str, ...]] = {}
+    """Per dimension the admitted values; others count under __overflow__. All are admitted where none are listed."""
+    max_series: Annotated[int, Field(ge=1, le=100_000)] = 200
+    """Label sets per window and partition; the rest counts under __overflow__."""
+    grace_s: Annotated[int, Field(ge=0)] = 30
+    """How long after its end a window waits for events that are late."""
+    disorder_s: Annotated[int, Field(ge=0)] = 10
+    """How far events may come out of order before they count as late."""
+    idle_s: Annotated[int, Field(ge=1)] = 60
+    """A partition without new events for this long holds no window open."""
+    hold_h: Annotated[float, Field(gt=0)] = 2
+    """How long, in event time, a window stays in memory; an older one is continued as a new part."""
+    retention_h: Annotated[int, Field(ge=1)] = 720
+    """How long the windows topic keeps them."""
+    commit_ms: Annotated[int, Field(ge=50, le=10_000)] = 1_000
+    """How often windows are written."""
+
+    @field_validator("sizes")
+    @classmethod
+    def _are_multiples(cls, sizes: tuple[str, ...]) -> tuple[str, ...]:
+        seconds = [duration_s(size) for size in sizes]
+        if not seconds or any(each % seconds[0] for each in seconds) or seconds != sorted(set(seconds)):
+            raise ValueError("sizes grow, and each is a multiple of the first")
+        if 86_400 % seconds[0]:
+            raise ValueError("the first size divides a day")
+        return sizes
+
+    @field_validator("dimensions")
+    @classmethod
+    def _are_fields(cls, dimensions: tuple[str, ...]) -> tuple[str, ...]:
+        _must_be_dimensions(dimensions)
+        return dimensions
+
+
+class Slo(Group):
+    """A service level objective on a metric: the share of events that must be good."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,60}$")]
+    metric: str
+    """A metric of the catalogue."""
+    at_least: float | None = None
+    """An event is good when the metric is at least this."""
+    at_most: float | None = None
+    """An event is good when the metric is at most this."""
+    objective: Annotated[float, Field(gt=0, lt=1)]
+    """The share of good events, such as 0.95."""
+    dimensions: dict[str, str] = {}
+    """Only events with these values of these dimensions count."""
+
+    @field_validator("dimensions")
+    @classmethod
+    def _are_fields(cls, dimensions: dict[str, str]) -> dict[str, str]:
+        _must_be_dimensions(dimensions)
+        return dimensions
+
+    @model_validator(mode="after")
+    def _has_one_bound(self) -> Slo:
+        if (self.at_least is None) == (self.at_most is None):
+            raise ValueError(f"SLO {self.name} needs either at_least or at_most")
+        return self
+
+    def good(self, value: float) -> bool:
+        """Whether a value meets the objective's bound."""
+        return value >= self.at_least if self.at_least is not None else value <= (self.at_most or 0.0)
+
+
+class TelemetrySettings(Group):
+    """Where each service shows its state; a worker's port is the base plus its slot."""
+
+    host: str = "127.0.0.1"
+    """The address to listen on; loopback unless set."""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 9_464
+    """The base port; 0 lets the system choose."""
+
+
+class Settings(BaseSettings):
+    """All settings, each with a default that suits a local broker."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="RAGWEIR_", env_nested_delimiter="__", extra="forbid", frozen=True, hide_input_in_errors=True
+    )
+
+    kafka: KafkaSettings = KafkaSettings()
+    topics: TopicSettings = TopicSettings()
+    input: InputSettings = InputSettings()
+    batch: BatchSettings = BatchSettings()
+    limits: LimitSettings = LimitSettings()
+    metrics: MetricSettings = MetricSettings()
+    output: OutputSettings = OutputSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    windows: WindowSettings = WindowSettings()
+    slo: tuple[Slo, ...] = ()
+
+    @field_validator("slo")
+    @classmethod
+    def _names_differ(cls, slo: tuple[Slo, ...]) -> tuple[Slo, ...]:
+        if len({each.name for each in slo}) < len(slo):
+            raise ValueError("two SLOs have the same name")
+        return slo
+
+    @property
+    def input_topic(self) -> str:
+        """The topic that interactions are read from."""
+        return self.input.topic or f"{self.topics.prefix}interactions"
+
+
+def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Read the settings from a file (`ragweir.toml` of this folder by default), the environment and flags.
+
+    Args:
+        file: the settings file; one that is named must exist.
+        overrides: what flags set, as nested mappings; None values are left out.
+
+    Raises:
+        WrongSettings: in one sentence, without any value that might be secret.
+    """
+    if file is not None and not file.is_file():
+        raise WrongSettings(f"there is no settings file {file}")
+    chosen = file or DEFAULT_FILE
+    # pydantic-settings passes over variables of groups that it does not know, and a default would stand silently.
+    for variable in os.environ:
+        group, nested, _ = variable.lower().removeprefix("ragweir_").partition("__")
+        if variable.lower().startswith("ragweir_") and nested and group not in Settings.model_fields:
+            raise WrongSettings(f"the environment sets {variable}, and there is no group {group!r} of settings")
+
+    class Layered(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 (pydantic-settings' signature)
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=chosen)
+
+    given: dict[str, Any] = {
+        group: {name: value for name, value in values.items() if value is not None}
+        for group, values in (overrides or {}).items()
+    }
+    try:
+        return Layered(**given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        name = ".".join(str(step) for step in first["loc"] if step not in _BRANCHES)
+        told = _IN_TOML.get(first["type"], first["msg"].removeprefix("Value error, "))
+        raise WrongSettings(f"setting {name}: {told}") from None
+    except (SettingsError, ValueError, OSError) as error:
+        raise WrongSettings(f"the settings cannot be read: {error}") from None
+
+
+def masked(settings: Settings) -> dict[str, Any]:
+    """The settings as plain data with secrets masked, to be shown."""
+
+    def mask(name: str, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: mask(key, inner) for key, inner in value.items()}
+        return "********" if value and isinstance(value, str) and any(word in name for word in SECRET_WORDS) else value
+
+    data = settings.model_dump(mode="json")
+    return {group: mask(group, values) for group, values in data.items()}
+
+
+def imported(place: str) -> Callable[..., Any]:
+    """The function that `module:function` names; the module may lie in the working folder.
+
+    >>> imported("json:dumps")(1)
+    '1'
+
+    Raises:
+        WrongSettings: if there is none.
+    """
+    module, _, name = place.partition(":")
+    folder = str(Path.cwd())
+    if folder not in sys.path:  # At the end: nothing there may stand in for a module of ours.
+        sys.path.append(folder)
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise WrongSettings(f"{place!r} cannot be imported as module:function ({type(error).__name__})") from None
+    if not callable(function):
+        raise WrongSettings(f"{place!r} is not a function")
+    return function  # type: ignore[no-any-return]

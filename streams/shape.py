@@ -1,0 +1,265 @@
+"""Recognising the shape of somebody else's events, and proposing the map that reads them.
+
+A proposal is a guess from names and types, to be read by a person: each of our fields takes the path whose name is
+most usual for it, among those that hold the right type in most of the sampled events.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice, product
+
+from schemas.interaction import parse_time
+
+Rules = dict[str, object]
+Step = str | int | None
+Path = tuple[Step, ...]
+"""A name, a place in a list, or None for every item of a list."""
+Columns = Mapping[Path, dict[int, object]]
+"""The paths of a sample, each with one value of every event that has it, by the event's place. Null is absent."""
+Fits = Callable[[object], bool]
+Row = tuple[str, Fits, str]
+
+REQUIRED = ("event_id", "query", "response")
+
+_MOST_PATHS = 1_000
+_MOST_STEPS = 2_000
+"""How much is looked at of the whole sample, and of one event: keys that are data make any number of paths."""
+_DEEPEST = 7
+_ITEMS = 3
+_SHARE = 0.5
+"""A field is proposed when this share of the events has it,"""
+_MOST = 0.9
+"""and this share of its values is as it should be. Ids may repeat as much as that, by redelivery."""
+_FIRST_OF = frozenset({"choices"})
+"""Lists that stand for their first item."""
+_VAGUE = frozenset({"id", "name", "value", "version"})
+"""Names that say nothing without the one above them: `session.id` is a session_id."""
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
+_BARE = re.compile(r'[^.\[\]"]+')
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool) and 0 < len(str(value)) <= 200
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
+def _is_time(value: object) -> bool:
+    try:
+        # Seconds since the epoch would be read as a day in January 1970.
+        return parse_time(value).year > 2000
+    except ValueError:
+        return False
+
+
+def _is_text_or_texts(value: object) -> bool:
+    return _is_text(value) or (isinstance(value, list) and bool(value) and all(map(_is_text, value)))
+
+
+FIELDS: tuple[Row, ...] = (
+    ("event_id", _is_id, "event_id id uuid request_id interaction_id message_id run_id span_id trace_id"),
+    ("query", _is_text, "query question user_query user_input user_message prompt input input_value message"),
+    ("response", _is_text, "response answer output output_value completion actual_output reply message_content"),
+    ("expected", _is_text_or_texts, "expected reference ground_truth expected_output targets target"),
+    ("started_at", _is_time, "started_at start_time start request_time created_at"),
+    ("ended_at", _is_time, "ended_at end_time end finished_at response_time timestamp time ts"),
+    ("application", _is_id, "application app service service_name bot"),
+    ("tenant", _is_id, "tenant tenant_id customer customer_id organization"),
+    ("environment", _is_id, "environment env stage"),
+    ("pipeline_version", _is_id, "pipeline_version version release build"),
+    ("model", _is_id, "model model_name llm llm_model"),
+    ("session_id", _is_id, "session_id session conversation_id thread_id chat_id"),
+    ("trace_id", _is_id, "trace_id trace"),
+    ("span_id", _is_id, "span_id"),
+    ("question_id", _is_id, "question_id"),
+    ("finish_reason", _is_text, "finish_reason stop_reason"),
+    ("usage.input_tokens", _is_whole, "input_tokens prompt_tokens token_count_prompt"),
+    ("usage.output_tokens", _is_whole, "output_tokens completion_tokens token_count_completion"),
+    ("usage.cost_usd", _is_number, "cost_usd total_cost cost"),
+    ("feedback.score", _is_number, "feedback_score rating user_rating"),
+)
+"""Our fields, what their values must be, and the usual names for them, the most usual first."""
+
+_LIST = ("contexts", _is_list, "contexts retrieved_contexts retrieval_context context documents docs chunks passages")
+LIST_FIELDS: tuple[Row, ...] = (
+    ("text", _is_text, "text content page_content passage body chunk snippet ."),
+    ("chunk_id", _is_id, "chunk_id passage_id id"),
+    ("document_id", _is_id, "document_id doc_id source_id source url"),
+    ("score", _is_number, "score similarity relevance_score"),
+    ("page", _is_whole, "page page_number"),
+    ("retrieval_method", _is_text, "retrieval_method retriever method"),
+)
+"""The same for the items of the list of contexts; the point is the item itself."""
+
+
+def _walk(event: object) -> Iterator[tuple[Path, object]]:
+    """All that a map can reach in an event, what lies near the top first."""
+    ahead: deque[tuple[Path, object]] = deque([((), event)])
+    while ahead:
+        path, data = ahead.popleft()
+        yield path, data
+        if len(path) == _DEEPEST:
+            continue
+        if isinstance(data, dict):
+            # A map has no way to write the others.
+            names = (name for name in data if name and '"' not in name and name != "[]")
+            ahead.extend(((*path, name), data[name]) for name in islice(names, _MOST_STEPS))
+        elif isinstance(data, list) and None not in path:
+            if data and path and path[-1] in _FIRST_OF:
+                ahead.append(((*path, 0), data[0]))
+            ahead.extend(((*path, None), item) for item in data[:_ITEMS])
+
+
+def columns(events: Sequence[object]) -> Columns:
+    """The sample by paths; what is no object has none."""
+    found: dict[Path, dict[int, object]] = {}
+    for place, event in enumerate(events):
+        if isinstance(event, dict):
+            for path, value in islice(_walk(event), 1, _MOST_STEPS):
+                if value is not None and (path in found or len(found) < _MOST_PATHS):
+                    found.setdefault(path, {}).setdefault(place, value)
+    return found
+
+
+def _called(path: Path) -> tuple[str, ...]:
+    """The names that a path answers to: its last, and its last two together.
+
+    >>> _called(("outputs", "actualAnswer")), _called(("attributes", "session.id"))
+    (('actual_answer', 'outputs_actual_answer'), ('session_id',))
+    """
+    dotted = ".".join(step for step in path if isinstance(step, str))
+    words = ["_".join(filter(None, _WORD.split(name))).lower() for name in dotted.split(".")[-2:]]
+    if len(words) == 1:
+        return (words[0] or ".",)
+    return ("_".join(words),) if words[-1] in _VAGUE else (words[-1], "_".join(words))
+
+
+def _best(found: Columns, row: Row, least: float) -> Path | None:
+    """The path that is most usually named, then nearest to the top, then in most events."""
+    _, fits, usual = row
+    names = usual.split()
+    candidates = [
+        ((names.index(name), len(path), -len(values)), path)
+        for path, values in found.items()
+        for name in _called(path)
+        if name in names and len(values) >= least and sum(map(fits, values.values())) >= _MOST * len(values)
+    ]
+    return min(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
+
+
+def _identity(found: Columns, events: int, usual: Path | None) -> tuple[Path, ...]:
+    """An id that differs from event to event, or an id and something short that do so together."""
+
+    def differ(*paths: Path) -> bool:
+        together = set.intersection(*(set(found[path]) for path in paths))
+        values = {tuple(found[path][place] for path in paths) for place in together}
+        return len(together) >= _SHARE * events and len(values) >= _MOST * len(together)
+
+    usable = [path for path, values in found.items() if all(map(_is_id, values.values()))]
+    ids = [path for path in usable if _called(path)[-1].rpartition("_")[2] in ("id", "uuid")]
+    ids.sort(key=lambda path: (path != usual, len(path)))
+    if single := next(filter(differ, ids), None):
+        return (single,)
+    # Texts are no ids: an id stands on every evaluation.
+    short = [
+        path for path in usable if not any(len(word) > 99 or " " in word for word in map(str, found[path].values()))
+    ]
+    short.sort(key=lambda path: _is_time(next(iter(found[path].values()))))
+    pairs = (pair for pair in product((path for path in ids if path in short), short) if pair[0] != pair[1])
+    return next((pair for pair in islice(pairs, 100) if differ(*pair)), (usual,) if usual else ())
+
+
+def _contexts(found: Columns, plain: Columns) -> dict[str, Path]:
+    """The rules for the list of contexts, if there is one that holds texts."""
+    path = _best(plain, _LIST, 1)
+    if path is None:
+        return {}
+    above = (*path, None)
+    items = {inner[len(above) :]: values for inner, values in found.items() if inner[: len(above)] == above}
+    inner = {f"contexts[].{row[0]}": best for row in LIST_FIELDS if (best := _best(items, row, 1)) is not None}
+    return {field: (*above, *rest) for field, rest in inner.items()} if "contexts[].text" in inner else {}
+
+
+def propose(events: Sequence[object]) -> Rules:
+    """The rules of a map for these events; what could not be found is left out.
+
+    >>> propose([{"id": 1, "question": "Who?", "answer": "Ada.", "docs": [{"content": "Ada."}], "ts": 1764000000000}])
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {'event_id': 'id', 'query': 'question', 'response': 'answer', 'ended_at': 'ts',
+     'contexts[].text': 'docs[].content'}
+    """
+    found = columns(events)
+    plain = {path: values for path, values in found.items() if None not in path}
+    count = sum(isinstance(event, dict) for event in events)
+    chosen = {row[0]: path for row in FIELDS if (path := _best(plain, row, _SHARE * count)) is not None}
+    identity = [spelled(path) for path in _identity(plain, count, chosen.pop("event_id", None))]
+    rules: Rules = {"event_id": identity if len(identity) > 1 else identity[0]} if identity else {}
+    return rules | {field: spelled(path) for field, path in (chosen | _contexts(found, plain)).items()}
+
+
+def spelled(path: Path) -> str:
+    """A path as maps write it.
+
+    >>> spelled(("choices", 0, "b.c", None))
+    'choices[0]."b.c"[]'
+    """
+    text = ""
+    for step in path:
+        if isinstance(step, str):
+            text += ("." if text else "") + (step if _BARE.fullmatch(step) else f'"{step}"')
+        else:
+            text += "[]" if step is None else f"[{step}]"
+    return text
+
+
+def innermost(events: Sequence[object], most: int = 40) -> list[str]:
+    """The paths that lead to values in at least a tenth of the events, those near the top first, as TOML."""
+    found = columns(events)
+    above = {path[:-1] for path in found}
+    leaves = [path for path in found if path not in above and len(found[path]) >= len(events) / 10]
+    leaves.sort(key=lambda path: (len(path), -len(found[path])))
+    return [_toml(spelled(path)) for path in leaves[:most]]
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    text = str(value)
+    if text.isprintable() and "'" not in text and ('"' in text or "\\" in text):
+        return f"'{text}'"
+    # Names may hold anything, and what a terminal obeys must not reach it.
+    plain = (each if each.isprintable() and each not in '"\\' else f"\\U{ord(each):08X}" for each in text)
+    return f'"{"".join(plain)}"'
+
+
+def written(rules: Mapping[str, object]) -> str:
+    """The rules as the TOML of a map, with a comment for each that a map must have and this one lacks.
+
+    >>> print(written({"event_id": ["a", "b"], "response": "reply", "contexts[].text": "docs[]"}))
+    # query = ""  # required; none was found as query, question, user_query, ...
+    event_id = ["a", "b"]
+    response = "reply"
+    "contexts[].text" = "docs[]"
+    """
+    usual = {field: ", ".join(names.split()[:3]) for field, _, names in FIELDS}
+    missing = [field for field in REQUIRED if field not in rules]
+    lines = [f'# {field} = ""  # required; none was found as {usual[field]}, ...' for field in missing]
+    keys = {field: field if field.isidentifier() else f'"{field}"' for field in rules}
+    return "\n".join([*lines, *(f"{keys[field]} = {_toml(rule)}" for field, rule in rules.items())])

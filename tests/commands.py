@@ -1,0 +1,76 @@
+"""Runs ragweir's commands as a user does: another process, whose output and exit status are all that counts."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+from faults import Service, eventually
+
+ROOT = Path(__file__).parent.parent
+COMMAND = (sys.executable, "-m", "streams.cli")
+_PATIENCE_S = 120
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment, with a terminal's width of nobody, and what the test adds."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAGWEIR_")}
+    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1", "RAGWEIR_TELEMETRY__PORT": "0", **more}
+
+
+def ragweir(
+    *arguments: str | Path, text: bytes = b"", folder: Path = ROOT, **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command to its end, with this text on its standard input."""
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        input=text,
+        capture_output=True,
+        check=False,
+        cwd=folder,
+        env=environment(**variables),
+        timeout=_PATIENCE_S,
+    )
+
+
+def told(done: subprocess.CompletedProcess[bytes]) -> str:
+    """What a command that failed told: one line on standard error, and nothing of Python."""
+    error = done.stderr.decode()
+    assert "Traceback" not in error, error
+    assert done.returncode in (1, 2), (done.returncode, error)
+    lines = error.strip().splitlines()
+    assert len(lines) == 1, error
+    return lines[0]
+
+
+def settled(bootstrap: str, group: str, ends: Mapping[tuple[str, int], int]) -> None:
+    """Wait until a group has committed these ends of its partitions."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def behind() -> bool:
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+        reached = {(at.topic, at.partition): at.offset for at in asked.result(30).topic_partitions}
+        return any(reached.get(place, 0) < end for place, end in ends.items())
+
+    eventually(lambda: not behind(), f"{group} has settled everything")
+
+
+@contextmanager
+def evaluating(
+    bootstrap: str, prefix: str, folder: Path, *flags: str | Path, workers: int = 1, **settings: str
+) -> Iterator[Service]:
+    """`ragweir evaluate` with these flags and settings for the length of a block."""
+    log = folder / f"{prefix}log"
+    log.touch()
+    shared = ["-m", "streams.cli", "--bootstrap-servers", bootstrap, "--prefix", prefix]
+    own = ["evaluate", "--workers", str(workers), *map(str, flags)]
+    quick = {"RAGWEIR_KAFKA__CLIENT": '{"transaction.timeout.ms": 4000}'}
+    service = Service([*shared, *own], log, environment(**quick) | settings)
+    try:
+        yield service
+    finally:
+        service.stop()

@@ -1,0 +1,106 @@
+"""What tests share: one real Kafka for the whole run, and the few things that most Kafka tests do with it."""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+import hypothesis
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from streams.local.kafka import LocalKafka, LocalKafkaError, local_kafka
+
+# The same examples in every run, and no stopwatch: a test that fails, fails for everybody.
+hypothesis.settings.register_profile("ragweir", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("ragweir")
+
+_SECONDS = 30
+_QUIET: Mapping[str, str | int] = {"log_level": 0}
+_count = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[LocalKafka]:
+    """One broker for all tests; a test that stops or kills a broker takes its own `local_kafka()`."""
+    try:
+        with local_kafka() as broker:
+            yield broker
+    except LocalKafkaError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture
+def prefix(request: pytest.FixtureRequest) -> str:
+    """A beginning for topic, group and transaction names that no other test has: the test's own name and a number."""
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    return f"{name[:60]}-{next(_count)}."
+
+
+def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+    """Create a topic, wait until it is there, and return its name."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
+    created = admin.create_topics([NewTopic(name, partitions, 1, config=dict(config or {}))])
+    created[name].result(_SECONDS)
+    return name
+
+
+def produce(
+    bootstrap: str, topic: str, values: Iterable[bytes | None], *, key: bytes | None = None, partition: int = -1
+) -> None:
+    """Append values (None is a tombstone) and return when the broker has them all; raise if it refuses one."""
+    refused: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            refused.append(error)
+
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "message.max.bytes": 100_000_000, **_QUIET})
+    for value in values:
+        while True:
+            try:
+                producer.produce(topic, value, key, partition, on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(1)
+    if producer.flush(_SECONDS):
+        raise TimeoutError(f"{topic} did not take everything in {_SECONDS} s")
+    if refused:
+        raise KafkaException(refused[0])
+
+
+def read_to_end(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[Message]:
+    """Read a topic from its beginning to the end that it has now, ordered by partition and offset.
+
+    With "read_committed" that is the last stable offset: records of a transaction still open are not waited for.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "never-committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+            **_QUIET,
+        }
+    )
+    messages: list[Message] = []
+    try:
+        partitions = consumer.list_topics(topic, timeout=_SECONDS).topics[topic].partitions
+        unfinished = set(partitions)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        while unfinished:
+            message = consumer.poll(_SECONDS)
+            if message is None:
+                raise TimeoutError(f"{topic} did not come to its end: nothing for {_SECONDS} s")
+            error = message.error()
+            if error is None:
+                messages.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unfinished.discard(message.partition())
+            else:
+                raise KafkaException(error)
+    finally:
+        consumer.close()
+    return sorted(messages, key=lambda message: (message.partition(), message.offset()))

@@ -1,0 +1,588 @@
+"""The aggregate agent without Kafka: what it emits, what it keeps, and what it goes on from."""
+
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from metrics.catalogue import Catalogue, everything
+from metrics.totals import Totals
+from schemas.codec import encode
+from schemas.topics import max_record_bytes
+from schemas.window import OVERFLOW, Progress, Window
+from streams.agents.agent import Keeper, Outcome, Record, StateError
+from streams.agents.aggregate import AggregateAgent, AggregateConfig
+from streams.service import SERVICES
+from streams.settings import Slo, WindowSettings, WrongSettings, load
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+TOTALS = Totals(Catalogue(everything()))
+
+
+def event(time: datetime | int = 0, **fields: Any) -> dict[str, Any]:
+    """An evaluation so many seconds after noon."""
+    at = NOON + timedelta(seconds=time) if isinstance(time, int) else time
+    return {"event_id": "1", "event_time": at, "scores": {"context_support": 0.5}, "catalogue_version": "1", **fields}
+
+
+def is_progress(key: bytes | None) -> bool:
+    """Whether a record of the windows topic tells a partition's progress."""
+    return (key or b"").startswith(b'["progress"')
+
+
+class Partition:
+    """One partition in the hands of one agent after another, with what it would have in Kafka."""
+
+    def __init__(self, slos: tuple[Slo, ...] = (), **windows: Any) -> None:
+        self.config = AggregateConfig(TOTALS, WindowSettings(**windows), slos)
+        self.records: list[Record] = []
+        self.changelog: list[Record] = []
+        self.committed: int | None = None
+        self.dead = 0
+        self.restart()
+
+    def restart(self, start: int | None = None) -> None:
+        """A new agent takes it over."""
+        self.agent = AggregateAgent(self.config)
+        self.agent.restore(0, self.committed, self.committed or 0 if start is None else start, iter(self.changelog))
+
+    def records_of(self, events: Sequence[dict[str, Any] | bytes], stamp: datetime = NOON) -> list[Record]:
+        """The next records of the input."""
+        values = [each if isinstance(each, bytes) else orjson.dumps(each) for each in events]
+        first = self.records[-1].offset + 1 if self.records else self.committed or 0
+        new = [
+            Record("evaluations", 0, first + number, None, value, int(stamp.timestamp() * 1000))
+            for number, value in enumerate(values)
+        ]
+        self.records += new
+        return new
+
+    def send(self, *events: dict[str, Any] | bytes, stamp: datetime = NOON) -> Outcome:
+        """One batch, committed."""
+        new = self.records_of(events, stamp)
+        return self.commit(self.agent.handle(new), new[-1].offset + 1)
+
+    def look(self, now_s: float, caught_up: Sequence[int] = (0,)) -> Outcome:
+        """A look at the clock, committed."""
+        return self.commit(self.agent.look(now_s, caught_up), self.committed)
+
+    def commit(self, outcome: Outcome, committed: int | None) -> Outcome:
+        for emission in outcome.emissions:
+            if emission.topic == "windows":
+                assert emission.partition == 0
+                offset = len(self.changelog)
+                self.changelog.append(Record("windows", 0, offset, emission.key, emission.value, None))
+        self.dead += sum(emission.topic == "dead-letter" for emission in outcome.emissions)
+        self.agent.settled(committed=True)
+        self.committed = committed
+        return outcome
+
+    def windows(self) -> list[Window]:
+        """What the windows topic says: the last record of each key."""
+        latest = {record.key: record.value for record in self.changelog if not is_progress(record.key)}
+        return [Window.model_validate_json(value) for value in latest.values() if value]
+
+    def progress(self) -> Progress:
+        """How far it is."""
+        return Progress.model_validate_json(
+            next(record.value or b"" for record in reversed(self.changelog) if is_progress(record.key))
+        )
+
+    def held(self) -> int:
+        """How many parts are in memory."""
+        return sum(len(parts) for parts in self.agent._states[0].windows.values())
+
+
+def never() -> Iterator[Record]:
+    """A changelog that nobody may read."""
+    pytest.fail("the changelog is read")
+    yield  # pragma: no cover
+
+
+def kinds(outcome: Outcome) -> list[str]:
+    """What is emitted, in short."""
+    return ["progress" if is_progress(emission.key) else emission.topic for emission in outcome.emissions]
+
+
+def test_the_agent_keeps_state() -> None:
+    """The runtime drives it as one that does."""
+    assert isinstance(AggregateAgent(AggregateConfig(TOTALS)), Keeper)
+
+
+def test_a_window_starts_inclusive_and_ends_exclusive() -> None:
+    """Events exactly on an edge belong to the window that starts there; windows are aligned to the epoch."""
+    partition = Partition()
+    partition.send(event(-1), event(0), event(59), event(NOON + timedelta(seconds=60, microseconds=-1)), event(60))
+    assert {window.start: window.events for window in partition.windows()} == {
+        NOON - timedelta(minutes=1): 1,
+        NOON: 3,
+        NOON + timedelta(minutes=1): 1,
+    }
+    assert all(window.end - window.start == timedelta(minutes=1) for window in partition.windows())
+
+
+def test_a_window_is_replaced_by_its_next_revision() -> None:
+    """A part keeps its key, the offset at which it was opened; its record holds all of it so far."""
+    partition = Partition()
+    partition.send(event(), event(scores={"context_support": 0.25}, categories={"recall_warning": "x"}))
+    partition.send(event(30, scores={"context_support": None}))
+    (window,) = partition.windows()
+    assert (window.part, window.revision, window.events, window.partition, window.window) == (0, 2, 3, 0, "1m")
+    summary = window.metrics["context_support"]
+    assert (summary.count, summary.sum, summary.min, summary.max) == (2, 0.75, 0.25, 0.5)
+    assert window.categories == {"recall_warning": {"x": 1}}
+    assert summary.histogram.bins == {"25": 1, "50": 1}
+
+
+def test_a_record_is_what_its_model_says() -> None:
+    """The record that is written without its model holds every field of it but `closed`, and nothing else."""
+    partition = Partition()
+    partition.send(event(decision={"suites": [{"suite": "s", "status": "selected", "probability": 1}]}))
+    (record,) = [record for record in partition.changelog if not is_progress(record.key)]
+    data = orjson.loads(record.value or b"")
+    assert data.keys() == Window.model_fields.keys() - {"closed"}
+    assert orjson.loads(encode(Window.model_validate(data))) == data | {"closed": None}
+    assert data["decisions"] == {"s": {"selected": 1}}
+
+
+def test_judged_evaluations_enter_with_what_was_judged_only() -> None:
+    """An event that is scored and later judged is counted once by each metric."""
+    partition = Partition()
+    scored = {"context_support": 0.5}
+    partition.send(event(scores=scored), event(stage="judged", scores=scored | {"faithfulness": 0.75}))
+    (window,) = partition.windows()
+    assert {name: summary.count for name, summary in window.metrics.items()} == {
+        "context_support": 1,
+        "faithfulness": 1,
+    }
+
+
+# Restoring.
+
+
+def test_a_successor_goes_on_where_the_last_commit_was() -> None:
+    """A new agent with the changelog emits what the old one would have."""
+    one, other = Partition(), Partition()
+    first = [event(second, application=f"a{second % 3}") for second in range(0, 120, 7)]
+    more = [
+        event(second, application=f"a{second % 4}", scores={"total_latency_ms": 5.5}) for second in range(60, 200, 9)
+    ]
+    for partition in (one, other):
+        partition.send(*first)
+    other.restart()
+    emitted = [[(each.key, orjson.loads(each.value or b"")) for each in p.send(*more).emissions] for p in (one, other)]
+    assert emitted[0] == emitted[1]
+
+
+def test_state_in_memory_is_kept_when_it_is_current() -> None:
+    """A partition that comes back at the offset where it was left is not restored from its changelog."""
+    partition = Partition()
+    partition.send(event())
+    partition.agent.drop([0])
+    partition.agent.restore(0, partition.committed, 1, never())
+    assert kinds(partition.look(1.0)) == ["progress"], "whoever had it meanwhile may have told that it is idle"
+    partition.send(event())
+    assert [window.events for window in partition.windows()] == [2]
+
+
+def test_state_in_memory_is_read_anew_when_another_has_gone_on() -> None:
+    """A partition that comes back at another offset is restored."""
+    partition = Partition()
+    partition.send(event())
+    first = partition.agent
+    first.drop([0])
+    partition.restart()
+    partition.send(event(), event())
+    partition.agent = first
+    first.restore(0, partition.committed, 3, iter(partition.changelog))
+    partition.send(event())
+    assert [(window.events, window.revision) for window in partition.windows()] == [(4, 3)]
+
+
+def test_nothing_is_said_of_a_partition_that_was_given_up() -> None:
+    """Its progress is another worker's to tell, even when it had fallen idle here."""
+    partition = Partition()
+    partition.send(event())
+    for now in (1.0, 100.0):
+        partition.look(now)
+    assert partition.progress().idle
+    partition.agent.drop([0])
+    for now, caught_up in ((101.0, []), (200.0, [0])):
+        assert not partition.look(now, caught_up).emissions
+
+
+def test_an_abort_is_forgotten() -> None:
+    """What was emitted and not committed has not happened: the same batch again comes to the same."""
+    partition = Partition()
+    partition.send(event())
+    new = partition.records_of([event(), event(120)])
+    first = partition.agent.handle(new)
+    first.extend(partition.agent.look(5.0, []))
+    partition.agent.settled(committed=False)
+    again = partition.agent.handle(new)
+    again.extend(partition.agent.look(5.0, []))
+    assert [each.value for each in again.emissions] == [each.value for each in first.emissions]
+    partition.commit(again, 3)
+    assert sorted(window.events for window in partition.windows()) == [1, 2]
+
+
+def test_an_old_window_is_reopened_as_a_new_part() -> None:
+    """Beyond `hold` a window is no longer in memory; what still comes opens a part that adds up with the first."""
+    partition = Partition(hold_h=0.5)
+    partition.send(event(), event())
+    partition.send(event(3600), stamp=NOON + timedelta(hours=1))
+    partition.send(event(), stamp=NOON + timedelta(hours=1))
+    parts = sorted((window.part, window.events, window.late) for window in partition.windows() if window.start == NOON)
+    assert parts == [(0, 2, 0), (3, 1, 1)]
+    partition.restart()
+    partition.send(event(), stamp=NOON + timedelta(hours=1))
+    assert sum(window.events for window in partition.windows() if window.start == NOON) == 4
+
+
+@pytest.mark.parametrize(
+    ("committed", "emptied", "told"),
+    [(7, False, "to 2"), (None, False, "gone"), (2, True, "emptied")],
+    ids=["offsets were set", "the group was deleted", "the topic was emptied"],
+)
+def test_state_that_does_not_fit_is_refused(committed: int | None, emptied: bool, told: str) -> None:
+    """Windows and offsets that speak of different places are never gone on from; the message says what to do."""
+    partition = Partition()
+    partition.send(event(), event())
+    partition.committed = committed
+    if emptied:
+        partition.changelog = []
+    with pytest.raises(StateError, match=told):
+        partition.restart()
+
+
+def test_a_gap_left_by_retention_is_gone_over() -> None:
+    """Where the committed offset no longer exists, work goes on behind the gap, and the progress says so at once."""
+    partition = Partition()
+    partition.send(event(), event())
+    partition.restart(start=10)
+    partition.look(1.0)
+    partition.committed = 10
+    assert partition.progress().next_offset == 10
+    partition.restart()
+    partition.records = []
+    partition.send(event())
+    assert [window.events for window in partition.windows()] == [3]
+
+
+def test_windows_of_other_settings_are_left_and_not_mixed() -> None:
+    """After a change of the base size or the dimensions, what was summed before stays apart."""
+    partition = Partition()
+    partition.send(event())
+    for windows in ({"sizes": ("5m",)}, {"dimensions": ("tenant",)}):
+        partition.config = AggregateConfig(TOTALS, WindowSettings(**windows))
+        partition.restart()
+        partition.send(event())
+    assert [(window.window, window.events, len(window.dimensions)) for window in partition.windows()] == [
+        ("1m", 1, 3),
+        ("5m", 1, 3),
+        ("1m", 1, 1),
+    ]
+
+
+def test_windows_that_were_summed_otherwise_are_left_and_not_mixed() -> None:
+    """A metric that changes its bounds with a new version opens new parts, and stops nothing."""
+    partition = Partition()
+    partition.send(event())
+    old = b'"scheme":"linear:0:1:100"'
+    assert any(old in (record.value or b"") for record in partition.changelog)
+    partition.changelog = [
+        Record("windows", 0, 0, each.key, (each.value or b"").replace(old, b'"scheme":"linear:0:5:100"'), None)
+        for each in partition.changelog
+    ]
+    partition.restart()
+    partition.send(event())
+    assert [(window.part, window.events) for window in partition.windows()] == [(0, 1), (1, 1)]
+
+
+# Bounds.
+
+
+def test_label_sets_stay_within_their_number() -> None:
+    """Of 1,000 values `max_series` stand for themselves, the rest count as overflow; so after a restart."""
+    partition = Partition(max_series=20)
+    overflow = 0
+    for first in range(0, 1000, 250):
+        outcome = partition.send(*(event(application=f"a{number}") for number in range(first, first + 250)))
+        overflow += outcome.counts["ragweir_window_overflow_total",]
+        partition.restart()
+    sets = {tuple(window.dimensions.values()): window.events for window in partition.windows()}
+    assert len(sets) == 21
+    assert sets[(OVERFLOW,) * 3] == overflow == 980
+    assert sum(sets.values()) == 1000
+
+
+HOSTILE = [
+    "",
+    "\u0000",
+    "\n",
+    '"',
+    "\\",
+    "{}",
+    "__overflow__",
+    "progress",
+    "\u202e",
+    "😀" * 300,
+    "x" * 100_000,
+    "é" * 121,
+]
+
+
+def test_hostile_labels_are_labels() -> None:
+    """Whatever a label holds, it is one label set of bounded size, and the same after a restart."""
+    partition = Partition(dimensions=("labels.name", "tenant"))
+    for _ in range(2):
+        partition.send(*(event(labels={"name": value}) for value in HOSTILE))
+        partition.restart()
+    found = {window.dimensions["labels.name"]: window.events for window in partition.windows()}
+    assert set(found.values()) == {2}
+    assert len(found) == len(HOSTILE)
+    assert all(len(value) <= 120 for value in found)
+
+
+def test_long_labels_that_begin_alike_stay_apart() -> None:
+    """Two models whose names share their first 120 characters are two models."""
+    partition = Partition()
+    partition.send(event(model="m" * 150 + "1"), event(model="m" * 150 + "2"), event(model="m" * 150 + "2"))
+    assert sorted(window.events for window in partition.windows()) == [1, 2]
+
+
+def test_values_beside_the_allowlist_are_overflow() -> None:
+    """Where values are listed, others count as overflow, and none as none."""
+    partition = Partition(dimensions=("tenant",), values={"tenant": ("a",)})
+    partition.send(event(tenant="a"), event(tenant="b"), event())
+    assert sorted(window.dimensions["tenant"] for window in partition.windows()) == ["", OVERFLOW, "a"]
+
+
+@pytest.mark.parametrize("years", [10, -10], ids=["ahead", "behind"])
+def test_wrong_clocks_cost_bounded_memory_and_no_event(years: int) -> None:
+    """Events ten years away, each in another minute, are all counted; what is held stays within its number."""
+    partition = Partition(hold_h=0.5, max_series=5)
+    far = NOON + timedelta(days=365 * years)
+    for first in range(0, 600, 50):
+        batch = [
+            event(far + timedelta(minutes=minute), application=f"a{minute % 3}") for minute in range(first, first + 50)
+        ]
+        partition.send(event(first // 10), *batch)
+        assert len(partition.agent._states[0].windows) <= 90
+        assert (
+            sum(
+                part.contents is not None
+                for parts in partition.agent._states[0].windows.values()
+                for part in parts.values()
+            )
+            <= 55
+        )
+    assert partition.progress().watermark == NOON + timedelta(seconds=55 - 10)
+    assert sum(window.events for window in partition.windows()) == 612
+    partition.restart()
+    assert len(partition.agent._states[0].windows) <= 90
+
+
+def test_a_restore_never_holds_more_than_will_be_held() -> None:
+    """A changelog of any length, its progress at its end as compaction leaves it, is read in bounded memory."""
+
+    def changelog() -> Iterator[Record]:
+        for minute in range(20_000):
+            key = orjson.dumps([NOON + timedelta(minutes=minute), dimensions, 0, minute], option=orjson.OPT_UTC_Z)
+            yield Record("windows", 0, minute, key, bytes(2_000), None)
+        yield Record("windows", 0, 20_000, b'["progress",0]', encode(progress), None)
+
+    dimensions = dict.fromkeys(WindowSettings().dimensions, "")
+    progress = Progress(partition=0, next_offset=7, watermark=NOON + timedelta(minutes=20_000), idle=False)
+    agent = AggregateAgent(AggregateConfig(TOTALS))
+    tracemalloc.start()
+    agent.restore(0, 7, 7, changelog())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(agent._states[0].windows) == 120
+    assert peak < 2_000_000, "of 40,000,000 bytes"
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"])
+def test_the_ends_of_the_calendar_are_no_place_for_windows(time: str) -> None:
+    """An event there becomes a dead letter and stops nothing."""
+    partition = Partition()
+    outcome = partition.send(event(), event() | {"event_time": time}, event())
+    assert outcome.counts["ragweir_dead_letters_total", "no_time"] == 1
+    assert [window.events for window in partition.windows()] == [2]
+
+
+ABSURD = (1e300, -1e300, 1e-300, 1.7e308, 0.0, -0.0)
+
+
+def test_absurd_values_are_values() -> None:
+    """The largest numbers there are enter a window, are stored, and are gone on from."""
+    partition = Partition()
+    for _ in range(2):
+        partition.send(*(event(scores=dict.fromkeys(("cost_usd", "context_support", "x"), value)) for value in ABSURD))
+        partition.restart()
+    (window,) = partition.windows()
+    assert {summary.count for summary in window.metrics.values()} == {12}
+    assert window.metrics["cost_usd"].sum == str(2 * (int(1.7e308)) + 0) + ".000000"
+
+
+# Time.
+
+
+def test_late_events_are_counted_in_and_as_late() -> None:
+    """An event is late when its window's end and grace lie behind the watermark that was reached before it."""
+    partition = Partition(grace_s=30, disorder_s=10)
+    outcome = partition.send(event(0), event(99), event(59), event(100), event(59), event(60), stamp=NOON)
+    (first, second) = sorted(partition.windows(), key=lambda window: window.start)
+    assert (first.events, first.late) == (3, 1)
+    assert (second.events, second.late) == (3, 0)
+    assert outcome.counts["ragweir_late_events_total",] == 1
+
+
+@pytest.mark.parametrize(("ahead_s", "moves"), [(300, True), (301, False)])
+def test_a_clock_in_the_future_does_not_move_the_watermark(ahead_s: int, moves: bool) -> None:
+    """More than five minutes ahead of its record an event is counted and not believed."""
+    partition = Partition()
+    outcome = partition.send(event(), event(ahead_s))
+    expected = NOON + timedelta(seconds=ahead_s * moves - 10)
+    assert partition.progress().watermark == expected
+    assert outcome.levels["ragweir_watermark_timestamp_seconds", "0"] == expected.timestamp()
+    assert sum(window.events for window in partition.windows()) == 2
+
+
+def test_a_quiet_partition_falls_idle_and_wakes() -> None:
+    """Idle is told once, when it was caught up and quiet for `idle_s`, and is over with the next event."""
+    partition = Partition(idle_s=60)
+    partition.send(event())
+    told = [
+        (now, partition.look(now, caught_up).emissions != [])
+        for now, caught_up in (
+            (1000.0, [0]),
+            (1059.0, [0]),
+            (1060.0, [0]),
+            (1061.0, [0]),
+            (2000.0, [0]),
+        )
+    ]
+    assert [now for now, emitted in told if emitted] == [1060.0]
+    assert partition.progress().idle
+    partition.send(event())
+    assert not partition.progress().idle
+    partition.look(2001.0, [])
+    for now in (2100.0, 2200.0):
+        assert not partition.look(now, []).emissions, "it is not caught up"
+    assert not partition.look(2259.0).emissions
+    assert kinds(partition.look(2260.0)) == ["progress"]
+
+
+def test_a_partition_without_any_event_tells_its_progress_once() -> None:
+    """So that readers do not wait for what never comes; and then it is silent."""
+    partition = Partition()
+    assert kinds(partition.look(1.0)) == ["progress"]
+    assert partition.progress() == Progress(partition=0, next_offset=0, watermark=None, idle=False)
+    assert not partition.look(2.0).emissions
+    assert kinds(partition.look(61.0)) == ["progress"]
+    assert not any(partition.look(float(now)).emissions for now in range(62, 3000, 100))
+
+
+def test_progress_is_told_again_before_its_topic_forgets_it() -> None:
+    """A partition that is quiet for longer than the windows topic keeps records can still be restored."""
+    partition = Partition(retention_h=4)
+    partition.send(event())
+    emitted = [now for now in range(0, 4 * 3600, 60) if partition.look(now + 1.0).emissions]
+    assert emitted == [60, 3720, 7380, 11040], "after falling idle about once an hour"
+
+
+# Refused records and SLOs.
+
+
+@pytest.mark.parametrize(
+    ("value", "error_class"),
+    [
+        (b"{", "not_json"),
+        (b"[]", "invalid"),
+        (b"{}", "invalid"),
+        (orjson.dumps(event(scores={"context_support": "much"})), "invalid"),
+        (orjson.dumps(event(stage="dreamt")), "invalid"),
+        (b" " * (max_record_bytes() + 1), "too_large"),
+    ],
+)
+def test_what_is_no_evaluation_is_a_dead_letter(value: bytes, error_class: str) -> None:
+    """It enters no window, and the offset goes on behind it."""
+    partition = Partition()
+    outcome = partition.send(value)
+    assert kinds(outcome) == ["dead-letter", "progress"]
+    assert outcome.counts["ragweir_dead_letters_total", error_class] == 1
+    assert partition.progress().next_offset == 1
+    partition.restart()
+
+
+def test_a_record_that_the_broker_refuses_is_a_dead_letter() -> None:
+    """As above."""
+    partition = Partition()
+    (record,) = partition.records_of([event()])
+    outcome = partition.commit(partition.agent.refuse(record, "refused"), 1)
+    assert kinds(outcome) == ["dead-letter", "progress"]
+    partition.restart()
+    assert partition.windows() == []
+
+
+SLOS = (
+    Slo(name="grounded", metric="context_support", at_least=0.5, objective=0.9),
+    Slo(name="fast", metric="total_latency_ms", at_most=100, objective=0.9, dimensions={"labels.region": "eu"}),
+    Slo(name="faithful", metric="faithfulness", at_least=0.8, objective=0.9),
+)
+
+
+def test_slos_count_events_with_a_value_and_their_dimensions() -> None:
+    """On the bound is good; null, other dimensions and the free metrics of judged evaluations count nothing."""
+    partition = Partition(SLOS)
+    eu = {"labels": {"region": "eu"}}
+    outcome = partition.send(
+        event(scores={"context_support": 0.5, "total_latency_ms": 101}, **eu),
+        event(scores={"context_support": 0.49, "total_latency_ms": 100}, **eu),
+        event(scores={"context_support": None, "total_latency_ms": 1}),
+        event(scores={"context_support": 0.9, "faithfulness": 0.1}, stage="judged"),
+        b"nothing",
+    )
+    counted = {count[1:]: number for count, number in outcome.counts.items() if count[0] == "ragweir_slo_events_total"}
+    assert counted == {
+        ("grounded", "good"): 1,
+        ("grounded", "bad"): 1,
+        ("fast", "good"): 1,
+        ("fast", "bad"): 1,
+        ("faithful", "bad"): 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("slo", "told"),
+    [
+        ('metric = "no_such_metric"', "no_such_metric"),
+        ('metric = "recall_warning"', "recall_warning"),
+        ('metric = "context_support"\ndimensions = { app = "x" }', "app"),
+    ],
+    ids=["unknown", "a category", "a dimension that is none"],
+)
+def test_an_slo_that_cannot_be_counted_is_refused_at_the_start(tmp_path: Path, slo: str, told: str) -> None:
+    """Before any event."""
+    file = tmp_path / "ragweir.toml"
+    file.write_text(f'[[slo]]\nname = "s"\nat_least = 1\nobjective = 0.9\n{slo}\n')
+    with pytest.raises(WrongSettings, match=told):
+        SERVICES["aggregate"].agent(load(file))
+
+
+def test_metrics_that_are_switched_off_stop_nothing() -> None:
+    """Windows from before, which hold them, are gone on from."""
+    partition = Partition()
+    partition.send(event())
+    agent = SERVICES["aggregate"].agent(load(None, {"metrics": {"off": ("context_support",)}}))
+    assert isinstance(agent, AggregateAgent)
+    partition.config = agent._config
+    partition.restart()
+    partition.send(event())
+    assert [window.events for window in partition.windows()] == [2]

@@ -1,0 +1,242 @@
+"""The rules for Prometheus: valid, about series that exist, each threshold held by their tests from both sides."""
+
+import copy
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from streams import slo_rules
+from streams.alerts import rows
+from streams.cli.slo import app
+from streams.local.prometheus import LocalPrometheusError, Programs, programs
+from streams.serving.exporter import _HEADS as WINDOW_SERIES
+from streams.serving.telemetry import TABLE
+from streams.settings import Slo, WrongSettings
+
+DEPLOY = Path(__file__).parent.parent / "deploy"
+HEALTH = DEPLOY / "prometheus" / "rules" / "health.yml"
+HEALTH_TESTS = DEPLOY / "prometheus" / "tests" / "health.yml"
+SLOS = (
+    Slo(name="relevant", metric="context_support", at_least=0.25, objective=0.95),
+    Slo(name="quick", metric="total_latency_ms", at_most=3_000, objective=0.999, dimensions={"model": "m-4"}),
+    Slo(name="lenient", metric="context_support", at_least=0.5, objective=0.7),
+)
+COMPARISON = re.compile(r"(?<=[<>=] )\d+(\.\d+)?\b")
+
+Rules = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def tools() -> Programs:
+    try:
+        return programs()
+    except LocalPrometheusError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def promtool(tools: Programs, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([tools.promtool, *arguments], capture_output=True, text=True, check=False)
+
+
+def proven(tools: Programs, folder: Path, rules: Rules, tests: Rules) -> str:
+    """Write rules and tests into a folder and run them; gives what failed, or nothing."""
+    (folder / "rules.yml").write_text(yaml.safe_dump(rules))
+    (folder / "tests.yml").write_text(yaml.safe_dump({**tests, "rule_files": ["rules.yml"]}))
+    done = promtool(tools, "test", "rules", folder / "tests.yml")
+    assert "FAILED" in done.stdout + done.stderr or done.returncode == 0, done.stderr
+    return done.stdout + done.stderr if done.returncode else ""
+
+
+def loaded(file: Path) -> Rules:
+    content: Rules = yaml.safe_load(file.read_text())
+    return content
+
+
+def every(rules: Rules) -> list[Rules]:
+    return [rule for group in rules["groups"] for rule in group["rules"]]
+
+
+def mutants(rules: Rules) -> Iterator[tuple[str, str, Rules]]:
+    """Each number that an alert compares with or waits for, made larger and smaller: alert, change, changed rules."""
+    for place, rule in enumerate(every(rules)):
+        if "alert" not in rule:
+            continue
+        name = rule["alert"]
+        for number in COMPARISON.finditer(rule["expr"]):
+            value = float(number[0])
+            for changed in (value * 1.5, value * 0.5) if value else (1.0, -1.0):
+                mutant = copy.deepcopy(rules)
+                expression = f"{rule['expr'][: number.start()]}{changed:.9g}{rule['expr'][number.end() :]}"
+                every(mutant)[place]["expr"] = expression
+                yield name, f"{rule['expr'][: number.end()].split()[-2]} {number[0]} to {changed:g}", mutant
+        if wait := rule.get("for"):
+            seconds = 60 * int(wait.removesuffix("m"))
+            for changed_s in (seconds * 2, seconds // 2):
+                mutant = copy.deepcopy(rules)
+                every(mutant)[place]["for"] = f"{changed_s}s"
+                yield name, f"for {wait} to {changed_s}s", mutant
+
+
+def about(tests: Rules, alert: str) -> Rules:
+    """Only the tests that are about one alert."""
+    kept = [test for test in tests["tests"] if any(each["alertname"] == alert for each in test["alert_rule_test"])]
+    return {**tests, "tests": kept}
+
+
+HEALTH_MUTANTS = list(mutants(loaded(HEALTH)))
+
+
+def test_prometheus_takes_the_configuration_and_every_rule(tools: Programs) -> None:
+    """The configuration that ships, with the rules it names, has no error."""
+    done = promtool(tools, "check", "config", DEPLOY / "prometheus" / "prometheus.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 rule files found" in done.stdout
+
+
+def test_alertmanager_takes_the_configuration(tools: Programs) -> None:
+    """Alertmanager's configuration that ships has no error."""
+    file = DEPLOY / "alertmanager" / "alertmanager.yml"
+    done = subprocess.run(
+        [tools.amtool, "check-config", file], cwd=tools.home, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_alertmanager_inhibits_alerts_that_exist() -> None:
+    """An alert that Alertmanager's configuration names is one that we have."""
+    named = set(re.findall(r"Ragweir\w+", (DEPLOY / "alertmanager" / "alertmanager.yml").read_text()))
+    assert named
+    assert named <= {name.strip("`") for name, _, _ in rows()}
+
+
+def test_the_health_rules_hold(tools: Programs) -> None:
+    """Every case of the tests that ship passes, beside the rules that ship."""
+    done = promtool(tools, "test", "rules", HEALTH_TESTS)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("alert", "mutant"),
+    [(alert, mutant) for alert, _, mutant in HEALTH_MUTANTS],
+    ids=[f"{alert} {change}" for alert, change, _ in HEALTH_MUTANTS],
+)
+def test_a_changed_health_threshold_is_noticed(tools: Programs, tmp_path: Path, alert: str, mutant: Rules) -> None:
+    """A threshold or a waiting time that is half or double fails a case of its alert."""
+    assert alert in proven(tools, tmp_path, mutant, about(loaded(HEALTH_TESTS), alert))
+
+
+def test_every_alert_has_a_threshold_that_was_changed() -> None:
+    """No alert escapes the test above for being written otherwise than expected."""
+    alerts = [rule for rule in every(loaded(HEALTH)) if "alert" in rule]
+    assert {alert for alert, _, _ in HEALTH_MUTANTS} == {rule["alert"] for rule in alerts}
+    for rule in alerts:
+        comparisons = re.findall(r"[<>]=?|==|!=", re.sub(r"\{.*?\}", "", rule["expr"]))
+        assert len(comparisons) == len(COMPARISON.findall(rule["expr"])), rule["alert"]
+
+
+@pytest.mark.parametrize("scale", [1, 0.02, 0.001])
+def test_the_rules_of_slos_hold(tools: Programs, tmp_path: Path, scale: float) -> None:
+    """The tests that `ragweir slo rules --tests` writes pass on its rules, of tight, usual and wide budgets."""
+    (tmp_path / "slo.yml").write_text(slo_rules.written(slo_rules.rules(SLOS, scale)))
+    (tmp_path / "tests.yml").write_text(slo_rules.written(slo_rules.proofs(SLOS, "slo.yml", scale)))
+    check = promtool(tools, "check", "rules", tmp_path / "slo.yml")
+    assert check.returncode == 0, check.stderr
+    done = promtool(tools, "test", "rules", tmp_path / "tests.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("slo", SLOS, ids=lambda slo: slo.name)
+def test_a_changed_slo_threshold_is_noticed(tools: Programs, tmp_path: Path, slo: Slo) -> None:
+    """Each share and each least number of bad events that is half or half as much again fails a written test."""
+    tests = slo_rules.proofs([slo], "rules.yml")
+    changed = list(mutants(slo_rules.rules([slo])))
+    assert len(changed) == 2 * 2 * 3
+    kept = [
+        f"{alert} {change}"
+        for alert, change, mutant in changed
+        if alert not in proven(tools, tmp_path, mutant, about(tests, alert))
+    ]
+    assert not kept
+
+
+@given(objective=st.floats(0.0001, 0.9999999))
+def test_an_alert_can_fire_whatever_the_budget(objective: float) -> None:
+    """Both thresholds lie between the budget and 1, the page's above the ticket's."""
+    slow, fast = slo_rules.SLOW.threshold(objective), slo_rules.FAST.threshold(objective)
+    assert 1 - objective < slow < fast < 1
+
+
+def test_expressions_are_about_series_that_exist() -> None:
+    """Every series that a rule reads is declared by a service or recorded by a rule."""
+    rules = every(loaded(HEALTH)) + every(slo_rules.rules(SLOS))
+    parts = {"histogram": ("_bucket", "_count", "_sum")}
+    known = {f"{line.name}{part}" for line in TABLE for part in parts.get(line.kind, ("",))}
+    known |= set(WINDOW_SERIES) | {rule["record"] for rule in rules if "record" in rule}
+    for rule in rules:
+        bare = re.sub(r"\{.*?\}|\[.*?\]", "", rule["expr"])
+        read = set(re.findall(r"[\w:]*ragweir[\w:]+", bare))
+        assert read <= known, rule
+        assert read or "up" in bare, rule
+
+
+def test_labels_in_expressions_are_labels_of_their_series() -> None:
+    """Every label that a rule selects by is one that its series is declared with, or that Prometheus gives."""
+    labels = {line.name: set(line.labels) for line in TABLE}
+    for rule in every(loaded(HEALTH)) + every(slo_rules.rules(SLOS)):
+        for series, selector in re.findall(r"\b(ragweir_\w+)\{(.*?)\}", rule["expr"]):
+            chosen = set(re.findall(r"(\w+)\s*[=!]", selector))
+            assert chosen <= labels.get(series, {"window"}) | {"job", "instance"}, rule
+
+
+@given(
+    st.recursive(
+        st.text() | st.integers() | st.booleans() | st.none(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["expr", "labels"]), inner),
+    )
+)
+def test_what_is_written_is_yaml_of_the_same_data(value: Any) -> None:
+    """Reading back what `written` wrote gives the data again, whatever the text in it."""
+    assert yaml.safe_load(slo_rules.written({"value": value})) == {"value": value}
+
+
+def test_the_command_writes_rules_and_tests_that_hold(
+    tools: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ragweir slo rules`, with `--tests` and without, writes files that promtool passes."""
+    monkeypatch.chdir(tmp_path)
+    Path("ragweir.toml").write_text(
+        '[[slo]]\nname = "relevant"\nmetric = "context_support"\nat_least = 0.25\nobjective = 0.95\n'
+    )
+    for file, arguments in {"slo.yml": [], "tests.yml": ["--tests", "slo.yml"]}.items():
+        done = CliRunner().invoke(app, ["slo", "rules", *arguments], catch_exceptions=False)
+        assert done.exit_code == 0
+        Path(file).write_text(done.output)
+    assert promtool(tools, "test", "rules", "tests.yml").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("", "there is no SLO in the settings"),
+        ('[[slo]]\nname = "x"\nmetric = "misspelt"\nat_least = 1\nobjective = 0.9\n', "'misspelt'"),
+    ],
+    ids=["none", "on no metric"],
+)
+def test_slos_that_could_never_alert_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str, told: str
+) -> None:
+    """Without an SLO, or with one on a metric that does not exist, the command writes nothing and says why."""
+    monkeypatch.chdir(tmp_path)
+    Path("ragweir.toml").write_text(settings)
+    done = CliRunner().invoke(app, ["slo", "rules"])
+    assert isinstance(done.exception, WrongSettings)
+    assert told in str(done.exception)
+    assert not done.output

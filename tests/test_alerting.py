@@ -1,0 +1,105 @@
+"""From a worse answer to somebody's telephone: real telemetry, a real Prometheus, a real Alertmanager, a webhook."""
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams import slo_rules
+from streams.local.prometheus import LocalPrometheusError, Server, local_alertmanager, local_prometheus
+from streams.serving.health import Health, serve
+from streams.serving.telemetry import Telemetry
+from streams.settings import Slo
+
+STEADY, QUIET = (Slo(name=name, metric="context_support", at_least=0.5, objective=0.95) for name in ("steady", "quiet"))
+SCALE = 0.02
+"""An hour in 72 seconds: the page's short window is six seconds, six scrapes."""
+_PATIENCE_S = 90.0
+
+Told = list[tuple[str, str, str]]
+"""What the webhook was told: SLO, alert and status."""
+
+
+@contextlib.contextmanager
+def webhook() -> Iterator[tuple[str, Told]]:
+    """A receiver of alerts; gives its URL, and what it has been told until now."""
+    told: Told = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            told.extend((a["labels"]["slo"], a["labels"]["alertname"], a["status"]) for a in body["alerts"])
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/", told
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def share(prometheus: Server, slo: Slo, window: str) -> float | None:
+    """The recorded share of bad events; None while Prometheus has none."""
+    found = prometheus.get("/api/v1/query", query=f'slo:ragweir_slo_bad:ratio_rate{window}{{slo="{slo.name}"}} >= 0')
+    return next((float(each["value"][1]) for each in found["data"]["result"]), None)
+
+
+def test_a_quality_drop_alerts_and_recovery_resolves_it_while_a_blip_raises_nothing(tmp_path: Path) -> None:
+    """Answers that become bad reach the webhook as a page, which is resolved once they are good again.
+
+    Beside them, five bad answers of a tenant with no more than five burn twenty times too fast over both windows of
+    the page: only the least number of bad events keeps them silent.
+    """
+    rules = tmp_path / "slo.yml"
+    rules.write_text(slo_rules.written(slo_rules.rules([STEADY, QUIET], SCALE)))
+    telemetry = Telemetry("aggregate", 0)
+
+    def count(slo: Slo, outcome: str, number: int) -> None:
+        telemetry.count("ragweir_slo_events_total", number, slo.name, outcome)
+
+    for slo in (STEADY, QUIET):
+        for outcome in ("good", "bad"):
+            count(slo, outcome, 0)
+
+    def traffic(outcome: str, until: Callable[[], object], what: str) -> None:
+        """Twenty answers a second until something has come to pass."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not until():
+            if time.monotonic() > deadline:
+                pytest.fail(f"in {_PATIENCE_S:.0f} s it never came to this: {what}; the webhook was told {told}")
+            count(STEADY, outcome, 2)
+            time.sleep(0.1)
+
+    def seen(prometheus: Server, window: str) -> bool:
+        return (share(prometheus, QUIET, window) or 0) > slo_rules.FAST.threshold(QUIET.objective)
+
+    page = ("steady", slo_rules.FAST.alert)
+    try:
+        with (
+            webhook() as (url, told),
+            serve(telemetry.registry, Health(), "127.0.0.1", 0) as port,
+            local_alertmanager(url) as alertmanager,
+            local_prometheus({"ragweir": [f"127.0.0.1:{port}"]}, [rules], alertmanager) as prometheus,
+        ):
+            traffic("good", lambda: share(prometheus, STEADY, "5m") == 0, "good answers are seen")
+            count(QUIET, "bad", 5)
+            traffic("good", lambda: seen(prometheus, "5m") and seen(prometheus, "1h"), "the blip is seen")
+            assert not told
+            traffic("bad", lambda: (*page, "firing") in told, "the page fires")
+            assert (*page, "resolved") not in told
+            traffic("good", lambda: (*page, "resolved") in told, "the page is resolved")
+            assert {slo for slo, _, _ in told} == {"steady"}
+    except LocalPrometheusError as error:
+        pytest.fail(str(error), pytrace=False)

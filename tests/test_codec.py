@@ -1,0 +1,294 @@
+"""The codec: whatever the bytes are, the answer is an interaction or a plain reason."""
+
+import string
+import tracemalloc
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from poison import ANYTHING, GOOD, MARK, POISON, WRONG, Poison, event, fifty_megabytes, nested
+
+from schemas.codec import Rejected, decode, encode, encode_json, event_time, parse
+from schemas.dead_letter import HEAD_BYTES, kept_bytes
+from schemas.evaluation import MAX_DOCUMENT_IDS, document_ids
+from schemas.interaction import Interaction
+from schemas.topics import MAX_EVENT_BYTES
+
+FRAGMENTS = {MARK[at : at + 5].lower() for at in range(len(MARK) - 4)}
+
+
+def quotes(message: str) -> bool:
+    """Whether a message holds even a part of the planted mark."""
+    return any(fragment in message.lower() for fragment in FRAGMENTS)
+
+
+def rejection(value: bytes | None) -> Rejected:
+    with pytest.raises(Rejected) as caught:
+        decode(value)
+    return caught.value
+
+
+@pytest.mark.parametrize("poison", POISON, ids=lambda poison: poison.name)
+def test_poison_is_rejected_with_its_class_and_a_plain_reason(poison: Poison) -> None:
+    """Every kind of poison has one error class and a short sentence, which holds nothing of the poison."""
+    rejected = rejection(poison.value)
+    assert rejected.error_class == poison.error_class
+    assert 10 < len(rejected.message) < 500
+    assert set(rejected.message) <= set(string.printable) - set("\r\n\t\x0b\x0c")
+    assert not quotes(rejected.message)
+    for word in ("Traceback", "pydantic", "instance of", "tuple", "dictionary", "raised"):
+        assert word not in rejected.message
+    assert rejected.__context__ is None or rejected.__suppress_context__  # a chained error would show the input
+
+
+def test_every_field_has_wrong_values_in_the_table() -> None:
+    """The table of poison knows every field of the interaction, so that a new field cannot be forgotten."""
+    assert WRONG.keys() | ANYTHING == Interaction.model_fields.keys()
+
+
+def test_a_reason_names_the_place() -> None:
+    """A reason says which field is wrong, by its path, and stops where the event's own keys begin."""
+    assert rejection(event(contexts=[{}, {"rank": MARK}])).message.startswith("contexts[1].rank: ")
+    assert rejection(event(labels={MARK: [1]})).message == "labels: Input should be a valid string"
+    assert rejection(event(contexts=[{"page": []}])).message.count("contexts[0].page: ") == 2
+    assert rejection(b"[]").message == "the event: must be an object"
+    assert rejection(event(contexts={})).message == "contexts: must be a list"
+    assert rejection(event(spans=[{}] * 9)).message.endswith("; and 6 more")
+
+
+def test_fifty_megabytes_cost_no_memory() -> None:
+    """An event far over the limit is refused before anything is made of it; what is kept is its head."""
+    value = fifty_megabytes()
+    tracemalloc.start()
+    rejected = rejection(value)
+    head, length, digest = kept_bytes(value, MAX_EVENT_BYTES)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert rejected.error_class == "too_large"
+    assert head == value[:HEAD_BYTES]
+    assert length == len(value)
+    assert digest is not None
+    assert peak < 1024 * 1024
+
+
+def test_the_limit_is_a_limit() -> None:
+    """An event of exactly the limit is read, one byte more is not; a record is kept whole up to the same size."""
+    value = event(query="")
+    full = event(query="x" * (MAX_EVENT_BYTES - len(value)))
+    assert len(full) == MAX_EVENT_BYTES
+    assert decode(full).event_id == "event-1"
+    assert rejection(full + b" ").error_class == "too_large"
+    assert kept_bytes(full, MAX_EVENT_BYTES) == (full, None, None)
+    assert kept_bytes(full + b" ", MAX_EVENT_BYTES)[1] == MAX_EVENT_BYTES + 1
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+fields = st.sampled_from([*Interaction.model_fields, "unknown"])
+
+
+@given(st.binary(max_size=400))
+@example(b"\x00")
+def test_any_bytes_are_survived(value: bytes) -> None:
+    """Whatever bytes arrive, decoding gives an interaction or `Rejected`, and nothing else."""
+    try:
+        decode(value)
+    except Rejected as rejected:
+        assert rejected.error_class in ("not_json", "invalid")  # noqa: PT017 - reading it is as right as rejecting it
+
+
+@given(st.dictionaries(fields, json_values, max_size=6))
+def test_any_json_is_survived(given_fields: dict[str, Any]) -> None:
+    """Whatever values the fields have, an event is read or rejected as invalid; what is read can be written."""
+    try:
+        decoded = decode(orjson.dumps(GOOD | given_fields, option=orjson.OPT_NON_STR_KEYS))
+    except (Rejected, TypeError) as error:  # orjson does not write integers beyond 64 bits
+        assert isinstance(error, TypeError) or error.error_class == "invalid"  # noqa: PT017 - reading it is as right as rejecting it
+    else:
+        assert decode(encode(decoded)) == decoded
+
+
+@given(
+    fields.filter(lambda field: field != "unknown"),
+    st.recursive(
+        st.just(MARK) | st.integers(-9, 9) | st.none(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([MARK, "text", "kind"]), inner),
+        max_leaves=6,
+    ),
+)
+def test_no_reason_quotes_the_event(field: str, value: Any) -> None:
+    """A mark planted in values and keys of any field never shows in the reason."""
+    try:
+        decode(event(**{field: value}))
+    except Rejected as rejected:
+        assert not quotes(rejected.message)  # noqa: PT017 - reading it is as right as rejecting it
+
+
+TIMES = (
+    ("2026-11-21T10:00:00Z", "2026-11-21T10:00:00+00:00"),
+    ("2026-11-21t10:00:00z", "2026-11-21T10:00:00+00:00"),
+    ("2026-11-21 10:00:00Z", "2026-11-21T10:00:00+00:00"),
+    ("2026-11-21T10:00:00", "2026-11-21T10:00:00+00:00"),
+    ("2026-11-21T10:00:00.1Z", "2026-11-21T10:00:00.100000+00:00"),
+    ("2026-11-21T10:00:00.123456789Z", "2026-11-21T10:00:00.123456+00:00"),
+    ("2026-11-21T10:00:00+05:30", "2026-11-21T04:30:00+00:00"),
+    ("2026-11-21T10:00:00-08:00", "2026-11-21T18:00:00+00:00"),
+    ("2026-11-21T10:00:00-00:00", "2026-11-21T10:00:00+00:00"),
+    ("2026-11-21T23:59:59.999999+00:00", "2026-11-21T23:59:59.999999+00:00"),
+    ("2028-02-29T00:00:00Z", "2028-02-29T00:00:00+00:00"),
+    ("2016-12-31T23:59:60Z", "2017-01-01T00:00:00+00:00"),
+    ("2016-12-31T15:59:60.25-08:00", "2017-01-01T00:00:00.250000+00:00"),
+    ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00+00:00"),
+    ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59+00:00"),
+    (0, "1970-01-01T00:00:00+00:00"),
+    (-1, "1969-12-31T23:59:59.999000+00:00"),
+    (1_764_000_000_250, "2025-11-24T16:00:00.250000+00:00"),
+    (1_764_000_000_250.5, "2025-11-24T16:00:00.250500+00:00"),
+    (1_764_000_000_999.9999, "2025-11-24T16:00:01+00:00"),
+    (999.9996, "1970-01-01T00:00:01+00:00"),
+    (-0.25, "1969-12-31T23:59:59.999750+00:00"),
+    (253_402_300_799_999, "9999-12-31T23:59:59.999000+00:00"),
+    (-62_135_596_800_000, "0001-01-01T00:00:00+00:00"),
+)
+
+NO_TIMES = (
+    "",
+    " ",
+    "now",
+    "10:00",
+    "1764000000250",
+    "2026-11-21T25:00:00Z",
+    "2026-11-21T10:60:00Z",
+    "2026-11-21T10:00:60Z",
+    "2026-11-21T10:00:61Z",
+    "2026-02-29T00:00:00Z",
+    "2026-11-21T10:00:00+25:00",
+    " 2026-11-21T10:00:00Z",
+    "2026-11-21T10:00:00Z ",
+    "٢٠٢٦-11-21T10:00:00Z",
+    "0000-01-01T00:00:00Z",
+    "9999-12-31T23:59:60Z",
+    "0001-01-01T00:00:00+01:00",
+    "9999-12-31T23:59:59-01:00",
+    253_402_300_800_000,
+    -62_135_596_800_001,
+    10**30,
+    1e308,
+    True,
+    [],
+    {},
+)
+
+
+@pytest.mark.parametrize(("sent", "read"), TIMES)
+def test_a_time_is_read(sent: str | float, read: str) -> None:
+    """RFC 3339 text and epoch milliseconds are read as the same instant in UTC, whole microseconds kept."""
+    time = decode(event(ended_at=sent)).ended_at
+    assert time is not None
+    assert time.isoformat() == read
+    assert time.tzinfo is UTC
+
+
+@pytest.mark.parametrize("sent", NO_TIMES, ids=str)
+def test_no_time_is_rejected(sent: object) -> None:
+    """What is no time, or lies outside the years 1 to 9999, is rejected by the field's name."""
+    sent = float(sent) if isinstance(sent, int) and not isinstance(sent, bool) else sent
+    assert rejection(event(ended_at=sent)).message.startswith("ended_at: ")
+
+
+@given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
+def test_epoch_milliseconds_are_exact(milliseconds: int) -> None:
+    """No whole millisecond of the years 1 to 9999 is lost in reading."""
+    time = decode(event(ended_at=milliseconds)).ended_at
+    assert time is not None
+    since = time - datetime(1970, 1, 1, tzinfo=UTC)
+    assert since.days * 86_400_000 + since.seconds * 1_000 + since.microseconds / 1_000 == milliseconds
+
+
+def test_the_event_time_is_the_end_else_the_start_else_the_records() -> None:
+    """An event's time is `ended_at`, else `started_at`, else its record's timestamp, else it has none."""
+    both = decode(event(started_at=1_000))
+    assert event_time(both, 5_000) == both.ended_at
+    start = decode(event(ended_at=None, started_at=1_000))
+    assert event_time(start, 5_000) == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    neither = decode(event(ended_at=None))
+    assert event_time(neither, 5_000) == datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC)
+    for absurd in (None, -1, 2**62, 2**80):
+        with pytest.raises(Rejected) as caught:
+            event_time(neither, absurd)
+        assert caught.value.error_class == "no_time"
+
+
+def test_unknown_fields_are_kept() -> None:
+    """A field that nobody knows is no error: it stands under `extra`, beside what the event itself has there."""
+    assert decode(event(zone="eu", answer={"a": [1]})).extra == {"zone": "eu", "answer": {"a": [1]}}
+    assert decode(event(extra={"a": 1}, b=2)).extra == {"a": 1, "b": 2}
+    assert decode(event(extra={"a": 1}, a=2)).extra == {"a": 2}
+    assert decode(event()).extra == {}
+
+
+@pytest.mark.parametrize("value", [None, MARK, 5, [1, 2], True])
+def test_an_extra_of_the_applications_own_is_kept(value: object) -> None:
+    """An `extra` that is no object is a field of the application's own, and kept like any other."""
+    assert decode(event(extra=value)).extra == {"extra": value}
+    assert decode(event(extra=value, b=2)).extra == {"extra": value, "b": 2}
+
+
+READ = (
+    ({"event_id": 7}, "event_id", "7"),
+    ({"event_id": 2**64 - 1}, "event_id", "18446744073709551615"),
+    ({"event_id": "x" * 200}, "event_id", "x" * 200),
+    ({"labels": {"a": 1, "b": 2.5}}, "labels", {"a": "1", "b": "2.5"}),
+    ({"expected": "Ada"}, "expected", ("Ada",)),
+    ({"expected": []}, "expected", ()),
+    ({"error": {"code": [1]}}, "error", '{"code":[1]}'),
+    ({"contexts": None}, "contexts", None),
+    ({"contexts": []}, "contexts", ()),
+    ({"query": ""}, "query", ""),
+    ({"query": "\x00\u2028\U0001f600"}, "query", "\x00\u2028\U0001f600"),
+)
+
+
+@pytest.mark.parametrize(("sent", "field", "read"), READ)
+def test_what_is_not_wrong_is_read(sent: dict[str, Any], field: str, read: object) -> None:
+    """Ids and labels may be numbers, an answer may be one or many, absent is None and empty is empty."""
+    assert getattr(decode(event(**sent)), field) == read
+
+
+def test_a_context_may_be_any_json() -> None:
+    """What is not text is read as its compact JSON, up to the depth that can be written."""
+    texts = [{"text": value} for value in ({"b": 1, "a": [1.5, None]}, ["x"], 5, True, "plain")]
+    contexts = decode(event(contexts=texts)).contexts
+    assert contexts is not None
+    assert [each.text for each in contexts] == ['{"b":1,"a":[1.5,null]}', '["x"]', "5", "true", "plain"]
+    (nothing,) = decode(event(contexts=[{"text": None}])).contexts or ()
+    assert nothing.text == ""
+    assert decode(nested(250)).contexts is not None
+
+
+def test_the_last_of_equal_keys_counts() -> None:
+    """A key that stands twice is read as most parsers read it: the last one counts."""
+    assert decode(event()[:-1] + b',"query":"second"}').query == "second"
+
+
+def test_plain_data_too_deep_to_be_written_is_rejected() -> None:
+    """What parses can be too deep to be written; that too is a reason and no other error."""
+    deep = parse(nested(1_000))
+    with pytest.raises(Rejected, match="nested too deeply"):
+        encode_json(deep)
+    assert encode_json(parse(nested(200))) == nested(200)
+
+
+def test_documents_are_by_rank_and_sixteen() -> None:
+    """An evaluation names at most 16 documents, the best rank first, the list's order where no rank says otherwise."""
+    ranked = [{"document_id": f"d{number}", "rank": 40 - number} for number in range(40)]
+    named = document_ids(decode(event(contexts=ranked)))
+    assert named == tuple(f"d{number}" for number in range(39, 39 - MAX_DOCUMENT_IDS, -1))
+    unranked = [{"document_id": "b"}, {"document_id": None}, {"document_id": "a"}, {"document_id": "b"}]
+    assert document_ids(decode(event(contexts=unranked))) == ("b", "a")

@@ -1,0 +1,425 @@
+"""deploy/ against the code that it runs: what cannot be run on a machine without Docker is checked as data."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from commands import ROOT
+from pydantic import BaseModel
+
+from metrics.closing import Closed
+from metrics.contents import Contents
+from metrics.summary import DEFAULT_SCHEME, Summary
+from streams.cli.app import app
+from streams.exporting import PORT as EXPORT_PORT
+from streams.local.kafka import KAFKA_VERSION
+from streams.local.prometheus import programs
+from streams.service import SERVICES
+from streams.serving.exporter import Exposition
+from streams.serving.telemetry import TABLE
+from streams.settings import Settings, load
+
+DEPLOY = ROOT / "deploy"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+IMAGE = f"ragweir:{PROJECT['version']}"
+PORTS = {name: Settings().telemetry.port + service.port for name, service in SERVICES.items()} | {
+    "export": Settings().telemetry.port + EXPORT_PORT
+}
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+OURS = ("topics", *PORTS)
+MANIFESTS: list[dict[str, Any]] = [
+    document
+    for file in sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+    for document in yaml.safe_load_all(file.read_text())
+    if file.name != "kustomization.yaml"
+]
+KUSTOMIZATION: dict[str, Any] = yaml.safe_load((DEPLOY / "kubernetes" / "kustomization.yaml").read_text())
+
+
+def of_kind(*kinds: str) -> dict[str, dict[str, Any]]:
+    """The manifests of some kinds, by their components."""
+    return {
+        manifest["metadata"]["name"].removeprefix("ragweir-"): manifest
+        for manifest in MANIFESTS
+        if manifest["kind"] in kinds
+    }
+
+
+WORKLOADS = of_kind("StatefulSet", "Deployment")
+
+
+def must_be_a_command(arguments: list[str]) -> None:
+    """Whether ragweir has this command with these options, as its own parser sees it."""
+    command = typer.main.get_command(app)
+    context = command.make_context("ragweir", list(arguments))
+    while getattr(command, "commands", None):
+        name, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        context = command.make_context(name, rest, parent=context)
+
+
+def settings_of(text: str, folder: Path) -> Settings:
+    """What a settings file comes to."""
+    file = folder / "ragweir.toml"
+    file.write_text(text)
+    return load(file)
+
+
+# The dashboard.
+
+DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "ragweir.json").read_text())
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+EXPRESSIONS = [target["expr"].replace("$__rate_interval", "5m") for panel in PANELS for target in panel["targets"]]
+
+
+def exposed() -> dict[str, set[str]]:
+    """The labels of every series that ragweir's services show, those of Prometheus itself among them."""
+    series: dict[str, set[str]] = {}
+    for line in TABLE:
+        names = [f"{line.name}_{part}" for part in ("bucket", "sum", "count")] if line.kind == "histogram" else []
+        for name in names or [line.name]:
+            series[name] = {"instance", "job", *line.labels, *(["le"] if name.endswith("_bucket") else [])}
+    dimensions = Settings().windows.dimensions
+    summary = Summary.of([1.0], DEFAULT_SCHEME)
+    contents = Contents(1, 0, {"mean": summary, "truth": summary}, {"category": {"A": 1}}, {"suite": {"status": 1}})
+    exposition = Exposition(dimensions, ["truth"])
+    exposition.show([Closed("1m", 0, 60, {("",) * len(dimensions): contents})])
+    for sample in exposition.content.decode().splitlines():
+        if not sample.startswith("#"):
+            name, _, rest = sample.partition("{")
+            series.setdefault(name, {"instance", "job"}).update(re.findall(r'(\w+)="', rest))
+    return series
+
+
+def test_the_dashboard_is_what_its_generator_writes() -> None:
+    generated = subprocess.run(
+        [sys.executable, "-c", "import dashboard; print(dashboard.text(), end='')"],
+        env={"PYTHONPATH": f"{DEPLOY / 'grafana'}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert generated.stdout == (DEPLOY / "grafana" / "ragweir.json").read_text()
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_an_expression_asks_only_for_series_and_labels_that_exist(expression: str) -> None:
+    series = exposed()
+    used = set(re.findall(r"\bragweir_\w+", expression))
+    assert used
+    assert used <= series.keys()
+    labels = {
+        label
+        for found in re.findall(r"\b(?:by|on|group_left) \(([^)]*)\)|\{([^}]*)\}", expression)
+        for label in re.findall(r"(\w+)(?=\s*(?:=|,|$))", re.sub(r'"[^"]*"', '""', found[0] or found[1]))
+    }
+    assert labels <= set(chain.from_iterable(series[name] for name in used))
+
+
+def test_the_dashboard_shows_every_series_of_windows() -> None:
+    windows = {name for name in exposed() if name.startswith("ragweir_window_")} - {line.name for line in TABLE}
+    assert windows == set(re.findall(r"\bragweir_window_\w+", " ".join(EXPRESSIONS))) & windows
+
+
+def test_prometheus_can_parse_every_expression(tmp_path: Path) -> None:
+    rules = [{"record": f"panel:{number}", "expr": expression} for number, expression in enumerate(EXPRESSIONS)]
+    # Only the text box stands in an expression outside of quotes.
+    text = json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}).replace("$objective", "0.95")
+    (tmp_path / "rules.yml").write_text(text)
+    checked = subprocess.run(
+        [programs().promtool, "check", "rules", tmp_path / "rules.yml"], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+    assert f"{len(rules)} rules found" in checked.stdout
+
+
+def test_panels_and_queries_have_ids_of_their_own() -> None:
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(ids)) == len(ids)
+    for panel in PANELS:
+        refs = [target["refId"] for target in panel["targets"]]
+        assert len(set(refs)) == len(refs)
+        assert all(refs)
+
+
+def test_no_two_panels_lie_upon_each_other() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken, panel["title"]
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+
+
+def test_every_variable_in_the_dashboard_is_declared() -> None:
+    declared = {variable["name"] for variable in DASHBOARD["templating"]["list"]}
+    assert set(re.findall(r"\$\{?(\w+)", json.dumps(PANELS))) - {"__rate_interval"} <= declared
+
+
+def test_grafana_finds_its_source_and_its_dashboards_where_compose_puts_them() -> None:
+    provisioning = DEPLOY / "grafana" / "provisioning"
+    (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yaml").read_text())["datasources"]
+    (provider,) = yaml.safe_load((provisioning / "dashboards" / "ragweir.yaml").read_text())["providers"]
+    assert source["url"] == "http://prometheus:9090"
+    mounted = [volume.split(":")[1] for volume in COMPOSE["services"]["grafana"]["volumes"]]
+    assert f"{provider['options']['path']}/ragweir.json" in mounted
+
+
+# The image.
+
+DOCKERFILE = (DEPLOY / "docker" / "Dockerfile").read_text()
+
+
+def locked(file: Path) -> dict[str, str]:
+    """The pinned packages of a lock, each with its marker and its hashes."""
+    text = re.sub(r"^\s*#.*\n", "", file.read_text(), flags=re.MULTILINE)
+    blocks = re.split(r"\n(?=\w)", text.strip())
+    return {block.partition(" ")[0]: " ".join(sorted(re.findall(r"sha256:\w+", block))) for block in blocks}
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "build-requirements.txt"])
+def test_the_image_installs_what_the_tests_ran_with(name: str) -> None:
+    """Same versions, same hashes; `make lock` renews all locks together."""
+    ours, theirs = locked(ROOT / "requirements.txt"), locked(DEPLOY / "docker" / name)
+    assert theirs.items() <= ours.items()
+    assert all(theirs.values())
+
+
+def test_the_image_holds_what_ragweir_needs_and_no_test_tool() -> None:
+    def plain(requirement: str) -> str:
+        return re.split(r"[<>=\[;! ]", requirement)[0].lower()
+
+    held = {plain(line) for line in locked(DEPLOY / "docker" / "requirements.txt")}
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    assert {plain(each) for each in PROJECT["dependencies"]} <= held
+    assert not {plain(each) for each in groups["dev"]} & held
+
+
+def test_all_that_the_image_copies_exists_and_is_let_through() -> None:
+    copied = re.findall(r"^COPY (?!--)(.+) \S+$", DOCKERFILE, re.MULTILINE)
+    sources = {source for line in copied for source in line.split()}
+    lines = (DEPLOY / "docker" / "Dockerfile.dockerignore").read_text().splitlines()
+    assert {line[1:] for line in lines if line.startswith("!")} == sources
+    assert all((ROOT / source).exists() for source in sources)
+    assert set(PROJECT["license-files"]) | {PROJECT["readme"], "pyproject.toml"} <= sources
+
+
+def test_the_image_runs_as_a_user_that_is_not_root() -> None:
+    final = DOCKERFILE.rpartition("\nFROM ")[2]
+    assert re.search(r"^USER (\d+):(\d+)$", final, re.MULTILINE).groups() == ("10001", "10001")
+    assert 'ENTRYPOINT ["ragweir"]' in final
+
+
+# Versions.
+
+
+def test_one_version_of_ragweir_everywhere() -> None:
+    named = [COMPOSE["services"][name]["image"] for name in OURS]
+    named += [container["image"] for pod in WORKLOADS.values() for container in containers(pod)]
+    named += re.findall(r"--tag (\S+)", DOCKERFILE)
+    assert set(named) == {IMAGE}
+
+
+def test_every_other_image_has_a_version() -> None:
+    images = re.findall(r"^\s*image: (\S+)$", (DEPLOY / "compose.yaml").read_text(), re.MULTILINE)
+    images += re.findall(r"^ARG PYTHON=(\S+)$", DOCKERFILE, re.MULTILINE)
+    assert images
+    assert all(re.search(r"\d+\.\d+", image) for image in images), images
+
+
+# Compose.
+
+
+def test_compose_runs_the_kafka_of_the_tests() -> None:
+    extended = COMPOSE["services"]["kafka"]["extends"]
+    kafka = yaml.safe_load((DEPLOY / extended["file"]).read_text())["services"][extended["service"]]
+    assert kafka["image"] == f"apache/kafka:{KAFKA_VERSION}"
+    published = [*kafka["ports"], *chain.from_iterable(each.get("ports", []) for each in COMPOSE["services"].values())]
+    assert len(published) == 4
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_compose_runs_commands_that_exist_without_privileges(name: str) -> None:
+    service = COMPOSE["services"][name]
+    must_be_a_command(service["command"])
+    assert service["read_only"]
+    assert service["user"] == "10001:10001"
+    assert service["cap_drop"] == ["ALL"]
+
+
+@pytest.mark.parametrize(("name", "port"), PORTS.items())
+def test_compose_asks_and_scrapes_each_service_on_its_own_port(name: str, port: int) -> None:
+    service = COMPOSE["services"][name]
+    assert f"http://127.0.0.1:{port}/readyz" in service["healthcheck"]["test"][-1]
+    scraped = yaml.safe_load(COMPOSE["configs"]["scrape"]["content"])["scrape_configs"]
+    targets = [target for job in scraped for config in job["static_configs"] for target in config["targets"]]
+    assert f"{name}:{port}" in targets
+    assert service["hostname"] == name  # A host name that changed would be another member of the group.
+
+
+def test_compose_scrapes_and_alerts_as_the_prometheus_beside_ragweir_does() -> None:
+    """But for the addresses, the configuration in compose is that of deploy/prometheus, whose rules need its labels."""
+
+    def shape(configuration: Any) -> Any:
+        del configuration["rule_files"]
+        text = json.dumps(configuration)
+        return json.loads(re.sub(r'"[\w.]+:(\d+)"', r'":\1"', text))
+
+    ours = yaml.safe_load(COMPOSE["configs"]["scrape"]["content"])
+    assert shape(ours) == shape(yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text()))
+
+
+def test_everything_that_stays_up_in_compose_is_watched_and_restarted() -> None:
+    for name, service in COMPOSE["services"].items():
+        if "extends" not in service and service["restart"] != "no":
+            assert service["restart"] == "unless-stopped", name
+            assert service["healthcheck"]["test"][0] == "CMD", name
+
+
+def test_compose_gives_its_services_settings_that_are_right(tmp_path: Path) -> None:
+    settings = settings_of(COMPOSE["configs"]["settings"]["content"], tmp_path)
+    assert settings.telemetry.host == "0.0.0.0"
+    inside = settings.kafka.bootstrap_servers
+    assert f"INSIDE://{inside}" in COMPOSE["services"]["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+
+
+def test_compose_mounts_only_what_is_there() -> None:
+    named = set(COMPOSE["volumes"])
+    for name, service in COMPOSE["services"].items():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert source in named or (DEPLOY / source).exists(), (name, volume)
+
+
+# Kubernetes.
+
+
+def containers(workload: dict[str, Any]) -> list[dict[str, Any]]:
+    """The containers of a workload's pods."""
+    found: list[dict[str, Any]] = workload["spec"]["template"]["spec"]["containers"]
+    return found
+
+
+def test_kubernetes_runs_every_service() -> None:
+    assert WORKLOADS.keys() == PORTS.keys()
+    assert {name for name, workload in WORKLOADS.items() if workload["kind"] == "StatefulSet"} == SERVICES.keys()
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_what_selects_pods_selects_those_of_its_own_workload(name: str) -> None:
+    workload = WORKLOADS[name]
+    labels = workload["spec"]["template"]["metadata"]["labels"]
+    others = [each["spec"]["template"]["metadata"]["labels"] for other, each in WORKLOADS.items() if other != name]
+    service = of_kind("Service")[name]
+    for selector in (
+        workload["spec"]["selector"]["matchLabels"],
+        service["spec"]["selector"],
+        of_kind("PodDisruptionBudget")[name]["spec"]["selector"]["matchLabels"],
+    ):
+        assert selector.items() <= labels.items()
+        assert not any(selector.items() <= other.items() for other in others)
+    if workload["kind"] == "StatefulSet":
+        assert workload["spec"]["serviceName"] == service["metadata"]["name"]
+        assert service["spec"]["clusterIP"] == "None"
+
+
+@pytest.mark.parametrize(("name", "port"), PORTS.items())
+def test_probes_and_scrapes_reach_the_telemetry(name: str, port: int) -> None:
+    (container,) = containers(WORKLOADS[name])
+    assert container["ports"] == [{"name": "telemetry", "containerPort": port}]
+    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert container[probe]["httpGet"] == {"path": path, "port": "telemetry"}
+    (served,) = of_kind("Service")[name]["spec"]["ports"]
+    assert (served["port"], served["targetPort"]) == (port, "telemetry")
+    (monitor,) = of_kind("ServiceMonitor").values()
+    assert [endpoint["port"] for endpoint in monitor["spec"]["endpoints"]] == [served["name"]]
+    labels = of_kind("Service")[name]["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_pods_are_bounded_and_have_no_privileges(name: str) -> None:
+    pod = WORKLOADS[name]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["terminationGracePeriodSeconds"] >= 15
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["resources"]["requests"].keys() == container["resources"]["limits"].keys() == {"cpu", "memory"}
+
+
+def variables() -> Iterator[str]:
+    """Every RAGWEIR_ variable that deploy/ sets."""
+    for file in (*DEPLOY.glob("kubernetes/*.yaml"), DEPLOY / "compose.yaml", DEPLOY / "docker" / "Dockerfile"):
+        yield from re.findall(r"\bRAGWEIR_\w*[A-Z]\b", file.read_text())
+
+
+@pytest.mark.parametrize("variable", sorted(set(variables())))
+def test_every_variable_names_a_setting(variable: str) -> None:
+    model: Any = Settings
+    for name in variable.removeprefix("RAGWEIR_").lower().split("__"):
+        assert issubclass(model, BaseModel)
+        model = model.model_fields[name].annotation
+
+
+def test_the_settings_in_kubernetes_are_right(tmp_path: Path) -> None:
+    settings = settings_of((DEPLOY / "kubernetes" / "ragweir.toml").read_text(), tmp_path)
+    assert settings.telemetry.host == "0.0.0.0"
+    (generated,) = KUSTOMIZATION["configMapGenerator"]
+    for pod in WORKLOADS.values():
+        (volume,) = pod["spec"]["template"]["spec"]["volumes"]
+        assert volume["configMap"]["name"] == generated["name"]
+
+
+def test_the_kustomization_names_the_files_of_all_services() -> None:
+    assert set(KUSTOMIZATION["resources"]) == {f"{name}.yaml" for name in PORTS}
+
+
+def test_the_example_secret_signs_every_service_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (secret,) = [manifest for manifest in MANIFESTS if manifest["kind"] == "Secret"]
+    for name, workload in WORKLOADS.items():
+        (container,) = containers(workload)
+        (wanted,) = [each for each in container["env"] if each["name"] == "RAGWEIR_KAFKA__CLIENT"]
+        assert wanted["valueFrom"]["secretKeyRef"]["name"] == secret["metadata"]["name"]
+        monkeypatch.setenv("RAGWEIR_KAFKA__CLIENT", secret["stringData"][wanted["valueFrom"]["secretKeyRef"]["key"]])
+        assert settings_of("", tmp_path).kafka.client["sasl.username"] == f"ragweir-{name}"
+
+
+@pytest.mark.parametrize("slot", [0, 7])
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_pods_ordinal_is_its_slot_and_its_port_is_always_the_same(name: str, slot: int, tmp_path: Path) -> None:
+    """The pod's own command line, run by a shell with something else in ragweir's place."""
+    (container,) = containers(WORKLOADS[name])
+    (ordinal,) = [each for each in container["env"] if each["name"] == "SLOT"]
+    assert ordinal["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.labels['apps.kubernetes.io/pod-index']"
+    stand_in = tmp_path / "ragweir"
+    stand_in.write_text('#!/bin/sh\necho "$RAGWEIR_TELEMETRY__PORT" "$@"\n')
+    stand_in.chmod(0o755)
+    line = [text.replace("$$", "$") for text in (*container["command"], *container["args"])]
+    shown = subprocess.run(
+        line, env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SLOT": str(slot)}, capture_output=True, text=True, check=True
+    )
+    base, *arguments = shown.stdout.split()
+    must_be_a_command(arguments)
+    assert arguments[-3:] == [name, "--slot", str(slot)]
+    assert int(base) + SERVICES[name].port + slot == container["ports"][0]["containerPort"]
+
+
+def test_the_exporters_arguments_are_those_of_a_command() -> None:
+    (container,) = containers(WORKLOADS["export"])
+    must_be_a_command(container["args"])

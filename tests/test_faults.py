@@ -1,0 +1,383 @@
+"""Faults on a real broker: whatever is killed, stopped, doubled or taken away, every event is settled exactly once."""
+
+import os
+import random
+import signal
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from confluent_kafka import Consumer, TopicPartition
+from faults import QUICK_BROKER, Service, Traffic, commit, delete_before, environment, eventually, gone
+
+from streams.agents.agent import Record
+from streams.local.kafka import LocalKafka, local_kafka
+from streams.runtimes.positions import Positions
+from streams.supervisor import REFUSED, Supervisor
+
+Start = Callable[..., Service]
+
+# A worker that sends itself a signal, once: in its first transaction that writes, with its batch computed and the
+# transaction not begun, or with outputs and offsets on the broker and only the commit missing; or when it is told to
+# give partitions up.
+HURT = """
+import os, signal, sys
+import streams.service
+from streams.cli import main
+from streams.runtimes.kafka import KafkaRuntime
+
+moment, how = sys.argv.pop(1), signal.Signals[sys.argv.pop(1)]
+
+class Hurt(KafkaRuntime):
+    armed = True
+
+    def _transact(self, outcome):
+        if outcome.emissions and self.armed and moment == "before":
+            self.hurt()
+        self.writes = bool(outcome.emissions)
+        super()._transact(outcome)
+
+    def _insist(self, step):
+        if step == self._producer.commit_transaction and self.writes and self.armed and moment == "inside":
+            self._producer.flush(10)
+            self.hurt()
+        super()._insist(step)
+
+    def _revoked(self, consumer, partitions):
+        if moment == "revoked":
+            self.hurt()
+        super()._revoked(consumer, partitions)
+
+    def hurt(self):
+        self.armed = False
+        os.kill(os.getpid(), how)
+
+streams.service.KafkaRuntime = Hurt
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def quick() -> Iterator[LocalKafka]:
+    """A broker that lets sessions and transactions end sooner than Kafka's own limits would."""
+    with local_kafka(properties=QUICK_BROKER) as broker:
+        yield broker
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start services; all have ended when the test has."""
+    services: list[Service] = []
+
+    def start(
+        traffic: Traffic, *arguments: str, before: tuple[str, ...] = ("-m", "streams.cli"), **settings: Any
+    ) -> Service:
+        log = tmp_path / f"{len(services)}.log"
+        services.append(Service([*before, "evaluate", *arguments], log, environment(traffic, **settings)))
+        return services[-1]
+
+    yield start
+    for service in services:
+        if service.process.poll() is None:
+            service.send(signal.SIGCONT)
+            service.send(signal.SIGTERM)
+    for number, service in enumerate(services):
+        try:
+            service.ended(15)
+        except subprocess.TimeoutExpired:
+            service.process.kill()
+            service.ended()
+        print(f"-- log of service {number}", (tmp_path / f"{number}.log").read_text()[-6000:], sep="\n")
+
+
+def hurt(moment: str, how: str) -> tuple[str, ...]:
+    return "-c", HURT, moment, how
+
+
+def kill_and_time(traffic: Traffic, service: Service, slot: int, work_s: float) -> float:
+    """Kill a worker in its work; gives the time until its partitions' next commit."""
+    held = eventually(lambda: traffic.held().get(slot), f"slot {slot} holds partitions")
+    pid = eventually(lambda: not gone(service.pid(slot)) and service.pid(slot), f"slot {slot} lives")
+    traffic.publish(300)
+    time.sleep(work_s)
+    os.kill(pid, signal.SIGKILL)
+    killed = time.monotonic()
+    # What was on its way to the broker at the kill is no sign of life.
+    eventually(lambda: gone(pid), "the worker is gone")
+    time.sleep(0.05)
+    before = eventually(traffic.committed, "the offsets are known")
+    traffic.publish(10)
+
+    def moved() -> bool:
+        now = traffic.committed()
+        return any(now.get(partition, 0) > before.get(partition, 0) for partition in held)
+
+    eventually(moved, f"slot {slot} commits again")
+    return time.monotonic() - killed
+
+
+def kill_at_random(traffic: Traffic, service: Service, kills: int, slots: int, seed: int) -> list[float]:
+    """Kill workers at random moments; gives the time from each kill to the slot's next commit."""
+    chance = random.Random(seed)
+    return [kill_and_time(traffic, service, chance.randrange(slots), chance.uniform(0.0, 0.3)) for _ in range(kills)]
+
+
+def figures(times: list[float]) -> str:
+    low, middle, high = min(times), statistics.median(times), max(times)
+    return f"kill to next commit: {low:.2f} / {middle:.2f} / {high:.2f} s (min / median / max of {len(times)})"
+
+
+def test_kills_at_random_moments_lose_and_double_nothing(quick: LocalKafka, prefix: str, start: Start) -> None:
+    """SIGKILL of either of two workers, ten times under a backlog: every event is settled once, in order."""
+    traffic = Traffic(quick.bootstrap, prefix)
+    # Sessions long enough for the killed slot itself to come back, rather than another to take its partitions.
+    service = start(traffic, "--workers", "2", kafka__client={})
+    print(figures(kill_at_random(traffic, service, kills=10, slots=2, seed=1)))
+    traffic.must_be_settled_exactly_once()
+
+
+@pytest.mark.long
+def test_many_kills_with_the_default_timeouts_lose_and_double_nothing(
+    kafka: LocalKafka, prefix: str, start: Start
+) -> None:
+    """The same with three workers, forty kills, larger batches and the timeouts that ragweir ships.
+
+    A new supervisor after every five kills: one that sees the same worker die again and again waits ever longer.
+    """
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=6)
+    times: list[float] = []
+    for seed in range(8):
+        service = start(traffic, "--workers", "3", kafka__client={}, batch__max_events=100)
+        times += kill_at_random(traffic, service, kills=5, slots=3, seed=seed)
+        assert service.stop() == 0
+    print(figures(times))
+    start(traffic, "--workers", "3", kafka__client={})
+    traffic.must_be_settled_exactly_once()
+
+
+@pytest.mark.parametrize("successor", [0, 1], ids=["same-slot", "other-slot"])
+def test_a_kill_inside_a_transaction_leaves_nothing_behind(
+    quick: LocalKafka, prefix: str, start: Start, successor: int
+) -> None:
+    """Outputs and offsets of a transaction that its worker did not live to commit are never read, whoever goes on."""
+    traffic = Traffic(quick.bootstrap, prefix)
+    traffic.publish(30)
+    assert start(traffic, "--slot", "0", before=hurt("inside", "SIGKILL")).ended() == -signal.SIGKILL
+    assert traffic.evaluations("read_uncommitted"), "the outputs were on the broker"
+    assert not traffic.evaluations()
+    start(traffic, "--slot", str(successor))
+    traffic.must_be_settled_exactly_once()
+
+
+def test_a_kill_in_a_rebalance_leaves_no_partition_unread(quick: LocalKafka, prefix: str, start: Start) -> None:
+    """A worker that dies when it is to give partitions up, and comes back at once, leaves none that nobody reads."""
+    traffic = Traffic(quick.bootstrap, prefix)
+    traffic.publish(30)
+    first = start(traffic, "--slot", "0", before=hurt("revoked", "SIGKILL"))
+    traffic.settled()
+    start(traffic, "--slot", "1")
+    assert first.ended() == -signal.SIGKILL
+    start(traffic, "--slot", "0")
+    traffic.publish(30)
+    traffic.must_be_settled_exactly_once()
+
+
+@pytest.mark.parametrize("moment", ["before", "inside"])
+def test_a_zombie_writes_nothing(quick: LocalKafka, prefix: str, start: Start, moment: str) -> None:
+    """A worker that slept beyond its session with a batch in hand does not commit it: another has had it."""
+    traffic = Traffic(quick.bootstrap, prefix)
+    traffic.publish(30)
+    zombie = start(traffic, "--slot", "0", before=hurt(moment, "SIGSTOP"))
+    eventually(lambda: Path(f"/proc/{zombie.process.pid}/stat").read_text().split()[2] == "T", "it sleeps")
+    start(traffic, "--slot", "1")
+    traffic.settled()
+    traffic.publish(30)
+    zombie.send(signal.SIGCONT)
+    if moment == "inside":
+        # The broker has ended its transaction: a new process has to go on.
+        assert zombie.ended() == 1
+        assert zombie.logged("evaluate-", level="error")
+        start(traffic, "--slot", "0")
+    eventually(lambda: traffic.held().get(0), "slot 0 works again")
+    traffic.publish(30)
+    traffic.must_be_settled_exactly_once()
+
+
+def test_a_slot_started_twice_ends_the_first(quick: LocalKafka, prefix: str, start: Start) -> None:
+    """The same slot in a second process takes over; the first exits, naming the id; nothing is doubled."""
+    traffic = Traffic(quick.bootstrap, prefix)
+    traffic.publish(500)
+    first = start(traffic, "--slot", "0")
+    eventually(traffic.committed, "the first works")
+    start(traffic, "--slot", "0")
+    assert first.ended() == 1
+    member = first.logged("started")[0]["member"]
+    assert first.logged(member, level="error")
+    traffic.must_be_settled_exactly_once()
+
+
+def test_slots_may_leave_and_come_back(quick: LocalKafka, prefix: str, start: Start) -> None:
+    """Three workers, then one, then three again, while events flow."""
+    traffic = Traffic(quick.bootstrap, prefix, partitions=6)
+    traffic.publish(300)
+    start(traffic, "--slot", "0")
+    others = [start(traffic, "--slot", "1"), start(traffic, "--slot", "2")]
+    eventually(lambda: sum(map(bool, traffic.held().values())) == 3, "three slots work")
+    traffic.publish(100)
+    assert [other.stop() for other in others] == [0, 0]
+    left = time.monotonic()
+    eventually(lambda: len(traffic.held().get(0, ())) == 6, "one slot has everything")
+    print(f"partitions of a slot that does not come back moved after {time.monotonic() - left:.1f} s")
+    traffic.publish(100)
+    for slot in "12":
+        start(traffic, "--slot", slot)
+    eventually(lambda: sum(map(bool, traffic.held().values())) == 3, "three slots work again")
+    traffic.publish(100)
+    traffic.must_be_settled_exactly_once()
+
+
+def test_a_slot_without_partitions_is_ready_and_idle(quick: LocalKafka, prefix: str, start: Start) -> None:
+    """More slots than partitions: the one that has none is ready all the same, and harmless."""
+    traffic = Traffic(quick.bootstrap, prefix, partitions=1)
+    service = start(traffic, "--workers", "3")
+    for slot in range(3):
+        eventually(lambda slot=slot: service.asked("/readyz", slot)[0] == 200, f"slot {slot} is ready")
+    traffic.publish(60)
+    traffic.must_be_settled_exactly_once()
+
+
+def test_a_broker_that_goes_is_waited_for(prefix: str, start: Start) -> None:
+    """Stopped or killed under load, it is missed in one line and found again; not ready meanwhile; then none is lost.
+
+    While it is gone, SIGTERM ends the service in time; the next start goes on.
+    """
+    with local_kafka(properties=QUICK_BROKER) as broker:
+        traffic = Traffic(broker.bootstrap, prefix)
+        traffic.publish(300)
+        service = start(traffic, "--workers", "1")
+        for end in (broker.stop, broker.kill):
+            eventually(lambda: service.asked("/readyz")[0] == 200, "ready")
+            traffic.publish(300)
+            end()
+            assert service.sample("ragweir_events_in_total") < sum(traffic.published.values()), "it fell into work"
+            eventually(lambda: service.asked("/readyz")[0] == 503, "not ready")
+            eventually(lambda: service.sample("ragweir_broker_up") == 0, "says that the broker is lost")
+            time.sleep(2)
+            broker.start()
+            traffic.reconnect()
+        eventually(lambda: service.asked("/readyz")[0] == 200, "ready again")
+        traffic.must_be_settled_exactly_once()
+        lost, back = service.logged("broker lost"), service.logged("broker is back")
+        assert len(lost) <= 2, lost
+        assert len(back) <= len(lost)
+        assert 0 < service.sample("ragweir_events_in_total") <= sum(traffic.published.values())
+        traffic.publish(300)
+        broker.stop()
+        assert service.stop(within_s=10) == 0
+        broker.start()
+        traffic.reconnect()
+        start(traffic, "--workers", "1")
+        traffic.must_be_settled_exactly_once()
+
+
+def test_records_that_retention_deleted_are_counted(quick: LocalKafka, prefix: str, start: Start) -> None:
+    """A gap between the committed offset and the first record is logged and counted, and work goes on after it.
+
+    Both at the start of a worker and while it runs.
+    """
+    traffic = Traffic(quick.bootstrap, prefix, partitions=1)
+    series = f'ragweir_events_missed_total{{partition="0",topic="{traffic.topic}"}}'
+    traffic.publish(10)
+    first = start(traffic, "--slot", "0")
+    traffic.settled()
+    assert first.stop() == 0
+    traffic.publish(20)
+    delete_before(traffic, 0, 15)
+    second = start(traffic, "--slot", "0")
+    traffic.settled()
+    assert [line["missed"] for line in second.logged("retention")] == [5]
+    assert second.sample(series) == 5
+    # Asleep, with the answer to its last fetch on the way, it cannot have read what is published now.
+    second.send(signal.SIGSTOP)
+    time.sleep(0.5)
+    traffic.publish(20)
+    delete_before(traffic, 0, 40)
+    second.send(signal.SIGCONT)
+    traffic.settled()
+    assert second.sample(series) == 15
+    assert [place for _, (_, place) in traffic.evaluations()] == [*range(7), 8, 9, *range(15, 30), *range(40, 50)]
+
+
+def test_records_of_partitions_given_up_or_had_already_are_dropped(quick: LocalKafka, prefix: str) -> None:
+    """The runtime does not rest on librdkafka alone for what a worker may handle."""
+    traffic = Traffic(quick.bootstrap, prefix, partitions=1)
+    traffic.publish(3)
+    at = TopicPartition(traffic.topic, 0, 1)
+    positions = Positions("earliest", lambda _, __: None)
+    consumer = Consumer({"bootstrap.servers": quick.bootstrap, "group.id": "looks-only"})
+    positions.begin(consumer, at, lambda: False)
+    consumer.close()
+    records = [Record(traffic.topic, 0, offset, None, None, None) for offset in range(3)]
+    assert [positions.accept(record) for record in records] == [False, True, True]
+    positions.drop([at])
+    assert not positions.accept(records[2])
+
+
+def test_an_offset_beyond_the_end_is_refused(quick: LocalKafka, prefix: str, start: Start) -> None:
+    """Where a topic lost committed records, the service ends with a sentence that says what to do, and stays ended."""
+    traffic = Traffic(quick.bootstrap, prefix, partitions=1)
+    traffic.publish(3)
+    commit(traffic, 0, 20)
+    slot = start(traffic, "--slot", "0")
+    assert slot.ended() == REFUSED
+    assert len(slot.logged("reset the group's offsets", level="error")) == 1
+    supervised = start(traffic, "--workers", "1")
+    assert supervised.ended() == 1
+    assert len(supervised.logged("started")) == 1
+
+
+def test_sigterm_under_load_ends_in_time_and_in_order(quick: LocalKafka, prefix: str, start: Start) -> None:
+    """A stop in the middle of a backlog takes less than ten seconds, gives status 0, and costs no event."""
+    traffic = Traffic(quick.bootstrap, prefix)
+    traffic.publish(1_000)
+    service = start(traffic, "--workers", "2")
+    eventually(lambda: len(traffic.held()) == 2 and traffic.committed(), "both work")
+    assert service.stop(within_s=10) == 0
+    eventually(traffic.left, "work is left")
+    assert len(service.logged("stopped")) == 2
+    start(traffic, "--workers", "2")
+    traffic.must_be_settled_exactly_once()
+
+
+def test_workers_end_with_their_supervisor(quick: LocalKafka, prefix: str, start: Start) -> None:
+    """After SIGKILL of the supervisor, its workers stop by themselves."""
+    traffic = Traffic(quick.bootstrap, prefix)
+    service = start(traffic, "--workers", "2")
+    pids = [service.pid(slot) for slot in range(2)]
+    service.send(signal.SIGKILL)
+    eventually(lambda: all(map(gone, pids)), "the workers have ended")
+
+
+def test_a_worker_that_always_fails_is_started_ever_later() -> None:
+    """Each restart waits twice as long as the one before."""
+    with structlog.testing.capture_logs() as logs:
+        Supervisor([["false"]]).run(lambda: len(logs) == 4)
+    assert [line["restart_in_s"] for line in logs] == [0.1, 0.2, 0.4, 0.8]
+
+
+def test_latest_loses_nothing_that_came_while_the_worker_was_away(quick: LocalKafka, prefix: str, start: Start) -> None:
+    """`latest` means the end at the first start ever, even when nothing was read before the second."""
+    traffic = Traffic(quick.bootstrap, prefix)
+    traffic.publish(5)
+    began = dict(traffic.published)
+    first = start(traffic, "--slot", "0", input__start_from="latest")
+    eventually(lambda: traffic.committed() == began, "the start is committed")
+    assert first.stop() == 0
+    traffic.publish(5)
+    start(traffic, "--slot", "0", input__start_from="latest")
+    traffic.must_be_settled_exactly_once(first=began)

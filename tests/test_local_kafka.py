@@ -1,0 +1,233 @@
+"""The local Kafka: it starts, keeps its data, leaves nothing behind and says in words why it cannot run."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from conftest import create_topic, produce, read_to_end
+
+from streams.local import jars
+from streams.local.kafka import KAFKA_VERSION, LocalKafka, LocalKafkaError, local_kafka
+from streams.local.node import Node, free_port
+
+ROOT = Path(__file__).parent.parent
+# A node's broker registration outlives SIGKILL by this; Kafka's own 9 s would only make the test longer.
+QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from confluent_kafka.admin import AdminClient
+from streams.local.kafka import local_kafka
+with local_kafka(folder=Path(sys.argv[1]) if sys.argv[1:] else None) as kafka:
+    print(kafka.bootstrap, kafka._runner._folder, flush=True)
+    try:
+        time.sleep(600)
+    except KeyboardInterrupt:
+        AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=10)
+        print("answers", flush=True)
+"""
+
+
+def listening(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def hold_a_broker(*own: Path) -> tuple[subprocess.Popen[str], int, Path]:
+    """Start a Python that runs a broker from jars, in our own folder if we have one; return it, port and folder."""
+    environment = {**os.environ, "DOCKER_HOST": "unix:///no/docker/here"}
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, *own], stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
+    )
+    assert holder.stdout is not None
+    bootstrap, folder = holder.stdout.readline().split()
+    return holder, int(bootstrap.partition(":")[2]), Path(folder)
+
+
+@pytest.fixture
+def bare_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without programs or anything fetched; what is put in this folder is on its PATH."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return programs
+
+
+def install(programs: Path, name: str, script: str) -> None:
+    program = programs / name
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+
+
+def test_what_is_produced_is_read_back(kafka: LocalKafka, prefix: str) -> None:
+    """A record, a tombstone and bytes that are no text come back from the partition that they were sent to."""
+    topic = create_topic(kafka.bootstrap, f"{prefix}bytes", partitions=3)
+    produce(kafka.bootstrap, topic, [b"one", None, b"\xff\x00"], key=b"k", partition=2)
+    found = [(m.partition(), m.offset(), m.key(), m.value()) for m in read_to_end(kafka.bootstrap, topic)]
+    assert found == [(2, 0, b"k", b"one"), (2, 1, b"k", None), (2, 2, b"k", b"\xff\x00")]
+
+
+def test_transactions_work_and_read_to_end_shows_committed_records_only(kafka: LocalKafka, prefix: str) -> None:
+    """The node carries transactions: an aborted record is not seen, an open one not waited for."""
+    topic = create_topic(kafka.bootstrap, f"{prefix}out")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"{prefix}p"})
+    producer.init_transactions(30)
+    for value, end in [
+        (b"committed", producer.commit_transaction),
+        (b"aborted", producer.abort_transaction),
+        (b"open", producer.flush),
+    ]:
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush(30)
+        end(30)
+    assert [m.value() for m in read_to_end(kafka.bootstrap, topic)] == [b"committed"]
+    everything = [m.value() for m in read_to_end(kafka.bootstrap, topic, "read_uncommitted")]
+    assert everything == [b"committed", b"aborted", b"open"]
+    producer.abort_transaction(30)
+
+
+def test_a_topic_is_never_created_by_writing_to_it(kafka: LocalKafka, prefix: str) -> None:
+    """A record for a misspelt topic is refused, and there is no such topic afterwards."""
+    refused: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "topic.metadata.propagation.max.ms": 1000})
+    producer.produce(f"{prefix}misspelt", b"x", on_delivery=lambda error, _: refused.append(error))
+    producer.flush(30)
+    assert [error is not None for error in refused] == [True]
+    assert f"{prefix}misspelt" not in producer.list_topics(timeout=30).topics
+
+
+def test_stop_and_kill_keep_port_and_data() -> None:
+    """A broker that was stopped, then killed, comes back on its port with every record."""
+    with local_kafka(properties=QUICK_RETURN) as kafka:
+        address = kafka.bootstrap
+        topic = create_topic(address, "kept")
+        for value, end in [(b"before stop", kafka.stop), (b"before kill", kafka.kill)]:
+            produce(address, topic, [value])
+            end()
+            assert not listening(kafka.node.port)
+            kafka.start()
+        assert kafka.bootstrap == address
+        assert [m.value() for m in read_to_end(address, topic)] == [b"before stop", b"before kill"]
+
+
+def test_a_folder_of_ones_own_outlives_the_broker(tmp_path: Path) -> None:
+    """A folder that was given holds the data for the next broker, on whatever port that one listens."""
+    with local_kafka(folder=tmp_path / "my kafka") as kafka:
+        produce(kafka.bootstrap, create_topic(kafka.bootstrap, "kept"), [b"still here"])
+    with local_kafka(folder=tmp_path / "my kafka") as kafka:
+        assert [m.value() for m in read_to_end(kafka.bootstrap, "kept")] == [b"still here"]
+
+
+def test_ctrl_c_reaches_us_and_not_the_broker() -> None:
+    """After SIGINT to the whole terminal group the broker still answers, and it is gone when the block ends."""
+    holder, port, folder = hold_a_broker()
+    os.killpg(holder.pid, signal.SIGINT)
+    told, _ = holder.communicate(timeout=120)
+    assert told == "answers\n"
+    assert not listening(port)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["temporary", "kept"])
+def test_sigkill_leaves_no_broker_and_no_temporary_data(kept: bool, tmp_path: Path) -> None:
+    """When our process is killed outright the broker goes too, with its folder unless that one was given."""
+    holder, port, folder = hold_a_broker(*[tmp_path] * kept)
+    assert listening(port)
+    assert folder.exists()
+    holder.kill()
+    holder.communicate()
+    give_up = time.monotonic() + 30
+    while (listening(port) or folder.exists() != kept) and time.monotonic() < give_up:
+        time.sleep(0.05)
+    assert not listening(port)
+    assert folder.exists() == kept
+
+
+def test_a_broker_that_dies_is_quoted() -> None:
+    """A broker that cannot start ends the wait at once, with its last log lines in the error."""
+    with (
+        pytest.raises(LocalKafkaError, match=r"(?s)died on its way up.*no\.such\.Reporter"),
+        local_kafka(properties={"metric.reporters": "no.such.Reporter"}),
+    ):
+        pass
+
+
+def test_a_property_that_kafka_refuses_is_quoted() -> None:
+    """A wrong property is named in the error."""
+    with (
+        pytest.raises(LocalKafkaError, match=r"could not format(?s:.*)num\.partitions"),
+        local_kafka(properties={"num.partitions": "many"}),
+    ):
+        pass
+
+
+def test_a_port_in_use_is_named() -> None:
+    """A port that somebody listens on is refused by number, before anything is started."""
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
+        refused = pytest.raises(LocalKafkaError, match=f"^Kafka cannot listen on 127.0.0.1:{port}: Address already")
+        with refused, local_kafka(port=port):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("installed", "told"),
+    [
+        ({}, "needs Java 17 or later, and none is installed"),
+        ({"java": """echo 'openjdk version "1.8.0_402"' >&2"""}, "needs Java 17 or later, and .*java is older"),
+        ({"java": """echo 'openjdk version "17.0.1"' >&2"""}, "Maven, and it is not installed"),
+    ],
+    ids=["no Java", "old Java", "no Maven"],
+)
+def test_what_is_missing_is_said_in_one_line(bare_path: Path, installed: dict[str, str], told: str) -> None:
+    """Without Java or Maven the error is one line that ends with what to install."""
+    for name, script in installed.items():
+        install(bare_path, name, script)
+    with pytest.raises(LocalKafkaError, match=told) as caught, local_kafka():
+        pass
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.endswith("(Debian, Ubuntu: apt-get install default-jre-headless maven).")
+
+
+def test_a_failed_download_says_why_and_leaves_nothing(bare_path: Path, tmp_path: Path) -> None:
+    """Maven's first error is quoted, and the cache holds no half-filled folder that a next run would trust."""
+    install(bare_path, "mvn", "echo '[ERROR] Unknown host -> [Help 1]'; echo '[ERROR] more'; exit 1")
+    with pytest.raises(LocalKafkaError, match=rf"^Maven could not fetch Kafka {KAFKA_VERSION}: Unknown host$"):
+        jars.fetch(print)
+    assert [entry.name for entry in (tmp_path / "cache" / "ragweir").iterdir()] == ["fetch.lock"]
+
+
+def test_processes_that_fetch_at_once_download_once(bare_path: Path, tmp_path: Path) -> None:
+    """Four askers get the same full folder from one download, and a fifth asks no Maven at all."""
+    calls = tmp_path / "calls"
+    fill = 'for a; do case $a in -DoutputDirectory=*) /bin/mkdir "${a#*=}"; : > "${a#*=}/kafka.jar";; esac; done'
+    install(bare_path, "mvn", f"echo call >> {calls}; /bin/sleep 0.2; {fill}")
+    with ThreadPoolExecutor(4) as askers:
+        folders = set(askers.map(jars.fetch, [print] * 4))
+    (bare_path / "mvn").unlink()
+    assert folders == {jars.fetch(print)}
+    assert [entry.name for entry in folders.pop().iterdir()] == ["kafka.jar"]
+    assert calls.read_text() == "call\n"
+
+
+def test_the_nodes_own_properties_can_be_overridden() -> None:
+    """Properties that a caller gives win over the node's."""
+    mine = Node(1, 2, {"auto.create.topics.enable": "true"})
+    assert mine.configuration(data="data")["auto.create.topics.enable"] == "true"
+
+
+def test_compose_runs_the_same_kafka() -> None:
+    """The lasting broker of deploy/kafka and the temporary one are the same version."""
+    assert f"image: apache/kafka:{KAFKA_VERSION}\n" in (ROOT / "deploy" / "kafka" / "compose.yaml").read_text()

@@ -1,0 +1,233 @@
+"""The records: golden files of today's that every later version goes on reading, and their JSON Schemas."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import orjson
+import pytest
+
+from metrics.catalogue import Catalogue, everything
+from schemas.codec import decode, encode
+from schemas.dead_letter import DeadLetter
+from schemas.evaluation import Decision, Evaluation, Judgement, Source, SuiteDecision, Texts
+from schemas.export import FOLDER, RECORDS, json_schema
+from schemas.interaction import (
+    Aggregate,
+    Context,
+    Extraction,
+    Feedback,
+    Interaction,
+    Message,
+    Retrieval,
+    Span,
+    Usage,
+)
+from streams.agents.agent import Record
+from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def at(second: float) -> datetime:
+    return datetime(2026, 11, 21, 10, 0, 0, tzinfo=UTC).replace(second=int(second), microsecond=round(second % 1 * 1e6))
+
+
+INTERACTION = Interaction(
+    event_id="01JD9Z5W7K",
+    started_at=at(0),
+    ended_at=at(4.23),
+    first_token_at=at(1.25),
+    application="support-bot",
+    tenant="acme",
+    environment="prod",
+    pipeline_version="v42",
+    model="example-model",
+    session_id="s-1",
+    trace_id="4bf92f3577b34da6a3ce929d0e0e4736",
+    span_id="00f067aa0ba902b7",
+    labels={"region": "eu", "tier": "2"},
+    question_id="EF_1",
+    query="How many roofs are tiled?",
+    response="Seven roofs are tiled [1].",
+    expected=("Seven.",),
+    answerable=True,
+    finish_reason="stop",
+    error='{"code":429,"retried":true}',
+    history=(Message(role="user", text="Hello"), Message(role="assistant", text='{"parts":["Hi"]}')),
+    feedback=Feedback(score=1.0, label="thumbs_up", comment="danke, schön ☺"),
+    contexts=(
+        Context(
+            chunk_id="c1",
+            document_id="d1",
+            text="Seven of the nine roofs are tiled.",
+            score=0.83,
+            rank=1,
+            page=12,
+            retrieval_method="bm25",
+            relevant=True,
+        ),
+        Context(
+            chunk_id="2",
+            document_id="d2",
+            text='[["roof","material"],[1,"tile"]]',
+            score=-1.5,
+            rank=2,
+            page="iv",
+            retrieval_method="hybrid",
+            relevant=0.5,
+        ),
+        Context(),
+    ),
+    retrieval=Retrieval(bm25_limit=10, knn_limit=10, retrieved_before_filter=40, relevant_ids=("c1", "c9")),
+    extractions=(
+        Extraction(field="roofType", value="tile", chunk_number=1, confidence="HIGH", evidence="are tiled"),
+        Extraction(field="count", value=[7, None], chunk_number=2, confidence=0.25, evidence=None),
+    ),
+    aggregation=(Aggregate(field="roofType", value={"kind": "tile"}, confidence="LOW"),),
+    spans=(
+        Span(kind="retrieval", name="search", started_at=at(0.1), ended_at=at(0.9)),
+        Span(kind="tool", name="lookup", started_at=at(1), ended_at=at(1.5005), error="timed out"),
+    ),
+    usage=Usage(input_tokens=812, output_tokens=96, cost_usd=0.0004),
+    extra={"experiment": "x1", "gateway": {"zone": "b"}},
+)
+
+EVALUATION = Evaluation(
+    event_id="01JD9Z5W7K",
+    event_time=at(4.23),
+    application="support-bot",
+    tenant="acme",
+    environment="prod",
+    pipeline_version="v42",
+    model="example-model",
+    question_id="EF_1",
+    labels={"region": "eu", "tier": "2"},
+    session_id="s-1",
+    trace_id="4bf92f3577b34da6a3ce929d0e0e4736",
+    span_id="00f067aa0ba902b7",
+    stage="judged",
+    scores={"latency_ms": 4230.0, "context_support": 0.833333, "keyword_coverage": None},
+    categories={"answer_kind": "answer", "language": None},
+    reasons={"keyword_coverage": "the event has no expected", "language": "too short to tell"},
+    flags=("contexts_cut",),
+    explanations={"faithfulness": "Every claim stands in the first context."},
+    evidence={"number_match": ("7: in context 1",)},
+    decision=Decision(
+        suites=(
+            SuiteDecision(suite="faithfulness", status="judged", probability=0.05, because=("sampled", "low_support")),
+            SuiteDecision(suite="recall", status="not_selected", probability=0.0),
+        )
+    ),
+    document_ids=("d1", "d2"),
+    judge=Judgement(
+        model="example-judge", prompt_version="3", input_tokens=900, output_tokens=40, cost_usd=0.001, cached=False
+    ),
+    text=Texts(
+        query="How many roofs are tiled?",
+        response="Seven roofs are tiled [1].",
+        contexts=("Seven of the nine roofs are tiled.", "", "danke, schön ☺"),
+    ),
+    catalogue_version="1",
+    source=Source(topic="rag.interactions", partition=3, offset=1_234_567_890_123),
+    run_id="before-v43",
+)
+
+DEAD_LETTER = DeadLetter(
+    error_class="too_large",
+    message="the event is over the limit of 64 bytes",
+    source_topic="rag.interactions",
+    source_partition=3,
+    source_offset=42,
+    source_timestamp=1_795_255_205_125,
+    length=90,
+    sha256="70f0b06c3036bb98c902916838a60b34dc80878e427de18ea65fc1c2800c3bb7",
+)
+
+
+def golden(record: str) -> bytes:
+    return (GOLDEN / f"{record}.json").read_bytes()
+
+
+def golden_letter() -> tuple[bytes, list[tuple[str, bytes]], bytes]:
+    """The golden dead letter's key, headers and value."""
+    letter = orjson.loads(golden("dead_letter"))
+    return letter["key"].encode(), [(name, text.encode()) for name, text in letter["headers"]], letter["value"].encode()
+
+
+def test_the_golden_interaction_is_read() -> None:
+    """An interaction of version 1, with every field there is, is read as the same values."""
+    assert decode(golden("interaction")) == INTERACTION
+
+
+def test_the_golden_interaction_has_every_field() -> None:
+    """The golden interaction says something about every field of every part, so that none can change unnoticed."""
+    missing = []
+    parts: list[Any] = [INTERACTION, *(INTERACTION.history or ()), INTERACTION.feedback, INTERACTION.retrieval]
+    parts += [(INTERACTION.contexts or ())[0], (INTERACTION.extractions or ())[0], *(INTERACTION.aggregation or ())]
+    parts += [(INTERACTION.spans or ())[1], INTERACTION.usage]
+    for part in parts:
+        missing += [f"{type(part).__name__}.{name}" for name, value in part if value is None]
+    assert missing == []
+
+
+def test_the_golden_evaluation_is_read_and_written() -> None:
+    """An evaluation of version 1 is read as the same values and written as the same bytes."""
+    read = Evaluation.model_validate_json(golden("evaluation"))
+    assert read == EVALUATION
+    assert encode(read) == golden("evaluation")
+
+
+def test_the_golden_dead_letter_is_read_and_written() -> None:
+    """A dead letter of version 1 is read from its headers as the same values and written as the same headers."""
+    _, headers, _ = golden_letter()
+    read = DeadLetter.from_headers(headers)
+    assert read == DEAD_LETTER
+    assert [header for header in headers if header[0].startswith("ragweir-")] == read.headers()
+
+
+def test_the_agent_writes_the_golden_dead_letter() -> None:
+    """The evaluate agent makes the golden dead letter, headers and all, of the record that it speaks of."""
+    key, headers, value = golden_letter()
+    agent = EvaluateAgent(EvaluateConfig(Catalogue(everything()), max_event_bytes=64))
+    record = Record("rag.interactions", 3, 42, key, value, 1_795_255_205_125)
+    (emission,) = agent.handle([record]).emissions
+    assert (emission.topic, emission.key, emission.value) == ("dead-letter", key, value)
+    assert list(emission.headers) == headers
+
+
+def test_what_is_unknown_does_not_stop_a_reader() -> None:
+    """A record of a later version, with fields and headers that we do not know, is read all the same."""
+    later = orjson.loads(golden("evaluation")) | {"later": {"x": 1}}
+    later["judge"]["later"] = 1
+    assert Evaluation.model_validate(later) == EVALUATION
+    _, headers, _ = golden_letter()
+    assert DeadLetter.from_headers([*headers, ("ragweir-later", b"x"), ("other", b"\xff"), ("ragweir-x", None)])
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_the_json_schema_is_that_of_the_model(record: str) -> None:
+    """The exported file is what the model says today; `python -m schemas.export` writes it anew."""
+    assert (FOLDER / f"{record}.json").read_bytes() == json_schema(record)
+
+
+def test_no_json_schema_is_left_over() -> None:
+    """Every exported file belongs to a record."""
+    assert {file.stem for file in FOLDER.iterdir()} == set(RECORDS)
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_the_golden_file_fits_its_json_schema(record: str) -> None:
+    """What we read and write satisfies the JSON Schema that we give to others, and a wrong record does not."""
+    validator = jsonschema.Draft202012Validator(
+        orjson.loads((FOLDER / f"{record}.json").read_bytes()),
+        format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER,
+    )
+    validator.check_schema(validator.schema)
+    data = DEAD_LETTER.model_dump() if record == "dead_letter" else orjson.loads(golden(record))
+    if record == "interaction":  # the schema asks for text where we also take a number
+        data["labels"]["tier"], data["contexts"][1]["chunk_id"] = "2", "2"
+    validator.validate(data)
+    wrong = {"interaction": "spans", "evaluation": "scores", "dead_letter": "error_class"}[record]
+    assert not validator.is_valid(data | {wrong: 5})

@@ -1,0 +1,307 @@
+"""`ragweir tap` on a real broker: what it tells of a topic, and that it leaves no trace there."""
+
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import orjson
+from commands import ROOT, ragweir, told
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from conftest import create_topic, produce
+
+from metrics.catalogue import Catalogue, everything
+from schemas.mapping import FieldMap
+from streams.cli.tap import read_newest
+from streams.local.kafka import LocalKafka
+from streams.settings import load
+
+
+def own(number: int, **fields: Any) -> bytes:
+    """An event in our shape."""
+    contexts = [{"chunk_id": "c1", "text": "The bridge in Mostar was rebuilt in 2004."}]
+    event = {"event_id": f"e{number}", "query": "When was the bridge rebuilt?", "response": "It was rebuilt in 2004."}
+    return orjson.dumps({**event, "contexts": contexts, **fields})
+
+
+def foreign(number: int, **fields: Any) -> bytes:
+    """An event in another shape."""
+    documents = [{"page_content": "The bridge in Mostar was rebuilt in 2004."}]
+    event = {"requestId": f"r{number}", "input": {"question": "When was it rebuilt?"}, "answer": "In 2004."}
+    return orjson.dumps({**event, "documents": documents, **fields})
+
+
+def tap(kafka: LocalKafka, topic: str, *arguments: str | Path, status: int = 0, **variables: str) -> str:
+    """What `ragweir tap` prints on a terminal of 80 columns; nothing but this may go wrong."""
+    variables["COLUMNS"] = "80"
+    done = ragweir("--bootstrap-servers", kafka.bootstrap, "tap", topic, *arguments, text=b"", folder=ROOT, **variables)
+    assert (done.returncode, done.stderr) == (status, b"")
+    return done.stdout.decode()
+
+
+def refused(kafka: LocalKafka, topic: str) -> str:
+    """The one line that `ragweir tap` prints where there is nothing to look at."""
+    done = ragweir("--bootstrap-servers", kafka.bootstrap, "tap", topic)
+    assert done.returncode == 1
+    assert not done.stdout
+    return told(done)
+
+
+def filled(kafka: LocalKafka, prefix: str, values: Iterable[bytes | None], partitions: int = 1) -> str:
+    """A topic that holds these."""
+    topic = create_topic(kafka.bootstrap, f"{prefix}topic", partitions)
+    produce(kafka.bootstrap, topic, values)
+    return topic
+
+
+def newest(kafka: LocalKafka, topic: str, count: int) -> list[tuple[int, int]]:
+    """The partitions and offsets that are read when so many records are asked for."""
+    settings = load(None, {"kafka": {"bootstrap_servers": kafka.bootstrap}})
+    return [(record.partition, record.offset) for record in read_newest(settings, topic, count)]
+
+
+def transactional(kafka: LocalKafka, prefix: str) -> Producer:
+    settings: dict[str, str | int] = {"bootstrap.servers": kafka.bootstrap, "transactional.id": f"{prefix}id"}
+    producer = Producer({**settings, "log_level": 0})
+    producer.init_transactions(30)
+    return producer
+
+
+def shares(printed: str) -> dict[str, str]:
+    """The table of coverage: the share of each metric."""
+    return dict(re.findall(r"^  ([\w.]+) +(\d+ %)", printed, re.MULTILINE))
+
+
+def test_our_own_shape_is_recognised(kafka: LocalKafka, prefix: str) -> None:
+    """Of our events it tells each metric's share, why not the others, samples and the next commands; no map."""
+    values = [own(number, expected="In 2004." if number % 2 else None) for number in range(40)]
+    topic = create_topic(kafka.bootstrap, f"{prefix}topic", 3)
+    produce(kafka.bootstrap, topic, values, partition=0)
+    produce(kafka.bootstrap, topic, [None, b"{", b"}", b"5", b'{"event_id": "x"}'], partition=2)
+    printed = tap(kafka, topic)
+    assert (
+        f"45 records of {topic} were read, the newest ones, from 2 of its partitions.\n4 of them hold no event:"
+        in printed
+    )
+    assert "\n     1  the record has no value\n" in printed
+    assert "\n     1  the event is not an object\n" in printed
+    assert re.search(r"\n {5}2  not JSON: .*, or the like\n", printed)
+    assert "They have ragweir's own shape." in printed
+    assert "1 of them cannot be evaluated:\n     1  query: Field required; response: Field required\n" in printed
+    assert "Of 40 events" in printed
+    assert shares(printed).items() >= {"context_support": "100 %", "exact_match": "50 %"}.items()
+    assert re.search(r"\n  exact_match +50 % +0.000 +no expected\b", printed)
+    assert re.search(r"\nOn none of them\n", printed)
+    assert re.search(r"\n  needs spans:\n    llm_latency_ms, ", printed)
+    assert "\n  needs a question_id that has a question pack:\n    EF_1.rules_found, " in printed
+    command = f"  ragweir --bootstrap-servers {kafka.bootstrap}"
+    assert printed.endswith(f"\n{command} topics create\n{command} evaluate --input-topic {topic}\n")
+    assert ".toml" not in printed
+    tables = printed[printed.index("Of 40 events") : printed.index("\nNext")]
+    assert max(map(len, tables.splitlines())) == 80
+
+
+def test_every_metric_is_accounted_for(kafka: LocalKafka, prefix: str) -> None:
+    """Each metric of the catalogue stands once: with a share, or among those of a reason."""
+    topic = filled(kafka, prefix, map(own, range(3)))
+    printed = tap(kafka, topic, RAGWEIR_METRICS__OFF='["overlap", "context_tokens"]')
+    above, _, below = printed.partition("On none of them")
+    unmet = re.findall(r"[\w.]+", " ".join(line for line in below.splitlines() if line.startswith("    ")))
+    assert sorted([*shares(above), *unmet]) == sorted(Catalogue(everything(), ["overlap", "context_tokens"]).metrics)
+
+
+def test_a_foreign_shape_gets_a_map(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+    """The proposal that is shown is a map; saved and passed by --map, it gives the same tables and command."""
+    topic = filled(kafka, prefix, map(foreign, range(20)))
+    printed = tap(kafka, topic)
+    toml = re.search(r"This map was guessed from names and types:\n\n(.*?)\n\n", printed, re.DOTALL)
+    assert toml
+    assert tomllib.loads(toml[1]) == {
+        "event_id": "requestId",
+        "query": "input.question",
+        "response": "answer",
+        "contexts[].text": "documents[].page_content",
+    }
+    assert FieldMap.parse(toml[1])(orjson.loads(foreign(7)))["event_id"] == "r7"
+    assert f"save it as {topic}.toml" in printed
+    assert shares(printed)["context_support"] == "100 %"
+    assert printed.endswith(f" evaluate --input-topic {topic} --map {topic}.toml\n")
+    file = tmp_path / "their map.toml"
+    file.write_text(toml[1])
+    again = tap(kafka, topic, "--map", file)
+    assert f"Read through the map {file}." in again
+    assert "This map was guessed" not in again
+    assert again.endswith(f" evaluate --input-topic {topic} --map '{file}'\n")
+    tables = slice("Of 20 events", "\nNext")
+    assert (
+        again[again.index(tables.start) : again.index(tables.stop)]
+        == printed[printed.index(tables.start) : printed.index(tables.stop)]
+    )
+
+
+def test_a_map_that_reads_nothing_fails(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+    """With a map for other events it says why none can be evaluated, and fails."""
+    file = tmp_path / "map.toml"
+    file.write_text('event_id = "id"\nquery = "q"\nresponse = "a"\n')
+    printed = tap(kafka, filled(kafka, prefix, map(foreign, range(5))), "--map", file, status=1)
+    assert "5 of them cannot be evaluated:\n     5  event_id: Field required; query: Field required; " in printed
+    assert "Next" not in printed
+
+
+def test_the_map_in_the_settings_is_for_the_input_topic(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+    """The configured map reads the configured topic, and the next command needs no flags; another is not read by it."""
+    file = tmp_path / "map.toml"
+    file.write_text('event_id = "requestId"\nquery = "answer"\nresponse = "answer"\n')
+    topic = filled(kafka, prefix, map(foreign, range(5)))
+    printed = tap(kafka, topic, RAGWEIR_INPUT__TOPIC=topic, RAGWEIR_INPUT__MAP=str(file))
+    assert f"Read through the map {file}." in printed
+    assert printed.endswith(" evaluate\n")
+    assert "This map was guessed" in tap(kafka, topic, RAGWEIR_INPUT__TOPIC="another", RAGWEIR_INPUT__MAP=str(file))
+
+
+def test_half_a_map_is_shown_to_be_completed(kafka: LocalKafka, prefix: str) -> None:
+    """Where a required field is not recognised, it names what is missing and what there is, no content, and fails."""
+    values = [orjson.dumps({"question": "SECRET?", "turn": {"said": f"SECRET {n}", "a.b": 1}}) for n in range(5)]
+    printed = tap(kafka, filled(kafka, prefix, [*values, b"no"]), status=1)
+    assert '\n# event_id = ""  # required; ' in printed
+    assert '\n# response = ""  # required; ' in printed
+    assert '\nquery = "question"\n' in printed
+    assert """\n  "question", "turn.said", 'turn."a.b"'""" in printed
+    assert "look again with --map FILE" in printed
+    assert "1 of them hold no event:" in printed
+    assert "SECRET" not in printed
+
+
+def test_garbage_is_counted_by_reason(kafka: LocalKafka, prefix: str) -> None:
+    """A topic without any event is told by what it holds, and fails."""
+    oversized = b'"' + b"x" * 1_048_577 + b'"'
+    topic = create_topic(kafka.bootstrap, f"{prefix}topic", config={"max.message.bytes": "2000000"})
+    produce(kafka.bootstrap, topic, [None, None, b"\xff\xfe", b"<xml/>", b"", b"[]", oversized])
+    printed = tap(kafka, topic, status=1)
+    assert "7 of them hold no event:" in printed
+    assert re.findall(r"^ {5}(\d)  (not JSON|the record has no value|the event)", printed, re.MULTILINE) == [
+        ("3", "not JSON"),
+        ("2", "the record has no value"),
+        ("1", "the event"),
+        ("1", "the event"),
+    ]
+
+
+def test_nothing_to_look_at_is_one_sentence(kafka: LocalKafka, prefix: str) -> None:
+    """An empty topic and a missing one are told in one line each; a missing one with those whose names are near."""
+    topic = create_topic(kafka.bootstrap, f"{prefix}topic", 3)
+    assert refused(kafka, topic) == f"ragweir: the topic {topic} holds no records"
+    missing = refused(kafka, f"{prefix}topics")
+    assert missing.startswith(f"ragweir: there is no topic {prefix}topics, or it may not be seen; near it: {topic}")
+
+
+def test_repeated_ids_are_told(kafka: LocalKafka, prefix: str) -> None:
+    """It warns of events that share an id, since of their evaluations readers keep the last."""
+    topic = filled(kafka, prefix, [own(number // 2) for number in range(10)])
+    assert "5 of them repeat an event_id" in tap(kafka, topic)
+
+
+def test_what_a_terminal_obeys_does_not_reach_it(kafka: LocalKafka, prefix: str) -> None:
+    """Ids come from outside: escape sequences and markup in them are shown, not obeyed."""
+    topic = filled(kafka, prefix, [own(0, event_id="\x1b[2J\x9b[bold]x\n")])
+    printed = tap(kafka, topic)
+    assert "\ufffd[2J\ufffd[bold]x\ufffd" in printed
+    assert printed.replace("\n", "").isprintable()
+
+
+def test_few_records_on_many_partitions_are_all_found(kafka: LocalKafka, prefix: str) -> None:
+    """What some partitions lack, others give: all is read that was asked for and is there."""
+    topic = create_topic(kafka.bootstrap, f"{prefix}topic", 40)
+    for partition, many in ((3, 1), (17, 2), (39, 200)):
+        produce(kafka.bootstrap, topic, map(own, range(many)), partition=partition)
+    assert newest(kafka, topic, 300) == [(3, 0), (17, 0), (17, 1), *((39, offset) for offset in range(200))]
+    assert newest(kafka, topic, 50) == [(3, 0), (17, 0), (17, 1), *((39, offset) for offset in range(153, 200))]
+    assert len(newest(kafka, topic, 2)) == 2
+
+
+def test_records_bounds_what_is_read(kafka: LocalKafka, prefix: str) -> None:
+    """It reads the newest of a long topic, as many as --records says."""
+    topic = filled(kafka, prefix, map(own, range(2_000)))
+    assert newest(kafka, topic, 50) == [(0, offset) for offset in range(1_950, 2_000)]
+    assert f"25 records of {topic} were read" in tap(kafka, topic, "--records", "25")
+
+
+def test_a_trimmed_topic_is_read_from_what_is_left(kafka: LocalKafka, prefix: str) -> None:
+    """Offsets that retention has taken are not waited for."""
+    topic = filled(kafka, prefix, map(own, range(20)))
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for trimmed in admin.delete_records([TopicPartition(topic, 0, 15)]).values():
+        trimmed.result(30)
+    assert newest(kafka, topic, 300) == [(0, offset) for offset in range(15, 20)]
+    for trimmed in admin.delete_records([TopicPartition(topic, 0, 20)]).values():
+        trimmed.result(30)
+    assert newest(kafka, topic, 300) == []
+
+
+def test_transactions_do_not_hang_it(kafka: LocalKafka, prefix: str) -> None:
+    """A topic that ends in markers, aborted records or an open transaction gives what is committed before."""
+    topic = create_topic(kafka.bootstrap, f"{prefix}topic")
+    producer = transactional(kafka, prefix)
+    for number in range(30):  # Each leaves a marker behind its one record.
+        producer.begin_transaction()
+        producer.produce(topic, own(number))
+        producer.commit_transaction(30)
+    assert newest(kafka, topic, 20) == [(0, offset) for offset in range(20, 60, 2)]
+    producer.begin_transaction()
+    for number in range(50):
+        producer.produce(topic, own(number))
+    producer.flush(30)
+    producer.abort_transaction(30)
+    assert newest(kafka, topic, 20) == [(0, offset) for offset in range(20, 60, 2)]
+    producer.begin_transaction()
+    producer.produce(topic, own(0))
+    producer.flush(30)
+    assert newest(kafka, topic, 300) == [(0, offset) for offset in range(0, 60, 2)]
+    producer.abort_transaction(30)
+
+
+def test_a_topic_of_aborted_records_is_empty(kafka: LocalKafka, prefix: str) -> None:
+    """Where nothing was ever committed there is nothing to look at."""
+    topic = create_topic(kafka.bootstrap, f"{prefix}topic")
+    producer = transactional(kafka, prefix)
+    producer.begin_transaction()
+    producer.produce(topic, own(0))
+    producer.flush(30)
+    producer.abort_transaction(30)
+    assert newest(kafka, topic, 300) == []
+
+
+def traces(kafka: LocalKafka) -> tuple[set[str], dict[tuple[str, int], tuple[int, int]]]:
+    """All consumer groups, and the ends of all partitions of all topics but where groups commit."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    groups = {group.group_id for group in admin.list_consumer_groups().result(30).valid}
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "never-committed", "log_level": 0})
+    try:
+        ends = {
+            (topic, partition): consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+            for topic, description in admin.list_topics(timeout=30).topics.items()
+            for partition in description.partitions
+            if "tap" in topic or topic == "__consumer_offsets"
+        }
+    finally:
+        consumer.close()
+    return groups, ends
+
+
+def test_it_leaves_no_trace(kafka: LocalKafka, prefix: str) -> None:
+    """Looking leaves no group, no committed offset, no topic and no record behind."""
+    topic = filled(kafka, f"tap-{prefix}", map(foreign, range(10)), 4)
+    newest(kafka, topic, 1)  # The first client that has a group's name makes the broker create the offsets' own topic.
+    before = traces(kafka)
+    tap(kafka, topic)
+    assert traces(kafka) == before
+    assert "ragweir-reader" not in before[0]
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    committed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("ragweir-reader")])["ragweir-reader"]
+    try:
+        places = committed.result(30).topic_partitions
+    except KafkaException:  # Nor is there such a group to ask about.
+        return
+    assert not [place for place in places if place.topic == topic and place.offset >= 0]
