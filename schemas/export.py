@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from schemas.dead_letter import DeadLetter
 from schemas.evaluation import Evaluation
 from schemas.interaction import Interaction
+from schemas.window import Window
 
 FOLDER = Path(__file__).parent / "json"
 
@@ -16,6 +17,7 @@ RECORDS: dict[str, tuple[type[BaseModel], Literal["validation", "serialization"]
     "interaction": (Interaction, "validation"),
     "evaluation": (Evaluation, "serialization"),
     "dead_letter": (DeadLetter, "serialization"),
+    "window": (Window, "serialization"),
 }
 """By file name: the model, and whether others write it (what we accept) or read it (what we write)."""
 

@@ -32,6 +32,8 @@ class Topic:
     retention_h: int
     text: str
     """Which text of users and documents it holds: for the table of what is kept where."""
+    config: tuple[tuple[str, str], ...] = ()
+    """Further settings of the topic on the broker."""
 
 
 TOPICS = {
@@ -40,7 +42,16 @@ TOPICS = {
         Topic("interactions", "event_id", Interaction, "delete", 24 * 7, "query, response, contexts, all of the event"),
         Topic("redrive", "event_id", Interaction, "delete", 24 * 7, "query, response, contexts, all of the event"),
         Topic("evaluations", "event_id", Evaluation, "delete", 24 * 30, "none, unless output.include_text is on"),
-        Topic("windows", "start, dimensions, partition, part", Window, "compact,delete", 24 * 30, "none"),
+        Topic(
+            "windows",
+            "start, dimensions, partition, part",
+            Window,
+            "compact,delete",
+            24 * 30,
+            "none",
+            # Each window is written about once a second while it is open: only closed segments are compacted.
+            (("segment.ms", "600000"), ("min.cleanable.dirty.ratio", "0.2")),
+        ),
         Topic("dead-letter", "as received", DeadLetter, "delete", 24 * 14, "the refused record's bytes"),
     )
 }

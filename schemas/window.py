@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field, FiniteFloat, NonNegativeInt, PlainValidator
+from pydantic import Field, FiniteFloat, NonNegativeInt, PlainValidator, WithJsonSchema
 
 from schemas.interaction import Part, Time
 
@@ -21,7 +21,9 @@ def _number(value: object) -> float | str:
     raise ValueError("not a number")
 
 
-Exact = Annotated[float | str, PlainValidator(_number)]
+Exact = Annotated[
+    float | str, PlainValidator(_number), WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string"}]})
+]
 """A sum: a plain number, or its digits as text where a number could not hold them."""
 
 

@@ -9,6 +9,8 @@ import orjson
 import pytest
 
 from metrics.catalogue import Catalogue, everything
+from metrics.contents import Contents
+from metrics.summary import Scheme
 from schemas.codec import decode, encode
 from schemas.dead_letter import DeadLetter
 from schemas.evaluation import Decision, Evaluation, Judgement, Source, SuiteDecision, Texts
@@ -24,6 +26,7 @@ from schemas.interaction import (
     Span,
     Usage,
 )
+from schemas.window import Window
 from streams.agents.agent import Record
 from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 
@@ -179,6 +182,16 @@ def test_the_golden_evaluation_is_read_and_written() -> None:
     assert encode(read) == golden("evaluation")
 
 
+def test_the_golden_window_is_read_and_written() -> None:
+    """Today's window, with a sum that no plain number could hold, parses to its contents and comes out as it was."""
+    read = Window.model_validate(orjson.loads(golden("window")))
+    assert encode(read) == golden("window")
+    contents = Contents.of_record(read, {"context_support": Scheme(0.0, 1.0, 1_000_000, 1_000_000)})
+    assert contents.metrics["context_support"].total == 1_750_000
+    assert contents.metrics["cost_usd"].total == int(1e200 * 1_000_000) + 400
+    assert Window.model_validate(read.model_dump() | contents.fields()) == read
+
+
 def test_the_golden_dead_letter_is_read_and_written() -> None:
     """A dead letter of version 1 is read from its headers as the same values and written as the same headers."""
     _, headers, _ = golden_letter()
@@ -229,5 +242,5 @@ def test_the_golden_file_fits_its_json_schema(record: str) -> None:
     if record == "interaction":  # the schema asks for text where we also take a number
         data["labels"]["tier"], data["contexts"][1]["chunk_id"] = "2", "2"
     validator.validate(data)
-    wrong = {"interaction": "spans", "evaluation": "scores", "dead_letter": "error_class"}[record]
+    wrong = {"interaction": "spans", "evaluation": "scores", "dead_letter": "error_class", "window": "metrics"}[record]
     assert not validator.is_valid(data | {wrong: 5})

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rich.table import Table
 
-from schemas.topics import TOPICS, max_record_bytes
+from schemas.topics import TOPICS, Topic, max_record_bytes
 from streams.cli.app import app, out, settings
 from streams.kafka_client import Connection, Refusal, ask, build, client_properties
 from streams.settings import Settings
@@ -37,7 +37,7 @@ def show() -> None:
     for topic in TOPICS.values():
         name = effective.topics.prefix + topic.name
         partitions = str(present[name]) if name in present else "[red]missing[/]"
-        table.add_row(name, partitions, topic.key, f"{topic.retention_h // 24} days", topic.text)
+        table.add_row(name, partitions, topic.key, f"{_retention_h(topic, effective) // 24} days", topic.text)
     out.print(table)
 
 
@@ -65,8 +65,9 @@ def create_topics(effective: Settings) -> dict[str, bool]:
             num_partitions=wanted,
             replication_factor=effective.topics.replication_factor,
             config={
+                **dict(topic.config),
                 "cleanup.policy": topic.cleanup,
-                "retention.ms": str(topic.retention_h * _HOUR_MS),
+                "retention.ms": str(_retention_h(topic, effective) * _HOUR_MS),
                 "max.message.bytes": str(max_record_bytes(effective.limits.max_event_bytes)),
             },
         )
@@ -81,3 +82,8 @@ def create_topics(effective: Settings) -> dict[str, bool]:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise Refusal(f"Kafka does not create {name}: {error.args[0].str()}") from None
     return {name: name in created for name in names.values()}
+
+
+def _retention_h(topic: Topic, effective: Settings) -> int:
+    """How long a topic keeps its records: as the table says, but for windows, which have a setting."""
+    return effective.windows.retention_h if topic.name == "windows" else topic.retention_h
