@@ -25,7 +25,6 @@ def configure(*, debug: bool = False) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(level),
         # One write for a line and its end: workers share the stream, and must not write into each other's lines.
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
     )
     # Waiting is told once, by whoever waits; stamina would tell every attempt.
     stamina.instrumentation.set_on_retry_hooks([])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import hypothesis
 import pytest
+import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -19,6 +20,13 @@ hypothesis.settings.load_profile("ragweir")
 _SECONDS = 30
 _QUIET: Mapping[str, str | int] = {"log_level": 0}
 _count = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_its_own() -> Iterator[None]:
+    """A command that ran within this process set logging up for a standard error that is closed by now."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
