@@ -120,7 +120,7 @@ def bare_worker(bootstrap: str, prefix: str, batch: int, slot: int, _: str) -> R
     last = (time.time(), 0.0)
     events = 0
     while start is None or time.time() - last[0] < _QUIET_S:
-        messages = consumer.consume(batch, 0.1)
+        messages = [message for message in consumer.consume(batch, 0.1) if message.error() is None]
         if not messages:
             continue
         start = start or (time.time(), time.process_time())
