@@ -70,8 +70,9 @@ class Meter:
 
     def handle(self, records: Sequence[Record]) -> Outcome:
         """As the agent does."""
-        self._start = self._start or (time.time(), time.process_time())
-        self._settled = False
+        if records:  # An idle loop asks too.
+            self._start = self._start or (time.time(), time.process_time())
+            self._settled = False
         return self._agent.handle(records)
 
     def stopped(self) -> bool:
