@@ -67,7 +67,8 @@ bench/.venv/.ready: bench/requirements.txt
 lock: setup ## resolve pyproject.toml again into requirements.txt and the image's locks
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(COMPILE) pyproject.toml --group dev --all-extras --upgrade --output-file requirements.txt
-	@$(COMPILE) pyproject.toml --constraint requirements.txt --output-file deploy/docker/requirements.txt
+	@$(COMPILE) pyproject.toml --extra judge --extra semantic --constraint requirements.txt \
+		--output-file deploy/docker/requirements.txt
 	@echo hatchling | $(COMPILE) - --constraint requirements.txt --output-file deploy/docker/build-requirements.txt
 
 clean: ## remove .venv and every cache in this folder

@@ -10,6 +10,7 @@ import aggregation
 import confluent_kafka
 import growth
 import kafka_to_kafka
+import routing
 import scoring
 from rich.console import Console
 
@@ -25,7 +26,14 @@ def main() -> None:
         f"{os.cpu_count()} cores, Python {platform.python_version()}, librdkafka {confluent_kafka.libversion()[0]}. "
         "Shared machines are noisy: compare within one run."
     )
-    for table in (scoring.table, scoring.costliest, growth.table, aggregation.cost_table, aggregation.restore_table):
+    for table in (
+        scoring.table,
+        scoring.costliest,
+        routing.table,
+        growth.table,
+        aggregation.cost_table,
+        aggregation.restore_table,
+    ):
         console.print(table())
     console.print(kafka_to_kafka.table(events))
 

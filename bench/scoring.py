@@ -39,7 +39,7 @@ def table() -> Table:
     """One row per step."""
     values = list(interactions(EVENTS))
     events = [decode(value) for value in values]
-    every = everything()
+    every = tuple(Catalogue(everything()).free.values())
     agent = EvaluateAgent(EvaluateConfig(Catalogue(every)))
     records = [Record("t", 0, number, None, value, None) for number, value in enumerate(values)]
     evaluations = [agent.evaluate(record)[0] for record in records]
@@ -73,7 +73,7 @@ def table() -> Table:
 def costliest() -> Table:
     """The metrics that cost most when all run on tokenised texts; what several share, the first of them pays for."""
     events = [decode(value) for value in interactions(EVENTS)]
-    catalogue = [metric for metric in everything() if metric.question is None]
+    catalogue = [metric for metric in Catalogue(everything()).free.values() if metric.question is None]
     best = {metric.name: [float("inf")] * EVENTS for metric in catalogue}
     for _ in range(_PASSES):
         for number, event in enumerate(events):

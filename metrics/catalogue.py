@@ -20,6 +20,7 @@ from metrics import (
     retrieval,
     risk,
 )
+from metrics.judged.suites import suites
 from metrics.metric import Flagged, Metric, Null
 from metrics.view import View
 
@@ -38,6 +39,7 @@ GROUPS = (
     ranking.METRICS,
     extraction.METRICS,
     packs.METRICS,
+    *(suite.metrics for suite in suites().values()),
 )
 
 EVIDENCE_LINES = 20
@@ -57,7 +59,7 @@ class Scored:
 
 
 class Catalogue:
-    """A set of metrics by name.
+    """A set of metrics by name. It scores by the free ones; the others are listed, and computed by their suites.
 
     Args:
         metrics: all there are.
@@ -77,10 +79,13 @@ class Catalogue:
             raise ValueError(f"no metric or group is called {', '.join(sorted(unknown))}")
         kept = [metric for metric in every if not {metric.name, metric.group} & set(off)]
         self.metrics: Mapping[str, Metric] = {metric.name: metric for metric in kept}
-        self._always = tuple(metric for metric in kept if metric.question is None)
+        free = [metric for metric in kept if metric.cost == "free"]
+        self.free: Mapping[str, Metric] = {metric.name: metric for metric in free}
+        """Those that events are scored by."""
+        self._always = tuple(metric for metric in free if metric.question is None)
         self._by_question: dict[str, tuple[Metric, ...]] = {
-            question: self._always + tuple(metric for metric in kept if metric.question == question)
-            for question in {metric.question for metric in kept if metric.question is not None}
+            question: self._always + tuple(metric for metric in free if metric.question == question)
+            for question in {metric.question for metric in free if metric.question is not None}
         }
 
     def score(self, view: View) -> Scored:

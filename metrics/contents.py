@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from metrics import estimate
+from metrics.estimate import Chance, Estimate, metric_and_label
 from metrics.summary import DEFAULT_SCHEME, Scheme, Summary, read, written
-from schemas.window import Window
+from schemas.window import EstimateResult, EstimateSums, Window
 
 Counts = dict[str, dict[str, int]]
 
@@ -17,6 +19,14 @@ def _add(into: Counts, other: Mapping[str, Mapping[str, int]]) -> None:
         own = into.setdefault(name, {})
         for label, count in counts.items():
             own[label] = own.get(label, 0) + count
+
+
+def _estimate(name: str, record: EstimateSums, schemes: Mapping[str, Scheme]) -> Estimate:
+    metric, label = metric_and_label(name)
+    own = schemes.get(metric, DEFAULT_SCHEME)
+    if label or own.low is None or own.high is None:
+        return estimate.read(record, 0.0, 1.0)
+    return estimate.read(record, own.low, own.high)
 
 
 @dataclass(slots=True)
@@ -35,12 +45,16 @@ class Contents:
     categories: Counts = field(default_factory=dict)
     decisions: Counts = field(default_factory=dict)
     versions: set[str] = field(default_factory=set)
+    chances: dict[str, Chance] = field(default_factory=dict)
+    """By suite."""
+    estimates: dict[str, Estimate] = field(default_factory=dict)
+    """By judged metric, and by label of the judged categories."""
 
     def merge(self, other: Contents) -> None:
         """Take other contents in.
 
         Raises:
-            ValueError: if a metric was summarised by another scheme.
+            ValueError: if a metric was summarised by another scheme, or estimated by another suite.
         """
         self.events += other.events
         self.late += other.late
@@ -53,13 +67,28 @@ class Contents:
         _add(self.categories, other.categories)
         _add(self.decisions, other.decisions)
         self.versions |= other.versions
+        for suite, chance in other.chances.items():
+            self.chances[suite] = chance.merged(self.chances.get(suite, Chance()))
+        for name, part in other.estimates.items():
+            whole = self.estimates.get(name)
+            if whole is None:
+                self.estimates[name] = part.copy()
+            else:
+                whole.merge(part)
+
+    def results(self) -> dict[str, EstimateResult]:
+        """What the estimates come to, by their names."""
+        return {
+            name: own.result(self.decisions.get(own.subject.suite, {}), self.chances.get(own.subject.suite, Chance()))
+            for name, own in self.estimates.items()
+        }
 
     @classmethod
     def of_record(cls, window: Window, schemes: Mapping[str, Scheme]) -> Contents:
         """What a record says.
 
         Raises:
-            ValueError: if a metric was summarised by another scheme than ours.
+            ValueError: if a metric was summarised by another scheme than ours, or sums do not fit together.
         """
         return cls(
             window.events,
@@ -68,16 +97,27 @@ class Contents:
             {name: dict(counts) for name, counts in window.categories.items()},
             {name: dict(counts) for name, counts in window.decisions.items()},
             set(window.catalogue_versions),
+            {suite: Chance(chance.least, chance.none) for suite, chance in window.chances.items()},
+            {name: _estimate(name, record, schemes) for name, record in window.estimates.items()},
         )
 
-    def fields(self) -> dict[str, Any]:
-        """The fields of a window's record that these contents give, names sorted so that equal contents look equal."""
+    def fields(self, *, whole: bool = False) -> dict[str, Any]:
+        """The fields of a window's record that these contents give, names sorted so that equal contents look equal.
+
+        Args:
+            whole: whether these are all contents of the window, so that what estimates come to can be said.
+        """
+        results = self.results() if whole else {}
         return {
             "events": self.events,
             "late": self.late,
             "metrics": {name: written(self.metrics[name]) for name in sorted(self.metrics)},
             "categories": {name: dict(sorted(self.categories[name].items())) for name in sorted(self.categories)},
             "decisions": {name: dict(sorted(self.decisions[name].items())) for name in sorted(self.decisions)},
+            "chances": {suite: self.chances[suite]._asdict() for suite in sorted(self.chances)},
+            "estimates": {
+                name: estimate.written(self.estimates[name], results.get(name)) for name in sorted(self.estimates)
+            },
             "catalogue_versions": tuple(sorted(self.versions)),
         }
 

@@ -56,13 +56,16 @@ class Metric:
     that question id. `explain` lists, for people, what the value rests on.
     """
 
-    compute: Callable[[View], Value]
+    compute: Callable[..., object]
+    """Of a free metric, from a view of one event to its `Value`. Of one that costs more, from what its suite was
+    answered, which nobody but the suite knows how to ask for."""
     group: str
     unit: Unit
     better: Better
     needs: tuple[str, ...]
     source: str
     cost: Cost = "free"
+    """`free` is computed for every event; `local` and `llm` only by the suite called as the group, where it runs."""
     order_free: bool = True
     """Whether permuting the contexts leaves the value unchanged."""
     labels: tuple[str, ...] = ()

@@ -261,15 +261,16 @@ def written(summary: Summary) -> dict[str, Any]:
     scheme = summary.scheme
     return {
         "count": summary.count,
-        "sum": _decimal(summary.total, scheme.scale),
-        "sum_squares": _decimal(summary.squares, scheme.square_scale),
+        "sum": as_number(summary.total, scheme.scale),
+        "sum_squares": as_number(summary.squares, scheme.square_scale),
         "min": summary.least,
         "max": summary.most,
         "histogram": {"scheme": scheme.name, "bins": summary.bins},
     }
 
 
-def _decimal(number: int, scale: int) -> float | str:
+def as_number(number: int, scale: int) -> float | str:
+    """A sum in units of 1 / scale as records have it: a number, or its digits where a number could not hold them."""
     if abs(number) < _AS_NUMBER:
         return number / scale
     whole, rest = divmod(abs(number), scale)
@@ -293,15 +294,16 @@ def read(record: MetricSummary, own: Scheme) -> Summary:
     return Summary(
         own,
         record.count,
-        _integer(record.sum, own.scale),
-        _integer(record.sum_squares, own.square_scale),
+        as_units(record.sum, own.scale),
+        as_units(record.sum_squares, own.square_scale),
         record.min,
         record.max,
         {int(number): count for number, count in record.histogram.bins.items()},
     )
 
 
-def _integer(number: float | str, scale: int) -> int:
+def as_units(number: float | str, scale: int) -> int:
+    """A sum of a record in units of 1 / scale."""
     if isinstance(number, float):
         return round(number * scale)
     whole, _, rest = number.partition(".")

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from schemas.dead_letter import DeadLetter
 from schemas.evaluation import Evaluation
 from schemas.interaction import Interaction
+from schemas.judging import JudgeRequest, LedgerEntry
 from schemas.window import Window
 
 FOLDER = Path(__file__).parent / "json"
@@ -18,6 +19,8 @@ RECORDS: dict[str, tuple[type[BaseModel], Literal["validation", "serialization"]
     "evaluation": (Evaluation, "serialization"),
     "dead_letter": (DeadLetter, "serialization"),
     "window": (Window, "serialization"),
+    "judge_request": (JudgeRequest, "serialization"),
+    "judge_ledger": (LedgerEntry, "serialization"),
 }
 """By file name: the model, and whether others write it (what we accept) or read it (what we write)."""
 

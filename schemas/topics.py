@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from schemas.dead_letter import DeadLetter
 from schemas.evaluation import Evaluation
 from schemas.interaction import Interaction
+from schemas.judging import JudgeRequest, LedgerEntry
 from schemas.window import Window
 
 MAX_EVENT_BYTES = 1024 * 1024
@@ -36,12 +37,18 @@ class Topic:
     """Further settings of the topic on the broker."""
 
 
+_JUDGED_TEXT = "query, response, contexts, expected of the events selected"
+
 TOPICS = {
     topic.name: topic
     for topic in (
         Topic("interactions", "event_id", Interaction, "delete", 24 * 7, "query, response, contexts, all of the event"),
         Topic("redrive", "event_id", Interaction, "delete", 24 * 7, "query, response, contexts, all of the event"),
         Topic("evaluations", "event_id", Evaluation, "delete", 24 * 30, "none, unless output.include_text is on"),
+        Topic("judge.requests", "event_id", JudgeRequest, "delete", 24 * 7, _JUDGED_TEXT),
+        Topic("judge.retry", "event_id", JudgeRequest, "delete", 24 * 7, _JUDGED_TEXT),
+        Topic("judge.deferred", "event_id", JudgeRequest, "delete", 24 * 7, _JUDGED_TEXT),
+        Topic("judge.ledger", "day, application, tenant, partition", LedgerEntry, "compact,delete", 24 * 40, "none"),
         Topic(
             "windows",
             "start, dimensions, partition, part",

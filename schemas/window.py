@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, NonNegativeInt, PlainValidator, WithJsonSchema
 
@@ -45,6 +45,60 @@ class MetricSummary(Part):
     histogram: Histogram
 
 
+EstimateFlag = Literal["too_few", "incomplete", "partial"]
+"""`too_few`: what was judged is not enough for an interval. `incomplete`: fewer events were judged than were selected,
+because the others failed, expired or still wait. `partial`: some events had no chance, and it does not speak of them.
+"""
+
+
+class EstimateResult(Part):
+    """What an estimate comes to: the mean of all events that had a chance to be judged, with its 95 % interval.
+
+    The mean is null where events were left to chance and none of them was judged.
+    """
+
+    mean: FiniteFloat | None
+    low: FiniteFloat | None
+    high: FiniteFloat | None
+    flags: tuple[EstimateFlag, ...] = ()
+
+
+class EstimateSums(Part):
+    """Sums over the judged events of a window, each with its score y and the probability p of being selected.
+
+    For `category=label` y is 1 where the event has the label and 0 where it has another.
+    """
+
+    suite: str
+    count: NonNegativeInt
+    """Events with a value."""
+    drawn: NonNegativeInt
+    """How many of them were drawn by lot, with a p below 1."""
+    weight: Exact
+    """Of 1/p."""
+    weighted_sum: Exact
+    """Of y/p; divided by `weight` it is the mean."""
+    drawn_sum: Exact
+    """Of y/p over those drawn."""
+    spread: Exact
+    """Of (1 - p)/p²."""
+    spread_sum: Exact
+    """Of y(1 - p)/p²."""
+    spread_squares: Exact
+    """Of y²(1 - p)/p²."""
+    result: EstimateResult | None = None
+    """Only in merged windows."""
+
+
+class SuiteChance(Part):
+    """With which probabilities a suite could have drawn the events of a window."""
+
+    least: Annotated[FiniteFloat, Field(ge=0, le=1)] = 1.0
+    """The least that is over 0."""
+    none: NonNegativeInt = 0
+    """Events that could not be drawn."""
+
+
 class Window(Part):
     """A window of event time: start inclusive, end exclusive.
 
@@ -61,13 +115,19 @@ class Window(Part):
     part: int | None
     """The input offset at which this part was opened."""
     events: NonNegativeInt
+    """Each once, whether judged or not."""
     late: NonNegativeInt = 0
-    """Events that came after the window had been taken for closed."""
+    """Events that came after the window had been taken for closed. Judgements always come later and do not count."""
     revision: NonNegativeInt | None = None
     """How many commits this part has seen."""
     metrics: dict[str, MetricSummary] = Field(default_factory=dict)
     categories: dict[str, dict[str, NonNegativeInt]] = Field(default_factory=dict)
     decisions: dict[str, dict[str, NonNegativeInt]] = Field(default_factory=dict)
+    """Per suite: how many events were and were not selected, and of the selected what became."""
+    chances: dict[str, SuiteChance] = Field(default_factory=dict)
+    """Per suite."""
+    estimates: dict[str, EstimateSums] = Field(default_factory=dict)
+    """Per judged metric, and per `category=label`."""
     catalogue_versions: tuple[str, ...] = ()
     closed: bool | None = None
 

@@ -6,7 +6,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import stamina
 import structlog
@@ -21,9 +21,20 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 ASK_TIMEOUT_S = 5.0
 
 Client = TypeVar("Client")
+Assignor = Literal["roundrobin", "range"]
+"""How partitions are dealt out: evenly over all topics, or the same partition of every topic to the same member."""
 
 _SIGN_IN = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL}
 """Errors that waiting does not mend."""
+_SETTLING = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
+"""What brokers answer for a while after a start, a topic was made or its leader moved; clients do not ask again."""
 _LOST = {KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE}
 
 
@@ -160,7 +171,9 @@ def build(make: Callable[[dict[str, Any]], Client], properties: dict[str, Any]) 
         raise Refusal(failed or f"the Kafka client refuses its settings: {error.args[0].str()}") from None
 
 
-def consumer_properties(settings: Settings, identity: Identity, connection: Connection) -> dict[str, Any]:
+def consumer_properties(
+    settings: Settings, identity: Identity, connection: Connection, assignor: Assignor = "roundrobin"
+) -> dict[str, Any]:
     """A worker's consumer: a static member that commits nothing by itself and starts nowhere by itself."""
     return {
         "session.timeout.ms": 10_000,
@@ -174,7 +187,7 @@ def consumer_properties(settings: Settings, identity: Identity, connection: Conn
         "group.protocol": "classic",
         # Not cooperative: a static member that dies between being told to give partitions up and having done so comes
         # back without them and asks for no further rebalance, so that nobody reads them.
-        "partition.assignment.strategy": "roundrobin",
+        "partition.assignment.strategy": assignor,
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -270,6 +283,11 @@ def wait_for_broker(settings: Settings, stopped: Callable[[], bool]) -> Mapping[
                     log.warning("no broker answers; waiting for one", servers=servers, reason=str(error))
                 raise
     return None
+
+
+def settling(error: Exception) -> bool:
+    """Whether to ask again: leaders and coordinators are just being made known."""
+    return isinstance(error, KafkaException) and error.args[0].code() in _SETTLING
 
 
 def missing_topics(wanted: Iterable[str], present: Mapping[str, int]) -> list[str]:

@@ -25,10 +25,10 @@ def _markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 def _metrics() -> str:
     rows = (
-        (f"`{m.name}`", m.group, m.unit, bounds(m), m.better, ", ".join(m.needs), m.meaning, m.source)
+        (f"`{m.name}`", m.group, m.cost, m.unit, bounds(m), m.better, ", ".join(m.needs), m.meaning, m.source)
         for m in everything()
     )
-    return _markdown(("metric", "group", "unit", "bounds", "better", "needs", "meaning", "source"), rows)
+    return _markdown(("metric", "group", "cost", "unit", "bounds", "better", "needs", "meaning", "source"), rows)
 
 
 def _topics() -> str:
@@ -43,13 +43,20 @@ def _telemetry() -> str:
 
 def _settings() -> str:
     rows = (
-        (f"`{group}.{name}`", f"`{default!r}`" if not isinstance(default, dict) else "`{}`", field.description or "")
+        (f"`{group}.{name}`", _default(default), field.description or "")
         for group, values in Settings.model_fields.items()
         if isinstance(values.default, Group)
         for name, field in values.default.__class__.model_fields.items()
         for default in [field.get_default(call_default_factory=True)]
     )
     return _markdown(("setting", "default", "meaning"), rows)
+
+
+def _default(default: object) -> str:
+    """A default as it reads in a table; rules are told of in their own chapter."""
+    if isinstance(default, tuple) and any(isinstance(each, Group) for each in default):
+        return "see above"
+    return f"`{default!r}`"
 
 
 TABLES: dict[str, Callable[[], str]] = {

@@ -11,13 +11,19 @@ from pathlib import Path
 import structlog
 
 from metrics.catalogue import Catalogue, everything
+from metrics.judged.suites import suites
 from metrics.totals import Totals
 from schemas.mapping import FieldMap, MapError
 from schemas.topics import max_record_bytes
 from streams.agents.agent import Agent
 from streams.agents.aggregate import AggregateAgent, AggregateConfig
 from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from streams.kafka_client import Identity, Refusal, missing_topics, wait_for_broker
+from streams.agents.judge import JudgeAgent, JudgeConfig
+from streams.judging.desk import LiveDesk
+from streams.judging.money import FREE
+from streams.judging.redaction import Redactor
+from streams.kafka_client import Assignor, Identity, Refusal, missing_topics, wait_for_broker
+from streams.routing import Router
 from streams.runtimes.kafka import KafkaRuntime
 from streams.serving.health import Health, serve
 from streams.serving.telemetry import Telemetry
@@ -71,15 +77,47 @@ def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) ->
     """All that evaluations depend on, for interactions that are read from `topic`.
 
     Raises:
-        WrongSettings: if a metric, a pack or the map is not what it should be.
+        WrongSettings: if a metric, a pack, the map or a rule of the routing is not what it should be.
     """
+    metrics = catalogue(settings)
     return EvaluateConfig(
-        catalogue=catalogue(settings),
+        catalogue=metrics,
         limits=settings.limits.view,
         max_event_bytes=settings.limits.max_event_bytes,
         mappings={topic: read_map(settings.input.map)} if settings.input.map else {},
         include_text=settings.output.include_text,
         explain=explain,
+        router=Router(settings.routing, metrics, tuple(suites())) if settings.judge.base_url else None,
+    )
+
+
+def judge_config(settings: Settings, partitions: int) -> JudgeConfig:
+    """All that judging depends on, for requests in so many partitions.
+
+    Raises:
+        WrongSettings: if there is no judge, its price is unknown while there is a budget, or its settings are wrong.
+    """
+    judge = settings.judge
+    if judge.base_url is None:
+        raise WrongSettings("there is no judge: set judge.base_url, such as https://api.openai.com/v1")
+    for model in (judge.model, judge.embedding_model):
+        if model is not None and model not in judge.prices and judge.daily_budget_usd is not None:
+            raise WrongSettings(
+                f"the price of {model} is not known, so the budget cannot be kept: set "
+                f'judge.prices."{model}" = {{ input_usd = ..., output_usd = ... }} (dollars per million tokens), or '
+                'judge.daily_budget_usd = "none"'
+            )
+    published = catalogue(settings).metrics
+    every = suites(judge.ragas_weights)
+    return JudgeConfig(
+        suites=every,
+        judge=judge,
+        price=judge.prices.get(judge.model, FREE),
+        embedding_price=judge.prices.get(judge.embedding_model or "", FREE),
+        partitions=partitions,
+        redact=Redactor(judge).applied,
+        off=frozenset(m.name for suite in every.values() for m in suite.metrics if m.name not in published),
+        max_bytes=max_record_bytes(settings.limits.max_event_bytes),
     )
 
 
@@ -88,20 +126,24 @@ class Service:
     """What differs between the services that run on Kafka."""
 
     name: str
-    agent: Callable[[Settings], Agent]
+    agent: Callable[[Settings, int], Agent]
+    """Made from the settings and the number of partitions of its first input."""
+    check: Callable[[Settings], object]
+    """Raises WrongSettings where `agent` would."""
     inputs: Callable[[Settings], list[str]]
     port: int = 0
     """Added to the base of the telemetry ports."""
     batch: Callable[[Settings], BatchSettings] = lambda settings: settings.batch
-    same_partitions: bool = False
-    """Whether its outputs stand in the partition of its input."""
+    beside: tuple[str, ...] = ()
+    """Those of our topics that need as many partitions as its first input: what it writes stands in the same one."""
+    assignor: Assignor = "roundrobin"
 
 
-def _evaluate_agent(settings: Settings) -> Agent:
+def _evaluate_agent(settings: Settings, _: int) -> Agent:
     return EvaluateAgent(evaluate_config(settings, settings.input_topic))
 
 
-def _aggregate_agent(settings: Settings) -> Agent:
+def _aggregate_agent(settings: Settings, _: int) -> Agent:
     metrics = catalogue(settings).metrics
     unknown = [
         slo.metric for slo in settings.slo if slo.metric not in metrics or metrics[slo.metric].unit == "category"
@@ -112,24 +154,47 @@ def _aggregate_agent(settings: Settings) -> Agent:
     return AggregateAgent(AggregateConfig(totals(settings), settings.windows, settings.slo, most))
 
 
+_JUDGED = ("judge.requests", "judge.retry", "judge.deferred")
+
+
+def _judge_agent(settings: Settings, partitions: int) -> Agent:
+    return JudgeAgent(judge_config(settings, partitions), LiveDesk(settings.judge))
+
+
 SERVICES: Mapping[str, Service] = {
     service.name: service
     for service in (
         Service(
             "evaluate",
             agent=_evaluate_agent,
+            check=lambda settings: _evaluate_agent(settings, 1),
             inputs=lambda settings: [settings.input_topic, f"{settings.topics.prefix}redrive"],
         ),
         Service(
             "aggregate",
             agent=_aggregate_agent,
+            check=lambda settings: _aggregate_agent(settings, 1),
             inputs=lambda settings: [f"{settings.topics.prefix}evaluations"],
             port=100,
             # Windows are written about once a second, so a batch is what has come by then.
             batch=lambda settings: BatchSettings(
                 max_events=5_000, max_bytes=16 * 1024 * 1024, max_wait_ms=settings.windows.commit_ms
             ),
-            same_partitions=True,
+            beside=("windows",),
+        ),
+        Service(
+            "judge",
+            agent=_judge_agent,
+            check=lambda settings: judge_config(settings, 1),
+            inputs=lambda settings: [f"{settings.topics.prefix}{name}" for name in _JUDGED],
+            port=300,
+            # What has come of its calls is looked for once a batch, and each call that ends lets another begin.
+            batch=lambda settings: settings.batch.model_copy(
+                update={"max_wait_ms": min(25, settings.batch.max_wait_ms)}
+            ),
+            beside=(*_JUDGED[1:], "judge.ledger"),
+            # A partition's requests, those of them that wait, and its ledger belong to one worker.
+            assignor="range",
         ),
     )
 }
@@ -144,7 +209,8 @@ def run_slot(service: Service, settings: Settings, slot: int, stopped: Callable[
     """
     identity = Identity(service.name, slot, settings.topics.prefix)
     structlog.contextvars.bind_contextvars(service=identity.service, slot=slot, pid=os.getpid())
-    agent = service.agent(settings)
+    service.check(settings)
+    agent: Agent | None = None
     telemetry, health = Telemetry(identity.service, slot), Health()
     for slo in settings.slo:
         telemetry.set("ragweir_slo_objective", slo.objective, slo.name)
@@ -156,26 +222,32 @@ def run_slot(service: Service, settings: Settings, slot: int, stopped: Callable[
             log.info("started", member=identity.member, telemetry=f"http://{settings.telemetry.host}:{bound}")
             health.not_ready = "waiting for a broker"
             inputs = service.inputs(settings)
-            outputs = [settings.topics.prefix + name for name in agent.outputs]
             look_until = time.monotonic() + _NEW_TOPIC_S
+            needed = inputs
             while (topics := wait_for_broker(settings, stopped)) is not None:
-                if not missing_topics([*inputs, *outputs], topics) or time.monotonic() > look_until:
+                if agent is None and inputs[0] in topics:
+                    agent = service.agent(settings, topics[inputs[0]])
+                    needed = [*inputs, *(settings.topics.prefix + name for name in agent.outputs)]
+                if not missing_topics(needed, topics) or time.monotonic() > look_until:
                     break
                 time.sleep(0.2)
             if topics is None:
                 return
-            _check_topics(service, topics, inputs, outputs)
+            _check_topics(service, settings.topics.prefix, topics, needed)
+            if agent is None:
+                return
             own = settings.model_copy(update={"batch": service.batch(settings)})
-            KafkaRuntime(own, identity, agent, inputs, telemetry, health, stopped).run()
+            KafkaRuntime(own, identity, agent, inputs, telemetry, health, stopped, service.assignor).run()
             log.info("stopped")
     except OSError as error:
         raise Refusal(f"the telemetry port {port} cannot be opened ({error.strerror}); set telemetry.port") from None
 
 
-def _check_topics(service: Service, present: Mapping[str, int], inputs: list[str], outputs: list[str]) -> None:
-    missing = missing_topics([*inputs, *outputs], present)
+def _check_topics(service: Service, prefix: str, present: Mapping[str, int], needed: list[str]) -> None:
+    missing = missing_topics(needed, present)
     if missing:
         names = ", ".join(missing)
         raise Refusal(f"there is no topic {names}, or it may not be seen; `ragweir topics create` makes ours")
-    if service.same_partitions and present[outputs[0]] < present[inputs[0]]:
-        raise Refusal(f"{outputs[0]} has fewer partitions than {inputs[0]}; it needs as many")
+    for name in service.beside:
+        if present[prefix + name] < present[needed[0]]:
+            raise Refusal(f"{prefix}{name} has fewer partitions than {needed[0]}; it needs as many")

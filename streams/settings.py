@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -243,6 +252,181 @@ class Slo(Group):
         return value >= self.at_least if self.at_least is not None else value <= (self.at_most or 0.0)
 
 
+Probability = Annotated[float, Field(ge=0, le=1)]
+Weight = Annotated[float, Field(ge=0)]
+
+
+class Rule(Group):
+    """A reason to judge an event: one condition on a metric or a field. What is null or absent fulfils none."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,60}$")]
+    on: str
+    """A metric, a category, or a field of the interaction (`application`, `labels.region`, `expected`, ...)."""
+    above: FiniteFloat | None = None
+    """Fulfilled by what is greater; what is equal is not."""
+    below: FiniteFloat | None = None
+    """Fulfilled by what is less; what is equal is not."""
+    is_: Annotated[str | bool | FiniteFloat | None, Field(alias="is")] = None
+    """Text, a label, a number; true and false of a metric are 1 and 0."""
+    in_: Annotated[tuple[str, ...] | None, Field(alias="in", min_length=1)] = None
+    """Texts or labels."""
+    present: Literal[True] | None = None
+    """Whatever its value is, as long as there is one."""
+    unless: str | None = None
+    """A boolean metric that, when true, keeps the rule from firing."""
+    suites: Annotated[tuple[str, ...], Field(min_length=1)]
+    probability: Probability = 1.0
+    """With which an event that fulfils the condition is selected."""
+
+    @model_validator(mode="after")
+    def _has_one_condition(self) -> Rule:
+        if len(self._conditions) != 1:
+            raise ValueError(f"rule {self.name} needs one of above, below, is, in, present")
+        return self
+
+    @property
+    def condition(self) -> tuple[str, Any]:
+        """Its operator and what that compares with.
+
+        >>> Rule(name="risk", on="unsupported_risk", above=0.7, suites=("rubric",)).condition
+        ('above', 0.7)
+        """
+        return self._conditions[0]
+
+    @property
+    def _conditions(self) -> list[tuple[str, Any]]:
+        given = (("above", self.above), ("below", self.below), ("is", self.is_), ("in", self.in_))
+        return [each for each in (*given, ("present", self.present)) if each[1] is not None]
+
+
+_RULES = (
+    Rule(name="risk", on="unsupported_risk", above=0.7, unless="refusal", suites=("rubric",)),
+    # It fires on some two fifths of real answers, most of them good: enough is a part of them.
+    Rule(name="hallucination", on="lexical_hallucination", above=0.7, suites=("rubric",), probability=0.2),
+    Rule.model_validate({"name": "no-context", "on": "answered_without_context", "is": True, "suites": ("rubric",)}),
+    Rule(name="recall", on="context_recall_heuristic", below=0.7, suites=("context_recall",)),
+    Rule.model_validate({"name": "limit", "on": "hit_limit_warning", "is": True, "suites": ("context_recall",)}),
+    Rule(
+        name="reference",
+        on="expected",
+        present=True,
+        suites=("ragas", "factual", "classification", "semantic"),
+        probability=0.02,
+    ),
+)
+
+
+class RoutingSettings(Group):
+    """Which events the judge gets. A replay selects the same ones."""
+
+    rules: tuple[Rule, ...] = _RULES
+    """Reasons to judge an event; an event is selected with the largest probability of those that fire.
+
+    Rules set here take the place of those that ship. Of these, the ones on metrics that are switched off are left out;
+    a rule set here on such a metric is an error.
+    """
+    floors: dict[str, Probability] = {"rubric": 0.02, "context_recall": 0.02}
+    """Per suite, the probability with which any event is selected at random, so that estimates speak of all events."""
+    key: str = "ragweir"
+    """Of the hash that draws the lots, at most 64 bytes; another key draws other events."""
+
+    @field_validator("rules")
+    @classmethod
+    def _names_differ(cls, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        if len({rule.name for rule in rules}) < len(rules):
+            raise ValueError("two rules have the same name")
+        if any(rule.name == "floor" for rule in rules):
+            raise ValueError("floor is the name of the random floor")
+        return rules
+
+    @field_validator("key")
+    @classmethod
+    def _fits_the_hash(cls, key: str) -> str:
+        if len(key.encode()) > 64:
+            raise ValueError("the key may have 64 bytes at most")
+        return key
+
+
+class Price(Group):
+    """What a model costs."""
+
+    input_usd: Annotated[float, Field(ge=0)]
+    """Dollars per million input tokens."""
+    output_usd: Annotated[float, Field(ge=0)]
+    """Dollars per million output tokens."""
+
+
+class JudgeSettings(Group):
+    """The judge: an OpenAI-compatible endpoint, and what bounds its use. Off until `base_url` is set."""
+
+    base_url: str | None = None
+    """Of the endpoint, such as https://api.openai.com/v1."""
+    api_key: str | None = None
+    """Best given by the environment, RAGWEIR_JUDGE__API_KEY."""
+    api_key_file: Path | None = None
+    """A file that holds the key instead."""
+    model: str = "gpt-4o-mini"
+    """Asked at temperature 0."""
+    embedding_model: str | None = None
+    """Of the same endpoint, for `ragas_answer_relevance` and `semantic_similarity_percentage`; without one a local
+    model (extra `semantic`) gives embeddings."""
+    answers: Literal["auto", "json_schema", "json_object"] = "auto"
+    """How answers are bound to their schema: by the endpoint, or by the prompt; auto falls back where it must."""
+    prices: dict[str, Price] = {}
+    """Per model. A model without a price is refused while there is a budget."""
+    daily_budget_usd: Annotated[float, Field(ge=0)] | None = 5.0
+    """The most that judging costs in a day (UTC); what does not fit waits for the next day. "none" has no bound."""
+    budgets_by_application: dict[str, Annotated[float, Field(ge=0)]] = {}
+    """Dollars a day of single applications, within the whole."""
+    budgets_by_tenant: dict[str, Annotated[float, Field(ge=0)]] = {}
+    """Dollars a day of single tenants, within the whole."""
+    concurrency: Annotated[int, Field(ge=1, le=2_000)] = 16
+    """Events in flight in one slot."""
+    requests_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Over all slots, in any 60 s; each slot has its share, and none of it in its first minute."""
+    tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Likewise."""
+    slots: Annotated[int, Field(ge=1)] = 1
+    """How many slots there are in all, wherever they run: each takes this share of the limits."""
+    timeout_s: Annotated[float, Field(gt=0, le=600)] = 30
+    """Of one call."""
+    attempts: Annotated[int, Field(ge=1, le=20)] = 4
+    """Calls for one question before the event goes to judge.retry."""
+    retry_delay_s: Annotated[int, Field(ge=1)] = 300
+    """How long an event waits in judge.retry."""
+    retries: Annotated[int, Field(ge=0)] = 5
+    """How often it waits there before its status is `failed`."""
+    expire_h: Annotated[float, Field(gt=0)] = 72
+    """The age, since it was first asked for, at which a request's status becomes `expired`."""
+    max_input_chars: Annotated[int, Field(ge=1_000)] = 60_000
+    """Of an event's texts that go to the judge; longer ones are cut, and the evaluation flagged."""
+    max_output_tokens: Annotated[int, Field(ge=64)] = 1_500
+    """Of one answer."""
+    cached_only: bool = False
+    """Answer from the cache alone and call nobody; what is not there fails."""
+    cache_entries: Annotated[int, Field(ge=0)] = 10_000
+    """Answers that are kept."""
+    cache_file: Path | None = None
+    """An SQLite file that keeps them over restarts."""
+    redaction: Literal["off", "on", "refuse"] = "off"
+    """Whether texts are redacted before they leave; `refuse` judges no event in which there is something to redact."""
+    redact_patterns: dict[str, str] = {}
+    """Regular expressions by name, beside those for e-mail addresses, telephone and card numbers, IBANs and keys."""
+    redact_hook: str | None = None
+    """`module:function` from text to text, after the patterns."""
+    ragas_weights: tuple[Weight, Weight, Weight, Weight] = (0.30, 0.20, 0.20, 0.30)
+    """Of faithfulness, context precision, context recall and answer relevance in `ragas_score`."""
+    breaker_failures: Annotated[int, Field(ge=1)] = 5
+    """Calls that fail one after the other before the judge is left alone for a while."""
+    breaker_wait_s: Annotated[float, Field(gt=0)] = 5
+    """How long at first; twice as long each time after, up to two minutes, or as long as the endpoint says."""
+
+    @field_validator("daily_budget_usd", mode="before")
+    @classmethod
+    def _none_is_a_word(cls, value: object) -> object:
+        return None if value == "none" else value
+
+
 class TelemetrySettings(Group):
     """Where each service shows its state; a worker's port is the base plus its slot."""
 
@@ -268,6 +452,8 @@ class Settings(BaseSettings):
     output: OutputSettings = OutputSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     windows: WindowSettings = WindowSettings()
+    routing: RoutingSettings = RoutingSettings()
+    judge: JudgeSettings = JudgeSettings()
     slo: tuple[Slo, ...] = ()
 
     @field_validator("slo")

@@ -70,7 +70,7 @@ class Windowing:
                         partition=None,
                         part=None,
                         closed=True,
-                        **contents.fields(),
+                        **contents.fields(whole=True),
                     )
 
 

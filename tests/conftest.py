@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import hypothesis
 import pytest
+import stamina
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from streams.kafka_client import settling
 from streams.local.kafka import LocalKafka, LocalKafkaError, local_kafka
 
 # The same examples in every run, and no stopwatch: a test that fails, fails for everybody.
@@ -34,6 +36,7 @@ def kafka() -> Iterator[LocalKafka]:
     """One broker for all tests; a test that stops or kills a broker takes its own `local_kafka()`."""
     try:
         with local_kafka() as broker:
+            coordinated(broker.bootstrap)
             yield broker
     except LocalKafkaError as error:
         pytest.fail(str(error), pytrace=False)
@@ -44,6 +47,19 @@ def prefix(request: pytest.FixtureRequest) -> str:
     """A beginning for topic, group and transaction names that no other test has: the test's own name and a number."""
     name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
     return f"{name[:60]}-{next(_count)}."
+
+
+@stamina.retry(on=settling, attempts=None, timeout=_SECONDS, wait_initial=0.1, wait_max=0.5)
+def coordinated(bootstrap: str) -> None:
+    """Wait until a broker coordinates groups: asked for a group's offsets before, the admin client ends the process.
+
+    (librdkafka issue 5040.)
+    """
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "first", **_QUIET})
+    try:
+        consumer.committed([TopicPartition("none", 0)], timeout=_SECONDS)
+    finally:
+        consumer.close()
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:

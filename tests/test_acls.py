@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,18 +20,24 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from conftest import read_to_end
+from conftest import produce, read_to_end
 from faults import Service, eventually
 
+from schemas.codec import encode
+from schemas.judging import LedgerEntry, ledger_key
 from schemas.topics import TOPICS
+from streams.agents.judge import JudgeAgent
+from streams.judging.ledger import day_of
 from streams.kafka_client import Identity, reader_properties
 from streams.local.kafka import local_kafka
 from streams.local.node import free_port
 from streams.service import SERVICES
 from streams.settings import Settings
+from streams.simulated.dialect import NAME as SIMULATED
+from streams.simulated.server import SimulatedJudge, simulated_judge
 
 SAMPLES = ROOT / "streams" / "demo" / "samples.jsonl"
-USERS = ("publish", "evaluate", "aggregate", "export", "operator")
+USERS = ("publish", "evaluate", "judge", "aggregate", "export", "operator")
 RESOURCES = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
@@ -85,28 +92,39 @@ def granted(user: str, kind: ResourceType, operation: AclOperation, **variables:
     }
 
 
+@pytest.mark.parametrize("judge", ["", "yes"])
 @pytest.mark.parametrize("variables", [{}, {"PREFIX": "team-a.", "INPUT_TOPIC": "theirs"}])
 @pytest.mark.parametrize("name", sorted(SERVICES))
-def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(name: str, variables: dict[str, str]) -> None:
+def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
+    name: str, variables: dict[str, str], judge: str
+) -> None:
+    """And nothing of judging where there is no judge."""
+    if name == "judge" and not judge:
+        assert not [right for right in rights(**variables) if right.principal == "User:ragweir-judge"]
+        return
     settings = Settings(
-        topics={"prefix": variables.get("PREFIX", "rag.")}, input={"topic": variables.get("INPUT_TOPIC")}
+        topics={"prefix": variables.get("PREFIX", "rag.")},
+        input={"topic": variables.get("INPUT_TOPIC")},
+        judge={"base_url": "http://127.0.0.1:9/v1" if judge else None},
     )
     service, prefix = SERVICES[name], settings.topics.prefix
-    agent = service.agent(settings)
+    # A judge agent would start a thread.
+    agent = JudgeAgent if name == "judge" else service.agent(settings, 1)
     inputs = set(service.inputs(settings))
     kept = {prefix + agent.changelog} if hasattr(agent, "changelog") else set()
     identity = Identity(name, 3, prefix)
-    assert granted(name, ResourceType.TOPIC, AclOperation.READ, **variables) == inputs | kept
-    assert granted(name, ResourceType.TOPIC, AclOperation.WRITE, **variables) == {prefix + o for o in agent.outputs}
-    assert granted(name, ResourceType.GROUP, AclOperation.READ, **variables) == {identity.group}
-    (ours,) = granted(name, ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE, **variables)
+    given = {**variables, "JUDGE": judge}
+    assert granted(name, ResourceType.TOPIC, AclOperation.READ, **given) == inputs | kept
+    assert granted(name, ResourceType.TOPIC, AclOperation.WRITE, **given) == {prefix + o for o in agent.outputs}
+    assert granted(name, ResourceType.GROUP, AclOperation.READ, **given) == {identity.group}
+    (ours,) = granted(name, ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE, **given)
     assert identity.member.startswith(ours)
 
 
 def test_every_topic_and_group_in_the_rights_is_one_of_ours() -> None:
     topics = {f"rag.{name}" for name in TOPICS} | {"rag."}
     groups = {f"rag.{name}" for name in SERVICES} | {reader_properties(Settings())["group.id"]}
-    for right in rights():
+    for right in rights(JUDGE="yes"):
         known = {ResourceType.TOPIC: topics, ResourceType.GROUP: groups}.get(right.restype)
         assert known is None or right.name in known, right
         assert right.principal.removeprefix("User:ragweir-") in USERS
@@ -162,10 +180,11 @@ class Guarded:
         return done.stdout.decode()
 
     @contextmanager
-    def service(self, name: str) -> Iterator[Service]:
-        """Run one slot of a service as its user."""
+    def service(self, name: str, **more: str) -> Iterator[Service]:
+        """Run one slot of a service as its user, with further settings."""
         log = self.folder / f"{name}-{len(list(self.folder.iterdir()))}.log"
-        service = Service(["-m", "streams.cli", name, "--slot", "0"], log, environment(**self.variables(name)))
+        variables = environment(**self.variables(name), **more)
+        service = Service(["-m", "streams.cli", name, "--slot", "0"], log, variables)
         try:
             yield service
         finally:
@@ -173,21 +192,24 @@ class Guarded:
             service.ended()
 
     @contextmanager
-    def without(self, right: AclBinding) -> Iterator[None]:
-        """Take a right away for a while."""
-        only = AclBindingFilter(
-            right.restype,
-            right.name,
-            right.resource_pattern_type,
-            right.principal,
-            right.host,
-            right.operation,
-            right.permission_type,
-        )
-        (removed,) = [future.result(30) for future in self.admin.delete_acls([only]).values()]
-        assert len(removed) == 1
+    def without(self, taken: list[AclBinding]) -> Iterator[None]:
+        """Take rights away for a while."""
+        only = [
+            AclBindingFilter(
+                right.restype,
+                right.name,
+                right.resource_pattern_type,
+                right.principal,
+                right.host,
+                right.operation,
+                right.permission_type,
+            )
+            for right in taken
+        ]
+        for future in self.admin.delete_acls(only).values():
+            assert len(future.result(30)) == 1
         yield
-        self.grant([right])
+        self.grant(taken)
 
     def grant(self, granted: list[AclBinding]) -> None:
         """Give rights."""
@@ -204,50 +226,109 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     guarded = Guarded(tmp_path_factory.mktemp("services"))
     folder = tmp_path_factory.mktemp("kafka")
     with local_kafka(port=guarded.port, folder=folder, properties=guarded.properties()):
-        guarded.grant(rights())
+        guarded.grant(rights(JUDGE="yes"))
         guarded.command("operator", "topics", "create")
         guarded.command("publish", "publish", SAMPLES)
         yield guarded
 
 
+def settings(judge: SimulatedJudge | None) -> dict[str, str]:
+    """Settings under which every event is judged once, and a failure is waited out in judge.retry for a second."""
+    chosen = {
+        "judge__base_url": judge.base_url if judge else "http://127.0.0.1:9/v1",
+        "judge__model": SIMULATED,
+        "judge__prices": {SIMULATED: {"input_usd": 1, "output_usd": 1}},
+        "judge__daily_budget_usd": 1_000,
+        "judge__budgets_by_application": {"rating-helper": 12},
+        "judge__attempts": 1,
+        "judge__retry_delay_s": 1,
+        "judge__breaker_failures": 100,
+        "routing__rules": [],
+        "routing__floors": {"rubric": 1},
+    }
+    return {
+        f"RAGWEIR_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+        for name, value in chosen.items()
+    }
+
+
+def complaints(service: Service) -> list[str]:
+    """What a service warns of."""
+    lines = [line for line in service.logged() if line["level"] in ("warning", "error")]
+    return [f"{line['event']} {line.get('reason', '')}" for line in lines]
+
+
 def test_every_part_works_with_exactly_its_rights(guarded: Guarded) -> None:
-    """Interactions become evaluations and windows, which the exporter reads; people can look at all of it."""
+    """Interactions become evaluations and windows, which the exporter reads; people can look at all of it.
+
+    The judge is simulated. It reads and writes each of its topics: some requests fail at first, some have no budget,
+    and one is no request.
+    """
     bootstrap = f"127.0.0.1:{guarded.port}"
-    lines = len(SAMPLES.read_text(encoding="utf-8").splitlines())
-    with guarded.service("evaluate"), guarded.service("aggregate") as aggregate, guarded.service("export") as export:
-        eventually(lambda: aggregate.sample("ragweir_events_in_total") == lines, "every evaluation is in a window")
-        assert len(read_to_end(bootstrap, "rag.evaluations")) == lines
+    samples = [json.loads(line) for line in SAMPLES.read_text(encoding="utf-8").splitlines()]
+    deferred = sum(each["application"] == "rating-helper" for each in samples)
+    written = 2 * len(samples) - deferred
+    produce(bootstrap, "rag.judge.requests", [b"nonsense"])
+    ledger = guarded.admin.list_topics("rag.judge.ledger", timeout=10).topics["rag.judge.ledger"]
+    for partition in ledger.partitions:  # Their day's budget is spent.
+        spent = LedgerEntry(day=day_of(time.time()), application="rating-helper", tenant="", partition=partition)
+        booked = spent.model_copy(update={"spent": 12_000_000})
+        key = json.dumps(ledger_key(booked)).encode()
+        produce(bootstrap, "rag.judge.ledger", [encode(booked)], key=key, partition=partition)
+    with (
+        simulated_judge() as simulated,
+        guarded.service("evaluate", **settings(simulated)),
+        guarded.service("judge", **settings(simulated)) as judge,
+        guarded.service("aggregate") as aggregate,
+        guarded.service("export") as export,
+    ):
+        simulated.set_faults(shares={"500": "all"}, requests=3)
+
+        eventually(lambda: aggregate.sample("ragweir_events_in_total") == written, "every evaluation is in a window")
+        assert len(read_to_end(bootstrap, "rag.evaluations")) == written
         eventually(lambda: export.asked("/readyz")[0] == 200, "the exporter has read the windows")
-        assert not [line for line in export.logged() + aggregate.logged() if line["level"] in ("warning", "error")]
+        assert all(read_to_end(bootstrap, f"rag.{name}") for name in JudgeAgent.outputs)
+        for service in (judge, aggregate, export):
+            assert not complaints(service)
         assert "ok    group" in guarded.command("operator", "doctor")
         assert "rag.windows" in guarded.command("operator", "topics", "show")
         guarded.command("operator", "tap", "rag.interactions")
-    with guarded.service("aggregate") as again:
-        eventually(lambda: again.logged("partitions assigned"), "the windows are read again on the next start")
-        assert not [line for line in again.logged() if line["level"] in ("warning", "error")]
+    for name in ("aggregate", "judge"):
+        with guarded.service(name, **settings(None)) as again:
+            eventually(lambda again=again: again.logged("state restored"), "it reads its own topic on the next start")
+            eventually(lambda again=again: again.logged("partitions assigned"), "it goes on")
+            assert not complaints(again)
 
 
-def told(right: AclBinding) -> str:
-    """What a service has to say when it lacks a right. A topic on which a user has no right at all looks absent."""
-    return {
-        ResourceType.TOPIC: f"there is no topic {right.name}",
-        ResourceType.GROUP: "Group authorization failed",
-        ResourceType.TRANSACTIONAL_ID: "Transactional Id authorization failed",
-    }[right.restype]
+def lots(name: str) -> list[list[AclBinding]]:
+    """The rights of a service, in lots that it can tell at once that it lacks: on inputs, on other topics, the rest."""
+    own = [right for right in rights(JUDGE="yes") if right.principal == f"User:ragweir-{name}"]
+    topics = [right for right in own if right.restype == ResourceType.TOPIC]
+    inputs = SERVICES[name].inputs(Settings())
+    others = [
+        right for right in own if right.restype != ResourceType.TOPIC and right.operation != AclOperation.DESCRIBE
+    ]
+    return [
+        [right for right in topics if right.name in inputs],
+        [right for right in topics if right.name not in inputs],
+        *([right] for right in others),
+    ]
 
 
 @pytest.mark.parametrize(
-    "right",
-    [right for right in rights() if right.principal == "User:ragweir-evaluate"],
-    ids=lambda right: f"{right.operation.name.lower()} {right.name}",
+    "lot",
+    [lot for name in ("evaluate", "judge") for lot in lots(name)],
+    ids=lambda lot: f"{lot[0].principal.rpartition('-')[2]} {' '.join(sorted({right.name for right in lot}))}",
 )
-def test_evaluate_says_which_right_it_lacks(guarded: Guarded, right: AclBinding) -> None:
-    """One right less, and evaluate is not ready and says why in one line; so none of them is superfluous."""
-    with guarded.without(right), guarded.service("evaluate") as service:
-
-        def complaints() -> list[str]:
-            lines = [line for line in service.logged() if line["level"] in ("warning", "error")]
-            return [f"{line['event']} {line.get('reason', '')}" for line in lines]
-
-        assert told(right) in eventually(complaints, "it complains")[0]
+def test_a_service_says_which_rights_it_lacks(guarded: Guarded, lot: list[AclBinding]) -> None:
+    """Some rights less, and it is not ready and says in one line which: so none of them is superfluous."""
+    name = lot[0].principal.rpartition("-")[2]
+    with guarded.without(lot), guarded.service(name, **settings(None)) as service:
+        complaint = eventually(lambda: complaints(service), "it complains")[0]
         assert service.asked("/readyz")[0] != 200
+    if lot[0].restype == ResourceType.TOPIC:
+        named = complaint.removeprefix("there is no topic ").partition(", or it may not be seen")[0]
+        assert set(named.split(", ")) == {right.name for right in lot}
+    else:
+        refused = {ResourceType.GROUP: "Group", ResourceType.TRANSACTIONAL_ID: "Transactional Id"}[lot[0].restype]
+        assert f"{refused} authorization failed" in complaint

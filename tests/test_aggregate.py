@@ -138,27 +138,61 @@ def test_a_window_is_replaced_by_its_next_revision() -> None:
     assert summary.histogram.bins == {"25": 1, "50": 1}
 
 
+def judged_event(time: int = 0, probability: float = 0.02, **fields: Any) -> dict[str, Any]:
+    """What a judge makes of an event that the rubric had selected."""
+    decision = {"suites": [{"suite": "rubric", "status": "judged", "probability": probability}]}
+    return event(time, stage="judged", **{"decision": decision, "scores": {"judge_relevance": 0.75}} | fields)
+
+
 def test_a_record_is_what_its_model_says() -> None:
     """The record that is written without its model holds every field of it but `closed`, and nothing else."""
     partition = Partition()
-    partition.send(event(decision={"suites": [{"suite": "s", "status": "selected", "probability": 1}]}))
+    decision = {"suites": [{"suite": "rubric", "status": "selected", "probability": 0.02}]}
+    partition.send(event(decision=decision), judged_event())
     (record,) = [record for record in partition.changelog if not is_progress(record.key)]
     data = orjson.loads(record.value or b"")
     assert data.keys() == Window.model_fields.keys() - {"closed"}
     assert orjson.loads(encode(Window.model_validate(data))) == data | {"closed": None}
-    assert data["decisions"] == {"s": {"selected": 1}}
+    assert data["decisions"] == {"rubric": {"judged": 1, "selected": 1}}
+    assert data["chances"] == {"rubric": {"least": 0.02, "none": 0}}
+    assert data["estimates"]["judge_relevance"] == {
+        "suite": "rubric",
+        "count": 1,
+        "drawn": 1,
+        "weight": 50,
+        "weighted_sum": 37.5,
+        "drawn_sum": 37.5,
+        "spread": 2450,
+        "spread_sum": 1837.5,
+        "spread_squares": 1378.125,
+        "result": None,
+    }
 
 
 def test_judged_evaluations_enter_with_what_was_judged_only() -> None:
-    """An event that is scored and later judged is counted once by each metric."""
+    """An event that is scored and later judged is one event, and counted once by each metric; so after a restart."""
     partition = Partition()
     scored = {"context_support": 0.5}
-    partition.send(event(scores=scored), event(stage="judged", scores=scored | {"faithfulness": 0.75}))
+    partition.send(event(scores=scored))
+    partition.restart()
+    partition.send(judged_event(scores=scored | {"judge_relevance": 0.75}), judged_event())
     (window,) = partition.windows()
+    assert window.events == 1
     assert {name: summary.count for name, summary in window.metrics.items()} == {
         "context_support": 1,
-        "faithfulness": 1,
+        "judge_relevance": 2,
     }
+    assert (window.estimates["judge_relevance"].count, window.estimates["judge_relevance"].weight) == (2, 100)
+
+
+def test_a_judgement_is_never_late() -> None:
+    """It enters the window of its event whenever it comes, and neither counts as late nor moves the watermark."""
+    partition = Partition()
+    partition.send(event(), event(200))
+    outcome = partition.send(judged_event(), event(1), judged_event(1))
+    first, _ = sorted(partition.windows(), key=lambda window: window.start)
+    assert (first.events, first.late, first.estimates["judge_relevance"].count) == (2, 1, 2)
+    assert outcome.counts["ragweir_late_events_total",] == 1
 
 
 # Restoring.
@@ -573,14 +607,14 @@ def test_an_slo_that_cannot_be_counted_is_refused_at_the_start(tmp_path: Path, s
     file = tmp_path / "ragweir.toml"
     file.write_text(f'[[slo]]\nname = "s"\nat_least = 1\nobjective = 0.9\n{slo}\n')
     with pytest.raises(WrongSettings, match=told):
-        SERVICES["aggregate"].agent(load(file))
+        SERVICES["aggregate"].agent(load(file), 1)
 
 
 def test_metrics_that_are_switched_off_stop_nothing() -> None:
     """Windows from before, which hold them, are gone on from."""
     partition = Partition()
     partition.send(event())
-    agent = SERVICES["aggregate"].agent(load(None, {"metrics": {"off": ("context_support",)}}))
+    agent = SERVICES["aggregate"].agent(load(None, {"metrics": {"off": ("context_support",)}}), 1)
     assert isinstance(agent, AggregateAgent)
     partition.config = agent._config
     partition.restart()

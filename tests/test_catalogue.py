@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metrics.catalogue import Catalogue, everything
+from metrics.judged.suites import suites
 from metrics.metric import Metric, Null
+from metrics.totals import Totals
 from metrics.view import Limits, View, example
 from schemas.interaction import Context, Interaction
 
@@ -281,6 +283,56 @@ def test_what_is_off_is_not_computed() -> None:
         Catalogue([metric], ["wathced"])
     with pytest.raises(ValueError, match="two metrics are called watched"):
         Catalogue([metric, metric])
+
+
+JUDGED = """judge_relevance judge_faithfulness judge_hallucination judge_contextual_relevance answer_correctness
+context_recall_llm ragas_faithfulness ragas_context_precision ragas_context_precision_at_k ragas_context_recall
+ragas_answer_relevance ragas_score factual_accuracy_percentage factual_accuracy_grade answer_class
+semantic_similarity_percentage bert_score_f1"""
+
+
+def test_judged_metrics_are_listed_by_suite_and_never_scored() -> None:
+    """The documents' names are all there, under their suite's, and cost an event nothing."""
+    judged = [metric for metric in EVERY if metric.cost != "free"]
+    assert [metric.name for metric in judged] == JUDGED.split()
+    assert list(dict.fromkeys(metric.group for metric in judged)) == list(suites())
+    assert {metric.group for metric in judged if metric.cost == "local"} == {"semantic"}
+    scored = CATALOGUE.score(example(contexts=[{"text": "Heath."}], expected="Heath.", question_id=QUESTIONS[0]))
+    assert not {metric.name for metric in judged} & {*scored.scores, *scored.categories, *scored.reasons}
+    assert len(scored.scores | scored.categories) > 60
+    aliases = CATALOGUE.metrics["answer_class"].aliases
+    assert aliases == ("correct_answers_count", "wrong_answers_count", "dont_know_answers_count")
+
+
+def test_what_costs_more_is_neither_computed_nor_explained() -> None:
+    """Whatever function stands in its line: only its suite knows what to call it with."""
+
+    def costly(_: object) -> float:
+        """Must not be called."""
+        raise AssertionError
+
+    def told(_: object) -> tuple[str, ...]:
+        raise AssertionError
+
+    for cost in ("llm", "local"):
+        for question in (None, "Q"):
+            line = Metric(costly, "test", "ratio", "higher", (), "here", cost, question=question, explain=told)
+            catalogue = Catalogue([line])
+            view = example(question_id="Q")
+            assert catalogue.score(view).scores == {}
+            assert catalogue.score(view).raised == []
+            assert catalogue.explain(view) == {}
+            assert list(catalogue.metrics) == ["costly"]
+
+
+def test_judged_metrics_can_be_summed_up_and_switched_off() -> None:
+    """Windows know their bounds; `off` takes them, and their suites, by name."""
+    schemes = Totals(CATALOGUE).schemes
+    assert {metric.name for metric in EVERY if metric.unit != "category"} == schemes.keys()
+    assert schemes["ragas_score"] != schemes["judge_relevance"]
+    left = Catalogue(EVERY, ["ragas", "answer_class"]).metrics
+    assert not {"ragas_score", "ragas_faithfulness", "answer_class"} & left.keys()
+    assert "judge_relevance" in left
 
 
 def test_every_metric_is_described() -> None:

@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from metrics.catalogue import Catalogue, everything
 from metrics.closing import Closed, Closing
 from metrics.contents import Contents, merged
+from metrics.estimate import Chance, Estimate, Subject
 from metrics.label_sets import Labels, capped
 from metrics.summary import Scheme, Summary
 from metrics.totals import Totals
-from schemas.evaluation import Evaluation
+from schemas.codec import encode
+from schemas.evaluation import Decision, Evaluation, SuiteDecision
 from schemas.window import OVERFLOW, Progress, Window, duration_s
 from streams.settings import WindowSettings
 from streams.windowing import Windowing
@@ -200,6 +202,10 @@ def any_contents(draw: st.DrawFn) -> Contents:
     own.late = draw(st.integers(0, 3))
     own.categories, own.decisions = draw(labels_counted), draw(labels_counted)
     own.versions = draw(st.sets(st.sampled_from("12")))
+    for name, subject in (("support", Subject("x")), ("class=a", Subject("y"))):
+        own.chances[subject.suite] = Chance(draw(st.floats(0.01, 1)), draw(st.integers(0, 2)))
+        for score, probability in draw(st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 1)), max_size=3)):
+            own.estimates.setdefault(name, Estimate(subject)).add(score, probability)
     return own
 
 
@@ -564,6 +570,56 @@ def test_windows_of_a_file_are_merged_and_closed() -> None:
     """Their records say so: no partition, no part, closed."""
     found = windows_of(evaluations(2))
     assert {(window.partition, window.part, window.closed, window.late) for window in found} == {(None, None, True, 0)}
+
+
+def judging(seed: int) -> list[Evaluation]:
+    """Evaluations of the rubric: one in eight demanded, a fifth of the rest drawn, and all of these judged."""
+    draw = random.Random(seed)
+    made = []
+    for scored in evaluations(seed)[:600]:
+        probability = draw.choice([1.0, *[0.2] * 7])
+        selected = draw.random() < probability
+        status = "selected" if selected else "not_selected"
+        suite = SuiteDecision(suite="rubric", status=status, probability=probability)
+        made.append(scored.model_copy(update={"decision": Decision(suites=(suite,))}))
+        if selected:
+            judged = {
+                "stage": "judged",
+                "decision": Decision(suites=(suite.model_copy(update={"status": "judged"}),)),
+                "scores": {**scored.scores, "judge_relevance": round(draw.random(), 6)},
+            }
+            made.append(scored.model_copy(update=judged))
+    return made
+
+
+def test_windows_of_a_file_say_what_estimates_come_to() -> None:
+    """Every size has the weighted mean of its own judged events, the same in whatever order they come."""
+    own = judging(1)
+    found = windows_of(own, dimensions=["application"])
+    for window in found:
+        of_window = [
+            each
+            for each in own
+            if window.start <= each.event_time < window.end
+            and (each.application or "") == window.dimensions["application"]
+        ]
+        judged = [each for each in of_window if each.stage == "judged"]
+        assert window.events == len(of_window) - len(judged)
+        assert window.decisions["rubric"].get("judged", 0) == len(judged)
+        weights = [1 / each.decision.suites[0].probability for each in judged]
+        weighted = sum(
+            weight * (each.scores["judge_relevance"] or 0) for weight, each in zip(weights, judged, strict=True)
+        )
+        results = {name: estimate.result for name, estimate in window.estimates.items()}
+        assert results.keys() == ({"judge_relevance"} if judged else set())
+        if (result := results.get("judge_relevance")) is not None and result.mean is not None:
+            assert result.mean == pytest.approx(weighted / sum(weights), abs=2e-6)
+    hours = [window.estimates["judge_relevance"].result for window in found if window.window == "1h"]
+    assert any(hour is not None and hour.low is not None and hour.flags == () for hour in hours)
+    random.Random(2).shuffle(own)
+    assert [encode(window) for window in windows_of(own, dimensions=["application"])] == [
+        encode(window) for window in found
+    ]
 
 
 def test_windows_of_a_file_stay_within_the_cap_and_the_allowlist() -> None:

@@ -13,8 +13,9 @@ from poison import ANYTHING, GOOD, MARK, POISON, WRONG, Poison, event, fifty_meg
 
 from schemas.codec import Rejected, decode, encode, encode_json, event_time, parse
 from schemas.dead_letter import HEAD_BYTES, kept_bytes
-from schemas.evaluation import MAX_DOCUMENT_IDS, document_ids
+from schemas.evaluation import MAX_DOCUMENT_IDS, Decision, Evaluation, SuiteDecision, Texts, document_ids
 from schemas.interaction import Interaction
+from schemas.judging import JudgeRequest
 from schemas.topics import MAX_EVENT_BYTES
 
 FRAGMENTS = {MARK[at : at + 5].lower() for at in range(len(MARK) - 4)}
@@ -275,6 +276,25 @@ def test_a_context_may_be_any_json() -> None:
 def test_the_last_of_equal_keys_counts() -> None:
     """A key that stands twice is read as most parsers read it: the last one counts."""
     assert decode(event()[:-1] + b',"query":"second"}').query == "second"
+
+
+@given(st.lists(st.floats(0, 1), max_size=3), st.text(), st.datetimes(timezones=st.timezones()), st.booleans())
+def test_a_record_is_written_as_its_dump(numbers: list[float], text: str, time: datetime, within: bool) -> None:
+    """The bytes of a record are those of its plain dump: parts within parts, tuples, times and nulls alike."""
+    because = tuple(text[:place] for place in range(len(numbers)))
+    suites = tuple(SuiteDecision(suite=text, status="selected", probability=p, because=because) for p in numbers)
+    evaluation = Evaluation(
+        event_id=text,
+        event_time=time,
+        labels={text: text},
+        scores={text: None, "n": sum(numbers)},
+        decision=Decision(suites=suites),
+        text=Texts(query=text, response="", contexts=because) if within else None,
+        catalogue_version="1",
+    )
+    request = JudgeRequest(evaluation=evaluation, query=text, response=text, expected=because or None)
+    for record in (evaluation, request):
+        assert encode(record) == orjson.dumps(record.model_dump(), option=orjson.OPT_UTC_Z)
 
 
 def test_plain_data_too_deep_to_be_written_is_rejected() -> None:

@@ -2,6 +2,7 @@
 
 import io
 import os
+import random
 import re
 import signal
 import socket
@@ -9,20 +10,22 @@ import subprocess
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-import orjson
 import pytest
 from rich.console import Console
 
 from metrics import performance
 from metrics.catalogue import Catalogue, everything
+from metrics.judged.driver import Judged
+from metrics.judged.suites import suites
 from schemas.codec import encode_json, interaction
 from schemas.dead_letter import DeadLetter
+from schemas.evaluation import Evaluation
 from schemas.interaction import (
     Aggregate,
     Context,
@@ -35,19 +38,28 @@ from schemas.interaction import (
     Span,
     Usage,
 )
+from schemas.judging import JudgeRequest
 from streams.agents.agent import Record
 from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from streams.cli import demo as command
 from streams.demo import services as service
+from streams.demo.docket import Docket
+from streams.demo.judged import summarise_judged
 from streams.demo.samples import QUESTIONS, UNREADABLE, drill, interactions, samples
-from streams.demo.services import DemoError, demo_settings, services
+from streams.demo.services import DemoError, demo_settings, services, settings_file
 from streams.demo.show import RANKING, Report, screen, summarise
+from streams.demo.traffic import Awaited, Result
+from streams.judging import job
+from streams.judging.results import chosen, judged, unjudged, waiting
 from streams.local.kafka import LocalKafka
-from streams.settings import BatchSettings
+from streams.routing import Router
+from streams.settings import BatchSettings, load
 from streams.supervisor import own_command
 
 PHASES = ["steady", "injected", "FIRES", "recovery", "RESOLVED"]
 NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)
+JUDGE_URL = "http://127.0.0.1:1/v1"
+SETTINGS = demo_settings("127.0.0.1:1", JUDGE_URL)
 CATALOGUE = Catalogue(everything())
 PARTS: Mapping[str, type[Part]] = {
     "contexts": Context,
@@ -61,22 +73,70 @@ PARTS: Mapping[str, type[Part]] = {
 }
 
 
-def evaluate(values: list[bytes | None], catalogue: Catalogue = CATALOGUE) -> Iterator[dict[str, Any] | DeadLetter]:
-    """What the evaluate agent makes of these values."""
-    agent = EvaluateAgent(EvaluateConfig(catalogue))
+def evaluate(values: list[bytes | None], catalogue: Catalogue = CATALOGUE) -> Iterator[Result]:
+    """What the evaluate agent makes of these values; for what it asks to be judged, the request comes behind."""
+    names = {name for name, metric in catalogue.metrics.items() if metric.cost == "llm"}
+    router = Router(SETTINGS.routing, catalogue, tuple(suites())) if names else None
+    agent = EvaluateAgent(EvaluateConfig(catalogue, router=router))
     for offset, value in enumerate(values):
         outcome = agent.handle([Record("samples", 0, offset, None, value, 0)])
         assert not [count for count in outcome.counts if count[0] == "ragweir_metric_errors_total"]
-        (emission,) = outcome.emissions
-        if emission.topic == "dead-letter":
-            yield DeadLetter.from_headers(emission.headers)
-        else:
-            yield orjson.loads(emission.value or b"")
+        for emission in outcome.emissions:
+            if emission.topic == "dead-letter":
+                yield DeadLetter.from_headers(emission.headers)
+            elif emission.topic == "evaluations":
+                yield Evaluation.model_validate_json(emission.value or b"")
+            else:
+                yield JudgeRequest.model_validate_json(emission.value or b"")
 
 
-def evaluations(count: int = len(samples()), catalogue: Catalogue = CATALOGUE) -> list[dict[str, Any]]:
+def evaluations(count: int = len(samples()), catalogue: Catalogue = CATALOGUE) -> list[Evaluation]:
     found = evaluate([encode_json(event) for event in interactions(count, NOW)], catalogue)
-    return [each for each in found if not isinstance(each, DeadLetter)]
+    return [each for each in found if isinstance(each, Evaluation)]
+
+
+def faithfulness(event_id: str) -> float:
+    """What stands for a judge: a number for each event."""
+    return round(random.Random(event_id).random(), 2)
+
+
+def answered(request: JudgeRequest, score: float | None) -> Evaluation:
+    """The judged evaluation of an event, as the judge agent writes it, with this score of its faithfulness."""
+    chosen_suites = [each.suite for each in chosen(request.evaluation)]
+    found = Judged(
+        scores={"judge_faithfulness": score} if "rubric" in chosen_suites else {},
+        explanations={"judge_faithfulness": "simulated: because the test says so"},
+        statuses=dict.fromkeys(chosen_suites, "judged"),
+    )
+    usage = job.Usage(input_tokens=1_000, output_tokens=50, cost=1_200, calls=1)
+    emission = judged(request, found, (), usage, "simulated-judge", (), cut=False)
+    return Evaluation.model_validate_json(emission.value or b"")
+
+
+def failed(request: JudgeRequest) -> Evaluation:
+    """The evaluation of an event whose judging came to nothing."""
+    emission = unjudged(request, "failed", "the test says so", suites(), ())
+    return Evaluation.model_validate_json(emission.value or b"")
+
+
+def deferred(request: JudgeRequest) -> JudgeRequest:
+    """The request as it waits for the budget."""
+    emission = waiting("judge.deferred", request, 0, NOW, NOW, "the day's budget is spent")
+    return JudgeRequest.model_validate_json(emission.value or b"")
+
+
+def traffic(count: int, catalogue: Catalogue = CATALOGUE) -> list[Result]:
+    """What the demo hears: evaluations, and what became of the events selected, of which every third waits."""
+    heard: list[Result] = []
+    asked = 0
+    for result in evaluate([*map(encode_json, interactions(count, NOW)), None], catalogue):
+        if isinstance(result, JudgeRequest):
+            asked += 1
+            score = faithfulness(result.evaluation.event_id)
+            heard.append(answered(result, score) if asked % 3 else deferred(result))
+        else:
+            heard.append(result)
+    return heard
 
 
 # The samples.
@@ -98,11 +158,11 @@ def test_every_sample_is_evaluated_with_scores() -> None:
     """No sample is refused, makes a metric raise or goes without scores, and event ids do not repeat."""
     count = 2 * len(samples())
     found = evaluations(count)
-    assert len({evaluation["event_id"] for evaluation in found}) == count
+    assert len({evaluation.event_id for evaluation in found}) == count
     for evaluation in found:
-        assert evaluation["scores"]["total_latency_ms"] > 0
-        if evaluation["scores"]["llm_latency_ms"] is None:
-            assert evaluation["reasons"]["llm_latency_ms"] == "the event has no llm spans"
+        assert (evaluation.scores["total_latency_ms"] or 0) > 0
+        if evaluation.scores["llm_latency_ms"] is None:
+            assert evaluation.reasons["llm_latency_ms"] == "the event has no llm spans"
 
 
 def test_times_follow_from_the_end() -> None:
@@ -121,11 +181,12 @@ def test_times_follow_from_the_end() -> None:
 
 def test_v2_scores_worse_than_v1() -> None:
     """The difference that the demo is to show is in its samples, by whatever ranks the answers."""
-    ranking = Report(CATALOGUE.metrics, 0).ranking
+    ranking = Report(CATALOGUE, 0).ranking
+    assert ranking is not None
     assert ranking in RANKING
     means = {}
     for version in ("v1", "v2"):
-        chosen = [each["scores"][ranking] for each in evaluations() if each["pipeline_version"] == version]
+        chosen = [each.scores[ranking] for each in evaluations() if each.pipeline_version == version]
         means[version] = fmean(value for value in chosen if value is not None)
     worse = means["v2"] - means["v1"] if CATALOGUE.metrics[ranking].better == "lower" else means["v1"] - means["v2"]
     assert worse > 0.2
@@ -133,15 +194,17 @@ def test_v2_scores_worse_than_v1() -> None:
 
 def test_the_drill_is_grounded_until_v2_drops() -> None:
     """Every version gets every question; all answers meet the demo's SLO, but those of v2 while quality is dropped."""
-    (slo,) = demo_settings("127.0.0.1:1").slo
+    (slo,) = SETTINGS.slo
     for dropped in (False, True):
         events = [drill(number, NOW, dropped=dropped) for number in range(4 * len(QUESTIONS))]
-        found = [each for each in evaluate(list(map(encode_json, events))) if not isinstance(each, DeadLetter)]
+        found = [each for each in evaluate(list(map(encode_json, events))) if isinstance(each, Evaluation)]
         assert len(found) == len(events) == len({event["event_id"] for event in events})
         assert len({(event["pipeline_version"], event["query"]) for event in events}) == 2 * len(QUESTIONS)
         for event in found:
-            good = not (dropped and event["pipeline_version"] == "v2")
-            assert slo.good(event["scores"][slo.metric]) == good, event["labels"]["sample"]
+            good = not (dropped and event.pipeline_version == "v2")
+            score = event.scores[slo.metric]
+            assert score is not None
+            assert slo.good(score) == good, event.labels["sample"]
 
 
 def test_each_unreadable_record_is_refused_as_it_says() -> None:
@@ -155,13 +218,14 @@ def test_each_unreadable_record_is_refused_as_it_says() -> None:
 # What is shown.
 
 
-def show(console: Console, catalogue: Catalogue = CATALOGUE) -> Report:
-    report = Report(catalogue.metrics, len(samples()))
+def show(console: Console, catalogue: Catalogue = CATALOGUE, count: int = len(samples())) -> Report:
+    report = Report(catalogue, count)
     with screen(console, report) as shown:
-        for result in [*evaluations(catalogue=catalogue), *evaluate([None], catalogue)]:
+        for result in traffic(count, catalogue=catalogue):
             report.add(result)
             shown.shown(result)
-    summarise(console, report, len(samples()) + 1)
+    summarise(console, report, count + 1)
+    summarise_judged(console, report.docket, SETTINGS, calls=9)
     return report
 
 
@@ -176,8 +240,37 @@ def test_a_terminal_shows_the_latest_evaluations_and_colours_bad_ones() -> None:
     assert "\x1b[?25l" in file.getvalue()  # The cursor is hidden, so the table is redrawn.
     last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue()).rpartition("Evaluations as they come")[2]
     assert last.startswith(f": {len(samples())} of {len(samples())}, 1 dead letters")
-    assert all(column.title in last.splitlines()[1] for column in report.columns)
-    assert "order-status-v2-1" in last.partition("records published")[0]
+    assert all(column.title in last.splitlines()[1] for column in report.columns if not column.spare)
+    assert last.splitlines()[1].rstrip().endswith("simulated judge")
+    shown = last.partition("records published")[0]
+    assert "order-status-v2-1" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_terminal_shows_why_the_judge_was_asked_and_what_it_gave(width: int) -> None:
+    """An escalated event has its reason, a judged one its score, one over budget is for later; all are simulated."""
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=width, height=60, _environ={"TERM": "xterm"})
+    report = Report(CATALOGUE, 1)
+    heard = evaluate([encode_json(event) for event in interactions(9, NOW)])
+    request = next(each for each in heard if isinstance(each, JudgeRequest))
+    event_id = request.evaluation.event_id
+    for result, cell in (
+        (request.evaluation, "asked"),
+        (deferred(request), "later"),
+        (answered(request, 0.25), "0.25"),
+        (failed(request), "failed"),
+    ):
+        report.add(result)
+        file.seek(0)
+        file.truncate()
+        with screen(console, report):
+            pass
+        rows = [line for line in file.getvalue().splitlines() if line.startswith(event_id)]
+        assert all(re.search(rf" {re.escape(cell)} risk", row) for row in rows), rows
+        assert rows
+        assert "simulated judge" in file.getvalue()
 
 
 def test_elsewhere_each_result_is_a_line() -> None:
@@ -189,6 +282,12 @@ def test_elsewhere_each_result_is_a_line() -> None:
     for sample in samples():
         assert sum(line.startswith(f"{sample['event_id']}-1 ") for line in lines) == 1
     assert "dead letter (tombstone): the record has no value" in lines
+    asked = [line.split()[0] for line in lines if re.search(r"  asked \w", line)]
+    judged = [line.split()[2].rstrip(":") for line in lines if line.startswith("simulated judge: ")]
+    later = [line.split()[2].rstrip(":") for line in lines if line.startswith("judge, deferred: ")]
+    assert asked
+    assert later
+    assert sorted(judged + later) == sorted(asked)
 
 
 def test_columns_without_a_metric_are_left_out() -> None:
@@ -197,6 +296,7 @@ def test_columns_without_a_metric_are_left_out() -> None:
     report = show(Console(file=file, width=80), Catalogue(performance.METRICS))
     assert [column.metric for column in report.columns] == ["total_latency_ms"]
     assert "Worst answers" not in file.getvalue()
+    assert re.search(r"^all events +0 +0 +0 +0$", file.getvalue(), re.MULTILINE)
 
 
 def test_answers_that_decline_are_not_among_the_worst() -> None:
@@ -204,6 +304,87 @@ def test_answers_that_decline_are_not_among_the_worst() -> None:
     report = show(Console(file=io.StringIO(), width=80))
     assert "pool-cover-v2" in report.ranked
     assert not {"pool-cover-v1", "lounge-access-v1"} & report.ranked.keys()
+
+
+# The judge.
+
+
+def test_the_summary_counts_what_became_of_events_by_reason_and_says_simulated() -> None:
+    """Each reason has its events, each event one status; money, some judgements, an estimate, and what they rest on."""
+    file = io.StringIO()
+    report = show(Console(file=file, width=120), count=200)
+    shown = file.getvalue().partition("The judge")[2]
+    table = re.findall(r"^(\S+|all events) +(\d[\d ]+)$", shown, re.MULTILINE)
+    rows = {reason: tuple(map(int, counts.split())) for reason, counts in table}
+    expected: dict[str, Counter[str]] = {}
+    for event in report.docket.events.values():
+        for reason in (*event.reasons, "all events"):
+            expected.setdefault(reason, Counter())[event.status] += 1
+    assert rows == {
+        reason: (counts.total(), counts["judged"], counts["deferred"], 0) for reason, counts in expected.items()
+    }
+    assert {"risk", "hallucination", "floor", "all events"} <= rows.keys()
+    selected, judged, later, failed = rows["all events"]
+    assert judged > later > failed == 0
+    assert selected == judged + later
+    assert f"Spent {judged * 0.0012:.4f} of 0.15 dollars" in shown
+    assert f"{later} wait for midnight (UTC): the day's budget is spent" in shown
+    assert re.search(r"^0\.\d\d  0\.\d\d  \S+ +risk, hallucination +simulated: because", shown, re.MULTILINE)
+    assert re.search(r"weighted mean 0\.\d\d, 95 % interval 0\.\d\d to 0\.\d\d", shown)
+    assert "incomplete: not all that were selected" in shown
+    for line in shown.splitlines():
+        assert "judge_faithfulness" not in line or "simulated" in line, line
+
+
+def test_the_estimate_speaks_of_all_answers() -> None:
+    """Where the judge would give each answer 1 minus its risk, the interval covers the mean of all of them, judged or
+    not; the plain mean of those judged lies elsewhere.
+    """
+    docket, truth = Docket(CATALOGUE), []
+    for result in evaluate([encode_json(event) for event in interactions(600, NOW)]):
+        if isinstance(result, Evaluation):
+            docket.scored(result)
+            truth += [1 - risk for risk in [result.scores["unsupported_risk"]] if risk is not None]
+        elif isinstance(result, JudgeRequest):
+            risk = result.evaluation.scores["unsupported_risk"]
+            docket.judged(answered(result, None if risk is None else 1 - risk))
+    found = docket.estimate()
+    assert found is not None
+    assert found.result.flags == ()
+    assert found.result.low is not None
+    assert found.result.high is not None
+    assert found.result.low < fmean(truth) < found.result.high
+    assert found.plain < found.result.low
+
+
+def test_few_judged_events_give_no_interval() -> None:
+    file = io.StringIO()
+    show(Console(file=file, width=120), count=12)
+    assert "too_few: too few were drawn at random for an interval" in file.getvalue()
+    assert "interval 0" not in file.getvalue()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_in_whatever_order_topics_are_read_all_is_awaited_and_counted(seed: int) -> None:
+    """Nothing is awaited once all is heard, and something is as long as anything is not."""
+    results = traffic(60)
+    random.Random(seed).shuffle(results)
+    awaited, report = Awaited(61), Report(CATALOGUE, 60)
+    for result in results:
+        assert awaited
+        awaited.heard(result)
+        report.add(result)
+    assert not awaited
+    assert report.evaluated == 60
+    assert report.docket.statuses.keys() == {"judged", "deferred"}
+
+
+def test_the_services_are_given_the_demos_settings(tmp_path: Path) -> None:
+    """What is written to their file is read back as it was, tables within tables too."""
+    file = tmp_path / "ragweir.toml"
+    file.write_text(settings_file(SETTINGS), encoding="utf-8")
+    assert load(file).model_dump() == SETTINGS.model_dump()
+    assert SETTINGS.judge.model == "simulated-judge"
 
 
 # The command.
@@ -240,27 +421,30 @@ def left_behind(folder: Path, output: str) -> list[str]:
 
 
 def test_one_command_shows_the_whole_system(tmp_path: Path) -> None:
-    """Every event evaluated, every dead letter named, a summary, an alert that fires while quality is dropped and is
-    resolved once it is back, windows that show both, nothing left, and no outside setting heeded.
+    """Every event evaluated, every dead letter named, events escalated, judged and deferred, an estimate, a summary, an
+    alert that fires while quality is dropped and is resolved once it is back, windows that show both, nothing left, and
+    no outside setting heeded.
     """
     (tmp_path / "ragweir.toml").write_text('[kafka]\nbootstrap_servers = "nowhere.invalid:1"\n[nonsense]\n')
     environment = {
         "RAGWEIR_TOPICS__PREFIX": "other.",
         "RAGWEIR_BATCH__MAX_EVENTS": "none",
+        "RAGWEIR_JUDGE__BASE_URL": "http://nowhere.invalid/v1",
         "TERM": "dumb",
         "FORCE_COLOR": "",
     }
-    process = start(tmp_path, "--events", "50", "--seconds", "0", **environment)
+    process = start(tmp_path, "--events", "200", "--seconds", "0", **environment)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
     assert "Starting Kafka" in output
     assert "2 workers" in output
-    assert "54 records published: 50 evaluated, 4 dead letters." in output
+    assert "204 records published: 200 evaluated, 4 dead letters." in output
     for reason in ("not_json: not JSON", "tombstone: the record has no value", "invalid: response: Field required"):
         assert f"1 {reason}" in output
     assert re.search(r"^v1 .*\n^v2 ", output, re.MULTILINE)
     assert "ragweir --bootstrap-servers HOST:9092 doctor" in output
     assert "\x1b" not in output
+    must_show_the_judge(output)
     drilled = re.findall(
         r"^ *\d+\.\d s  (steady|injected|FIRES|recovery|RESOLVED) +(RagweirSloBurnsFast)?", output, re.MULTILINE
     )
@@ -269,6 +453,32 @@ def test_one_command_shows_the_whole_system(tmp_path: Path) -> None:
     assert {mean > 0.5 for mean in v2_means(steady)} == {False}
     assert v2_means(dropped)[-1] > 0.5 > v2_means(recovered)[-1]
     assert left_behind(tmp_path, output) == []
+
+
+def must_show_the_judge(output: str) -> None:
+    """Events are escalated, judged and deferred, each with its reason; money is within the budget; an estimate."""
+    asked = dict(re.findall(r"^(\S+-v[12]-\d) .*  asked (\S.*)$", output, re.MULTILINE))
+    judged = dict(re.findall(r"^simulated judge: (\S+): [\d.]+ (\S.*)$", output, re.MULTILINE))
+    later = re.findall(r"^judge, deferred: (\S+): the day's budget is spent$", output, re.MULTILINE)
+    assert judged.items() <= asked.items()
+    assert set(later) <= asked.keys() - judged.keys()
+    assert {"risk, hallucination", "floor"} <= set(judged.values())
+    counts = re.search(r"^all events +(\d+) +(\d+) +(\d+) +0$", output, re.MULTILINE)
+    assert counts
+    selected, done, waits = map(int, counts.groups())
+    assert (selected, waits) == (len(asked), len(later))
+    assert selected == done + waits
+    assert done >= len(judged) > 0 < waits
+    bill = re.search(r"^Spent (\S+) of 0\.15 dollars a day, .* (\d+) calls", output, re.MULTILINE)
+    assert bill
+    assert 0 < float(bill[1]) <= 0.15
+    assert int(bill[2]) >= done
+    means = re.search(r"plain mean (\S+): .*\n  weighted mean (\S+), 95 % interval (\S+) to (\S+):", output)
+    assert means
+    plain, mean, low, high = map(float, means.groups())
+    assert plain < low < mean < high
+    assert "  incomplete: not all that were selected are judged yet" in output
+    assert "ragweir simulate-judge" in output
 
 
 def v2_means(output: str) -> list[float]:
@@ -322,8 +532,8 @@ def test_the_service_runs_on_the_demos_settings_alone(tmp_path: Path, monkeypatc
     monkeypatch.setenv("RAGWEIR_TOPICS__PARTITIONS", "99")
     monkeypatch.setenv("RAGWEIR_BATCH__MAX_EVENTS", "7")
     monkeypatch.setenv("ragweir_topics__prefix", "other.")
-    settings = demo_settings("127.0.0.1:1")
-    assert (settings.topics.partitions, settings.topics.prefix) == (4, "rag.")
+    settings = demo_settings("127.0.0.1:1", JUDGE_URL)
+    assert (settings.topics.partitions, settings.topics.prefix) == (2, "rag.")
     assert settings.batch == BatchSettings()
     script = "import os; open('names', 'w').write(' '.join(os.environ)); os.rename('names', 'names.done')"
     monkeypatch.setattr(service, "own_command", lambda *_: [sys.executable, "-c", script])

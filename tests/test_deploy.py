@@ -2,10 +2,11 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,17 @@ from pydantic import BaseModel
 
 from metrics.closing import Closed
 from metrics.contents import Contents
+from metrics.estimate import Estimate, Subject, share_of
 from metrics.summary import DEFAULT_SCHEME, Summary
 from streams.cli.app import app
 from streams.exporting import PORT as EXPORT_PORT
 from streams.local.kafka import KAFKA_VERSION
 from streams.local.prometheus import programs
-from streams.service import SERVICES
+from streams.service import SERVICES, evaluate_config, judge_config
 from streams.serving.exporter import Exposition
 from streams.serving.telemetry import TABLE
 from streams.settings import Settings, load
+from streams.simulated.dialect import NAME as SIMULATED
 
 DEPLOY = ROOT / "deploy"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -35,7 +38,9 @@ PORTS = {name: Settings().telemetry.port + service.port for name, service in SER
     "export": Settings().telemetry.port + EXPORT_PORT
 }
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-OURS = ("topics", *PORTS)
+OURS = ("topics", *PORTS, "simulated-judge")
+JUDGED = ("judge", "simulated-judge")
+"""What runs only where somebody asks for a judge."""
 MANIFESTS: list[dict[str, Any]] = [
     document
     for file in sorted((DEPLOY / "kubernetes").glob("*.yaml"))
@@ -90,6 +95,11 @@ def exposed() -> dict[str, set[str]]:
     dimensions = Settings().windows.dimensions
     summary = Summary.of([1.0], DEFAULT_SCHEME)
     contents = Contents(1, 0, {"mean": summary, "truth": summary}, {"category": {"A": 1}}, {"suite": {"status": 1}})
+    # One of which all is known, and one with too few events for an interval.
+    known, drawn = Estimate(Subject("suite")), Estimate(Subject("other"))
+    known.add(1.0, 1.0)
+    drawn.add(1.0, 0.5)
+    contents.estimates = {share_of("judged", "A"): known, share_of("judged", "B"): drawn}
     exposition = Exposition(dimensions, ["truth"])
     exposition.show([Closed("1m", 0, 60, {("",) * len(dimensions): contents})])
     for sample in exposition.content.decode().splitlines():
@@ -194,14 +204,24 @@ def test_the_image_installs_what_the_tests_ran_with(name: str) -> None:
     assert all(theirs.values())
 
 
-def test_the_image_holds_what_ragweir_needs_and_no_test_tool() -> None:
+def test_the_image_holds_what_ragweir_and_its_judge_need_and_no_test_tool() -> None:
     def plain(requirement: str) -> str:
         return re.split(r"[<>=\[;! ]", requirement)[0].lower()
 
     held = {plain(line) for line in locked(DEPLOY / "docker" / "requirements.txt")}
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
-    assert {plain(each) for each in PROJECT["dependencies"]} <= held
-    assert not {plain(each) for each in groups["dev"]} & held
+    extras = PROJECT["optional-dependencies"]
+    assert {plain(each) for each in (*PROJECT["dependencies"], *extras["judge"], *extras["semantic"])} <= held
+    # The tokenizers need a package of Hugging Face, and that one needs YAML.
+    assert not ({plain(each) for each in (*groups["dev"], *extras["docker"])} - {"pyyaml"}) & held
+
+
+def test_the_image_holds_every_package_that_calling_the_judge_imports() -> None:
+    """An extra can leave out what another package needs only where it is used so, as openai does with aiohttp."""
+    code = (ROOT / "streams" / "judging" / "client.py").read_text()
+    imported = {name.partition(".")[0] for name in re.findall(r"^(?:import|from) (\S+)", code, re.MULTILINE)}
+    held = {name.partition("==")[0].replace("-", "_") for name in locked(DEPLOY / "docker" / "requirements.txt")}
+    assert imported - set(sys.stdlib_module_names) - {"metrics", "streams"} <= held
 
 
 def test_all_that_the_image_copies_exists_and_is_let_through() -> None:
@@ -238,6 +258,36 @@ def test_every_other_image_has_a_version() -> None:
 
 # Compose.
 
+SIMULATED_PORT = next(
+    option.default
+    for option in typer.main.get_command(app).commands["simulate-judge"].params  # type: ignore[attr-defined]
+    if option.name == "port"
+)
+
+
+def simulated() -> dict[str, str]:
+    """The variables of the env file that adds the simulated judge."""
+    words = shlex.split((DEPLOY / "simulated-judge.env").read_text(), comments=True)
+    return dict(word.split("=", 1) for word in words)
+
+
+def scraping(variables: Mapping[str, str]) -> Any:
+    """What Prometheus is configured with: compose puts in what stands after `:+` where the variable is set."""
+    text = COMPOSE["configs"]["scrape"]["content"]
+    return yaml.safe_load(re.sub(r"\$\{(\w+):\+([^}]*)\}", lambda m: m[2] if variables.get(m[1]) else "", text))
+
+
+def scraped(configuration: Any) -> list[str]:
+    """The targets of a configuration of Prometheus."""
+    jobs = configuration["scrape_configs"]
+    return [target for job in jobs for config in job["static_configs"] for target in config["targets"]]
+
+
+def environment_of(name: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a service in compose; those without a value come from the env file, or are left out."""
+    own: dict[str, str | None] = COMPOSE["services"][name].get("environment", {})
+    return {key: value for key, given in own.items() if (value := given or variables.get(key)) is not None}
+
 
 def test_compose_runs_the_kafka_of_the_tests() -> None:
     extended = COMPOSE["services"]["kafka"]["extends"]
@@ -259,15 +309,16 @@ def test_compose_runs_commands_that_exist_without_privileges(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "port"), PORTS.items())
 def test_compose_asks_and_scrapes_each_service_on_its_own_port(name: str, port: int) -> None:
+    """And the judge only where there is one: a target that is not there would page somebody."""
     service = COMPOSE["services"][name]
     assert f"http://127.0.0.1:{port}/readyz" in service["healthcheck"]["test"][-1]
-    scraped = yaml.safe_load(COMPOSE["configs"]["scrape"]["content"])["scrape_configs"]
-    targets = [target for job in scraped for config in job["static_configs"] for target in config["targets"]]
-    assert f"{name}:{port}" in targets
+    assert f"{name}:{port}" in scraped(scraping(simulated()))
+    assert (f"{name}:{port}" in scraped(scraping({}))) == (name not in JUDGED)
     assert service["hostname"] == name  # A host name that changed would be another member of the group.
 
 
-def test_compose_scrapes_and_alerts_as_the_prometheus_beside_ragweir_does() -> None:
+@pytest.mark.parametrize("judge", [False, True])
+def test_compose_scrapes_and_alerts_as_the_prometheus_beside_ragweir_does(judge: bool) -> None:
     """But for the addresses, the configuration in compose is that of deploy/prometheus, whose rules need its labels."""
 
     def shape(configuration: Any) -> Any:
@@ -275,8 +326,15 @@ def test_compose_scrapes_and_alerts_as_the_prometheus_beside_ragweir_does() -> N
         text = json.dumps(configuration)
         return json.loads(re.sub(r'"[\w.]+:(\d+)"', r'":\1"', text))
 
-    ours = yaml.safe_load(COMPOSE["configs"]["scrape"]["content"])
-    assert shape(ours) == shape(yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text()))
+    beside = (DEPLOY / "prometheus" / "prometheus.yml").read_text()
+    assert shape(scraping(simulated() if judge else {})) == shape(
+        with_judge(beside) if judge else yaml.safe_load(beside)
+    )
+
+
+def with_judge(text: str) -> Any:
+    """A YAML file in which the line about the judge is no comment."""
+    return yaml.safe_load(re.sub(r"# (- .*judge)", r"\1", text))
 
 
 def test_everything_that_stays_up_in_compose_is_watched_and_restarted() -> None:
@@ -286,11 +344,45 @@ def test_everything_that_stays_up_in_compose_is_watched_and_restarted() -> None:
             assert service["healthcheck"]["test"][0] == "CMD", name
 
 
-def test_compose_gives_its_services_settings_that_are_right(tmp_path: Path) -> None:
-    settings = settings_of(COMPOSE["configs"]["settings"]["content"], tmp_path)
+def test_what_compose_copies_into_containers_goes_into_none_that_is_read_only() -> None:
+    """Docker Compose writes such a file into the container's own file system, and refuses where it may not."""
+    for name, service in COMPOSE["services"].items():
+        assert not (service.get("read_only") and service.get("configs")), name
+
+
+@pytest.mark.parametrize("judge", [False, True])
+@pytest.mark.parametrize("name", PORTS)
+def test_compose_gives_its_services_settings_that_are_right(
+    name: str, judge: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in environment_of(name, simulated() if judge else {}).items():
+        monkeypatch.setenv(variable, value)
+    settings = settings_of("", tmp_path)
     assert settings.telemetry.host == "0.0.0.0"
     inside = settings.kafka.bootstrap_servers
     assert f"INSIDE://{inside}" in COMPOSE["services"]["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    if name == "evaluate":
+        assert (evaluate_config(settings, settings.input_topic).router is not None) == judge
+    if name == "judge" and judge:
+        assert judge_config(settings, 1).price.output_usd > 0
+        assert settings.judge.base_url == f"http://simulated-judge:{SIMULATED_PORT}/v1"
+        assert settings.judge.model == SIMULATED  # Every judged evaluation says what it was judged by.
+
+
+def test_a_judge_in_compose_is_only_there_when_asked_for() -> None:
+    services = COMPOSE["services"]
+    assert {name for name, service in services.items() if "profiles" in service} == set(JUDGED)
+    asked = simulated()["COMPOSE_PROFILES"].split(",")
+    assert {name for name in JUDGED if set(services[name]["profiles"]) & set(asked)} == set(JUDGED)
+    # A judge of one's own comes without the simulated one, and nothing waits for either.
+    assert not set(services["judge"]["profiles"]) & set(services["simulated-judge"]["profiles"])
+    assert not [name for name, service in services.items() if set(JUDGED) & set(service.get("depends_on", {}))]
+
+
+def test_what_the_env_file_sets_reaches_the_judge_and_its_key_nobody_else() -> None:
+    own = {name: COMPOSE["services"][name].get("environment", {}) for name in COMPOSE["services"]}
+    assert simulated().keys() - {"COMPOSE_PROFILES"} <= own["judge"].keys()
+    assert [name for name, variables in own.items() if "RAGWEIR_JUDGE__API_KEY" in variables] == ["judge"]
 
 
 def test_compose_mounts_only_what_is_there() -> None:
@@ -382,16 +474,55 @@ def test_the_settings_in_kubernetes_are_right(tmp_path: Path) -> None:
     assert settings.telemetry.host == "0.0.0.0"
     (generated,) = KUSTOMIZATION["configMapGenerator"]
     for pod in WORKLOADS.values():
-        (volume,) = pod["spec"]["template"]["spec"]["volumes"]
-        assert volume["configMap"]["name"] == generated["name"]
+        names = [
+            volume["configMap"]["name"]
+            for volume in pod["spec"]["template"]["spec"]["volumes"]
+            if "configMap" in volume
+        ]
+        assert names == [generated["name"]]
 
 
-def test_the_kustomization_names_the_files_of_all_services() -> None:
-    assert set(KUSTOMIZATION["resources"]) == {f"{name}.yaml" for name in PORTS}
+def test_the_kustomization_names_the_files_of_all_services_and_the_judges_as_a_comment() -> None:
+    """The judge would only restart without an endpoint."""
+    assert set(KUSTOMIZATION["resources"]) == {f"{name}.yaml" for name in PORTS if name != "judge"}
+    whole = with_judge((DEPLOY / "kubernetes" / "kustomization.yaml").read_text())
+    assert set(whole["resources"]) == {f"{name}.yaml" for name in PORTS}
+
+
+def test_the_judge_in_kubernetes_works_once_its_comments_are_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (DEPLOY / "kubernetes" / "ragweir.toml").read_text()
+    assert settings_of(text, tmp_path).judge.base_url is None
+    (container,) = containers(WORKLOADS["judge"])
+    for each in container["env"]:
+        if "value" in each:
+            monkeypatch.setenv(each["name"], each["value"])
+    settings = settings_of(re.sub(r"^# (\[judge\]|[\w.\"-]+ = )", r"\1", text, flags=re.MULTILINE), tmp_path)
+    assert judge_config(settings, 1).price.input_usd > 0
+    assert settings.judge.slots == WORKLOADS["judge"]["spec"]["replicas"]
+    # The key's file is the one that the Secret's only entry becomes.
+    (secret,) = [
+        manifest
+        for manifest in MANIFESTS
+        if manifest["metadata"]["name"] == "ragweir-judge" and manifest["kind"] == "Secret"
+    ]
+    (volume,) = [each for each in WORKLOADS["judge"]["spec"]["template"]["spec"]["volumes"] if "secret" in each]
+    assert volume["secret"] == {"secretName": secret["metadata"]["name"]}
+    (mount,) = [each for each in container["volumeMounts"] if each["name"] == volume["name"]]
+    (entry,) = secret["stringData"]
+    assert settings.judge.api_key_file == Path(mount["mountPath"]) / entry
+
+
+def test_a_label_of_ours_stays_what_it_is_where_the_operator_has_one_of_the_same_name() -> None:
+    """It calls the Kubernetes Service `service`, as ragweir_build_info calls what it runs."""
+    assert "service" in next(line.labels for line in TABLE if line.name == "ragweir_build_info")
+    (monitor,) = of_kind("ServiceMonitor").values()
+    assert all(endpoint["honorLabels"] for endpoint in monitor["spec"]["endpoints"])
 
 
 def test_the_example_secret_signs_every_service_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (secret,) = [manifest for manifest in MANIFESTS if manifest["kind"] == "Secret"]
+    (secret,) = [manifest for manifest in MANIFESTS if "aggregate" in manifest.get("stringData", {})]
     for name, workload in WORKLOADS.items():
         (container,) = containers(workload)
         (wanted,) = [each for each in container["env"] if each["name"] == "RAGWEIR_KAFKA__CLIENT"]

@@ -24,6 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from metrics.closing import Closed
 from metrics.contents import Contents
+from metrics.estimate import Chance, Estimate, Subject
 from metrics.label_sets import Labels
 from metrics.summary import Scheme, Summary
 from schemas.window import OVERFLOW, Progress, Window
@@ -65,6 +66,13 @@ HOSTILE = (
 )
 
 
+def estimate(subject: Subject, *judged: tuple[float, float]) -> Estimate:
+    own = Estimate(subject)
+    for score, probability in judged:
+        own.add(score, probability)
+    return own
+
+
 def contents(events: int = 4) -> Contents:
     return Contents(
         events=events,
@@ -76,6 +84,25 @@ def contents(events: int = 4) -> Contents:
         categories={"recall_warning": {"HIT_RETRIEVAL_LIMIT": 3, "HIGH_THRESHOLD_FILTERING": 1}},
         decisions={"faithfulness": {"judged": 1, "not_selected": 3}},
     )
+
+
+def judged() -> Contents:
+    """Of 20 events all were judged by one suite, 4 of them by another, and 5 by a third."""
+    own = Contents(events=20)
+    own.metrics["judge_relevance"] = Summary.of([0.25, 0.75], RATIO)
+    own.metrics["context_recall_llm"] = Summary.of([0.5, 1.0, 1.0, 1.0], RATIO)
+    own.categories = {"answer_class": {"WRONG": 4, "CORRECT": 1}}
+    own.decisions = {
+        "rubric": {"selected": 2, "judged": 2},
+        "context_recall": {"selected": 5, "judged": 4, "expired": 1, "not_selected": 15},
+    }
+    own.chances = {"context_recall": Chance(least=0.2)}
+    own.estimates = {
+        "judge_relevance": estimate(Subject("rubric"), (0.25, 1.0), (0.75, 1.0)),
+        "context_recall_llm": estimate(Subject("context_recall"), (0.5, 1.0), *[(1.0, 0.2)] * 3),
+        "answer_class=WRONG": estimate(Subject("classification"), *[(1.0, 1.0)] * 4, (0.0, 1.0)),
+    }
+    return own
 
 
 def closed(*labels: Labels, size: str = "1m", end_s: int = 120) -> Closed:
@@ -128,6 +155,30 @@ def test_the_series_of_a_window() -> None:
     }
 
 
+def test_judged_metrics_show_their_estimates_and_no_plain_mean() -> None:
+    """The weighted mean, its limits where there are any, what to know of it, and how many were judged."""
+    shown = showing(Closed("1m", 0, 60, {("a",): judged()}))
+    own = {"window": "1m", "application": "a"}
+    relevance, recall = {"metric": "judge_relevance", **own}, {"metric": "context_recall_llm", **own}
+    wrong = {"metric": "answer_class", "label": "WRONG", **own}
+    assert {key: value for key, value in samples(shown.content).items() if key[0] != "ragweir_window_decisions"} == {
+        sample("events", **own): 20,
+        sample("judged", **relevance): 2,
+        sample("judged", **recall): 4,
+        sample("judged", **wrong): 4,
+        sample("estimate", **relevance): 0.5,
+        sample("estimate_low", **relevance): 0.5,
+        sample("estimate_high", **relevance): 0.5,
+        sample("estimate", **recall): pytest.approx(15.5 / 16),
+        sample("estimate_flag", flag="too_few", **recall): 1,
+        sample("estimate_flag", flag="incomplete", **recall): 1,
+        sample("estimate", **wrong): 0.8,
+        sample("estimate_low", **wrong): 0.8,
+        sample("estimate_high", **wrong): 0.8,
+        sample("end_timestamp_seconds", window="1m"): 60,
+    }
+
+
 def test_a_newer_window_replaces_its_size_and_no_other() -> None:
     """Label sets that the newer window lacks leave; the other sizes stay as they are."""
     shown = showing(closed(("a",), ("b",)), closed(("a",), ("b",), size="5m", end_s=300))
@@ -175,7 +226,8 @@ def test_both_formats_hold_the_same_series() -> None:
 
 def test_promtool_has_nothing_to_say() -> None:
     """`promtool check metrics` takes the whole page without a word, hostile label values included."""
-    page, _ = served(showing(closed(*((value,) for value in HOSTILE))), TEXT)
+    windows = closed(*((value,) for value in HOSTILE)), Closed("5m", 0, 300, {("a",): judged()})
+    page, _ = served(showing(*windows), TEXT)
     found = programs()
     checked = subprocess.run([found.promtool, "check", "metrics"], input=page, capture_output=True, check=False)
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")

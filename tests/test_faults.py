@@ -6,6 +6,7 @@ import signal
 import statistics
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import structlog
 from confluent_kafka import Consumer, TopicPartition
+from conftest import coordinated
 from faults import QUICK_BROKER, Service, Traffic, commit, delete_before, environment, eventually, gone
 
 from streams.agents.agent import Record
@@ -66,6 +68,7 @@ main()
 def quick() -> Iterator[LocalKafka]:
     """A broker that lets sessions and transactions end sooner than Kafka's own limits would."""
     with local_kafka(properties=QUICK_BROKER) as broker:
+        coordinated(broker.bootstrap)
         yield broker
 
 
@@ -273,7 +276,8 @@ def test_a_broker_that_goes_is_waited_for(prefix: str, start: Start) -> None:
         eventually(lambda: service.asked("/readyz")[0] == 200, "ready again")
         traffic.must_be_settled_exactly_once()
         lost, back = service.logged("broker lost"), service.logged("broker is back")
-        assert len(lost) <= 2, lost
+        # One a process: where a call did not come back, another has taken over.
+        assert max(Counter(line["pid"] for line in lost).values()) <= 2, lost
         assert len(back) <= len(lost)
         assert 0 < service.sample("ragweir_events_in_total") <= sum(traffic.published.values())
         traffic.publish(300)

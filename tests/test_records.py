@@ -9,7 +9,8 @@ import orjson
 import pytest
 
 from metrics.catalogue import Catalogue, everything
-from metrics.contents import Contents
+from metrics.contents import Contents, merged
+from metrics.estimate import Subject
 from metrics.summary import Scheme
 from schemas.codec import decode, encode
 from schemas.dead_letter import DeadLetter
@@ -22,10 +23,12 @@ from schemas.interaction import (
     Feedback,
     Interaction,
     Message,
+    Part,
     Retrieval,
     Span,
     Usage,
 )
+from schemas.judging import JudgeRequest, LedgerEntry
 from schemas.window import Window
 from streams.agents.agent import Record
 from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
@@ -137,6 +140,11 @@ EVALUATION = Evaluation(
     run_id="before-v43",
 )
 
+WINDOW_SCHEMES = {
+    "context_support": Scheme(0.0, 1.0, 1_000_000, 1_000_000),
+    "ragas_score": Scheme(0.0, 100.0, 1_000_000, 1_000_000),
+}
+
 DEAD_LETTER = DeadLetter(
     error_class="too_large",
     message="the event is over the limit of 64 bytes",
@@ -186,10 +194,37 @@ def test_the_golden_window_is_read_and_written() -> None:
     """Today's window, with a sum that no plain number could hold, parses to its contents and comes out as it was."""
     read = Window.model_validate(orjson.loads(golden("window")))
     assert encode(read) == golden("window")
-    contents = Contents.of_record(read, {"context_support": Scheme(0.0, 1.0, 1_000_000, 1_000_000)})
+    contents = Contents.of_record(read, WINDOW_SCHEMES)
     assert contents.metrics["context_support"].total == 1_750_000
     assert contents.metrics["cost_usd"].total == int(1e200 * 1_000_000) + 400
-    assert Window.model_validate(read.model_dump() | contents.fields()) == read
+    judged = {name: (own.count, own.drawn, own.weighted_sum) for name, own in contents.estimates.items()}
+    assert judged == {"ragas_score": (2, 1, 99_900_062_500_000), "answer_class=WRONG": (2, 1, 50_000_000)}
+    assert contents.estimates["ragas_score"].subject == Subject("ragas", 0.0, 100.0)
+    again = contents.fields()
+    for name, own in again["estimates"].items():
+        own["result"] = read.estimates[name].result
+    assert Window.model_validate(read.model_dump() | again) == read
+
+
+def test_a_window_from_before_there_were_estimates_is_read() -> None:
+    """It has none, merges with those that have, and is written anew with all fields."""
+    read = Window.model_validate(orjson.loads(golden("window_without_estimates")))
+    assert (read.estimates, read.chances) == ({}, {})
+    old = Contents.of_record(read, WINDOW_SCHEMES)
+    new = Contents.of_record(Window.model_validate(orjson.loads(golden("window"))), WINDOW_SCHEMES)
+    whole = merged((old, new))
+    assert (whole.events, whole.estimates) == (6, new.estimates)
+    today = orjson.loads(encode(Window.model_validate(read.model_dump() | old.fields())))
+    assert today.items() >= orjson.loads(golden("window_without_estimates")).items()
+    assert today.keys() == orjson.loads(golden("window")).keys()
+
+
+@pytest.mark.parametrize(("record", "model"), [("judge_request", JudgeRequest), ("judge_ledger", LedgerEntry)])
+def test_the_golden_records_of_the_judge_are_read_and_written(record: str, model: type[Part]) -> None:
+    """What waits in the judge's topics, and what is booked, is read by every later version; no field is left out."""
+    read = model.model_validate_json(golden(record))
+    assert encode(read) == golden(record)
+    assert all(getattr(read, name) not in (None, "", 0) for name in model.model_fields)
 
 
 def test_the_golden_dead_letter_is_read_and_written() -> None:
@@ -242,5 +277,12 @@ def test_the_golden_file_fits_its_json_schema(record: str) -> None:
     if record == "interaction":  # the schema asks for text where we also take a number
         data["labels"]["tier"], data["contexts"][1]["chunk_id"] = "2", "2"
     validator.validate(data)
-    wrong = {"interaction": "spans", "evaluation": "scores", "dead_letter": "error_class", "window": "metrics"}[record]
+    wrong = {
+        "interaction": "spans",
+        "evaluation": "scores",
+        "dead_letter": "error_class",
+        "window": "metrics",
+        "judge_request": "query",
+        "judge_ledger": "day",
+    }[record]
     assert not validator.is_valid(data | {wrong: 5})

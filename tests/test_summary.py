@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from metrics.contents import Contents, merged
+from metrics.estimate import Chance, Estimate, Subject
 from metrics.summary import ACCURACY, DEFAULT_SCHEME, LINEAR_BINS, Scheme, Summary, read, tally, written
 from schemas.window import MetricSummary
 
@@ -133,11 +134,33 @@ def test_a_quantile_of_an_unbounded_metric_is_off_by_1_percent_at_most(values: l
     assert abs(found - exact) <= ACCURACY * abs(exact) * (1 + 1e-9) + 1e-9
 
 
+JUDGED = st.lists(st.tuples(UNIT, st.floats(0.001, 1)), max_size=5)
+
+
+def estimate(judged: list[tuple[float, float]]) -> Estimate:
+    own = Estimate(Subject("a"))
+    for score, probability in judged:
+        own.add(score, probability)
+    return own
+
+
 def contents() -> st.SearchStrategy[Contents]:
     """Contents of all kinds."""
     counts = st.dictionaries(st.sampled_from("ab"), st.dictionaries(st.sampled_from("xyz"), st.integers(1, 9)))
     metrics = st.dictionaries(st.sampled_from(["m", "n"]), SUMMARIES)
-    return st.builds(Contents, st.integers(0, 9), st.integers(0, 9), metrics, counts, counts, st.sets(st.just("1")))
+    chances = st.dictionaries(st.sampled_from("ab"), st.builds(Chance, st.floats(0.01, 1), st.integers(0, 9)))
+    estimates = st.dictionaries(st.sampled_from(["m", "c=x"]), st.builds(estimate, JUDGED))
+    return st.builds(
+        Contents,
+        st.integers(0, 9),
+        st.integers(0, 9),
+        metrics,
+        counts,
+        counts,
+        st.sets(st.just("1")),
+        chances,
+        estimates,
+    )
 
 
 @given(contents(), contents(), contents())

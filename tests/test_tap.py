@@ -109,7 +109,7 @@ def test_every_metric_is_accounted_for(kafka: LocalKafka, prefix: str) -> None:
     printed = tap(kafka, topic, RAGWEIR_METRICS__OFF='["overlap", "context_tokens"]')
     above, _, below = printed.partition("On none of them")
     unmet = re.findall(r"[\w.]+", " ".join(line for line in below.splitlines() if line.startswith("    ")))
-    assert sorted([*shares(above), *unmet]) == sorted(Catalogue(everything(), ["overlap", "context_tokens"]).metrics)
+    assert sorted([*shares(above), *unmet]) == sorted(Catalogue(everything(), ["overlap", "context_tokens"]).free)
 
 
 def test_a_foreign_shape_gets_a_map(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:

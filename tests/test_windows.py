@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conftest import create_topic, read_to_end
+from conftest import coordinated, create_topic, read_to_end
 from faults import QUICK_BROKER, QUICK_CLIENT, Service, eventually
 
 from metrics.catalogue import Catalogue, everything
 from metrics.contents import Contents
+from metrics.estimate import Chance
 from metrics.totals import Totals
 from schemas.window import Window
 from streams.local.kafka import LocalKafka, local_kafka
@@ -32,7 +33,7 @@ BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(
 SCHEMES = Totals(Catalogue(everything())).schemes
 RATIOS = ("context_support", "bigram_support", "unsupported_risk", "llm_latency_share")
 TIMES = ("total_latency_ms", "llm_latency_ms", "input_tokens")
-JUDGED = "faithfulness"
+JUDGED, SUITE = "judge_relevance", "rubric"
 SETTINGS = {
     "WINDOWS": {
         "commit_ms": 50,
@@ -139,6 +140,7 @@ class Evaluations:
 def quick() -> Iterator[LocalKafka]:
     """A broker that lets sessions and transactions end sooner than Kafka's own limits would."""
     with local_kafka(properties=QUICK_BROKER) as broker:
+        coordinated(broker.bootstrap)
         yield broker
 
 
@@ -169,7 +171,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         print(f"-- log of service {number}", (tmp_path / f"{number}.log").read_text()[-3000:], sep="\n")
 
 
-def evaluation(chance: random.Random, number: int, at_s: float) -> bytes:
+def evaluation(chance: random.Random, number: int, at_s: float, judged: float = 0.05) -> bytes:
     """An evaluation around a time after BASE: out of order, sometimes on an edge, late, or by a wrong clock."""
     kind = chance.random()
     moment = BASE + timedelta(seconds=round(at_s + chance.uniform(-15, 5), 3))
@@ -191,10 +193,15 @@ def evaluation(chance: random.Random, number: int, at_s: float) -> bytes:
         "labels": {"region": chance.choice(("eu", "us", "ü\n\"'"))} if chance.random() < 0.9 else {},
         "scores": scores,
         "categories": {"recall_warning": chance.choice(("LOW", "HIGH", None))},
-        "decision": {"suites": [{"suite": "s", "status": chance.choice(("selected", "deferred")), "probability": 0.5}]},
+        "decision": {"suites": [routed := {"suite": SUITE, "status": chance.choice(("selected", "not_selected"))}]},
         "catalogue_version": chance.choice(("1", "2")),
     }
-    if chance.random() < 0.05:
+    routed["probability"] = chance.choice((1, 0.5, 0.02, 0))
+    if chance.random() < judged:
+        routed |= {
+            "status": chance.choice(("judged", "expired", "not_selected")),
+            "probability": chance.choice((1, 0.02)),
+        }
         data |= {"stage": "judged", "scores": {**scores, JUDGED: round(chance.random(), 3)}}
     return json.dumps(data).encode()
 
@@ -222,7 +229,20 @@ class Plain:
         self.values: defaultdict[str, list[Decimal]] = defaultdict(list)
         self.labels: Counter[tuple[str, str]] = Counter()
         self.decisions: Counter[tuple[str, str]] = Counter()
+        self.chances: list[Decimal] = []
+        self.estimated: list[tuple[Decimal, Decimal]] = []
+        """Weights and scores."""
         self.versions: set[str] = set()
+
+    def decide(self, data: dict[str, Any], *, judged: bool) -> None:
+        """Take in what was decided about judging, and what became of it."""
+        (suite,) = data["decision"]["suites"]
+        probability = Decimal(suite["probability"])
+        if judged != (suite["status"] in ("selected", "not_selected")):
+            self.decisions[suite["suite"], suite["status"]] += 1
+            self.chances.append(probability)
+        if suite["status"] == "judged":
+            self.estimated.append((1 / probability, Decimal(data["scores"][JUDGED])))
 
 
 def recomputed(of: Evaluations) -> tuple[dict[tuple[Any, ...], Plain], int]:
@@ -239,22 +259,21 @@ def recomputed(of: Evaluations) -> tuple[dict[tuple[Any, ...], Plain], int]:
             continue
         begin = moment.replace(second=0, microsecond=0)
         window = windows[begin, data["application"] or "", data["labels"].get("region", "")]
-        window.events += 1
+        judged = data.get("stage") == "judged"
+        window.events += not judged
         partition = message.partition()
         if partition in newest and begin + timedelta(seconds=60 + 30) <= newest[partition] - timedelta(seconds=10):
-            window.late += 1
+            window.late += not judged
         stamp = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
         if moment <= stamp + timedelta(minutes=5):
             newest[partition] = max(moment, newest.get(partition, moment))
-        judged = data.get("stage") == "judged"
         for name, value in data["scores"].items():
             if value is not None and (name == JUDGED or not judged):
                 window.values[name].append(Decimal(value))
         for name, label in data["categories"].items():
             if label is not None and not judged:
                 window.labels[name, label] += 1
-        for suite in data["decision"]["suites"]:
-            window.decisions[suite["suite"], suite["status"]] += 1
+        window.decide(data, judged=judged)
         window.versions.add(data["catalogue_version"])
     return windows, refused
 
@@ -277,9 +296,17 @@ def must_agree(of: Evaluations) -> Counter[str]:
         assert _counted(own, "categories") == plain.labels
         assert _counted(own, "decisions") == plain.decisions
         assert {name for each in own for name in each["metrics"]} == plain.values.keys()
+        estimates = [estimate for each in own if (estimate := each["estimates"].get(JUDGED))]
+        assert sum(each["count"] for each in estimates) == len(plain.estimated)
+        assert sum(Decimal(each["weight"]) for each in estimates) == sum(weight for weight, _ in plain.estimated)
+        weighted = sum(weight * score for weight, score in plain.estimated)
+        assert sum(Decimal(each["weighted_sum"]) for each in estimates) == weighted
         whole = Contents()
         for each in own:
             whole.merge(Contents.of_record(Window.model_validate(json.loads(json.dumps(each, default=float))), SCHEMES))
+        if plain.chances:
+            least = min((float(each) for each in plain.chances if each), default=1.0)
+            assert whole.chances == {SUITE: Chance(least, plain.chances.count(Decimal(0)))}
         for name, values in plain.values.items():
             summaries = [each["metrics"][name] for each in own if name in each["metrics"]]
             assert sum(each["count"] for each in summaries) == len(values)
@@ -366,10 +393,10 @@ def test_kills_and_moving_partitions_change_no_window(
 
 
 def publish_minute(of: Evaluations, number: int, partition: int = 0, minute: int = 0) -> None:
-    """So many events in one minute of one partition."""
+    """So many events in one minute of one partition, none of them judged."""
     chance = random.Random(minute)
     at_s = 60.0 * minute + 30
-    of.publish([(partition, evaluation(chance, each, at_s)) for each in range(number)])
+    of.publish([(partition, evaluation(chance, each, at_s, judged=0)) for each in range(number)])
 
 
 def test_a_restore_waits_for_what_is_written_and_not_yet_stable(quick: LocalKafka, prefix: str, start: Start) -> None:

@@ -36,6 +36,8 @@ _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 _COLUMNS = 24
 _HEIGHT = 8
 _OF_SERVICE = " * on (instance) group_left (service) ragweir_build_info"
+_OF_JUDGE = ' * on (instance) group_left () ragweir_build_info{service="judge"}'
+"""Every service shows every gauge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
 
     size = 'window="$window"'
     metric = f'metric="$metric",{size}'
+    judged = f'metric="$judged",{size}'
     tails = f'{size},quantile=~"0.5|0.99"'
     quantile = f"{named} q{{{{quantile}}}}"
     return (
@@ -93,11 +96,105 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
                     "How many events the quality above rests on.",
                     ((gauge("ragweir_window_events", size), named),),
                 ),
+            ),
+        ),
+        (
+            "Judge",
+            (
                 Panel(
-                    "Judge decisions in a window",
+                    "Estimate of $judged, with its 95 % interval",
+                    "What all events would have scored, from those that the judge was given; no interval where these "
+                    "are too few.",
+                    tuple(
+                        (gauge(f"ragweir_window_estimate{limit}", judged, "label"), f"{named} {{{{label}}}}{shown}")
+                        for limit, shown in (("", ""), ("_low", " from"), ("_high", " to"))
+                    ),
+                ),
+                Panel(
+                    "Events judged for $judged, and what to know of its estimate",
+                    "too_few: no interval. incomplete: judgements failed, expired or are still to come. partial: some "
+                    "events had no chance to be judged.",
+                    (
+                        (gauge("ragweir_window_judged", judged, "label"), f"{named} {{{{label}}}} judged"),
+                        (
+                            gauge("ragweir_window_estimate_flag", judged, "label", "flag"),
+                            f"{named} {{{{label}}}} {{{{flag}}}}",
+                        ),
+                    ),
+                ),
+                Panel(
+                    "Decisions in a window",
                     "Events by what was decided about judging them. Empty while there is no judge.",
                     ((gauge("ragweir_window_decisions", size, "suite", "status"), "{{suite}} {{status}}"),),
-                    width=_COLUMNS,
+                ),
+                Panel(
+                    "Decisions as they are made",
+                    "Per minute, of the evaluate service.",
+                    ((_per_minute("ragweir_routed_total", "suite, status"), "{{suite}} {{status}}"),),
+                    unit="opm",
+                ),
+                Panel(
+                    "Requests by outcome",
+                    "Per minute. Retried and deferred ones wait and come back.",
+                    ((_per_minute("ragweir_judge_requests_total", "outcome"), "{{outcome}}"),),
+                    unit="opm",
+                    width=8,
+                ),
+                Panel(
+                    "Calls by outcome",
+                    "Per minute; cached ones went to nobody. Repairs are answers that had to be asked for again.",
+                    (
+                        (_per_minute("ragweir_judge_calls_total", "outcome"), "{{outcome}}"),
+                        ("60 * sum(rate(ragweir_judge_repairs_total[$__rate_interval]))", "repairs"),
+                    ),
+                    unit="opm",
+                    width=8,
+                ),
+                Panel(
+                    "Time of a call, median and 99 %",
+                    "Those that failed among them.",
+                    tuple((_quantile("ragweir_judge_call_seconds", q), f"q{q}") for q in (0.5, 0.99)),
+                    unit="s",
+                    width=8,
+                ),
+                Panel(
+                    "Tokens",
+                    "Per minute, by direction.",
+                    ((_per_minute("ragweir_judge_tokens_total", "direction"), "{{direction}}"),),
+                    width=8,
+                ),
+                Panel(
+                    "Cost",
+                    "Dollars an hour.",
+                    (("3600 * sum(rate(ragweir_judge_cost_microdollars_total[$__rate_interval])) / 1e6", "cost"),),
+                    unit="currencyUSD",
+                    width=8,
+                ),
+                Panel(
+                    "Budget left today",
+                    "Dollars that are neither spent nor reserved, of all partitions; 0 also where there is no budget.",
+                    (("sum(ragweir_judge_budget_left_dollars)", "left"),),
+                    unit="currencyUSD",
+                    width=8,
+                ),
+                Panel(
+                    "Share of the floor that the budget affords",
+                    "Of the events that routing.floors select, by worker; 0 also while it is not known.",
+                    ((f"ragweir_judge_affordable_floor_ratio{_OF_JUDGE}", "{{instance}}"),),
+                    unit="percentunit",
+                    width=8,
+                ),
+                Panel(
+                    "Breaker",
+                    "By worker: 0 calls go out, 1 the endpoint is left alone, 0.5 one call tries it.",
+                    ((f"ragweir_judge_breaker{_OF_JUDGE}", "{{instance}}"),),
+                    width=8,
+                ),
+                Panel(
+                    "Waiting and in flight",
+                    "Requests that workers hold. The lag of judge.requests, judge.retry and judge.deferred is below.",
+                    (("sum(ragweir_judge_waiting)", "waiting"), ("sum(ragweir_judge_in_flight)", "in flight")),
+                    width=8,
                 ),
             ),
         ),
@@ -250,7 +347,10 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
                 Panel(
                     "Time of a batch, 99 %",
                     "To compute it, and to write and commit it.",
-                    ((_quantile("ragweir_handle_seconds"), "handle"), (_quantile("ragweir_commit_seconds"), "commit")),
+                    (
+                        (_quantile("ragweir_handle_seconds", 0.99), "handle"),
+                        (_quantile("ragweir_commit_seconds", 0.99), "commit"),
+                    ),
                     unit="s",
                     width=8,
                 ),
@@ -276,22 +376,26 @@ def _per_minute(counter: str, by: str) -> str:
     return f"60 * sum by ({by}) (rate({counter}[$__rate_interval]))"
 
 
-def _quantile(histogram: str) -> str:
-    return f"histogram_quantile(0.99, sum by (le) (rate({histogram}_bucket[$__rate_interval])))"
+def _quantile(histogram: str, share: float) -> str:
+    return f"histogram_quantile({share}, sum by (le) (rate({histogram}_bucket[$__rate_interval])))"
 
 
 def variables(dimensions: tuple[str, ...]) -> list[board.QueryVariable]:
     """What can be chosen above the panels, each from the values that the series have."""
-    asked = [("window", "ragweir_window_events", False), ("metric", '{__name__=~"ragweir_window_(mean|share)"}', False)]
-    asked += [(name, "ragweir_window_events", True) for name in label_names(dimensions)]
-    asked += [("slo", "ragweir_slo_events_total", True)]
+    asked = [
+        ("window", "ragweir_window_events", "window", False),
+        ("metric", '{__name__=~"ragweir_window_(mean|share)"}', "metric", False),
+        ("judged", "ragweir_window_judged", "metric", False),
+    ]
+    asked += [(name, "ragweir_window_events", name, True) for name in label_names(dimensions)]
+    asked += [("slo", "ragweir_slo_events_total", "slo", True)]
     made = []
-    for name, series, many in asked:
+    for name, series, values_of, many in asked:
         variable = (
             board.QueryVariable(name)
             .label(name.replace("_", " "))
             .datasource(_SOURCE)
-            .query(f"label_values({series}, {name})")
+            .query(f"label_values({series}, {values_of})")
             .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
             .sort(VariableSort.ALPHABETICAL_ASC)
             .multi(many)

@@ -2,12 +2,14 @@
 # The rights that each part of ragweir needs on a Kafka with ACLs, one user each, and nothing beyond them:
 #   deploy/kafka/acls.sh --bootstrap-server kafka:9092 --command-config admin.properties
 # The arguments go to Kafka's kafka-acls.sh, or to what KAFKA_ACLS names: KAFKA_ACLS=echo only shows the commands.
-# PREFIX is topics.prefix; INPUT_TOPIC is input.topic, where interactions are read from another topic than ours.
+# PREFIX is topics.prefix; INPUT_TOPIC is input.topic, where interactions are read from another topic than ours. JUDGE=yes
+# adds what judging needs, where judge.base_url is set.
 set -euo pipefail
 
 connection=("$@")
 prefix=${PREFIX-rag.}
 input=${INPUT_TOPIC:-${prefix}interactions}
+judge=${JUDGE:-}
 # Who looks without a group says this name all the same, and Kafka's clients ask about it.
 reader=ragweir-reader
 
@@ -24,6 +26,20 @@ allow ragweir-evaluate Read --topic "$input" --topic "${prefix}redrive"
 allow ragweir-evaluate Write --topic "${prefix}evaluations" --topic "${prefix}dead-letter"
 allow ragweir-evaluate Read --group "${prefix}evaluate"
 allow ragweir-evaluate Write --transactional-id "${prefix}evaluate-" --resource-pattern-type prefixed
+
+# ragweir judge, and evaluate asks it. Requests that have to wait come back to it; it reads its own ledger again when it
+# takes a partition over.
+if [[ $judge == yes ]]; then
+    allow ragweir-evaluate Write --topic "${prefix}judge.requests"
+    allow ragweir-judge Read --topic "${prefix}judge.requests" --topic "${prefix}judge.retry" \
+        --topic "${prefix}judge.deferred" --topic "${prefix}judge.ledger"
+    allow ragweir-judge Write --topic "${prefix}evaluations" --topic "${prefix}judge.retry" \
+        --topic "${prefix}judge.deferred" --topic "${prefix}judge.ledger" --topic "${prefix}dead-letter"
+    allow ragweir-judge Read --group "${prefix}judge"
+    allow ragweir-judge Describe --group "$reader"
+    allow ragweir-judge Write --transactional-id "${prefix}judge-" --resource-pattern-type prefixed
+    allow ragweir-operator Describe --group "${prefix}judge"
+fi
 
 # ragweir aggregate. It reads its own windows again when it takes a partition over.
 allow ragweir-aggregate Read --topic "${prefix}evaluations" --topic "${prefix}windows"

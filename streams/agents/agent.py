@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 Headers = tuple[tuple[str, bytes], ...]
+Place = tuple[str, int]
+"""A topic and one of its partitions."""
 Count = tuple[str, ...]
 """What is counted: an instrument's name from the telemetry table, then its label values."""
 
@@ -104,3 +106,32 @@ class Keeper(Agent, Protocol):
 
     def settled(self, *, committed: bool) -> None:
         """What was emitted last is committed, or has to be forgotten."""
+
+
+@runtime_checkable
+class Patient(Keeper, Protocol):
+    """A keeper that takes records in order and finishes them later, in any order.
+
+    `look` emits what has been finished; the offsets that are committed with it are those of `finished`.
+    """
+
+    @property
+    def room(self) -> int:
+        """How many more records it can take now; at 0 nothing is read."""
+
+    @property
+    def resting(self) -> Mapping[Place, int]:
+        """Partitions of which it takes nothing for now, and the offset at which it will go on."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way that is worth waiting for before a stop."""
+
+    def finish(self) -> None:
+        """It is about to be stopped, and begins nothing more."""
+
+    def finished(self) -> Mapping[Place, int]:
+        """Up to which offset, with what was emitted last, everything is finished, per partition that was read."""
+
+    def observed(self) -> tuple[Mapping[Count, int], Mapping[Count, float], Sequence[float]]:
+        """What it saw outside of transactions since last asked: counts, levels, and how long its calls took."""

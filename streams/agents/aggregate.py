@@ -157,7 +157,8 @@ class AggregateAgent:
                 sets.add(labels)
             key = start, labels
             opened.setdefault(key, record.offset)
-            if watermark is not None and start + self._closing <= watermark:
+            # Judgements come later by nature; what `late` tells is how far the events themselves are out of order.
+            if watermark is not None and start + self._closing <= watermark and evaluation.stage == "scored":
                 late[key] += 1
             if (newest is None or time > newest) and _believed(time, record):
                 newest, watermark = time, self._watermark(time)

@@ -1,7 +1,8 @@
-"""The evaluate agent: interactions in, evaluations and dead letters out."""
+"""The evaluate agent: interactions in, evaluations, requests to judge and dead letters out."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,12 +10,17 @@ from metrics.catalogue import CATALOGUE_VERSION, Catalogue
 from metrics.view import Limits, View
 from schemas.codec import Rejected, decode, encode, event_time
 from schemas.dead_letter import HEAD_BYTES
-from schemas.evaluation import CARRIED_OVER, Evaluation, Source, Texts, document_ids
-from schemas.topics import MAX_EVENT_BYTES
+from schemas.evaluation import CARRIED_OVER, Decision, Evaluation, Source, Texts, document_ids
+from schemas.interaction import Interaction
+from schemas.judging import JudgeRequest
+from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from streams.agents.agent import Emission, Outcome, Record
 from streams.agents.writing import bury, cloud_event
+from streams.routing import Router
 
 _SERVICE = "evaluate"
+_AROUND_BYTES = 8 * 1024
+"""Of a judge request's record beside its value: key, headers, and what is added to it when it has to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,34 +35,45 @@ class EvaluateConfig:
     include_text: bool = False
     explain: bool = False
     run_id: str | None = None
+    router: Router | None = None
+    """Decides which events the judge gets; without one there is no judge."""
 
 
 class EvaluateAgent:
     """Scores every readable event; every other record becomes a dead letter with its reason."""
 
-    outputs = ("evaluations", "dead-letter")
-
     def __init__(self, config: EvaluateConfig) -> None:
         self._config = config
+        self._most_request_bytes = max_record_bytes(config.max_event_bytes) - _AROUND_BYTES
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Requests to judge are written only where there is a judge."""
+        requests = ("judge.requests",) if self._config.router else ()
+        return ("evaluations", *requests, "dead-letter")
 
     def handle(self, records: Sequence[Record]) -> Outcome:
-        """One evaluation or dead letter per record, in the records' order."""
+        """One evaluation or dead letter per record, in the records' order; behind the first a request, if selected."""
         outcome = Outcome()
+        decisions = []
         for record in records:
             outcome.counts["ragweir_events_in_total",] += 1
             try:
-                evaluation, raised = self.evaluate(record)
-                emission = self._emission(evaluation)
+                event = self._read(record)
+                evaluation, raised = self._evaluation(event, record)
+                evaluation, emissions = self._emissions(evaluation, event)
             except Rejected as rejected:
                 bury(outcome, _SERVICE, record, rejected.error_class, rejected.message, self._config.max_event_bytes)
             except Exception as error:  # One record must not stop the stream; it is kept and named.
                 why = f"evaluating raised {type(error).__name__}"
                 bury(outcome, _SERVICE, record, "unreadable", why, self._config.max_event_bytes)
             else:
-                outcome.emissions.append(emission)
+                outcome.emissions += emissions
                 outcome.counts["ragweir_evaluations_total", evaluation.stage] += 1
+                decisions.append(evaluation.decision)
                 for metric in raised:
                     outcome.counts["ragweir_metric_errors_total", metric] += 1
+        _count(outcome, decisions)
         return outcome
 
     def refuse(self, record: Record, reason: str) -> Outcome:
@@ -72,8 +89,14 @@ class EvaluateAgent:
         Raises:
             Rejected: if the record holds no interaction.
         """
+        return self._evaluation(self._read(record), record)
+
+    def _read(self, record: Record) -> Interaction:
         config = self._config
-        event = decode(record.value, max_bytes=config.max_event_bytes, mapping=config.mappings.get(record.topic))
+        return decode(record.value, max_bytes=config.max_event_bytes, mapping=config.mappings.get(record.topic))
+
+    def _evaluation(self, event: Interaction, record: Record) -> tuple[Evaluation, list[str]]:
+        config = self._config
         time = event_time(event, record.timestamp_ms)
         view = View(event, config.limits)
         scored = config.catalogue.score(view)
@@ -85,6 +108,7 @@ class EvaluateAgent:
             reasons=scored.reasons,
             flags=tuple(scored.flags),
             evidence=config.catalogue.explain(view) if config.explain else {},
+            decision=config.router.decide(event, scored.scores, scored.categories) if config.router else Decision(),
             document_ids=document_ids(event),
             text=Texts(
                 query=event.query,
@@ -99,16 +123,54 @@ class EvaluateAgent:
         )
         return evaluation, scored.raised
 
-    def _emission(self, evaluation: Evaluation) -> Emission:
-        return Emission(
-            "evaluations",
-            evaluation.event_id.encode(),
-            encode(evaluation),
-            cloud_event(
-                _SERVICE,
-                f"evaluation.{evaluation.stage}",
-                f"{evaluation.event_id}:{evaluation.stage}",
-                evaluation.event_time,
-                "application/json",
-            ),
+    def _emissions(self, evaluation: Evaluation, event: Interaction) -> tuple[Evaluation, list[Emission]]:
+        """The evaluation as it goes out, and what to write: itself and, when it is selected, the request."""
+        requests = []
+        if any(suite.status == "selected" for suite in evaluation.decision.suites):
+            request = encode(self._request(evaluation, event))
+            if len(request) <= self._most_request_bytes:
+                requests = [_emission("judge.requests", "judge_request", "judge_request", evaluation, request)]
+            else:
+                evaluation = _too_large_to_judge(evaluation)
+        stage = evaluation.stage
+        written = _emission("evaluations", f"evaluation.{stage}", stage, evaluation, encode(evaluation))
+        return evaluation, [written, *requests]
+
+    def _request(self, evaluation: Evaluation, event: Interaction) -> JudgeRequest:
+        contexts = event.contexts
+        if contexts is not None:
+            contexts = contexts[: self._config.limits.max_contexts]
+        return JudgeRequest(
+            evaluation=evaluation,
+            query=event.query,
+            response=event.response,
+            contexts=None if contexts is None else tuple(context.text for context in contexts),
+            expected=event.expected,
         )
+
+
+def _count(outcome: Outcome, decisions: Sequence[Decision]) -> None:
+    """Count what was decided. Most events share their decision with others, so each decision is looked at once."""
+    distinct = {id(decision): decision for decision in decisions}
+    for identity, events in Counter(map(id, decisions)).items():
+        for suite in distinct[identity].suites:
+            outcome.counts["ragweir_routed_total", suite.suite, suite.status] += events
+
+
+def _emission(topic: str, kind: str, what: str, evaluation: Evaluation, value: bytes) -> Emission:
+    identity = f"{evaluation.event_id}:{what}"
+    headers = cloud_event(_SERVICE, kind, identity, evaluation.event_time, "application/json")
+    return Emission(topic, evaluation.event_id.encode(), value, headers)
+
+
+def _too_large_to_judge(evaluation: Evaluation) -> Evaluation:
+    """The evaluation of an event whose request Kafka would refuse, and with it the whole transaction.
+
+    Text never grows on its way, but structured content that is read as text can: 1e15 becomes 1000000000000000.0.
+    """
+    suites = tuple(
+        suite.model_copy(update={"status": "failed"}) if suite.status == "selected" else suite
+        for suite in evaluation.decision.suites
+    )
+    flags = (*evaluation.flags, "judge_request_too_large")
+    return evaluation.model_copy(update={"decision": Decision(suites=suites), "flags": flags})

@@ -1,4 +1,4 @@
-"""`ragweir demo`: the whole system on a Kafka of its own, from sample traffic to an alert that fires."""
+"""`ragweir demo`: the whole system on a Kafka of its own, from sample traffic to an alert that fires; no real judge."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ import typer
 from streams.cli.app import FAILURE, app, err, out, shared_flags
 from streams.cli.topics import create_topics
 from streams.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
+from streams.demo.judged import summarise_judged
 from streams.demo.samples import interactions, samples
-from streams.demo.services import WORKERS, DemoError, demo_settings, services, targets
+from streams.demo.services import JUDGE_MS, WORKERS, DemoError, demo_settings, services, targets, wait_until_ready
 from streams.demo.show import Report, screen, summarise
 from streams.demo.traffic import Publisher, results
 from streams.local.kafka import local_kafka
 from streams.local.prometheus import LocalPrometheusError, programs
 from streams.service import evaluate_config
 from streams.settings import Settings
+from streams.simulated.faults import Faults
+from streams.simulated.server import simulated_judge
 from streams.slo_rules import FAST, duration
 
 _EVENTS = 200
@@ -36,7 +39,13 @@ _NEXT = """
   ragweir --bootstrap-servers HOST:9092 doctor           what is missing, and how to mend it
   ragweir --bootstrap-servers HOST:9092 topics create    the topics
   ragweir --bootstrap-servers HOST:9092 publish FILE     interactions, one JSON object a line
-  ragweir --bootstrap-servers HOST:9092 evaluate         the service
+  ragweir --bootstrap-servers HOST:9092 up               all services
+[bold]with a judge[/], once these are set (`ragweir simulate-judge` is one without a key, a bill or a model)
+  RAGWEIR_JUDGE__BASE_URL=https://api.openai.com/v1      any endpoint that speaks OpenAI's
+  RAGWEIR_JUDGE__API_KEY=...                             its key
+  RAGWEIR_JUDGE__MODEL=gpt-4o-mini                       and its price, in dollars per million tokens
+  RAGWEIR_JUDGE__PRICES='{"gpt-4o-mini": {"input_usd": 0.15, "output_usd": 0.6}}'
+  RAGWEIR_JUDGE__DAILY_BUDGET_USD=5                      what it may cost; the rest waits for the next day
 [bold]or without any[/]
   ragweir demo --write-samples FILE                      these samples, to try things on
   ragweir score FILE                                     a file scored
@@ -58,11 +67,11 @@ def demo(
         typer.Option(dir_okay=False, help="Only write the samples to this file, to try commands on."),
     ] = None,
 ) -> None:
-    """See it work: a local Kafka, all services, sample traffic and its scores; then quality drops and an alert fires.
+    """See it work: a local Kafka, all services, sample traffic, its scores; then quality drops and an alert fires.
 
-    Needs no configuration and heeds none; Kafka runs in Docker, or from its jars with Java 17 and Maven. Prometheus
-    and Alertmanager are taken from the PATH or from Debian's packages; without them the alert is left out. Everything
-    that is started is stopped again, also on Ctrl-C.
+    Needs no configuration and heeds none; Kafka runs in Docker, or from its jars with Java 17 and Maven. The judge is
+    simulated, by word overlap, and its scores say so. Prometheus and Alertmanager are taken from the PATH or from
+    Debian's packages; without them the alert is left out. Everything that is started is stopped again, also on Ctrl-C.
     """
     if write_samples is not None:
         _write(write_samples, events or len(samples()))
@@ -94,13 +103,18 @@ def _run(
     bootstrap: str, events: int, seconds: float, prefix: str = "rag.", *, alerts: bool = False, keep: bool = False
 ) -> None:
     """The demo on a broker: topics, services, traffic, summary, an alert."""
-    settings = demo_settings(bootstrap, prefix)
-    report = Report(evaluate_config(settings, settings.input_topic).catalogue.metrics, events)
-    topics = create_topics(settings)
-    _say(f"Created the topics {', '.join(topics)}")
-    with tempfile.TemporaryDirectory(prefix="ragweir-demo-") as folder:
-        _say(f"Starting `ragweir up`: evaluate with {WORKERS} workers, aggregate, export")
+    with (
+        tempfile.TemporaryDirectory(prefix="ragweir-demo-") as folder,
+        simulated_judge(faults=Faults(latency_ms=JUDGE_MS)) as judge,
+    ):
+        settings = demo_settings(bootstrap, judge.base_url, prefix)
+        report = Report(evaluate_config(settings, settings.input_topic).catalogue, events)
+        topics = create_topics(settings)
+        _say(f"Created the topics {', '.join(topics)}")
+        _say(f"Simulated judge at {judge.base_url}: word overlap, no model is asked; {JUDGE_MS} ms an answer")
+        _say(f"Starting `ragweir up`: evaluate with {WORKERS} workers, judge, aggregate, export")
         with services(settings, Path(folder)) as check:
+            wait_until_ready(settings, check)
             _say(f"Publishing {events} interactions of fictional companies, and a few unreadable records\n")
             publisher = Publisher(settings, events, seconds)
             with screen(out, report) as shown:
@@ -109,6 +123,7 @@ def _run(
                         report.add(result)
                         shown.shown(result)
             summarise(out, report, publisher.sent)
+            summarise_judged(out, report.docket, settings, judge.calls()["count"])
             if alerts and _programs_found():
                 _alert(settings, report, Path(folder), check, keep=keep)
             else:
@@ -154,7 +169,7 @@ def _keep(settings: Settings, work: Callable[[], None], pages: Mapping[str, str]
     """Say where everything is, and let it work until Ctrl-C."""
     exporter = {"Windows": f"http://{targets(settings)['ragweir-export'][0]}/metrics"}
     _say("\nEverything keeps running until Ctrl-C:")
-    for name, url in {**pages, **exporter}.items():
+    for name, url in {**pages, **exporter, "Judge": f"{settings.judge.base_url} (simulated)"}.items():
         _say(f"  {name:<13} {url}")
     _say(f"  {'Kafka':<13} ragweir --bootstrap-servers {settings.kafka.bootstrap_servers} doctor")
     try:

@@ -1,12 +1,13 @@
-"""`ragweir doctor`: what is wrong with the configuration, the broker or the topics, and how to mend it."""
+"""`ragweir doctor`: what is wrong with the configuration, the broker, the topics or the judge, and how to mend it."""
 
 from __future__ import annotations
 
 import importlib.util
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import typer
@@ -14,8 +15,14 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from rich.markup import escape
 
+from schemas.judging import LedgerEntry
 from schemas.topics import TOPICS
 from streams.cli.app import FAILURE, app, out, settings
+from streams.cli.looking import TIMEOUT_S, ledger, number_behind
+from streams.cli.summary import dollars
+from streams.judging.asking import Trouble
+from streams.judging.checking import told, try_out, unpriced
+from streams.judging.ledger import affordable, next_day
 from streams.kafka_client import (
     Connection,
     Identity,
@@ -26,11 +33,15 @@ from streams.kafka_client import (
     client_properties,
     reader_properties,
 )
-from streams.service import evaluate_config
+from streams.service import evaluate_config, judge_config
 from streams.settings import Settings, WrongSettings, masked
 
 _SKEW_S = 300
-_TIMEOUT_S = 5.0
+_FORMS = {
+    "json_schema": "with structured outputs",
+    "json_object": "in JSON mode",
+    "text": "in a form that the prompt alone asks for",
+}
 
 
 class Unwell(Exception):
@@ -62,7 +73,7 @@ def configuration(findings: Findings) -> str:
         config = evaluate_config(findings.settings, findings.settings.input_topic)
     except WrongSettings as error:
         raise Unwell(str(error)) from None
-    return f"{len(config.catalogue.metrics)} metrics are on"
+    return f"{len(config.catalogue.free)} metrics are on"
 
 
 def broker(findings: Findings) -> str:
@@ -71,7 +82,7 @@ def broker(findings: Findings) -> str:
     connection = Connection(quiet=True)
     try:
         admin = build(AdminClient, client_properties(findings.settings, connection))
-        findings.topics = ask(admin, connection, _TIMEOUT_S)
+        findings.topics = ask(admin, connection, TIMEOUT_S)
     except Unreachable as error:
         raise Unwell(f"{servers}: {error}") from None
     except (Refusal, WrongSettings) as error:
@@ -94,24 +105,85 @@ def topics(findings: Findings) -> str:
 def group(findings: Findings) -> str:
     """How far behind the evaluate service is."""
     effective = findings.settings
-    count = _present(findings).get(effective.input_topic, 0)
     identity = Identity("evaluate", 0, effective.topics.prefix)
-    places = [TopicPartition(effective.input_topic, partition) for partition in range(count)]
-    if not places:
-        raise Unwell("not checked, since there is no input topic")
-    with build(Consumer, {**reader_properties(effective), "group.id": identity.group}) as consumer:
-        committed = consumer.committed(places, timeout=_TIMEOUT_S)
-        started = [place for place in committed if place.offset >= 0]
-        lag = 0
-        for place in started:
-            low, high = consumer.get_watermark_offsets(place, timeout=_TIMEOUT_S)
-            if place.offset < low:
-                raise Unwell(
-                    f"retention has deleted {low - place.offset} unread records of {place.topic}/{place.partition}; "
-                    "run more workers or keep the topic longer"
-                )
-            lag += high - place.offset
+    places = _places(findings, effective.input_topic)
+    started, lag = _standing(effective, identity, places)
     return f"group {identity.group} is {lag} records behind" if started else f"group {identity.group} has not started"
+
+
+def judge(findings: Findings) -> str:
+    """The judge takes the key, knows the model, and gives answers of the right form: a call of some 700 tokens."""
+    effective = findings.settings
+    chosen = effective.judge
+    if chosen.base_url is None:
+        return "none is configured, so no event is judged; set judge.base_url"
+    try:
+        judge_config(effective, 1)
+        if chosen.cached_only:
+            return "nobody is called: answers come from the cache alone (judge.cached_only)"
+        found = try_out(chosen)
+    except WrongSettings as error:
+        raise Unwell(str(error)) from None
+    except Trouble as trouble:
+        raise Unwell(told(chosen, trouble)) from None
+    simulated = " (simulated: no model is behind it)" if found.simulated else ""
+    without = f"; the price of {' and '.join(unpriced(chosen))} is not known" if unpriced(chosen) else ""
+    return (
+        f"{chosen.base_url} answers as {chosen.model}{simulated}, {_FORMS[found.dialect.answers]}; "
+        f"asking cost {dollars(found.cost)}{without}"
+    )
+
+
+def requests(findings: Findings) -> str:
+    """How many events wait for the judge, and where."""
+    effective = findings.settings
+    if effective.judge.base_url is None:
+        return "none, since there is no judge"
+    identity = Identity("judge", 0, effective.topics.prefix)
+    waiting = []
+    for name in ("judge.requests", "judge.retry", "judge.deferred"):
+        topic = effective.topics.prefix + name
+        started, offsets = _standing(effective, identity, _places(findings, topic))
+        if not started:
+            return f"group {identity.group} has not started"
+        waiting.append(f"{number_behind(effective, started, offsets)} in {topic}")
+    return f"group {identity.group} has left to judge {', '.join(waiting)}"
+
+
+def spending(findings: Findings) -> str:
+    """What judging costs by the ledger, and which random floors the budget affords."""
+    effective = findings.settings
+    if effective.judge.base_url is None:
+        return "none, since there is no judge"
+    topic = f"{effective.topics.prefix}judge.ledger"
+    partitions = len(_places(findings, topic))
+    today = datetime.now(UTC).date()
+    days = {"today": today.isoformat(), "yesterday": (today - timedelta(days=1)).isoformat()}
+    since = next_day(days["yesterday"]) - timedelta(days=1)
+    entries = ledger(effective, topic, partitions, round(since.timestamp() * 1_000))
+    booked = {name: [entry for entry in entries if entry.day == day] for name, day in days.items()}
+    usd = effective.judge.daily_budget_usd
+    budget = None if usd is None else round(usd * 1_000_000)
+    lines = [_spent(name, own, budget) for name, own in booked.items()]
+    # A day that is over shows the whole demand; the one that goes on may already show more.
+    shares = [share for own in booked.values() if (share := affordable(own, budget)) is not None]
+    share = min(shares, default=1.0)
+    floors = ", ".join(f"{suite} {floor * share:.2g}" for suite, floor in effective.routing.floors.items())
+    if share == 0:
+        lines.append("the budget does not cover what rules select, and no floor beside")
+    elif share < 1:
+        lines.append(f"the budget affords floors of {floors} beside what rules select")
+    return "; ".join(lines)
+
+
+def _spent(name: str, entries: Sequence[LedgerEntry], budget: int | None) -> str:
+    """One day's bill."""
+    spent, reserved, events, wanted = (
+        sum(getattr(entry, each) for entry in entries) for each in ("spent", "reserved", "events", "wanted")
+    )
+    bound = "" if budget is None else f" of {dollars(budget)}"
+    under_way = f", {dollars(reserved)} reserved" if reserved else ""
+    return f"{name} {dollars(spent)}{bound} spent{under_way}, {events:,} events judged, {wanted:,} asked for"
 
 
 def clock(findings: Findings) -> str:
@@ -122,7 +194,7 @@ def clock(findings: Findings) -> str:
     with build(Consumer, reader_properties(effective)) as consumer:
         for partition in range(min(count, 4)):
             _, high = consumer.get_watermark_offsets(
-                TopicPartition(effective.input_topic, partition), timeout=_TIMEOUT_S
+                TopicPartition(effective.input_topic, partition), timeout=TIMEOUT_S
             )
             if high == 0:
                 continue
@@ -148,14 +220,26 @@ def telemetry(findings: Findings) -> str:
     return f"{host}:{port} is free"
 
 
-CHECKS: tuple[Callable[[Findings], str], ...] = (packages, configuration, broker, topics, group, clock, telemetry)
+CHECKS: tuple[Callable[[Findings], str], ...] = (
+    packages,
+    configuration,
+    broker,
+    topics,
+    group,
+    judge,
+    requests,
+    spending,
+    clock,
+    telemetry,
+)
 
 
 @app.command()
 def doctor() -> None:
-    """Check the configuration, the broker, the topics and the clock; say what is wrong and how to mend it.
+    """Check the configuration, the broker, the topics, the judge and the clock; say what is wrong and how to mend it.
 
-    Also prints the effective settings, secrets masked. Exit status 1 when something is wrong.
+    Where there is a judge it is asked one small question, which costs a fraction of a cent. Also prints the effective
+    settings, secrets masked. Exit status 1 when something is wrong.
     """
     effective = settings()
     for group_name, values in masked(effective).items():
@@ -176,6 +260,36 @@ def doctor() -> None:
         out.print(f"{verdict} {check.__name__}: {escape(text)}", highlight=False, soft_wrap=True)
     if wrong:
         raise typer.Exit(FAILURE)
+
+
+def _places(findings: Findings, topic: str) -> list[TopicPartition]:
+    count = _present(findings).get(topic, 0)
+    if not count:
+        raise Unwell(f"not checked, since there is no topic {topic}")
+    return [TopicPartition(topic, partition) for partition in range(count)]
+
+
+def _standing(
+    effective: Settings, identity: Identity, places: list[TopicPartition]
+) -> tuple[list[TopicPartition], int]:
+    """Where a group is in the partitions that it has started, and how many offsets it is behind in all.
+
+    Raises:
+        Unwell: if it can no longer read all of them.
+    """
+    with build(Consumer, {**reader_properties(effective), "group.id": identity.group}) as consumer:
+        committed = consumer.committed(places, timeout=TIMEOUT_S)
+        started = [place for place in committed if place.offset >= 0]
+        lag = 0
+        for place in started:
+            low, high = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
+            if place.offset < low:
+                raise Unwell(
+                    f"retention has deleted {low - place.offset} unread records of {place.topic}/{place.partition}; "
+                    "run more workers or keep the topic longer"
+                )
+            lag += high - place.offset
+    return started, lag
 
 
 def _present(findings: Findings) -> Mapping[str, int]:

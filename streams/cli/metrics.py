@@ -15,6 +15,12 @@ from streams.cli.app import app, out, settings
 
 _DIRECTION = {"higher": "higher is better", "lower": "lower is better", "neither": "neither way is better"}
 
+_COST = {
+    "free": "computed for every event",
+    "local": "computed by a model beside, on the events that routing selects for its suite",
+    "llm": "asked of the judge, about the events that routing selects for its suite",
+}
+
 
 @app.command()
 def metrics(name: Annotated[str | None, typer.Argument(help="Show this one in full.")] = None) -> None:
@@ -33,7 +39,8 @@ def metrics(name: Annotated[str | None, typer.Argument(help="Show this one in fu
     if metric.aliases:
         out.print(f"also called {', '.join(metric.aliases)}", highlight=False)
     needs = ", ".join(metric.needs) or "nothing beside the required fields"
-    out.print(f"needs {needs}; {metric.source}\n", highlight=False)
+    out.print(f"needs {needs}; {metric.source}", highlight=False)
+    out.print(f"{_COST[metric.cost]}\n", highlight=False)
     out.print(metric.text, markup=False, highlight=False)
 
 

@@ -1,26 +1,41 @@
-"""`ragweir score`: a JSONL file scored without a broker."""
+"""`ragweir score`: a JSONL file scored, and judged if asked, without a broker."""
 
 from __future__ import annotations
 
+import signal
 import sys
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal
+from types import FrameType
+from typing import Annotated, BinaryIO, Literal, Self
 
 import orjson
 import typer
-from rich.progress import wrap_file
+from rich.progress import BarColumn, Progress, TextColumn
 
 from metrics.totals import Totals
 from schemas.codec import encode
 from schemas.dead_letter import DeadLetter
 from schemas.evaluation import Evaluation
+from streams.agents.agent import Emission, Record
 from streams.agents.evaluate import EvaluateAgent
 from streams.cli.app import FAILURE, app, err, settings
-from streams.cli.summary import Summary
+from streams.cli.summary import Summary, dollars
+from streams.judging.asking import Limited, Trouble
+from streams.judging.checking import told, try_out, unpriced
+from streams.judging.desk import LiveDesk
+from streams.kafka_client import Refusal
 from streams.runtimes import files
-from streams.service import evaluate_config
+from streams.runtimes.judged_files import JudgedFiles
+from streams.service import evaluate_config, judge_config
+from streams.settings import Settings
 from streams.windowing import Windowing
+
+_STOPPED = 130
+"""The exit status of what Ctrl-C ended."""
 
 
 @app.command()
@@ -30,42 +45,47 @@ def score(
     out: Annotated[Path | None, typer.Option(help="Where evaluations go; standard output by default.")] = None,
     windows: Annotated[Path | None, typer.Option(help="Where windows of event time go, of all sizes.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say what scores rest on, as `evidence`.")] = False,
+    judge: Annotated[
+        bool, typer.Option("--judge", help="Have the events judged that routing selects; it costs.")
+    ] = False,
 ) -> None:
     """Score a file of interactions, without a broker.
 
     Evaluations go to `--out` or standard output, as JSON lines. A terminal also shows a summary, and every line that
     could not be scored is named with its reason. `--windows` sums them up besides, as JSON lines: the same bytes
     whatever the order of the interactions. Exit status 1 when no line could be scored.
+
+    With `--judge` the judged evaluations stand there too, each somewhere after the scored one of its event. The run has
+    `judge.daily_budget_usd` to itself; events over it are counted and stay unjudged, which is no failure. An endpoint
+    that cannot be used at the start is refused; one that fails later is waited for. Ctrl-C ends the run with what is
+    done, a second one at once.
     """
     effective = settings(input={"map": map})
     config = evaluate_config(effective, file.name, explain=explain)
-    agent = EvaluateAgent(config)
-    summary = Summary()
-    windowing = Windowing(effective.windows, Totals(config.catalogue))
+    totals = Totals(config.catalogue)
+    summary = Summary(totals, judging=judge)
     with ExitStack() as stack:
         source: BinaryIO = sys.stdin.buffer if str(file) == "-" else stack.enter_context(_open(file, "rb"))
-        if err.is_terminal and source is not sys.stdin.buffer:
-            size = file.stat().st_size
-            source = stack.enter_context(wrap_file(source, size, description="Scoring", console=err, transient=True))
+        judging = stack.enter_context(_judging(effective)) if judge else None
         sink: BinaryIO = stack.enter_context(_open(out, "wb")) if out else sys.stdout.buffer
         summed = stack.enter_context(_open(windows, "wb")) if windows else None
-        for record, outcome in files.run(agent, source, file.name, effective.limits.max_event_bytes):
+        bars = stack.enter_context(_Bars(None if str(file) == "-" else file.stat().st_size, summary, judging))
+        writing = _Writing(sink, summary, Windowing(effective.windows, totals) if summed else None)
+        lines = files.run(EvaluateAgent(config), bars.reading(source), file.name, effective.limits.max_event_bytes)
+        for record, outcome in judging.run(lines) if judging else lines:
             for emission in outcome.emissions:
-                if emission.topic == "evaluations" and emission.value is not None:
-                    sink.write(emission.value + b"\n")
-                    evaluation = orjson.loads(emission.value)
-                    summary.add(evaluation)
-                    if summed:
-                        windowing.add(Evaluation.model_validate(evaluation))
-                else:
-                    summary.refused += 1
-                    letter = DeadLetter.from_headers(emission.headers)
-                    err.print(f"line {record.offset}: {letter.message}", markup=False, highlight=False, soft_wrap=True)
-        if summed:
-            summed.writelines(encode(window) + b"\n" for window in windowing.windows())
+                writing.write(emission, record)
+            bars.show()
+        if summed and writing.windowing:
+            summed.writelines(encode(window) + b"\n" for window in writing.windowing.windows())
+    if judging:
+        summary.spent, summary.at_most = judging.spent, judging.reserved
+        summary.unpriced = unpriced(effective.judge)
     if err.is_terminal:
         err.print(summary.table())
-    err.print(summary.line(), highlight=False)
+    err.print(summary.line(), highlight=False, soft_wrap=True)
+    if judging and judging.stopping:
+        raise typer.Exit(_STOPPED)
     if not summary.scored:
         raise typer.Exit(FAILURE)
 
@@ -75,3 +95,109 @@ def _open(file: Path, mode: Literal["rb", "wb"]) -> BinaryIO:
         return file.open(mode)
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be opened: {error.strerror}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """What becomes of what agents emit."""
+
+    sink: BinaryIO
+    summary: Summary
+    windowing: Windowing | None
+
+    def write(self, emission: Emission, line: Record | None) -> None:
+        """Write an evaluation, name a line that could not be scored, count what is deferred."""
+        if emission.topic == "evaluations" and emission.value is not None:
+            self.sink.write(emission.value + b"\n")
+            evaluation = Evaluation.model_validate(orjson.loads(emission.value))
+            self.summary.add(evaluation)
+            if self.windowing:
+                self.windowing.add(evaluation)
+        elif emission.topic == "dead-letter":
+            self.summary.refused += 1
+            letter = DeadLetter.from_headers(emission.headers)
+            place = "a request to the judge" if line is None else f"line {line.offset}"
+            err.print(f"{place}: {letter.message}", markup=False, highlight=False, soft_wrap=True)
+        elif emission.topic == "judge.deferred":
+            self.summary.deferred += 1
+
+
+@contextmanager
+def _judging(effective: Settings) -> Iterator[JudgedFiles]:
+    """What judges, once the endpoint has shown that it can be used.
+
+    Raises:
+        Refusal: if it cannot.
+        WrongSettings: if there is none, or its settings are wrong.
+    """
+    config = judge_config(effective, 1)
+    spent = 0
+    if not config.judge.cached_only:
+        try:
+            spent = try_out(config.judge).cost
+        except Limited:
+            pass  # It is well and wants to be left alone; that is waited for.
+        except Trouble as trouble:
+            raise Refusal(told(config.judge, trouble)) from None
+    with closing(LiveDesk(config.judge)) as desk, _interruptible() as stopped:
+        yield JudgedFiles(config, desk, stopped, spent)
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Whether the run is to stop, by SIGINT or SIGTERM; a second one interrupts whatever goes on."""
+    asked = False
+
+    def ask(_: int, __: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Bars:
+    """What a terminal shows while a run is under way; elsewhere nothing.
+
+    Args:
+        size: of what is read, in bytes; None if it is not known.
+        summary: of the run.
+        judging: what judges, if anything does.
+    """
+
+    def __init__(self, size: int | None, summary: Summary, judging: JudgedFiles | None) -> None:
+        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}")
+        self._progress = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+        self._size = size
+        self._scoring = self._progress.add_task("Scoring", total=size, said="")
+        self._summary, self._judging, self._began = summary, judging, time.monotonic()
+        self._judged = self._progress.add_task("Judging", total=None, said="") if judging else None
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def reading(self, source: BinaryIO) -> BinaryIO:
+        """The same file, whose reading is shown where its end is known."""
+        if self._size is None:
+            return source
+        return self._progress.wrap_file(source, self._size, task_id=self._scoring)
+
+    def show(self) -> None:
+        """Show how far judging is."""
+        if self._judging is None or self._judged is None:
+            return
+        summary, judging = self._summary, self._judging
+        rate = summary.settled / (time.monotonic() - self._began)
+        said = f"{summary.settled} of {summary.selected}, {dollars(judging.spent)}, {rate:,.1f}/s"
+        said += f"; waiting: {judging.waits}" if judging.waits else ""
+        self._progress.update(self._judged, total=summary.selected, completed=summary.settled, said=said)

@@ -1,4 +1,4 @@
-"""The services: `ragweir evaluate`, `aggregate` and `export`, and `up` for all of them."""
+"""The services: `ragweir evaluate`, `judge`, `aggregate` and `export`, and `up` for all of them."""
 
 from __future__ import annotations
 
@@ -48,6 +48,26 @@ def evaluate(
 
 
 @app.command()
+def judge(
+    workers: Workers = 1,
+    slot: Slot = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(min=1, help="All slots there are, here and elsewhere: each takes this share of the limits."),
+    ] = None,
+) -> None:
+    """Judge the events that were selected, through an OpenAI-compatible endpoint, within its limits and the budget.
+
+    Reads the requests of evaluate, writes judged evaluations. What the day's budget does not cover waits for the next
+    day; while the endpoint is down, everything waits. `ragweir simulate-judge` is an endpoint to try it on. Workers,
+    ports and stopping as `evaluate`.
+    """
+    effective = settings()
+    effective = settings(judge={"slots": slots or max(workers, effective.judge.slots)})
+    _run("judge", effective, workers, slot, ["--slots", str(effective.judge.slots)])
+
+
+@app.command()
 def aggregate(workers: Workers = 1, slot: Slot = None) -> None:
     """Sum evaluations up in windows of event time, exactly once.
 
@@ -71,12 +91,14 @@ def up(
     evaluate_workers: Annotated[int, typer.Option(min=1, max=256, help="Processes that evaluate.")] = 1,
     aggregate_workers: Annotated[int, typer.Option(min=1, max=256, help="Processes that aggregate.")] = 1,
 ) -> None:
-    """Run all services on this machine under one supervisor: evaluate, aggregate and export.
+    """Run all services on this machine under one supervisor: evaluate, aggregate, export, and judge if there is one.
 
-    Their telemetry ports are telemetry.port, + 100 and + 200, each plus the worker's number.
+    Their telemetry ports are telemetry.port, + 100, + 200 and + 300, each plus the worker's number.
     """
     effective = settings()
     workers = {"evaluate": evaluate_workers, "aggregate": aggregate_workers, "export": 1}
+    if effective.judge.base_url is not None:
+        workers["judge"] = 1
     for name in workers:
         _RUNNERS[name].check(effective)
     commands = [_worker(name, slot, []) for name, number in workers.items() for slot in range(number)]
@@ -91,7 +113,7 @@ class _Runner:
     run: Callable[[Settings, int, Callable[[], bool]], None]
 
 
-_RUNNERS = {name: _Runner(service.agent, partial(run_slot, service)) for name, service in SERVICES.items()}
+_RUNNERS = {name: _Runner(service.check, partial(run_slot, service)) for name, service in SERVICES.items()}
 _RUNNERS["export"] = _Runner(catalogue, run_export)
 
 

@@ -45,7 +45,7 @@ def rules(
     effective = settings()
     if not effective.slo:
         raise WrongSettings(f"there is no SLO in the settings; one looks like {_EXAMPLE}")
-    SERVICES["aggregate"].agent(effective)  # An alert on a misspelt metric would be silent for ever.
+    SERVICES["aggregate"].check(effective)  # An alert on a misspelt metric would be silent for ever.
     made = "Made by `ragweir slo rules` from the [[slo]] settings: change those, and make it again."
     scaled = (
         [] if scale == 1 else [f"Every duration is multiplied by {scale:g}; the series are named as if it were not."]

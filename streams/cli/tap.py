@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
 
+import stamina
 import typer
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -28,7 +29,7 @@ from schemas.mapping import FieldMap
 from streams.agents.agent import Record
 from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from streams.cli.app import FAILURE, app, err, out, settings, shared_flags
-from streams.kafka_client import Connection, Refusal, ask, build, client_properties, reader_properties
+from streams.kafka_client import Connection, Refusal, ask, build, client_properties, reader_properties, settling
 from streams.runtimes.messages import received
 from streams.service import evaluate_config
 from streams.settings import Settings
@@ -90,7 +91,7 @@ def tap(
         flags += ["--map", f"{topic}.toml"]
         _say(f"\nWhat follows is read through it. Correct it where it is wrong, and save it as {topic}.toml.")
     evaluations = _evaluate(list(objects), config)
-    _coverage(evaluations, config.catalogue.metrics)
+    _coverage(evaluations, config.catalogue.free)
     out.print(_samples(evaluations))
     _say("\nNext, once ragweir's own topics are there (the first line creates them):")
     for command in (["topics", "create"], ["evaluate", *flags]):
@@ -129,6 +130,7 @@ def read_newest(effective: Settings, topic: str, count: int) -> list[Record]:
         consumer.close()
 
 
+@stamina.retry(on=settling, attempts=None, timeout=_TIMEOUT_S, wait_initial=0.05, wait_max=0.5)
 def _spans(admin: AdminClient, topic: str, partitions: int) -> dict[int, tuple[int, int]]:
     """Where each partition begins and ends; asked for all of them at once, since there may be hundreds."""
     places = [TopicPartition(topic, partition) for partition in range(partitions)]

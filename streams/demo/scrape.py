@@ -1,4 +1,4 @@
-"""What the services show on /metrics, read as Prometheus reads it: the last closed window, and the SLO's counters."""
+"""What the services show over HTTP: whether they are ready, the last closed window, and the SLO's counters."""
 
 from __future__ import annotations
 
@@ -30,6 +30,15 @@ class Means:
         """
         values = ", ".join(f"{version} {mean:.2f}" for version, mean in sorted(self.versions.items()))
         return f"window until {datetime.fromtimestamp(self.end_s, UTC):%H:%M:%S} UTC: {values}"
+
+
+def ready(address: str) -> bool:
+    """Whether a service can do its work."""
+    try:
+        with urllib.request.urlopen(f"http://{address}/readyz", timeout=_SECONDS):
+            return True
+    except OSError:  # An HTTP status that says no is one too.
+        return False
 
 
 def means(exporter: str, metric: str, window: str) -> Means:

@@ -5,21 +5,31 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
+from streams.demo.scrape import ready
 from streams.exporting import PORT as EXPORT_PORT
 from streams.local.node import LOOPBACK, LocalKafkaError, free_port, require_free
 from streams.service import SERVICES
 from streams.settings import Settings
+from streams.simulated.dialect import NAME as SIMULATED
 from streams.supervisor import STOP_S, own_command
 
 WORKERS = 2
+JUDGE_MS = 150
+"""How long the simulated judge takes over an answer."""
+BUDGET_USD = 0.15
+"""Enough for most of what the sample traffic escalates, so that the rest is seen to wait."""
 _LAST_LINES = 15
 _TRIES = 100
+_START_S = 60.0
+_TURN_S = 0.05
 
 
 class DemoError(Exception):
@@ -41,13 +51,23 @@ class _Alone(Settings):
         return (init_settings,)
 
 
-def demo_settings(bootstrap: str, prefix: str = "rag.") -> Settings:
-    """The settings of the demo: few partitions, free telemetry ports, windows of seconds, and one SLO."""
+def demo_settings(bootstrap: str, judge_url: str, prefix: str = "rag.") -> Settings:
+    """The settings of the demo: few partitions, free telemetry ports, windows of seconds, one SLO, a simulated judge.
+
+    Args:
+        bootstrap: address of its Kafka.
+        judge_url: base URL of its simulated judge.
+        prefix: of its topics.
+    """
     return _Alone.model_validate(
         {
             "kafka": {"bootstrap_servers": bootstrap},
-            "topics": {"prefix": prefix, "partitions": 4},
+            # Each has its part of the judge's budget, which has to cover the most that one event may cost.
+            "topics": {"prefix": prefix, "partitions": 2},
             "telemetry": {"port": _free_base()},
+            # One asks seven times about an event: more than this budget has room for.
+            # The other loads a model of its own, which is nothing to simulate.
+            "metrics": {"off": ["ragas", "semantic"]},
             "windows": {
                 "sizes": ["3s", "15s"],
                 "dimensions": ["pipeline_version"],
@@ -55,6 +75,17 @@ def demo_settings(bootstrap: str, prefix: str = "rag.") -> Settings:
                 "disorder_s": 1,
                 "idle_s": 2,
                 "commit_ms": 300,
+            },
+            "routing": {"floors": {"rubric": 0.25}},
+            "judge": {
+                "base_url": judge_url,
+                "model": SIMULATED,
+                # Made up.
+                "prices": {SIMULATED: {"input_usd": 1.0, "output_usd": 4.0}},
+                "daily_budget_usd": BUDGET_USD,
+                "max_output_tokens": 600,
+                # The samples come round again and again: answers that are remembered would cost nothing.
+                "cache_entries": 0,
             },
             "slo": [{"name": "grounded", "metric": "unsupported_risk", "at_most": 0.5, "objective": 0.95}],
         }
@@ -77,6 +108,7 @@ _OFFSETS = {
     "evaluate": [SERVICES["evaluate"].port + slot for slot in range(WORKERS)],
     "aggregate": [SERVICES["aggregate"].port],
     "export": [EXPORT_PORT],
+    "judge": [SERVICES["judge"].port],
 }
 
 
@@ -94,9 +126,12 @@ def _free_base() -> int:
 def settings_file(settings: Settings) -> str:
     """What of the settings is not a default, as TOML.
 
-    >>> print(settings_file(demo_settings("127.0.0.1:9999")))  # doctest: +ELLIPSIS
+    >>> print(settings_file(demo_settings("127.0.0.1:9999", "http://127.0.0.1:8089/v1")))  # doctest: +ELLIPSIS
     [kafka]
     bootstrap_servers = "127.0.0.1:9999"
+    ...
+    [routing]
+    floors = { "rubric" = 0.25 }
     ...
     [[slo]]
     name = "grounded"
@@ -108,9 +143,15 @@ def settings_file(settings: Settings) -> str:
     for group, content in settings.model_dump(mode="json", exclude_defaults=True).items():
         heading, tables = (f"[[{group}]]", content) if isinstance(content, list) else (f"[{group}]", [content])
         for values in tables:
-            # A string, a number or a list of them in JSON is the same in TOML.
-            lines += [heading, *(f"{name} = {json.dumps(value)}" for name, value in values.items())]
+            lines += [heading, *(f"{name} = {_toml(value)}" for name, value in values.items())]
     return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    """A value in TOML: a string, a number or a list of them is the same in JSON."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{json.dumps(name)} = {_toml(inner)}' for name, inner in value.items())} }}"
+    return json.dumps(value)
 
 
 @contextmanager
@@ -152,6 +193,25 @@ def services(settings: Settings, folder: Path) -> Iterator[Callable[[], None]]:
             # Its workers end by themselves when their supervisor is gone.
             process.kill()
             process.wait()
+
+
+def wait_until_ready(settings: Settings, check: Callable[[], None]) -> None:
+    """Wait until every service can do its work, so that traffic is seen to be worked on as it comes.
+
+    Args:
+        settings: of the services.
+        check: raises when they have ended.
+
+    Raises:
+        DemoError: if they do not come up.
+    """
+    deadline = time.monotonic() + _START_S
+    waiting = [address for addresses in targets(settings).values() for address in addresses]
+    while waiting := [address for address in waiting if not ready(address)]:
+        check()
+        if time.monotonic() > deadline:
+            raise DemoError(f"Services are not ready after {_START_S:.0f} s: {', '.join(waiting)}.")
+        time.sleep(_TURN_S)
 
 
 def last_words(log: Path) -> str:

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from metrics.catalogue import Catalogue
 from metrics.metric import Metric
 from schemas.dead_letter import DeadLetter
+from schemas.evaluation import Evaluation
+from schemas.judging import JudgeRequest
+from streams.demo.docket import LATEST, Docket
 from streams.demo.samples import samples
 from streams.demo.traffic import Result
 
 _WORST = 5
 _MOST_ROWS = 14
-_FRAME_ROWS = 8
-"""What a terminal needs beside the rows: title, header, and the lines before."""
-_EVENT_WIDTH, _APPLICATION_WIDTH = 21, 17
+_FRAME_ROWS = 9 + LATEST
+"""What a terminal needs beside the rows: title, header, the judge's lines, and the lines before."""
+EVENT_WIDTH, _APPLICATION_WIDTH = 21, 17
 """Fixed, so that columns do not jump as rows come and go."""
 _VALUE_WIDTH = 5
-_WIDE = 100
-"""From this width on a terminal has room for the application too."""
+_WIDE = 115
+"""From this width on a terminal has room for the application and all columns."""
+_JUDGE, _JUDGE_WIDTH = "simulated judge", 15
+"""The column of why the judge was asked, and what it gave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ class Column:
     title: str
     limit: float | None = None
     format: str = ".2f"
+    spare: bool = False
+    """Whether it is left out where there is little room."""
 
 
 COLUMNS = (
@@ -45,8 +52,8 @@ COLUMNS = (
     Column("unsupported_risk", "risk", 0.5),
     Column("context_support", "support", 0.6),
     Column("lexical_hallucination", "invented", 0.5),
-    Column("keyword_coverage", "keywords", 0.5),
-    Column("number_match", "numbers", 0.5),
+    Column("keyword_coverage", "keywords", 0.5, spare=True),
+    Column("number_match", "numbers", 0.5, spare=True),
     Column("refusal", "declines"),
 )
 """Those that the catalogue lacks, or that are switched off, are not shown."""
@@ -60,65 +67,81 @@ class Report:
     """Grows with each result.
 
     Args:
-        catalogue: the metrics that are computed.
+        catalogue: the metrics that are switched on.
         events: how many interactions are being sent.
     """
 
-    catalogue: Mapping[str, Metric]
+    catalogue: Catalogue
     events: int
     evaluated: int = 0
     dead: Counter[tuple[str, str]] = field(default_factory=Counter)
-    latest: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_MOST_ROWS))
+    latest: deque[Evaluation] = field(default_factory=lambda: deque(maxlen=_MOST_ROWS))
     versions: Counter[str] = field(default_factory=Counter)
     """Evaluations per pipeline version."""
     values: defaultdict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
     """Per pipeline version and metric."""
     ranked: dict[str, tuple[float, str]] = field(default_factory=dict)
     """Per sample the value that it is ranked by, and an event that had it."""
+    docket: Docket = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.docket = Docket(self.catalogue)
 
     @property
     def columns(self) -> list[Column]:
         """The columns whose metric is computed."""
-        return [column for column in COLUMNS if column.metric in self.catalogue]
+        return [column for column in COLUMNS if column.metric in self.catalogue.metrics]
 
     @property
     def ranking(self) -> str | None:
         """The metric that the worst answers are found by."""
-        return next((name for name in RANKING if name in self.catalogue), None)
+        return next((name for name in RANKING if name in self.catalogue.metrics), None)
 
     def add(self, result: Result) -> None:
         """Take one result in."""
         if isinstance(result, DeadLetter):
             self.dead[result.error_class, result.message] += 1
-            return
+        elif isinstance(result, JudgeRequest):
+            self.docket.deferred(result)
+        elif result.stage == "judged":
+            self.docket.judged(result)
+        else:
+            self.docket.scored(result)
+            self._count(result)
+
+    def _count(self, evaluation: Evaluation) -> None:
         self.evaluated += 1
-        self.latest.append(result)
-        scores = result["scores"]
-        version = result["pipeline_version"]
+        self.latest.append(evaluation)
+        scores, version = evaluation.scores, evaluation.pipeline_version or ""
         self.versions[version] += 1
         for column in self.columns:
             if (value := scores[column.metric]) is not None:
                 self.values[version, column.metric].append(value)
-        if self.ranking and (value := scores[self.ranking]) is not None and not declines(result):
+        if self.ranking and (value := scores[self.ranking]) is not None and not declines(evaluation):
             # A sample that comes round again scores the same: one event stands for it.
-            self.ranked.setdefault(result["labels"]["sample"], (value, result["event_id"]))
+            self.ranked.setdefault(evaluation.labels["sample"], (value, evaluation.event_id))
 
     def count(self, metric: str) -> int:
         """How many evaluations have a value of this metric."""
         return sum(len(values) for (_, name), values in self.values.items() if name == metric)
 
-    def cell(self, column: Column, value: float | None, *, judge: bool = True) -> Text:
+    def cell(self, column: Column, value: float | None, *, blame: bool = True) -> Text:
         """A value, red when it is bad; a dash when there is none."""
         if value is None:
             return Text("-", "dim")
-        better = self.catalogue[column.metric].better
+        better = self.catalogue.metrics[column.metric].better
         bad = column.limit is not None and (value < column.limit if better == "higher" else value > column.limit)
-        return Text(format(value, column.format), "bold red" if bad and judge else "")
+        return Text(format(value, column.format), "bold red" if bad and blame else "")
+
+    def judge_cell(self, event_id: str) -> Text:
+        """Why the judge was asked about an event, and what has become of it; a dash for one that was not selected."""
+        asked = self.docket.events.get(event_id)
+        return Text(str(asked)) if asked else Text("-", "dim")
 
 
-def declines(evaluation: Mapping[str, Any]) -> bool:
+def declines(evaluation: Evaluation) -> bool:
     """Whether the answer declines: it then asserts nothing, and words without support are no fault of it."""
-    return bool(evaluation["scores"].get("refusal"))
+    return bool(evaluation.scores.get("refusal"))
 
 
 @contextmanager
@@ -144,30 +167,36 @@ class _Lines(_Screen):
     def __init__(self, console: Console, report: Report) -> None:
         self._console = console
         self._report = report
-        self._print(["event", "application", "ver", *(column.title for column in report.columns)])
+        self._print(["event", "application", "ver", *(column.title for column in report.columns)], _JUDGE)
 
     def shown(self, result: Result) -> None:
         if isinstance(result, DeadLetter):
             self._print([f"dead letter ({result.error_class}): {result.message}"])
+        elif isinstance(result, JudgeRequest):
+            self._print([f"judge, deferred: {result.evaluation.event_id}: {result.why}"])
+        elif result.stage == "judged":
+            asked = self._report.docket.events.get(result.event_id)
+            self._print([f"simulated judge: {result.event_id}: {asked}"])
         else:
-            report, scores = self._report, result["scores"]
+            report, scores = self._report, result.scores
             values = [report.cell(column, scores[column.metric]).plain for column in report.columns]
-            self._print([result["event_id"], result["application"], result["pipeline_version"], *values])
+            first = [result.event_id, result.application or "", result.pipeline_version or ""]
+            self._print([*first, *values], report.judge_cell(result.event_id).plain)
 
-    def _print(self, cells: list[str]) -> None:
+    def _print(self, cells: list[str], judge: str = "") -> None:
         first, *rest = cells
         lefts = [f"{cell:<{width}}" for cell, width in zip(rest[:2], (_APPLICATION_WIDTH, 3), strict=False)]
-        line = "  ".join([f"{first:<{_EVENT_WIDTH}}", *lefts, *(f"{cell:>8}" for cell in rest[2:])])
+        line = "  ".join([f"{first:<{EVENT_WIDTH}}", *lefts, *(f"{cell:>8}" for cell in rest[2:]), judge])
         self._console.print(line.rstrip(), markup=False, highlight=False, soft_wrap=True)
 
 
-def _table(report: Report, *names: str) -> Table:
-    """A table with the named columns, then those of the report."""
+def _table(columns: list[Column], *names: str) -> Table:
+    """A table with the named columns, then these."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for name in names:
-        width = {"event": _EVENT_WIDTH, "application": _APPLICATION_WIDTH}.get(name)
+        width = {"event": EVENT_WIDTH, "application": _APPLICATION_WIDTH}.get(name)
         table.add_column(name, no_wrap=True, width=width)
-    for column in report.columns:
+    for column in columns:
         table.add_column(column.title, justify="right", no_wrap=True, min_width=_VALUE_WIDTH)
     return table
 
@@ -178,14 +207,18 @@ def _latest(console: Console, report: Report) -> Group:
     if report.dead:
         title += f", {report.dead.total()} dead letters"
     facts = {"event": "event_id", "application": "application", "ver": "pipeline_version"}
+    columns = report.columns
     if console.width < _WIDE:
         del facts["application"]
-    table = _table(report, *facts)
+        columns = [column for column in columns if not column.spare]
+    table = _table(columns, *facts)
+    table.add_column(_JUDGE, no_wrap=True, width=_JUDGE_WIDTH)
     for each in list(report.latest)[-rows:]:
-        judge = not declines(each)
-        cells = (report.cell(column, each["scores"][column.metric], judge=judge) for column in report.columns)
-        table.add_row(*(Text(each[fact]) for fact in facts.values()), *cells)
-    return Group(Text(title, "bold"), table)
+        blame = not declines(each)
+        cells = (report.cell(column, each.scores[column.metric], blame=blame) for column in columns)
+        table.add_row(*(getattr(each, fact) for fact in facts.values()), *cells, report.judge_cell(each.event_id))
+    lasts = (Text(f"{each:<{EVENT_WIDTH}} {report.docket.events[each]}") for each in report.docket.latest)
+    return Group(Text(title, "bold"), table, Text(f"Simulated judge: {report.docket}", "bold"), *lasts)
 
 
 def summarise(console: Console, report: Report, sent: int) -> None:
@@ -201,11 +234,11 @@ def summarise(console: Console, report: Report, sent: int) -> None:
     named = "; ".join(f"{column.title} is {column.metric}" for column in report.columns)
     console.print(f"{named}.", style="dim", highlight=False, soft_wrap=True)
     if report.ranking:
-        _worst(console, report, report.catalogue[report.ranking])
+        _worst(console, report, report.catalogue.metrics[report.ranking])
 
 
 def _versions(report: Report) -> Table:
-    table = _table(report, "version", "events")
+    table = _table(report.columns, "version", "events")
     for version in sorted(report.versions):
         found = [report.values[version, column.metric] for column in report.columns]
         cells = (
@@ -221,6 +254,6 @@ def _worst(console: Console, report: Report, metric: Metric) -> None:
     console.print(f"\n[bold]Worst answers by {metric.name}[/] (text from the samples; evaluations hold none)")
     ordered = sorted(report.ranked.items(), key=lambda item: item[1], reverse=metric.better == "lower")
     for sample, (value, event_id) in ordered[:_WORST]:
-        line = Text.assemble((f"{value:.2f}", "bold red"), f"  {event_id:<{_EVENT_WIDTH}}  {responses[sample]}")
+        line = Text.assemble((f"{value:.2f}", "bold red"), f"  {event_id:<{EVENT_WIDTH}}  {responses[sample]}")
         line.truncate(max(console.width, 80), overflow="ellipsis")
         console.print(line, soft_wrap=True)

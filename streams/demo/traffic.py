@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
-import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from schemas.codec import encode_json
 from schemas.dead_letter import DeadLetter
+from schemas.evaluation import Evaluation
+from schemas.judging import JudgeRequest
 from streams.demo.samples import UNREADABLE, Unreadable, drill, interaction
 from streams.demo.services import DemoError
+from streams.judging.results import chosen
 from streams.kafka_client import Connection, build, client_properties, publisher_properties
 from streams.settings import Settings
 
-Result = dict[str, Any] | DeadLetter
-"""What becomes of a record: an evaluation, as plain data, or a dead letter."""
+Result = Evaluation | JudgeRequest | DeadLetter
+"""What becomes of a record: an evaluation, scored or judged, a request that has to wait, or a dead letter."""
 
 DRILL_RATE = 20
 """Answers a second in the drill of an alert."""
@@ -134,8 +135,53 @@ class Drill:
         self._sender.settle()
 
 
+def _dead_letter(message: Message) -> DeadLetter:
+    headers = dict(message.headers() or ())
+    return DeadLetter.from_headers((name, value) for name, value in headers.items() if isinstance(value, bytes))
+
+
+_READERS: Mapping[str, Callable[[Message], Result]] = {
+    "evaluations": lambda message: Evaluation.model_validate_json(message.value() or b""),
+    "judge.deferred": lambda message: JudgeRequest.model_validate_json(message.value() or b""),
+    "dead-letter": _dead_letter,
+}
+"""How each topic is read that says what became of something."""
+
+
+class Awaited:
+    """What is still to come: what becomes of each record, and of each event that the judge is asked about.
+
+    Topics are read side by side, so that an event may be heard to wait before it is heard to have been selected.
+    """
+
+    def __init__(self, records: int) -> None:
+        self._records = records
+        self._asked: set[str] = set()
+        self._answered: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return self._records > 0 or bool(self._asked)
+
+    def heard(self, result: Result) -> None:
+        """Take one result in."""
+        if isinstance(result, JudgeRequest):
+            self._settle(result.evaluation)
+        elif isinstance(result, Evaluation) and result.stage == "judged":
+            self._settle(result)
+        else:
+            self._records -= 1
+            if isinstance(result, Evaluation) and chosen(result) and result.event_id not in self._answered:
+                self._asked.add(result.event_id)
+
+    def _settle(self, evaluation: Evaluation) -> None:
+        self._answered.add(evaluation.event_id)
+        self._asked.discard(evaluation.event_id)
+
+
 def results(settings: Settings, publisher: Publisher, check: Callable[[], None]) -> Iterator[Result | None]:
     """Publish, and give what becomes of every record until all are settled; None when a turn brought nothing.
+
+    An event that was selected is settled once it is judged, or waits for the budget.
 
     Args:
         settings: where from.
@@ -145,7 +191,7 @@ def results(settings: Settings, publisher: Publisher, check: Callable[[], None])
     Raises:
         DemoError: if results do not come.
     """
-    evaluations, dead_letters = (settings.topics.prefix + name for name in ("evaluations", "dead-letter"))
+    readers = {settings.topics.prefix + name: read for name, read in _READERS.items()}
     consumer = build(
         Consumer,
         {
@@ -158,31 +204,25 @@ def results(settings: Settings, publisher: Publisher, check: Callable[[], None])
         },
     )
     partitions = range(settings.topics.partitions)
-    consumer.assign([TopicPartition(topic, each, 0) for topic in (evaluations, dead_letters) for each in partitions])
-    settled, heard = 0, time.monotonic()
+    consumer.assign([TopicPartition(topic, each, 0) for topic in readers for each in partitions])
+    awaited, heard = Awaited(publisher.total), time.monotonic()
     try:
-        while settled < publisher.total:
+        while awaited:
             publisher.send_due()
             message = consumer.poll(_TURN_S)
             # A message is false when its value is empty, as a tombstone's dead letter is.
             error = None if message is None else message.error()
             if message is not None and error is None:
-                settled, heard = settled + 1, time.monotonic()
-                yield _result(message, dead_letters)
+                heard = time.monotonic()
+                result = readers[message.topic() or ""](message)
+                awaited.heard(result)
+                yield result
                 continue
             if error is not None and not error.retriable():
                 raise KafkaException(error)
             check()
             if time.monotonic() - heard > _SILENCE_S:
-                raise DemoError(f"No evaluation has come for {_SILENCE_S:.0f} s.")
+                raise DemoError(f"Nothing has come of some records for {_SILENCE_S:.0f} s.")
             yield None
     finally:
         consumer.close()
-
-
-def _result(message: Message, dead_letters: str) -> Result:
-    if message.topic() == dead_letters:
-        headers = dict(message.headers() or ())
-        return DeadLetter.from_headers((name, value) for name, value in headers.items() if isinstance(value, bytes))
-    evaluation: dict[str, Any] = orjson.loads(message.value() or b"")
-    return evaluation

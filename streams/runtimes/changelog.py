@@ -8,7 +8,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from streams.agents.agent import Record
-from streams.kafka_client import build, reader_properties
+from streams.kafka_client import build, reader_properties, settling
 from streams.runtimes.messages import received
 from streams.runtimes.positions import Interrupted
 from streams.settings import Settings
@@ -63,7 +63,7 @@ def _end(settings: Settings, topic: str, partition: int, stopped: Callable[[], b
             try:
                 return consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT_S)[1]
             except KafkaException as error:
-                if not error.args[0].retriable() and error.args[0].code() != KafkaError._TIMED_OUT:
+                if not settling(error) and error.args[0].code() != KafkaError._TIMED_OUT:
                     raise
         raise Interrupted
     finally:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from streams.agents.agent import Agent, Emission, Keeper, Outcome, Record, StateError
+from streams.agents.agent import Agent, Emission, Keeper, Outcome, Patient, Place, Record, StateError
 from streams.kafka_client import (
+    Assignor,
     Connection,
     Identity,
     Refusal,
@@ -24,7 +25,8 @@ from streams.kafka_client import (
 )
 from streams.runtimes.changelog import changelog
 from streams.runtimes.isolation import RECORD_FAULTS, Isolation
-from streams.runtimes.messages import Place, place_of, received
+from streams.runtimes.messages import place_of, received
+from streams.runtimes.pacing import Pacing
 from streams.runtimes.positions import Interrupted, Positions
 from streams.runtimes.watchdog import Watchdog
 from streams.serving.health import Health
@@ -39,6 +41,8 @@ CALL_LIMIT_S = 5.0
 STOP_GRACE_S = 3.0
 """How long a stopping worker goes on asking a broker that does not answer. With a call before it, one after it and the
 clients' own end, it must stay well under what the supervisor grants."""
+DRAIN_S = 2.0
+"""How long a stopping worker waits for what is under way."""
 _SILENCE_S = 5.0
 """A broker that has not answered the same call for so long is lost, even where librdkafka does not say so: its error
 callback tells of connections that break, and may have told the consumer only, which is not polled meanwhile."""
@@ -67,6 +71,7 @@ class KafkaRuntime:
         agent: computes what to emit.
         inputs: the topics to read, by their full names.
         stopped: says whether to stop; the batch in hand is committed first.
+        assignor: how Kafka deals out the inputs' partitions.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class KafkaRuntime:
         telemetry: Telemetry,
         health: Health,
         stopped: Callable[[], bool],
+        assignor: Assignor = "roundrobin",
     ) -> None:
         self._settings = settings
         self._identity = identity
@@ -92,6 +98,7 @@ class KafkaRuntime:
         self._isolation = Isolation(settings.batch.max_events)
         self._watchdog = Watchdog(CALL_LIMIT_S)
         self._keeper = agent if isinstance(agent, Keeper) else None
+        self._patient = agent if isinstance(agent, Patient) else None
         self._ends: set[Place] = set()
         self._pending: list[Record] = []
         self._undelivered: KafkaError | None = None
@@ -99,8 +106,11 @@ class KafkaRuntime:
         self._stop_by = 0.0
         self._lag_at = 0.0
         self._joined = False
-        self._consumer = build(Consumer, consumer_properties(settings, identity, self._connection))
+        self._consumer = build(Consumer, consumer_properties(settings, identity, self._connection, assignor))
         self._producer = build(Producer, producer_properties(settings, identity, self._connection))
+        self._pacing = (
+            None if self._patient is None else Pacing(self._patient, self._consumer, self._positions, self._seek)
+        )
 
     def run(self) -> None:
         """Work until told to stop.
@@ -114,6 +124,7 @@ class KafkaRuntime:
             self._consumer.subscribe(self._inputs, self._assigned, self._revoked, self._lost)
             while not self._stopped():
                 self._turn()
+            self._drain()
             self._consumer.close()
         except Interrupted:
             log.info("stopped while waiting for the broker")
@@ -128,6 +139,15 @@ class KafkaRuntime:
 
     # The loop.
 
+    def _drain(self) -> None:
+        """Let what is under way come to its end, for a while: what is given up has to be done again."""
+        if self._patient is None:
+            return
+        self._patient.finish()
+        until = time.monotonic() + DRAIN_S
+        while self._patient.busy and time.monotonic() < until:
+            self._turn()
+
     def _turn(self) -> None:
         self._health.alive()
         self._watch()
@@ -135,14 +155,16 @@ class KafkaRuntime:
         began = time.perf_counter()
         outcome = self._work(records)
         handled = time.perf_counter()
-        if not records and not outcome.emissions and not self._positions.uncommitted:
+        moved = bool(records) and self._patient is None
+        if not moved and not outcome.emissions and not self._positions.uncommitted:
             self._tell_keeper(committed=True)
             return
         try:
             self._transact(outcome)
         except Aborted as aborted:
             self._tell_keeper(committed=False)
-            self._abort(aborted, records)
+            # Of a patient agent nobody knows which record is at fault; what it emits is no larger than what it read.
+            self._abort(aborted, records if self._patient is None else [])
             return
         self._tell_keeper(committed=True)
         self._positions.committed()
@@ -162,6 +184,12 @@ class KafkaRuntime:
         if self._keeper is not None:
             held = self._positions.places()
             outcome.extend(self._keeper.look(time.time(), [place[1] for place in held if place in self._ends]))
+        if self._patient is not None:
+            counts, levels, seconds = self._patient.observed()
+            self._telemetry.add(counts)
+            self._telemetry.show(levels)
+            for each in seconds:
+                self._telemetry.observe("ragweir_judge_call_seconds", each)
         return outcome
 
     def _tell_keeper(self, *, committed: bool) -> None:
@@ -174,7 +202,9 @@ class KafkaRuntime:
         batch = self._settings.batch
         deadline = time.monotonic() + batch.max_wait_ms / 1000
         size = 0
-        while len(self._pending) < self._isolation.limit and size < batch.max_bytes:
+        # At least one, so that the client is always polled; with no room nothing comes.
+        limit = min(self._isolation.limit, max(1, self._pacing.pace())) if self._pacing else self._isolation.limit
+        while len(self._pending) < limit and size < batch.max_bytes:
             message = self._consumer.poll(max(0.0, deadline - time.monotonic()))
             if message is None:
                 break
@@ -205,8 +235,8 @@ class KafkaRuntime:
             low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
             if low <= high:  # Before the first fetch the cache holds nothing.
                 # The marks of others' transactions have offsets too, but are nothing to read.
-                behind = max(0, high - self._positions.reached((topic, partition)))
-                lag = 0 if (topic, partition) in self._ends else behind
+                settled, read = self._positions.standing((topic, partition))
+                lag = 0 if (topic, partition) in self._ends and settled == read else max(0, high - settled)
                 self._telemetry.set("ragweir_lag", lag, topic, str(partition))
 
     def _show(self) -> None:
@@ -225,7 +255,7 @@ class KafkaRuntime:
         self._insist(lambda _: self._producer.begin_transaction())
         for emission in outcome.emissions:
             self._produce(emission)
-        offsets = self._positions.offsets()
+        offsets = self._positions.offsets(None if self._patient is None else self._patient.finished())
         group = self._consumer.consumer_group_metadata()
         self._insist(lambda timeout: self._producer.send_offsets_to_transaction(offsets, group, timeout))
         self._insist(self._producer.commit_transaction)
@@ -300,10 +330,11 @@ class KafkaRuntime:
         buried = bool(self._isolation.verdict(records))
         self._isolation.aborted(cause.code(), f"Kafka refuses what it came to: {cause.str()}", records)
         for position in self._positions.rewind():
-            self._seek(position)
+            if self._pacing is None or (position.topic, position.partition) not in self._pacing.paused:
+                self._seek(position)
         if buried:
             log.error("a dead letter is refused; nothing is passed over, so people have to mend this")
-        if buried or cause.code() not in RECORD_FAULTS:
+        if buried or not records or cause.code() not in RECORD_FAULTS:
             time.sleep(min(0.1 * 2**self._aborts, 2.0))
             self._aborts += 1
 
@@ -330,8 +361,8 @@ class KafkaRuntime:
         log.info("partitions assigned", now=len(started), held=len(self._positions))
 
     def _restore(self, committed: int | None, start: TopicPartition) -> None:
-        if self._keeper is None:
-            return
+        if self._keeper is None or start.topic != self._inputs[0]:
+            return  # Where there are several inputs, the state goes with the first one's partitions.
         topic, partition = self._topics[self._keeper.changelog], start.partition
         began = time.monotonic()
         records = changelog(self._settings, topic, partition, self._stopped, self._health.alive)
@@ -344,6 +375,8 @@ class KafkaRuntime:
         log.info("state restored", partition=partition, seconds=round(time.monotonic() - began, 1))
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._pacing is not None:
+            self._pacing.forget()
         # What was read of them and not yet handled belongs to their next owner.
         self._positions.drop(partitions)
         gone = {(each.topic, each.partition) for each in partitions}
@@ -381,7 +414,7 @@ class KafkaRuntime:
             at = TopicPartition(*place, self._positions.reached(place))
             self._positions.begin(self._consumer, at, self._stopped)
             # After this error librdkafka no longer fetches the partition, and what is not fetched cannot be sought.
-            self._consumer.assign(self._positions.offsets())
+            self._consumer.assign(self._positions.reached_all())
             return
         log.warning("the consumer reports", reason=error.str(), code=error.name())
 

@@ -4,10 +4,7 @@ from typing import cast
 
 from confluent_kafka import Message
 
-from streams.agents.agent import Record
-
-Place = tuple[str, int]
-"""A topic and one of its partitions."""
+from streams.agents.agent import Place, Record
 
 
 def place_of(message: Message) -> Place:

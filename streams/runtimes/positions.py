@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from streams.agents.agent import Record
-from streams.kafka_client import Refusal
-from streams.runtimes.messages import Place
+from streams.agents.agent import Place, Record
+from streams.kafka_client import Refusal, settling
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+_PAUSE_S = 0.1
 
 
 class Interrupted(Exception):
@@ -30,8 +33,9 @@ def patiently(ask: Callable[[float], list[TopicPartition]], stopped: Callable[[]
         try:
             answer = ask(2.0)
         except KafkaException as error:
-            if not error.args[0].retriable() and error.args[0].name() != "_TIMED_OUT":
+            if not settling(error) and error.args[0].name() != "_TIMED_OUT":
                 raise
+            time.sleep(_PAUSE_S)
         else:
             if all(each.error is None for each in answer):
                 return answer
@@ -47,6 +51,7 @@ class Positions:
         self._on_missed = on_missed
         self._next: dict[Place, int] = {}
         self._reached: dict[Place, int] = {}
+        self._sent: dict[Place, int] = {}
         self.uncommitted = False
         """Whether some partition's start is not yet committed: until it is, a restart could start elsewhere."""
 
@@ -118,17 +123,30 @@ class Positions:
         self._reached[place] = record.offset + 1
         return True
 
-    def offsets(self) -> list[TopicPartition]:
+    def offsets(self, finished: Mapping[Place, int] | None = None) -> list[TopicPartition]:
         """What a transaction sends: the next offset of every partition held, moved or not.
 
         Sending all of them lets the broker check that the worker still holds what it acts for.
+
+        Args:
+            finished: up to where records are finished, where that is not all that was read.
         """
-        return [TopicPartition(topic, partition, offset) for (topic, partition), offset in self._reached.items()]
+        moved = self._reached if finished is None else finished
+        self._sent = {place: moved.get(place, offset) for place, offset in self._next.items()}
+        return _places(self._sent)
 
     def committed(self) -> None:
-        """All that was reached is committed."""
-        self._next.update(self._reached)
+        """All that was sent is committed."""
+        self._next.update(self._sent)
         self.uncommitted = False
+
+    def reached_all(self) -> list[TopicPartition]:
+        """How far every partition held was read."""
+        return _places(self._reached)
+
+    def back(self, place: Place, offset: int) -> None:
+        """Forget that a partition was read beyond an offset."""
+        self._reached[place] = offset
 
     def rewind(self) -> list[TopicPartition]:
         """Where to seek to after an abort: the partitions that had moved, at their committed offsets."""
@@ -143,3 +161,11 @@ class Positions:
     def reached(self, place: Place) -> int:
         """The next offset of a partition held."""
         return self._reached[place]
+
+    def standing(self, place: Place) -> tuple[int, int]:
+        """Up to where a partition held is settled, and up to where it was read."""
+        return self._next[place], self._reached[place]
+
+
+def _places(offsets: Mapping[Place, int]) -> list[TopicPartition]:
+    return [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]

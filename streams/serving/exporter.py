@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Literal
 
 from metrics.closing import Closed
 from metrics.contents import Contents
+from metrics.estimate import metric_and_label
 from metrics.label_sets import Labels
+from metrics.summary import Summary
+from schemas.window import EstimateResult
 
 QUANTILES = (0.5, 0.9, 0.99)
 _LONGEST = 120
@@ -29,56 +33,107 @@ Samples = Iterator[tuple[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
+class _Shown:
+    """What is shown of one label set of a closed window.
+
+    Of a judged metric it is the estimate. The plain mean of what was judged speaks of suspicious events only.
+    """
+
+    contents: Contents
+    results: Mapping[str, EstimateResult]
+    booleans: Collection[str]
+    judged: Collection[str]
+
+    def plain(self, *, boolean: bool) -> Iterator[tuple[str, Summary]]:
+        """The summaries to show, by metric."""
+        for name, summary in self.contents.metrics.items():
+            if (name in self.booleans) == boolean and name not in self.judged:
+                yield quoted(name), summary
+
+
+@dataclass(frozen=True, slots=True)
 class _Family:
     """One line of the table: a metric family, and its samples for one label set of a closed window."""
 
     name: str
     kind: str
     meaning: str
-    samples: Callable[[Contents, Collection[str]], Samples]
+    samples: Callable[[_Shown], Samples]
 
 
-def _events(contents: Contents, _: Collection[str]) -> Samples:
-    yield "", contents.events
+def _events(shown: _Shown) -> Samples:
+    yield "", shown.contents.events
 
 
-def _means(contents: Contents, booleans: Collection[str]) -> Samples:
-    for name, summary in contents.metrics.items():
-        if name not in booleans and (mean := summary.mean) is not None:
-            yield f'metric="{quoted(name)}",', mean
+def _means(shown: _Shown) -> Samples:
+    for metric, summary in shown.plain(boolean=False):
+        if (mean := summary.mean) is not None:
+            yield f'metric="{metric}",', mean
 
 
-def _quantiles(contents: Contents, booleans: Collection[str]) -> Samples:
-    for name, summary in contents.metrics.items():
-        if name not in booleans:
-            metric = quoted(name)
-            for share in QUANTILES:
-                if (value := summary.quantile(share)) is not None:
-                    yield f'metric="{metric}",quantile="{share}",', value
+def _quantiles(shown: _Shown) -> Samples:
+    for metric, summary in shown.plain(boolean=False):
+        for share in QUANTILES:
+            if (value := summary.quantile(share)) is not None:
+                yield f'metric="{metric}",quantile="{share}",', value
 
 
-def _shares(contents: Contents, booleans: Collection[str]) -> Samples:
-    for name, summary in contents.metrics.items():
-        if name in booleans and (mean := summary.mean) is not None:
-            yield f'metric="{quoted(name)}",label="true",', mean
-    for name, counts in contents.categories.items():
+def _shares(shown: _Shown) -> Samples:
+    for metric, summary in shown.plain(boolean=True):
+        if (mean := summary.mean) is not None:
+            yield f'metric="{metric}",label="true",', mean
+    for name, counts in shown.contents.categories.items():
         total = sum(counts.values())
         for label, count in counts.items():
-            yield f'metric="{quoted(name)}",label="{quoted(label)}",', count / total
+            if name not in shown.judged:
+                yield f'metric="{quoted(name)}",label="{quoted(label)}",', count / total
 
 
-def _decisions(contents: Contents, _: Collection[str]) -> Samples:
-    for suite, counts in contents.decisions.items():
+def _decisions(shown: _Shown) -> Samples:
+    for suite, counts in shown.contents.decisions.items():
         for status, count in counts.items():
             yield f'suite="{quoted(suite)}",status="{quoted(status)}",', count
 
 
+def _judged(shown: _Shown) -> Samples:
+    for name, estimate in shown.contents.estimates.items():
+        metric, label = metric_and_label(name)
+        count = shown.contents.categories.get(metric, {}).get(label, 0) if label else estimate.count
+        yield _subject(name), count
+
+
+def _estimates(limit: Literal["mean", "low", "high"]) -> Callable[[_Shown], Samples]:
+    def samples(shown: _Shown) -> Samples:
+        for name, result in shown.results.items():
+            if (value := getattr(result, limit)) is not None:
+                yield _subject(name), value
+
+    return samples
+
+
+def _flags(shown: _Shown) -> Samples:
+    for name, result in shown.results.items():
+        for flag in result.flags:
+            yield f'{_subject(name)}flag="{flag}",', 1
+
+
+def _subject(name: str) -> str:
+    metric, label = metric_and_label(name)
+    return f'metric="{quoted(metric)}",' + (f'label="{quoted(label)}",' if label else "")
+
+
+_ESTIMATE = "of a judged metric, or of the share of a label, over all events that had a chance to be judged"
 _FAMILIES = (
     _Family("ragweir_window_events", "gauge", "Events of the last closed window", _events),
     _Family("ragweir_window_mean", "gauge", "Mean of a metric in the last closed window", _means),
     _Family("ragweir_window_quantile", "", "Quantile of a metric in the last closed window", _quantiles),
     _Family("ragweir_window_share", "gauge", "Share of a label, or of true, in the last closed window", _shares),
     _Family("ragweir_window_decisions", "gauge", "Decisions about judging in the last closed window", _decisions),
+    _Family("ragweir_window_judged", "gauge", "Events judged by a metric, or with a label, in the window", _judged),
+    _Family("ragweir_window_estimate", "gauge", f"Weighted mean {_ESTIMATE}", _estimates("mean")),
+    _Family("ragweir_window_estimate_low", "gauge", f"Lower 95 % limit {_ESTIMATE}", _estimates("low")),
+    _Family("ragweir_window_estimate_high", "gauge", f"Upper 95 % limit {_ESTIMATE}", _estimates("high")),
+    _Family("ragweir_window_estimate_flag", "gauge", "What to know of an estimate; 1 where it holds", _flags),
 )
 _END = "ragweir_window_end_timestamp_seconds"
 
@@ -118,13 +173,18 @@ class Exposition:
         """One window's lines of each family."""
         lines: defaultdict[str, list[str]] = defaultdict(list)
         for labels, contents in sorted(window.sets.items()):
+            shown = self._shown(contents)
             common = f'window="{window.size}"{self._pairs(labels)}}}'
             for family in _FAMILIES:
                 lines[family.name] += [
-                    f"{family.name}{{{own}{common} {value}\n" for own, value in family.samples(contents, self._booleans)
+                    f"{family.name}{{{own}{common} {value}\n" for own, value in family.samples(shown)
                 ]
         lines[_END].append(f'{_END}{{window="{window.size}"}} {window.end_s}\n')
         return {name: "".join(own) for name, own in lines.items()}
+
+    def _shown(self, contents: Contents) -> _Shown:
+        judged = {metric_and_label(name)[0] for name in contents.estimates}
+        return _Shown(contents, contents.results(), self._booleans, judged)
 
     def _pairs(self, labels: Labels) -> str:
         return "".join(f',{name}="{quoted(value)}"' for name, value in zip(self._names, labels, strict=True))

@@ -25,6 +25,7 @@ class Instrument:
     buckets: tuple[float, ...] = ()
 
 
+_CALL_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 TABLE = (
@@ -34,6 +35,22 @@ TABLE = (
     Instrument("ragweir_dead_letters_total", "counter", "Records that could not be evaluated", ("error_class",)),
     Instrument("ragweir_metric_errors_total", "counter", "Metrics that raised and are null for it", ("metric",)),
     Instrument("ragweir_events_missed_total", "counter", "Records deleted unread", ("topic", "partition")),
+    # What is judged, and what it takes.
+    Instrument("ragweir_routed_total", "counter", "Events by what was decided about a suite", ("suite", "status")),
+    Instrument("ragweir_judge_requests_total", "counter", "Requests to judge by what became of them", ("outcome",)),
+    Instrument("ragweir_judge_calls_total", "counter", "Questions to the judge by how they ended", ("outcome",)),
+    Instrument("ragweir_judge_repairs_total", "counter", "Answers that had to be asked for again"),
+    Instrument("ragweir_judge_tokens_total", "counter", "Tokens by direction", ("direction",)),
+    Instrument("ragweir_judge_cost_microdollars_total", "counter", "What calls cost, in millionths of a dollar"),
+    Instrument("ragweir_judge_call_seconds", "histogram", "Time that one call took", (), _CALL_SECONDS),
+    Instrument("ragweir_judge_in_flight", "gauge", "Events being judged"),
+    Instrument("ragweir_judge_waiting", "gauge", "Requests read and not yet begun"),
+    Instrument("ragweir_judge_breaker", "gauge", "0 calls go out, 1 the judge is left alone, 0.5 one call tries it"),
+    Instrument("ragweir_judge_breaker_opened_total", "counter", "How often the judge was left alone for a while"),
+    Instrument("ragweir_judge_budget_left_dollars", "gauge", "Of today's budget, in the partitions of this slot"),
+    Instrument(
+        "ragweir_judge_affordable_floor_ratio", "gauge", "Share of the floor's events that the budget has room for"
+    ),
     # What windows are made of.
     Instrument("ragweir_late_events_total", "counter", "Events whose window had been taken for closed"),
     Instrument("ragweir_window_overflow_total", "counter", "Events counted under __overflow__"),

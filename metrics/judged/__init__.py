@@ -1,0 +1,1 @@
+"""What a judge is asked: suites as conversations without I/O."""

@@ -1,0 +1,74 @@
+"""The suite `classification`: right, wrong, or an answer that says it does not know (document 003)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from metrics.judged.asking import ANY_OF_SEVERAL, NO_EXPECTED, Said, asked, references
+from metrics.judged.suite import Answer, Case, Conversation, Findings, Suite
+from metrics.metric import Metric, Null
+
+DONT_KNOW = "DON'T KNOW"
+
+TASK = f"""\
+Decide whether the response to the query is right, by the expected answer. Look at whether its facts agree, whether it \
+is complete, and whether the heart of the query is answered; another wording is as good. {ANY_OF_SEVERAL} First say \
+why in one or two short sentences, then give the class.
+CORRECT: its facts are right, and it answers the query in substance as the expected answer does
+WRONG: it has an error of fact, contradicts the expected answer, lacks so much that it misleads, or does not answer \
+what was asked"""
+
+
+class Class(Answer):
+    """Whether the response is right."""
+
+    reason: Said
+    verdict: Literal["CORRECT", "WRONG"]
+
+
+def answer_class(answer: Class | None) -> str:
+    """Whether the answer is right, wrong, or says that it does not know, held against the expected answer.
+
+    Formula: DON'T KNOW where `dont_know` is true, and the judge is not asked; else its verdict. The labels' counts in a
+    window are the document's `correct_answers_count`, `wrong_answers_count` and `dont_know_answers_count`.
+    Range: CORRECT, WRONG, DON'T KNOW.
+    Undefined: without `expected`, or when no expected answer says anything; when the judge gave no usable answer.
+    Reference: document 003, "Correct", "Wrong" and "Don't Know Answers Count".
+    Known limits: those of `dont_know`: a right answer that holds one of its phrases counts as not knowing.
+
+    >>> answer_class(None), answer_class(Class(reason="Another plant.", verdict="WRONG"))
+    ("DON'T KNOW", 'WRONG')
+    """
+    return DONT_KNOW if answer is None else answer.verdict
+
+
+def converse(case: Case) -> Conversation:
+    """One question, and none where the answer says itself that it does not know."""
+    name = answer_class.__name__
+    expected = references(case)
+    if not expected:
+        return Findings({name: NO_EXPECTED})
+    if case.scores.get("dont_know") == 1:
+        return Findings({name: answer_class(None)})
+    data = (("query", case.query), ("response", case.response), *expected)
+    answer = yield from asked(TASK, data, Class)
+    if isinstance(answer, Null):
+        return Findings({name: answer})
+    return Findings({name: answer_class(answer)}, {name: answer.reason})
+
+
+METRICS = (
+    Metric(
+        answer_class,
+        "classification",
+        "category",
+        "neither",
+        ("expected",),
+        "document 003",
+        "llm",
+        labels=("CORRECT", "WRONG", DONT_KNOW),
+        aliases=("correct_answers_count", "wrong_answers_count", "dont_know_answers_count"),
+    ),
+)
+
+CLASSIFICATION = Suite("classification", "1", METRICS, converse, asks=1, needs=("expected",))

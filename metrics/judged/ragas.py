@@ -1,0 +1,339 @@
+"""The suite `ragas`: faithfulness, context precision and recall, answer relevance, and their score (document 003).
+
+Each part asks by itself and may be null by itself; the score is over those that are not. All are percentages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from metrics.judged.asking import (
+    ANY_OF_SEVERAL,
+    MOST_STATEMENTS,
+    NO_CONTEXTS,
+    NO_EXPECTED,
+    Said,
+    Share,
+    asked,
+    embedded,
+    numbered_contexts,
+    numbered_lines,
+    references,
+    verdicts,
+)
+from metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
+from metrics.metric import Flagged, Metric, Null, Value
+
+DIRECT = "direct_assessment"
+"""Flags an answer relevance that the judge gave outright, for want of questions or embeddings."""
+
+QUESTIONS = 3
+WEIGHTS = (0.30, 0.20, 0.20, 0.30)
+"""Of the parts in the score, in the order of `_PARTS`."""
+
+CLAIMS = f"""\
+Take the response apart into the statements of fact that it makes. Each must say one thing, be understood without the \
+query and the rest of the response (put names in the place of pronouns), and be such that it can be checked. Keep its \
+meaning as it is. Leave out opinions, questions and suppositions. List none where there are none, and the \
+{MOST_STATEMENTS} that matter most where there are more."""
+
+SUPPORT = """\
+Decide for each numbered claim whether the contexts support it. It is supported if they say it or it follows directly \
+from them; it is not if they contradict it or do not mention it. What you know besides does not count. Give one \
+verdict per claim, in their order: true if it is supported."""
+
+USEFUL = f"""\
+Decide for each context whether it is relevant: whether it has information that helps to answer the query directly, \
+gives facts or definitions that belong to it, or could be quoted in support of an answer. {ANY_OF_SEVERAL} Give one \
+verdict per context, in their order: true if it is relevant."""
+
+STATEMENTS = f"""\
+Take each expected answer to the query apart into the pieces of information that it gives: facts, relations, \
+quantities, names, dates. Each must say one thing and be complete enough to be checked by itself; add nothing. With \
+each, give the number of the expected answer that it is from, 1 where there is one only. List none where there are \
+none, and the {MOST_STATEMENTS} that matter most where there are more."""
+
+ATTRIBUTION = """\
+Decide for each numbered statement whether it stands in the contexts or follows from them. What you know besides does \
+not count. Give one verdict per statement, in their order: true if it does."""
+
+ASKED_FOR = f"""\
+Write {QUESTIONS} different questions that the response would be a good answer to, each natural, well formed, and \
+answered by the response. They should cover different sides of it. List none if there is nothing in it to ask for."""
+
+DIRECTLY = """\
+Judge how well the response addresses the query. First say why in one or two short sentences, then give a score \
+between 0 and 1.
+1.0: directly and completely
+0.75: mostly, with small gaps
+0.5: in part
+0.25: it only touches on it
+0.0: not at all"""
+
+Part = Generator[Ask | Embed, object, tuple[Value, str]]
+"""A part's conversation, to its value and what explains it."""
+Vector = NDArray[np.float32]
+
+
+class Claims(Answer):
+    """The statements of fact of the response."""
+
+    claims: Annotated[list[Said], Field(max_length=MOST_STATEMENTS)]
+
+
+class Statement(Answer):
+    """One piece of information of an expected answer."""
+
+    expected: int
+    """The number of the expected answer that it is from."""
+    statement: Said
+
+
+class Statements(Answer):
+    """The pieces of information of the expected answers."""
+
+    statements: Annotated[list[Statement], Field(max_length=MOST_STATEMENTS)]
+
+
+class Questions(Answer):
+    """What the response would answer."""
+
+    questions: Annotated[list[Said], Field(max_length=QUESTIONS)]
+
+
+class Direct(Answer):
+    """How well the response addresses the query."""
+
+    reason: Said
+    score: Share
+
+
+def ragas_faithfulness(supported: Sequence[bool]) -> float:
+    """The share of the response's claims that the contexts support, by a judge.
+
+    Formula: 100 x supported claims / claims, at most the 40 that matter most; 100 where there are none.
+    Range: 0 to 100; higher is better.
+    Undefined: without `contexts`; when the judge gave no usable answer. Contexts that are an empty list support none.
+    Reference: document 003, "RAGAS Faithfulness"; Es et al., RAGAS, 2023.
+
+    >>> ragas_faithfulness([True, True, False, True]), ragas_faithfulness([])
+    (75.0, 100.0)
+    """
+    return _percentage(supported) if supported else 100.0
+
+
+def ragas_context_precision(relevant: Sequence[bool]) -> float:
+    """The share of the retrieved contexts that are relevant to the query, by a judge.
+
+    Formula: 100 x relevant contexts / contexts; 0 where there are none.
+    Range: 0 to 100; higher is better.
+    Undefined: without `contexts`; when the judge gave no usable answer, which is one verdict for each context.
+    Reference: document 003, "RAGAS Context Precision".
+
+    >>> ragas_context_precision([True, False, True, False]), ragas_context_precision([])
+    (50.0, 0.0)
+    """
+    return _percentage(relevant) if relevant else 0.0
+
+
+def ragas_context_precision_at_k(relevant: Sequence[bool]) -> float:
+    """Whether the relevant contexts come first, by a judge.
+
+    Formula: 100 x the mean, over the relevant contexts, of the share that is relevant down to their rank; 0 where none
+    is relevant.
+    Range: 0 to 100; higher is better.
+    Undefined: as `ragas_context_precision`.
+    Reference: document 003, "Precision@K" under "RAGAS Context Precision".
+
+    >>> ragas_context_precision_at_k([True, True, False]), ragas_context_precision_at_k([False, True])
+    (100.0, 50.0)
+    """
+    ranks = [rank for rank, holds in enumerate(relevant, 1) if holds]
+    return 100 * sum(found / rank for found, rank in enumerate(ranks, 1)) / len(ranks) if ranks else 0.0
+
+
+def ragas_context_recall(attributed: Mapping[int, Sequence[bool]]) -> float:
+    """The share of the expected answer's statements that stand in the contexts, by a judge.
+
+    Formula: 100 x statements found / statements, at most 40; 100 where there are none, and 0 where there are but the
+    list of contexts is empty. Of several expected answers the one that is found best counts, as any of them is right.
+    Range: 0 to 100; higher is better.
+    Undefined: without `contexts` or `expected`, or when no expected answer says anything; when the judge gave no usable
+    answer.
+    Reference: document 003, "RAGAS Context Recall".
+
+    >>> ragas_context_recall({1: [True, False], 2: [True]}), ragas_context_recall({})
+    (100.0, 100.0)
+    """
+    return max((_percentage(found) for found in attributed.values()), default=100.0)
+
+
+def ragas_answer_relevance(query: Vector, questions: Sequence[Vector]) -> float:
+    """How close the query is to the questions that the response would answer.
+
+    Formula: 100 x the mean cosine of the query's embedding with those of three questions that a judge makes up from
+    the response, not below 0. Where none come back, or there are no embeddings, 100 x the judge's own score of how
+    well the response addresses the query, flagged `direct_assessment`.
+    Range: 0 to 100; higher is better.
+    Undefined: when the judge gave no usable answer.
+    Reference: document 003, "RAGAS Answer Relevance"; Es et al., RAGAS, 2023.
+    Known limits: the level depends on the embedding model: compare values of one model only.
+
+    >>> ragas_answer_relevance(np.float32([1, 0]), [np.float32([2, 0]), np.float32([0, 1])])
+    50.0
+    """
+    return max(0.0, min(100.0, 100 * float(np.mean([_cosine(query, question) for question in questions]))))
+
+
+def ragas_score(parts: Sequence[Value], weights: Sequence[float] = WEIGHTS) -> float | Null:
+    """The quality of the whole pipeline: the weighted mean of the four parts.
+
+    Formula: the mean of `ragas_faithfulness`, `ragas_context_precision`, `ragas_context_recall` and
+    `ragas_answer_relevance` with the weights 0.30, 0.20, 0.20, 0.30 (`judge.ragas_weights`), over those that are not
+    null.
+    Range: 0 to 100; higher is better.
+    Undefined: when all parts of any weight are.
+    Reference: document 003, "RAGAS Composite Score".
+    Known limits: scores over different parts are no like with like; `reasons` says which are null.
+
+    >>> from metrics.metric import Null
+    >>> missing = Null("missing")
+    >>> [round(ragas_score(parts), 2) for parts in (
+    ...     (100.0, missing, 100.0, 83.27), (0.0, 0.0, 0.0, 83.27), (missing, missing, missing, 82.29))]
+    [93.73, 24.98, 82.29]
+    """
+    bare = [part.value if isinstance(part, Flagged) else part for part in parts]
+    defined = [(part, weight) for part, weight in zip(bare, weights, strict=True) if isinstance(part, float) and weight]
+    if not defined:
+        return Null("no part of the score has a value")
+    total = sum(weight for _, weight in defined)
+    return min(100.0, sum(part * weight for part, weight in defined) / total)
+
+
+def _percentage(holding: Sequence[bool]) -> float:
+    return 100 * sum(holding) / len(holding)
+
+
+def _cosine(one: Vector, other: Vector) -> float:
+    lengths = float(np.linalg.norm(one)) * float(np.linalg.norm(other))
+    return float(np.dot(one, other)) / lengths if lengths else 0.0
+
+
+def _faithfulness(case: Case) -> Part:
+    if case.contexts is None:
+        return NO_CONTEXTS, ""
+    claims: list[str] = []
+    if case.response.strip():
+        answer = yield from asked(CLAIMS, (("query", case.query), ("response", case.response)), Claims)
+        if isinstance(answer, Null):
+            return answer, ""
+        claims = [claim for claim in answer.claims if claim.strip()]
+    if not claims:
+        return ragas_faithfulness([]), "it makes no claims"
+    if not case.contexts:
+        return ragas_faithfulness([False] * len(claims)), "there are no contexts to support its claims"
+    data = (("claims", numbered_lines(claims)), *numbered_contexts(case.contexts))
+    found = yield from asked(SUPPORT, data, verdicts(len(claims)))
+    if isinstance(found, Null):
+        return found, ""
+    return ragas_faithfulness(found.holding), found.told("supported", claims)
+
+
+def _relevant(case: Case) -> Generator[Ask | Embed, object, tuple[Sequence[bool] | Null, str]]:
+    """Which contexts are relevant."""
+    if not case.contexts:
+        return (NO_CONTEXTS if case.contexts is None else []), ""
+    contexts = numbered_contexts(case.contexts)
+    found = yield from asked(USEFUL, (("query", case.query), *references(case), *contexts), verdicts(len(contexts)))
+    if isinstance(found, Null):
+        return found, ""
+    return found.holding, found.told("relevant", [name for name, _ in contexts])
+
+
+def _recall(case: Case) -> Part:
+    expected = references(case)
+    if case.contexts is None or not expected:
+        return (NO_EXPECTED if case.contexts is not None else NO_CONTEXTS), ""
+    answer = yield from asked(STATEMENTS, (("query", case.query), *expected), Statements)
+    if isinstance(answer, Null):
+        return answer, ""
+    stated = [each for each in answer.statements if each.statement.strip()]
+    if not stated:
+        return ragas_context_recall({}), "the expected answer makes no statements"
+    if not case.contexts:
+        return ragas_context_recall({each.expected: [False] for each in stated}), "there are no contexts to hold any"
+    texts = [each.statement for each in stated]
+    data = (("statements", numbered_lines(texts)), *numbered_contexts(case.contexts))
+    found = yield from asked(ATTRIBUTION, data, verdicts(len(stated)))
+    if isinstance(found, Null):
+        return found, ""
+    attributed: dict[int, list[bool]] = {}
+    for each, holds in zip(stated, found.holding, strict=True):
+        attributed.setdefault(each.expected, []).append(holds)
+    return ragas_context_recall(attributed), found.told("found", texts)
+
+
+def _relevance(case: Case) -> Part:
+    answer = yield from asked(ASKED_FOR, (("response", case.response),), Questions)
+    if isinstance(answer, Null):
+        return answer, ""
+    questions = [question for question in answer.questions if question.strip()]
+    if questions:
+        vectors = yield from embedded((case.query, *questions))
+        if not isinstance(vectors, Null):
+            return ragas_answer_relevance(vectors[0], vectors[1:]), f"it answers: {' '.join(questions)}"
+    direct = yield from asked(DIRECTLY, (("query", case.query), ("response", case.response)), Direct)
+    if isinstance(direct, Null):
+        return direct, ""
+    return Flagged(100 * direct.score, DIRECT), direct.reason
+
+
+def converse(case: Case, weights: Sequence[float] = WEIGHTS) -> Conversation:
+    """Seven questions at most."""
+    faithfulness, supported = yield from _faithfulness(case)
+    relevant, useful = yield from _relevant(case)
+    recall, found = yield from _recall(case)
+    relevance, answers = yield from _relevance(case)
+    precision = _unless_null(ragas_context_precision, relevant)
+    values: dict[str, Value] = {
+        "ragas_faithfulness": faithfulness,
+        "ragas_context_precision": precision,
+        "ragas_context_precision_at_k": _unless_null(ragas_context_precision_at_k, relevant),
+        "ragas_context_recall": recall,
+        "ragas_answer_relevance": relevance,
+        "ragas_score": ragas_score((faithfulness, precision, recall, relevance), weights),
+    }
+    told = {
+        "ragas_faithfulness": supported,
+        "ragas_context_precision": useful,
+        "ragas_context_recall": found,
+        "ragas_answer_relevance": answers,
+    }
+    return Findings(values, {name: text for name, text in told.items() if text})
+
+
+def _unless_null(of: Callable[[Sequence[bool]], float], relevant: Sequence[bool] | Null) -> Value:
+    return relevant if isinstance(relevant, Null) else of(relevant)
+
+
+_SOURCE = "document 003"
+
+METRICS = (
+    Metric(ragas_faithfulness, "ragas", "percent", "higher", ("contexts",), _SOURCE, "llm"),
+    Metric(ragas_context_precision, "ragas", "percent", "higher", ("contexts",), _SOURCE, "llm"),
+    Metric(ragas_context_precision_at_k, "ragas", "percent", "higher", ("contexts",), _SOURCE, "llm", order_free=False),
+    Metric(ragas_context_recall, "ragas", "percent", "higher", ("contexts", "expected"), _SOURCE, "llm"),
+    Metric(ragas_answer_relevance, "ragas", "percent", "higher", (), _SOURCE, "llm"),
+    Metric(ragas_score, "ragas", "percent", "higher", (), _SOURCE, "llm"),
+)
+
+
+def ragas(weights: Sequence[float] = WEIGHTS) -> Suite:
+    """The suite, with the weights of faithfulness, context precision, context recall and answer relevance."""
+    return Suite("ragas", "1", METRICS, partial(converse, weights=weights), asks=7)

@@ -1,0 +1,171 @@
+"""The suite `rubric`: how good the answer and its contexts are, each by a scale in words (document 000)."""
+
+from __future__ import annotations
+
+from metrics.judged.asking import NO_CONTEXTS, Said, Share, asked, numbered_contexts
+from metrics.judged.suite import Answer, Case, Conversation, Findings, Suite
+from metrics.metric import Metric, Null, Value
+
+_INTRODUCTION = """\
+Grade by the criteria below, each for itself. For each, first say why in one or two short sentences, then give a score \
+between 0 and 1; numbers between those that are named may be used."""
+
+_NOTHING_RETRIEVED = "Retrieval found no context for this query: no statement of fact has anything to rest on."
+
+_CRITERIA = {
+    "relevance": """\
+relevance: does the response answer the query?
+1.0: it answers just what was asked, and completely
+0.8 to 0.9: it answers well and in good detail
+0.6 to 0.7: it answers, but more should have been said
+0.4 to 0.5: it answers in part; important points are missing
+0.0 to 0.3: it does not deal with what was asked""",
+    "faithfulness": """\
+faithfulness: do the contexts bear out what the response says? Another wording or format of a fact is the same fact.
+1.0: each fact and figure comes from the contexts
+0.8 to 0.9: well grounded, with small sensible inferences
+0.6 to 0.7: mostly grounded, with some details that nothing supports
+0.4 to 0.5: half grounded, half not
+0.0 to 0.3: much of what it states has no support""",
+    "hallucination": """\
+hallucination: how much of the response is made up? Lower is better.
+0.0: nothing; all of it comes from the contexts
+0.1 to 0.2: small sensible inferences, nothing invented
+0.3 to 0.5: some details or assumptions without support
+0.6 to 0.8: inventions of weight
+0.9 to 1.0: mostly or wholly invented""",
+    "contextual_relevance": """\
+contextual_relevance: do the contexts help to answer the query?
+1.0: they hold just the information that is needed
+0.8 to 0.9: very relevant and useful
+0.6 to 0.7: fairly relevant
+0.4 to 0.5: hardly relevant
+0.0 to 0.3: irrelevant or of no use""",
+}
+
+
+class Relevance(Answer):
+    """The grade of a response whose contexts are not known."""
+
+    relevance_reason: Said
+    relevance: Share
+
+
+class Grounding(Relevance):
+    """The grades of a response for which nothing was retrieved."""
+
+    faithfulness_reason: Said
+    faithfulness: Share
+    hallucination_reason: Said
+    hallucination: Share
+
+
+class Rubric(Grounding):
+    """The grades of a response and its contexts."""
+
+    contextual_relevance_reason: Said
+    contextual_relevance: Share
+
+
+def judge_relevance(answer: Relevance) -> float:
+    """How well the response answers the query, by a judge's rubric.
+
+    Formula: the judge's score, clamped to its range. 1 answers completely, 0.8 well, 0.6 could say more, 0.4 in part,
+    below 0.4 not at all.
+    Range: 0 to 1; higher is better.
+    Undefined: when the judge gave no usable answer.
+    Reference: document 000, "Relevance Score".
+    """
+    return answer.relevance
+
+
+def judge_faithfulness(answer: Grounding) -> float:
+    """How far the contexts bear out the response, by a judge's rubric.
+
+    Formula: the judge's score, clamped to its range. 1 is fully grounded, 0.8 with small inferences, 0.6 with some
+    unsupported details, 0.4 half and half, below 0.4 much without support.
+    Range: 0 to 1; higher is better.
+    Undefined: without `contexts`; when the judge gave no usable answer. Contexts that are an empty list support
+    nothing, and the judge is told so.
+    Reference: document 000, "Faithfulness Score".
+    """
+    return answer.faithfulness
+
+
+def judge_hallucination(answer: Grounding) -> float:
+    """How much of the response is made up, by a judge's rubric.
+
+    Formula: the judge's score, clamped to its range. 0 is nothing, up to 0.2 small inferences, up to 0.5 some
+    unsupported details, up to 0.8 inventions of weight, above that mostly invented. Judged for itself: it need not be
+    1 - `judge_faithfulness`.
+    Range: 0 to 1; lower is better.
+    Undefined: as `judge_faithfulness`.
+    Reference: document 000, "Hallucination Score".
+    """
+    return answer.hallucination
+
+
+def judge_contextual_relevance(answer: Rubric | Grounding) -> float:
+    """How much the retrieved contexts help to answer the query, by a judge's rubric.
+
+    Formula: the judge's score, clamped to its range; 1 is just what is needed, 0.8 very useful, 0.6 fairly, 0.4 hardly,
+    below 0.4 no use. 0 without asking when the list of contexts is empty.
+    Range: 0 to 1; higher is better.
+    Undefined: without `contexts`; when the judge gave no usable answer.
+    Reference: document 000, "Contextual Relevance".
+    """
+    return answer.contextual_relevance if isinstance(answer, Rubric) else 0.0
+
+
+def answer_correctness(relevance: float, faithfulness: float) -> float:
+    """How correct the answer is on the whole: mostly that it answers, and that it is grounded.
+
+    Formula: 0.7 x `judge_relevance` + 0.3 x `judge_faithfulness`.
+    Range: 0 to 1; higher is better.
+    Undefined: when one of the two is.
+    Reference: document 000, "Answer Correctness".
+    Known limits: neither part compares with an expected answer, so that what is wrong in the contexts passes.
+
+    >>> answer_correctness(0.90, 1.00)
+    0.93
+    """
+    return (7 * relevance + 3 * faithfulness) / 10  # In tenths, as 0.7 and 0.3 have no exact binary form.
+
+
+def task(answer: type[Relevance]) -> str:
+    """What is asked of the judge when its answer has this shape."""
+    criteria = (text for name, text in _CRITERIA.items() if name in answer.model_fields)
+    note = () if answer is not Grounding else (_NOTHING_RETRIEVED,)
+    return "\n\n".join((_INTRODUCTION, *note, *criteria))
+
+
+def converse(case: Case) -> Conversation:
+    """One question, on as many criteria as the event allows."""
+    wanted: type[Relevance] = Rubric if case.contexts else Relevance if case.contexts is None else Grounding
+    data = (("query", case.query), ("response", case.response), *numbered_contexts(case.contexts or ()))
+    answer = yield from asked(task(wanted), data, wanted)
+    if isinstance(answer, Null):
+        return Findings(dict.fromkeys(_NAMES, answer))
+    values: dict[str, Value] = dict.fromkeys(_NAMES, NO_CONTEXTS)
+    values["judge_relevance"] = judge_relevance(answer)
+    if isinstance(answer, Grounding):
+        values["judge_faithfulness"] = judge_faithfulness(answer)
+        values["judge_hallucination"] = judge_hallucination(answer)
+        values["judge_contextual_relevance"] = judge_contextual_relevance(answer)
+        values["answer_correctness"] = answer_correctness(answer.relevance, answer.faithfulness)
+    reasons = {f"judge_{name}": getattr(answer, f"{name}_reason", "") for name in _CRITERIA}
+    return Findings(values, {name: reason for name, reason in reasons.items() if reason})
+
+
+_SOURCE = "document 000"
+
+METRICS = (
+    Metric(judge_relevance, "rubric", "ratio", "higher", (), _SOURCE, "llm"),
+    Metric(judge_faithfulness, "rubric", "ratio", "higher", ("contexts",), _SOURCE, "llm"),
+    Metric(judge_hallucination, "rubric", "ratio", "lower", ("contexts",), _SOURCE, "llm"),
+    Metric(judge_contextual_relevance, "rubric", "ratio", "higher", ("contexts",), _SOURCE, "llm"),
+    Metric(answer_correctness, "rubric", "ratio", "higher", ("contexts",), _SOURCE, "llm"),
+)
+_NAMES = tuple(metric.name for metric in METRICS)
+
+RUBRIC = Suite("rubric", "1", METRICS, converse, asks=1)

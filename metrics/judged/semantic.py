@@ -1,0 +1,165 @@
+"""The suite "semantic": answer and expected answer compared by what a language model makes of them (document 003).
+
+It asks no judge. A small local model gives the vectors, or the judge's endpoint, which can for the first metric only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metrics.judged.suite import Case, Conversation, Embed, Findings, Suite, Vectors
+from metrics.metric import Flagged, Metric, Null, Value
+
+MOST_CHARACTERS = 10_000
+"""Of each text these are read: some 1,600 English words."""
+MOST_TOKENS = 2_048
+"""Of each text `bert_score_f1` matches these. Its time grows with the product of the lengths."""
+MOST_EXPECTED = 16
+"""Expected answers that are compared with the response."""
+
+Rows = NDArray[np.floating[Any]]
+
+_NOT_FINITE = Null("an embedding holds a number that is not finite")
+
+
+def semantic_similarity_percentage(response: Rows, expected: Sequence[Rows]) -> Value:
+    """How close the answer is in meaning to the expected one, by the embeddings of both.
+
+    Formula: max(0, cosine of the two texts' vectors) x 100, to two decimals. Of several expected answers the closest
+    counts. An empty or blank text gives 0, and so does a vector of zeros.
+    Range: 0 to 100; higher is better.
+    Undefined: without `expected`, or when its list is empty; when no model gives vectors.
+    Reference: document 003, section 7. The model is `judge.embedding_model` at the endpoint, or else the local
+        all-MiniLM-L6-v2. Figures of different models do not compare, and the document's bands (90 and above the same,
+        below 80 something else) belong to another one than MiniLM.
+    Known limits: negation hardly moves it ("is covered", "is not covered"). White space at a text's ends is left out.
+        Of each text the first 10,000 characters are read, and of the expected answers the first 16; flagged `cut`.
+
+    >>> vector, turned = np.array([3.0, 4.0]), np.array([4.0, 3.0])
+    >>> semantic_similarity_percentage(vector, [vector])
+    100.0
+    >>> semantic_similarity_percentage(vector, [-vector, turned])
+    96.0
+    >>> semantic_similarity_percentage(vector, [-vector])
+    0.0
+    """
+    if not _finite(response, *expected):
+        return _NOT_FINITE
+    own = _unit(response)
+    return _percent(max((float(own @ _unit(other)) for other in expected), default=0.0))
+
+
+def bert_score_f1(response: Rows, expected: Sequence[Rows]) -> Value:
+    """How well the answer's tokens match those of the expected answer, each seen in its context.
+
+    Formula: each token of one text is matched with the most similar one of the other, by the cosine of their
+    embeddings. P is the mean over the response's tokens, R over the expected answer's, neither below 0;
+    F1 = 2PR / (P + R), in percent, to two decimals. Of several expected answers the best F1 counts. The model's own
+    tokens at the start and end of a text are left out, all others weigh alike (no idf), and nothing is rescaled by a
+    baseline. An empty or blank text gives 0.
+    Range: 0 to 100; higher is better.
+    Undefined: without `expected`, or when its list is empty; without the local model (extra `semantic`), since
+        endpoints give no vectors of tokens.
+    Reference: document 003, section 8; Zhang et al., BERTScore, ICLR 2020. The embeddings are the last layer of
+        all-MiniLM-L6-v2. The document's are of deberta-xlarge-mnli: its figures do not compare with these.
+    Known limits: in languages other than English tokens are pieces of words or single letters, and matches say less.
+        White space at a text's ends is left out. Of each text the first 10,000 characters are read and of these the
+        first 2,048 tokens, and of the expected answers the first 16; flagged `cut`.
+
+    >>> tokens = np.array([[1.0, 0.0], [0.0, 2.0]])
+    >>> bert_score_f1(tokens, [tokens])
+    100.0
+    >>> bert_score_f1(tokens, [np.array([[3.0, 4.0]])])  # P = (0.6 + 0.8) / 2, R = 0.8
+    74.67
+    """
+    if not _finite(response, *expected):
+        return _NOT_FINITE
+    own = _unit(response)
+    return _percent(max((_f1(own, _unit(other)) for other in expected), default=0.0))
+
+
+def _finite(*vectors: Rows) -> bool:
+    return all(bool(np.isfinite(vector).all()) for vector in vectors)
+
+
+def _unit(rows: Rows) -> Rows:
+    """Each row at length 1; what is zero stays zero. In double precision, since an endpoint may send large numbers."""
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=-1, keepdims=True)
+    return (rows / np.where(lengths == 0, 1.0, lengths)).astype(np.float32)
+
+
+def _percent(ratio: float) -> float:
+    return round(100 * min(max(ratio, 0.0), 1.0), 2)
+
+
+def _f1(one: Rows, other: Rows) -> float:
+    """The F1 of greedy matching between rows of length 1."""
+    if not len(one) or not len(other):
+        return 0.0
+    cosines = one @ other.T
+    precision = max(0.0, float(cosines.max(axis=1).mean()))
+    recall = max(0.0, float(cosines.max(axis=0).mean()))
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+def _converse(case: Case) -> Conversation:
+    if not case.expected:
+        return SEMANTIC.null("the event has no expected answer")
+    distinct = tuple(dict.fromkeys(text.strip() for text in case.expected))
+    whole = (case.response.strip(), *distinct[:MOST_EXPECTED])
+    cut = len(distinct) > MOST_EXPECTED or any(len(text) > MOST_CHARACTERS for text in whole)
+    response, *expected = (text[:MOST_CHARACTERS] for text in whole)
+    texts = (response, *filter(None, expected))
+    if not response or len(texts) == 1:
+        return Findings({metric.name: _flagged(0.0, cut=cut) for metric in SEMANTIC.metrics})
+    similarity = yield from _similarity(texts)
+    score, also_cut = yield from _bert_score(texts)
+    return Findings(
+        {
+            "semantic_similarity_percentage": _flagged(similarity, cut=cut),
+            "bert_score_f1": _flagged(score, cut=cut or also_cut),
+        }
+    )
+
+
+def _similarity(texts: Sequence[str]) -> Generator[Embed, object, Value]:
+    vectors = yield from _asked(Embed(tuple(texts)))
+    return vectors if isinstance(vectors, Null) else semantic_similarity_percentage(vectors[0], vectors[1:])
+
+
+def _bert_score(texts: Sequence[str]) -> Generator[Embed, object, tuple[Value, bool]]:
+    """The score, and whether tokens were left out. Texts are asked for one by one, so that few rows are in memory."""
+    rows: Vectors = []
+    cut = False
+    for text in texts:
+        answer = yield from _asked(Embed((text,), tokens=True))
+        if isinstance(answer, Null):
+            return answer, False
+        cut = cut or len(answer[0]) > MOST_TOKENS
+        rows.append(answer[0][:MOST_TOKENS].copy())
+    return bert_score_f1(rows[0], rows[1:]), cut
+
+
+def _asked(embed: Embed) -> Generator[Embed, object, Vectors | Null]:
+    return cast("Vectors | Null", (yield embed))
+
+
+def _flagged(value: Value, *, cut: bool) -> Value:
+    return Flagged(value, "cut") if cut and isinstance(value, float) else value
+
+
+SEMANTIC = Suite(
+    name="semantic",
+    version="1",
+    metrics=tuple(
+        Metric(compute, "semantic", "percent", "higher", ("expected",), "document 003", cost="local")
+        for compute in (semantic_similarity_percentage, bert_score_f1)
+    ),
+    converse=_converse,
+    asks=0,
+    needs=("expected",),
+)

@@ -1,0 +1,26 @@
+"""The table of all suites, in the order in which an event is judged by them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from metrics.judged.classification import CLASSIFICATION
+from metrics.judged.factual import FACTUAL
+from metrics.judged.ragas import WEIGHTS, ragas
+from metrics.judged.recall import CONTEXT_RECALL
+from metrics.judged.rubric import RUBRIC
+from metrics.judged.semantic import SEMANTIC
+from metrics.judged.suite import Suite
+
+
+def suites(ragas_weights: tuple[float, float, float, float] = WEIGHTS) -> Mapping[str, Suite]:
+    """All suites by name.
+
+    Args:
+        ragas_weights: of faithfulness, context precision, context recall and answer relevance in `ragas_score`.
+
+    >>> list(suites())
+    ['rubric', 'context_recall', 'ragas', 'factual', 'classification', 'semantic']
+    """
+    table = (RUBRIC, CONTEXT_RECALL, ragas(ragas_weights), FACTUAL, CLASSIFICATION, SEMANTIC)
+    return {suite.name: suite for suite in table}

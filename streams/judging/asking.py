@@ -1,0 +1,178 @@
+"""What is said to an OpenAI-compatible endpoint and what is made of its words, before and after the network.
+
+Troubles, by whose fault it is that no answer came:
+    Trouble
+      Transient    the endpoint failed; the same call may succeed later
+      Limited      it wants fewer calls
+      Refused      it takes no calls of ours at all until somebody mends something
+      Rejected     it does not take this one call, and will not
+      Unsupported  it does not know an option that the call used
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import orjson
+
+from metrics.judged.driver import Call, Completion
+from metrics.judged.framing import sendable
+from metrics.judged.suite import Embed, Vectors
+from metrics.metric import Null
+from streams.judging.money import most_tokens
+from streams.settings import JudgeSettings
+
+TEMPERATURE = 0
+_TEMPLATE_TOKENS = 32
+"""What a chat template puts around two messages, at most."""
+
+
+class Trouble(Exception):
+    """No answer came back.
+
+    Args:
+        outcome: as telemetry counts it.
+        why: fixed words for people.
+        pause_s: how long the endpoint wants to be left alone, if it said so.
+        billed: whether it may be paid for all the same.
+    """
+
+    def __init__(self, outcome: str, why: str, *, pause_s: float | None = None, billed: bool = False) -> None:
+        super().__init__(why)
+        self.outcome, self.why, self.pause_s, self.billed = outcome, why, pause_s, billed
+
+
+class Transient(Trouble):
+    """The endpoint failed; the same call may succeed later."""
+
+
+class Limited(Trouble):
+    """The endpoint wants fewer calls."""
+
+
+class Refused(Trouble):
+    """The endpoint takes no calls of ours until somebody mends something."""
+
+
+class Rejected(Trouble):
+    """The endpoint does not take this one call, and will not."""
+
+
+class Unsupported(Trouble):
+    """The endpoint does not know an option that the call used."""
+
+    def __init__(self, option: str) -> None:
+        super().__init__("rejected", f"the judge does not support a setting of its {option}")
+        self.option = option
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Which options of a chat completion an endpoint understands."""
+
+    answers: Literal["json_schema", "json_object", "text"] = "json_schema"
+    """How the answer is bound to its schema: by the endpoint, to JSON by the endpoint, or by the prompt alone."""
+    length: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """What the longest answer is called."""
+    temperature: bool = True
+    """Whether a temperature may be set."""
+
+    def without(self, option: str) -> Dialect | None:
+        """The next simpler one; None if there is none.
+
+        >>> Dialect().without("answers").without("answers")
+        Dialect(answers='text', length='max_tokens', temperature=True)
+        """
+        if option == "answers" and self.answers != "text":
+            return replace(self, answers="json_object" if self.answers == "json_schema" else "text")
+        if option == "length" and self.length == "max_tokens":
+            return replace(self, length="max_completion_tokens")
+        if option == "temperature" and self.temperature:
+            return replace(self, temperature=False)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request, before it is put in a dialect."""
+
+    model: str
+    path: str
+    body: Callable[[Dialect], dict[str, Any]]
+    read: Callable[[Any], Completion | Vectors | Null]
+    """What the decoded response says. Raises LookupError, TypeError or ValueError if it is none."""
+    most_input: int
+    """Tokens."""
+    most_output: int
+    """Tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What came back, and the tokens that the endpoint says it took; None where it says nothing."""
+
+    value: Completion | Vectors | Null
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+def chat(call: Call, settings: JudgeSettings) -> Asked:
+    """A question as a chat completion."""
+    schema = orjson.dumps(call.schema).decode()
+    in_prompt = f"\n\nThe JSON schema of the answer:\n{schema}"
+
+    def body(dialect: Dialect) -> dict[str, Any]:
+        by_endpoint = dialect.answers == "json_schema"
+        system = call.framed.system + ("" if by_endpoint else in_prompt)
+        data: dict[str, Any] = {
+            "model": settings.model,
+            "messages": [{"role": "system", "content": system}, {"role": "user", "content": call.framed.user}],
+            dialect.length: settings.max_output_tokens,
+        }
+        if dialect.temperature:
+            data["temperature"] = TEMPERATURE
+        if by_endpoint:
+            named = {"name": call.name, "strict": True, "schema": call.schema}
+            data["response_format"] = {"type": "json_schema", "json_schema": named}
+        elif dialect.answers == "json_object":
+            data["response_format"] = {"type": "json_object"}
+        return data
+
+    most_input = most_tokens(call.framed.system, call.framed.user, in_prompt) + _TEMPLATE_TOKENS
+    return Asked(settings.model, "/chat/completions", body, _completion, most_input, settings.max_output_tokens)
+
+
+def embedding(embed: Embed, model: str) -> Asked:
+    """Texts whose vectors are wanted."""
+    texts = [sendable(text) for text in embed.texts]
+
+    def body(_: Dialect) -> dict[str, Any]:
+        return {"model": model, "input": texts, "encoding_format": "float"}
+
+    def read(said: Any) -> Vectors:
+        found = sorted(said["data"], key=lambda each: each["index"])
+        vectors = [np.asarray(each["embedding"], dtype=np.float32) for each in found]
+        shapes = {vector.shape for vector in vectors}
+        if len(vectors) != len(texts) or len(shapes) != 1 or not all(np.isfinite(vector).all() for vector in vectors):
+            raise ValueError("not one vector per text")
+        if vectors[0].ndim != 1 or not vectors[0].size:
+            raise ValueError("not vectors")
+        return vectors
+
+    return Asked(model, "/embeddings", body, read, most_tokens(*texts) + _TEMPLATE_TOKENS * len(texts), 0)
+
+
+def _completion(said: Any) -> Completion | Null:
+    choice = said["choices"][0]
+    message, finish = choice["message"], choice.get("finish_reason")
+    if finish == "content_filter" or message.get("refusal"):
+        return Null("the judge declined to answer")
+    text = message.get("content")
+    if text is None and finish == "length":
+        text = ""
+    if not isinstance(text, str):
+        raise TypeError("not a completion")
+    return Completion(text, cut=finish == "length")

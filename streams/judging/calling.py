@@ -1,0 +1,298 @@
+"""Brings one question to its answer: within the job's money and the limits, through the breaker, again where it failed.
+
+This is the one place where calls are repeated. What a call may cost at most is looked at before it goes. A failure that
+is the question's own uses up one of its attempts; while the endpoint fails for all, the breaker is open and they wait.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+
+import stamina
+import structlog
+
+from metrics.judged.driver import Completion
+from metrics.judged.suite import Vectors
+from metrics.metric import Null
+from streams.agents.agent import Count
+from streams.judging.asking import (
+    Answered,
+    Asked,
+    Dialect,
+    Limited,
+    Refused,
+    Rejected,
+    Transient,
+    Trouble,
+    Unsupported,
+)
+from streams.judging.breaker import Breaker, Permit
+from streams.judging.job import Usage
+from streams.judging.limits import Limits
+from streams.judging.money import FREE, cost
+from streams.judging.waiting import Line
+from streams.settings import JudgeSettings
+
+Value = Completion | Vectors | Null
+_LONGEST_BACKOFF_S = 10.0
+_KEPT_LATENCIES = 10_000
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class GaveUp(Exception):
+    """The question's calls failed as often as allowed; later they may succeed. The message is fixed words."""
+
+
+class Tally:
+    """What is counted on the desk's thread until another asks for it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts: Counter[Count] = Counter()
+        self._latencies: deque[float] = deque(maxlen=_KEPT_LATENCIES)
+
+    def add(self, name: str, *labels: str, number: int = 1) -> None:
+        """Count."""
+        if number:
+            with self._lock:
+                self._counts[name, *labels] += number
+
+    def took(self, seconds: float) -> None:
+        """Keep how long a call took."""
+        self._latencies.append(seconds)
+
+    def counts(self) -> Mapping[Count, int]:
+        """What was counted since last asked."""
+        with self._lock:
+            counts, self._counts = self._counts, Counter()
+        return counts
+
+    def latencies(self) -> list[float]:
+        """How long the calls since last asked took, in seconds; of very many the newest."""
+        return [self._latencies.popleft() for _ in range(len(self._latencies))]
+
+
+@dataclass(slots=True)
+class Tab:
+    """What one job may spend, and has spent."""
+
+    allowance: int
+    """Millionths of a dollar."""
+    usage: Usage = field(default_factory=Usage)
+    broken: int = 0
+    """What of it is counted for calls that broke off."""
+
+
+@dataclass(slots=True, eq=False)
+class _Question:
+    """One question on its way."""
+
+    asked: Asked
+    tab: Tab
+    most_cost: int
+    """Of one call, in millionths of a dollar."""
+    failed_probes: int = 0
+    why: str = ""
+    """Why its last call failed."""
+    recoveries: int = 0
+    """How often the endpoint had recovered then."""
+
+
+class Caller:
+    """Makes calls, all on one event loop.
+
+    Args:
+        settings: of the judge.
+        send: makes one call.
+        limits: what it may be sent.
+        tally: where calls are counted.
+        clock: seconds that never go back.
+        is_full: whether no other job could begin now.
+        backoff_s: how long a failed call waits before it is repeated at first; twice as long each time after.
+    """
+
+    def __init__(
+        self,
+        settings: JudgeSettings,
+        send: Callable[[Asked, Dialect], Awaitable[Answered]],
+        limits: Limits,
+        tally: Tally,
+        clock: Callable[[], float],
+        is_full: Callable[[], bool],
+        backoff_s: float,
+    ) -> None:
+        self._settings, self._send, self._tally, self._clock, self._is_full = settings, send, tally, clock, is_full
+        self.breaker = Breaker(settings.breaker_failures, settings.breaker_wait_s, clock, told=self._told)
+        self._limits, self._line, self._gate = limits, Line(), Line()
+        self._dialect = Dialect(answers="json_schema" if settings.answers == "auto" else settings.answers)
+        self._untried: set[_Question] = set()
+        self._recoveries = 0
+        self._repeated = stamina.AsyncRetryingCaller(
+            attempts=settings.attempts,
+            timeout=None,
+            wait_initial=backoff_s,
+            wait_max=max(backoff_s, _LONGEST_BACKOFF_S),
+            wait_jitter=backoff_s,
+        ).on((Transient, Refused))
+
+    @property
+    def shut(self) -> str:
+        """Why no job should begin now; empty also when the time has come to probe and only a new job could do it.
+
+        That is so when no question waits, or only such as have probed in vain: it may be they that make the endpoint
+        fail, and another is wanted as a witness.
+        """
+        return "" if self.breaker.is_due and not self._untried else self.breaker.why
+
+    async def answer(self, asked: Asked, tab: Tab) -> Value:
+        """The answer to a question, or why there will be none.
+
+        Raises:
+            GaveUp: if its calls failed as often as allowed.
+        """
+        price = self._settings.prices.get(asked.model, FREE)
+        question = _Question(asked, tab, cost(price, asked.most_input, asked.most_output))
+        self._untried.add(question)
+        try:
+            return await self._repeated(self._attempt, question)
+        except Rejected as trouble:
+            return Null(trouble.why)
+        except (Transient, Refused) as trouble:
+            raise GaveUp(trouble.why) from None
+        finally:
+            self._untried.discard(question)
+
+    async def _attempt(self, question: _Question) -> Value:
+        """Call until there is an answer, or a failure that uses up an attempt.
+
+        Raises:
+            Transient, Refused: if the call failed, and not because all do.
+            Rejected: if the question cannot be answered.
+            GaveUp: if it is not tried again for now.
+        """
+        dialect = self._dialect
+        while True:
+            try:
+                answered = await self._pass(question, dialect)
+            except Unsupported as trouble:
+                forced = trouble.option == "answers" and self._settings.answers != "auto"
+                simpler = None if forced else dialect.without(trouble.option)
+                if simpler is None:
+                    raise Rejected("rejected", trouble.why) from None
+                dialect = simpler
+            except Limited:
+                pass  # The breaker is open now; that is waited for.
+            except (Transient, Refused) as trouble:
+                if self._is_attempt(question, trouble):
+                    raise
+                if question.failed_probes >= self._settings.attempts and self._is_full() and not self._untried:
+                    raise GaveUp(trouble.why) from None
+            else:
+                if dialect != self._dialect:
+                    self._dialect = dialect
+                    _log.info("the judge takes answers so", answers=dialect.answers, length=dialect.length)
+                return answered.value
+
+    async def _pass(self, question: _Question, dialect: Dialect) -> Answered:
+        """Pass the limits and the breaker, and make one call.
+
+        Raises:
+            Trouble: if it came to nothing.
+            GaveUp: if there is no money left for it, and would be but for calls that broke off.
+        """
+        self._must_afford(question)
+        reserved = question.asked.most_input + question.asked.most_output
+        if self._limits.never(reserved):
+            raise Rejected("rejected", "the question is larger than judge.tokens_per_minute admits")
+        await self._line.turn(lambda: self._limits.wait_s(reserved), lambda: self._limits.take(reserved))
+        used = reserved
+        try:
+            permit = await self._gate.turn(self.breaker.wait_s, self.breaker.permit)
+            try:
+                answered = await self._sent(question, dialect)
+                self.breaker.succeeded(permit)
+            except Trouble as trouble:
+                self._blame(question, permit, trouble)
+                raise
+            except BaseException:
+                self.breaker.withdrawn(permit)
+                raise
+            finally:
+                self._gate.changed()
+            if answered.input_tokens is not None and answered.output_tokens is not None:
+                used = answered.input_tokens + answered.output_tokens
+            return answered
+        finally:
+            self._limits.settle(reserved, used)
+            self._line.changed()
+
+    def _is_attempt(self, question: _Question, trouble: Trouble) -> bool:
+        """Whether a failure uses up an attempt: not where all fail, unless others got through since it failed last."""
+        others_went = bool(question.why) and self._recoveries > question.recoveries
+        question.why, question.recoveries = trouble.why, self._recoveries
+        return others_went or not self.breaker.is_open
+
+    def _blame(self, question: _Question, permit: Permit, trouble: Trouble) -> None:
+        """Tell the breaker what a trouble says about the endpoint."""
+        if isinstance(trouble, Rejected | Unsupported):
+            self.breaker.succeeded(permit)
+            return
+        if isinstance(trouble, Transient) and self.breaker.probes(permit):
+            # A question that does not even reach the endpoint cannot be what makes it fail.
+            question.failed_probes += trouble.outcome != "unreachable"
+            self._untried.discard(question)
+        at_once = not isinstance(trouble, Transient)
+        self.breaker.failed(permit, trouble.why, trouble.pause_s, at_once=at_once)
+
+    def _must_afford(self, question: _Question) -> None:
+        tab = question.tab
+        missing = tab.usage.cost + question.most_cost - tab.allowance
+        if missing > tab.broken:
+            raise Rejected("rejected", "its reservation is used up")
+        if missing > 0:
+            raise GaveUp(question.why or "its reservation is used up by calls that broke off")
+
+    async def _sent(self, question: _Question, dialect: Dialect) -> Answered:
+        """Make one call, count it and pay for it.
+
+        Raises:
+            Trouble: if it came to nothing.
+        """
+        asked, usage, tally = question.asked, question.tab.usage, self._tally
+        usage.calls += 1
+        began, outcome = self._clock(), "broken_off"
+        try:
+            answered = await self._send(asked, dialect)
+            outcome = "ok"
+        except Trouble as trouble:
+            outcome = trouble.outcome
+            self._pay(question, question.most_cost if trouble.billed else 0, broken=True)
+            raise
+        finally:
+            tally.add("ragweir_judge_calls_total", outcome)
+            tally.took(self._clock() - began)
+        sent, got = answered.input_tokens, answered.output_tokens
+        known = sent is not None and got is not None
+        price = self._settings.prices.get(asked.model, FREE)
+        self._pay(question, cost(price, sent or 0, got or 0) if known else question.most_cost, broken=False)
+        usage.input_tokens += sent or 0
+        usage.output_tokens += got or 0
+        tally.add("ragweir_judge_tokens_total", "input", number=sent or 0)
+        tally.add("ragweir_judge_tokens_total", "output", number=got or 0)
+        return answered
+
+    def _pay(self, question: _Question, amount: int, *, broken: bool) -> None:
+        question.tab.usage.cost += amount
+        question.tab.broken += amount if broken else 0
+        self._tally.add("ragweir_judge_cost_microdollars_total", number=amount)
+
+    def _told(self, why: str, wait_s: float) -> None:
+        if why:
+            self._tally.add("ragweir_judge_breaker_opened_total")
+            _log.warning("the judge is left alone for a while", why=why, wait_s=round(wait_s, 1))
+        else:
+            self._recoveries += 1
+            _log.info("the judge answers again")

@@ -1,0 +1,127 @@
+"""Asks the endpoint one small question as the desk would, to see whether it can be used at all, and how."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from metrics.judged.driver import Call, Judged, judge
+from metrics.judged.rubric import RUBRIC
+from metrics.judged.suite import Case, Embed
+from streams.judging.asking import Answered, Asked, Dialect, Limited, Rejected, Trouble, Unsupported, chat, embedding
+from streams.judging.desk import _client
+from streams.judging.money import FREE, cost
+from streams.settings import JudgeSettings
+from streams.simulated.dialect import NAME
+from streams.simulated.filling import WORD
+
+if TYPE_CHECKING:
+    from streams.judging.client import Client
+
+_CASE = Case(query="What is two plus two?", response="Four.", contexts=("Two plus two is four.",))
+_WORD_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What an endpoint is like that can be used."""
+
+    dialect: Dialect
+    cost: int
+    """Of the check itself, in millionths of a dollar."""
+    simulated: bool
+    """Whether no model is behind it."""
+
+
+def try_out(settings: JudgeSettings) -> Checked:
+    """Put one small question, by a prompt that ships, and ask for a vector where the endpoint is to give vectors.
+
+    These few calls are not repeated when they fail, and the limits per minute are not looked at.
+
+    Raises:
+        Trouble: if no usable answer came.
+        WrongSettings: if the key cannot be read, or a package is missing.
+    """
+    return asyncio.run(_checked(settings))
+
+
+def told(settings: JudgeSettings, trouble: Trouble) -> str:
+    """What is wrong with an endpoint and what to look at, in one sentence."""
+    hint = "" if isinstance(trouble, Limited) else "; are judge.base_url, judge.api_key and judge.model right?"
+    return f"{settings.base_url}: {trouble.why}{hint}"
+
+
+def is_simulated(model: str, explanations: Iterable[str]) -> bool:
+    """Whether the simulated judge is at work, under whichever name it was asked: its reasons say so.
+
+    >>> is_simulated("gpt-4o-mini", ["simulated: 67 % of the words are shared"])
+    True
+    """
+    return model == NAME or any(text.startswith(f"{WORD}:") for text in explanations)
+
+
+def unpriced(settings: JudgeSettings) -> list[str]:
+    """The models that are asked and whose price nobody has set: what they cost is counted by nobody.
+
+    >>> unpriced(JudgeSettings(model="one", embedding_model="other", prices={"one": FREE}))
+    ['other']
+    """
+    asked = (settings.model, settings.embedding_model)
+    return [model for model in dict.fromkeys(asked) if model is not None and model not in settings.prices]
+
+
+async def _checked(settings: JudgeSettings) -> Checked:
+    client = _client(settings)
+    try:
+        found, dialect, spent = await _judged(client, settings)
+        if found.statuses[RUBRIC.name] == "failed":
+            raise Rejected("rejected", f"its answer is of no use: {next(iter(found.reasons.values()))}")
+        if settings.embedding_model is not None:
+            asked = embedding(Embed((_CASE.response,)), settings.embedding_model)
+            spent += _cost(settings, asked, await client.send(asked, dialect))
+    finally:
+        await client.aclose()
+    return Checked(dialect, spent, is_simulated(settings.model, found.explanations.values()))
+
+
+async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, Dialect, int]:
+    """What the endpoint says of an event of ours, in which dialect, and what that cost."""
+    dialect = Dialect(answers="json_schema" if settings.answers == "auto" else settings.answers)
+    conversation = judge(_CASE, (RUBRIC,), partial(secrets.token_hex, _WORD_BYTES))
+    said, spent = next(conversation), 0
+    while isinstance(said, Call):
+        asked = chat(said, settings)
+        answered, dialect = await _answered(client, settings, asked, dialect)
+        spent += _cost(settings, asked, answered)
+        try:
+            said = conversation.send(answered.value)
+        except StopIteration as end:
+            return end.value, dialect, spent
+    raise AssertionError("this suite only asks")
+
+
+async def _answered(
+    client: Client, settings: JudgeSettings, asked: Asked, dialect: Dialect
+) -> tuple[Answered, Dialect]:
+    """An answer, and the dialect that the endpoint understood."""
+    while True:
+        try:
+            return await client.send(asked, dialect), dialect
+        except Unsupported as trouble:
+            forced = trouble.option == "answers" and settings.answers != "auto"
+            simpler = None if forced else dialect.without(trouble.option)
+            if simpler is None:
+                raise
+            dialect = simpler
+
+
+def _cost(settings: JudgeSettings, asked: Asked, answered: Answered) -> int:
+    price = settings.prices.get(asked.model, FREE)
+    sent, got = answered.input_tokens, answered.output_tokens
+    if sent is None or got is None:
+        return cost(price, asked.most_input, asked.most_output)
+    return cost(price, sent, got)

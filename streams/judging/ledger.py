@@ -1,0 +1,181 @@
+"""The ledger: what judging may cost, by day, application and tenant, in one partition of the requests.
+
+Each partition has an equal part of every budget, so that nothing has to be shared between workers: the parts add up to
+the budget, and move with their partitions. What calls may cost is reserved before they are made, and settled with
+what they did cost; what a crash leaves reserved counts as spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+
+import orjson
+
+from schemas.codec import encode
+from schemas.judging import LedgerEntry, ledger_key
+from streams.agents.agent import Record
+
+_KEPT_DAYS = 2
+"""What is under way at midnight is settled on the day that it was reserved on."""
+
+Account = tuple[str, str, str]
+"""Day, application and tenant."""
+
+
+def day_of(now_s: float) -> str:
+    """The day (UTC) of a time, as budgets know it.
+
+    >>> day_of(0)
+    '1970-01-01'
+    """
+    return datetime.fromtimestamp(now_s, UTC).date().isoformat()
+
+
+def next_day(day: str) -> datetime:
+    """When the day after begins.
+
+    >>> next_day("2026-12-31").isoformat()
+    '2027-01-01T00:00:00+00:00'
+    """
+    return datetime.combine(date.fromisoformat(day) + timedelta(days=1), datetime.min.time(), UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """One partition's part of the budgets, in millionths of a dollar a day. None has no bound."""
+
+    total: int | None = None
+    applications: Mapping[str, int] = field(default_factory=dict)
+    tenants: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def part(
+        cls, partitions: int, total_usd: float | None, applications: Mapping[str, float], tenants: Mapping[str, float]
+    ) -> Budget:
+        """What each of so many partitions may spend; rounded down, so that all of them stay within the budget.
+
+        >>> Budget.part(3, 1.0, {"bot": 0.5}, {})
+        Budget(total=333333, applications={'bot': 166666}, tenants={})
+        """
+
+        def share(usd: float) -> int:
+            return int(round(usd * 1_000_000) // partitions)
+
+        return cls(
+            None if total_usd is None else share(total_usd),
+            {name: share(usd) for name, usd in applications.items()},
+            {name: share(usd) for name, usd in tenants.items()},
+        )
+
+    def account(self, day: str, application: str | None, tenant: str | None) -> Account:
+        """Where an event's costs are booked: by name only where the name has a budget of its own."""
+        return (
+            day,
+            application if application in self.applications else "",
+            tenant if tenant in self.tenants else "",
+        )  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The accounts of one partition. It is replaced, never changed, so that an abort has nothing to undo."""
+
+    partition: int
+    budget: Budget
+    accounts: Mapping[Account, LedgerEntry] = field(default_factory=dict)
+
+    @classmethod
+    def restored(cls, partition: int, budget: Budget, changelog: Iterator[Record]) -> Ledger:
+        """The ledger as it was committed last. What was reserved counts as spent: its calls may have gone out."""
+        accounts: dict[Account, LedgerEntry] = {}
+        for record in changelog:
+            day, application, tenant, _ = orjson.loads(record.key or b"[]")
+            accounts.pop((day, application, tenant), None)
+            if record.value is not None:
+                entry = LedgerEntry.model_validate_json(record.value)
+                settled = entry.model_copy(update={"spent": entry.spent + entry.reserved, "reserved": 0})
+                accounts[day, application, tenant] = settled
+        return cls(partition, budget, accounts)
+
+    def fits(self, account: Account, amount: int, *, settled: bool = False) -> bool:
+        """Whether an amount is within every budget that it concerns.
+
+        With `settled`, whether it could be once all that is reserved now has turned out to cost nothing.
+        """
+        day, application, tenant = account
+        bounds: tuple[tuple[int | None, Callable[[Account], bool]], ...] = (
+            (self.budget.total, lambda other: other[0] == day),
+            (self.budget.applications.get(application), lambda other: other[:2] == (day, application)),
+            (self.budget.tenants.get(tenant), lambda other: other[0] == day and other[2] == tenant),
+        )
+        return all(
+            bound is None or self._taken(concerned, settled=settled) + amount <= bound for bound, concerned in bounds
+        )
+
+    def _taken(self, concerned: Callable[[Account], bool], *, settled: bool) -> int:
+        entries = (entry for key, entry in self.accounts.items() if concerned(key))
+        return sum(entry.spent + (0 if settled else entry.reserved) for entry in entries)
+
+    def allows(self, account: Account, amount: int) -> bool:
+        """Whether an amount is within the budgets of a day on which nothing else is spent."""
+        return replace(self, accounts={}).fits(account, amount)
+
+    def left(self, day: str) -> int | None:
+        """What is neither spent nor reserved of the whole budget on a day; None if it has no bound."""
+        bound = self.budget.total
+        return None if bound is None else bound - self._taken(lambda other: other[0] == day, settled=False)
+
+    def asked(self, account: Account, *, by_floor: bool) -> Ledger:
+        """An event asks to be judged, for the first time."""
+        return self._booked(account, wanted=1, floor=int(by_floor))
+
+    def reserve(self, account: Account, amount: int) -> Ledger:
+        """Set an amount aside."""
+        return self._booked(account, reserved=amount)
+
+    def settle(self, account: Account, reserved: int, spent: int, *, judged: bool) -> Ledger:
+        """Give a reservation back, and book what was spent."""
+        return self._booked(account, reserved=-reserved, spent=spent, events=int(judged))
+
+    def _booked(self, account: Account, **amounts: int) -> Ledger:
+        day, application, tenant = account
+        entry = self.accounts.get(account) or LedgerEntry(
+            day=day, application=application, tenant=tenant, partition=self.partition
+        )
+        changed = entry.model_copy(update={name: getattr(entry, name) + amount for name, amount in amounts.items()})
+        return replace(self, accounts={**self.accounts, account: changed})
+
+    def recent(self, day: str) -> Ledger:
+        """Without the days that are over and settled."""
+        oldest = (date.fromisoformat(day) - timedelta(days=_KEPT_DAYS)).isoformat()
+        kept = {key: entry for key, entry in self.accounts.items() if key[0] > oldest or entry.reserved}
+        return self if len(kept) == len(self.accounts) else replace(self, accounts=kept)
+
+    def changes(self, before: Ledger) -> Iterator[tuple[bytes, bytes]]:
+        """The keys and values of the records that lead from another state of this ledger to this one."""
+        for account, entry in self.accounts.items():
+            if before.accounts.get(account) is not entry:
+                yield orjson.dumps(ledger_key(entry)), encode(entry)
+
+
+def affordable(entries: Iterable[LedgerEntry], budget: int | None) -> float | None:
+    """The share of the events that a random floor selects for which the budget suffices beside all others; 0 to 1.
+
+    None if there is no bound, or nothing yet to judge by: no event was judged, or none asked for by a floor alone.
+
+    >>> one = LedgerEntry(day="", application="", tenant="", partition=0, spent=400, events=4, wanted=30, floor=20)
+    >>> affordable([one], 2_000)
+    0.5
+    """
+    spent = events = wanted = floor = 0
+    for entry in entries:
+        spent += entry.spent
+        events += entry.events
+        wanted += entry.wanted
+        floor += entry.floor
+    if budget is None or not events or not floor:
+        return None
+    affords = budget * events / spent if spent else float("inf")
+    return max(0.0, min(1.0, (affords - (wanted - floor)) / floor))

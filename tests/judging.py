@@ -1,0 +1,182 @@
+"""What tests of the judge share: requests, a suite of their own, a desk that answers when it is told to."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from metrics.judged.driver import Judged
+from metrics.judged.suite import Case, Conversation, Findings, Suite
+from metrics.metric import Metric
+from schemas.codec import encode
+from schemas.evaluation import Decision, Evaluation, SuiteDecision
+from schemas.judging import JudgeRequest
+from streams.agents.agent import Emission, Outcome, Place, Record
+from streams.agents.judge import JudgeAgent, JudgeConfig
+from streams.judging.job import Ended, Job, JobId, Usage
+from streams.judging.money import FREE
+from streams.settings import JudgeSettings, Price
+
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
+PRICE = Price(input_usd=1.0, output_usd=2.0)
+
+
+def grade(case: Case) -> Conversation:
+    """How good it is."""
+    yield from ()
+    return Findings({"grade": 1.0 if case.response else 0.0})
+
+
+def mark(case: Case) -> str:
+    """Which mark it gets."""
+    return case.response
+
+
+GRADING = Suite(
+    name="grading",
+    version="3",
+    metrics=(
+        Metric(grade, "grading", "ratio", "higher", (), "test", cost="llm"),
+        Metric(mark, "grading", "category", "neither", (), "test", cost="llm", labels=("A", "B")),
+    ),
+    converse=grade,
+    asks=1,
+)
+
+
+def request(event_id: str = "e", *, because: Sequence[str] = ("risk",), **fields: Any) -> JudgeRequest:
+    """A request that the grading suite is to judge; `fields` are the request's, or else its evaluation's."""
+    decided = SuiteDecision(suite="grading", status="selected", probability=1.0, because=tuple(because))
+    own = {name: fields.pop(name) for name in list(fields) if name in JudgeRequest.model_fields}
+    evaluation = Evaluation(
+        event_id=event_id,
+        event_time=NOON,
+        scores={"context_support": 0.5},
+        decision=Decision(suites=(decided,)),
+        catalogue_version="1",
+        **fields,
+    )
+    return JudgeRequest(**{"evaluation": evaluation, "query": "Who?", "response": "Ada.", **own})
+
+
+def config(partitions: int = 1, **settings: Any) -> JudgeConfig:
+    """A judge for the grading suite."""
+    judge = JudgeSettings(base_url="http://127.0.0.1:9/v1", model="tested", **settings)
+    return JudgeConfig(
+        suites={"grading": GRADING}, judge=judge, price=PRICE, embedding_price=FREE, partitions=partitions
+    )
+
+
+GOOD = Judged(
+    scores={"grade": 0.75}, categories={"mark": "A"}, explanations={"grade": "fine"}, statuses={"grading": "judged"}
+)
+
+
+class ScriptedDesk:
+    """Holds jobs until the test says how they end."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[JobId, Job] = {}
+        self.started: list[JobId] = []
+        self.shut = ""
+        self._ended: list[Ended] = []
+
+    def start(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        self.started.append(job.id)
+
+    def ended(self) -> list[Ended]:
+        ended, self._ended = self._ended, []
+        return ended
+
+    def cancel(self, jobs: Collection[JobId]) -> None:
+        for job in jobs:
+            self.jobs.pop(job, None)
+
+    def land(self, job: JobId, judged: Judged | None = GOOD, cost: int = 100, why: str = "") -> None:
+        """A job ends."""
+        del self.jobs[job]
+        self._ended.append(Ended(job, judged, Usage(10, 5, cost, calls=1), why))
+
+    def counts(self) -> Mapping[tuple[str, ...], int]:
+        return {}
+
+    def levels(self) -> Mapping[tuple[str, ...], float]:
+        return {}
+
+    def latencies(self) -> Sequence[float]:
+        return ()
+
+
+@dataclass
+class Log:
+    """Topics in memory with one group's offsets: what a transaction would leave, without a broker.
+
+    It stands in for the runtime's side of the agreement with a patient agent; that the real runtime keeps it is
+    proved on a broker.
+    """
+
+    records: defaultdict[Place, list[Record]] = field(default_factory=lambda: defaultdict(list))
+    committed: dict[Place, int] = field(default_factory=dict)
+    counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    levels: dict[tuple[str, ...], float] = field(default_factory=dict)
+
+    def append(self, topic: str, partition: int, key: bytes | None, value: bytes | None, at: datetime) -> None:
+        lane = self.records[topic, partition]
+        lane.append(Record(topic, partition, len(lane), key, value, round(at.timestamp() * 1000)))
+
+    def ask(self, asked: JudgeRequest, partition: int = 0, at: datetime = NOON) -> None:
+        self.append("judge.requests", partition, asked.evaluation.event_id.encode(), encode(asked), at)
+
+    def commit(self, outcome: Outcome, finished: Mapping[Place, int], at: datetime) -> None:
+        for emission in outcome.emissions:
+            self.append(emission.topic, max(0, emission.partition), emission.key, emission.value, at)
+        self.committed.update(finished)
+        self.counts.update(outcome.counts)
+        self.levels.update(outcome.levels)
+
+    def read(self, topic: str) -> list[dict[str, Any]]:
+        """What stands in a topic, over all partitions."""
+        return [
+            orjson.loads(record.value) for (name, _), lane in self.records.items() if name == topic for record in lane
+        ]
+
+
+class Worker:
+    """Drives one agent over a log, as the runtime would. A worker that is dropped has crashed."""
+
+    def __init__(self, log: Log, agent: JudgeAgent, partitions: Sequence[int] = (0,)) -> None:
+        self.log, self.agent = log, agent
+        self._places = [
+            (topic, partition)
+            for partition in partitions
+            for topic in ("judge.requests", "judge.retry", "judge.deferred")
+        ]
+        self._next = {place: log.committed.get(place, 0) for place in self._places}
+        for partition in partitions:
+            start = self._next["judge.requests", partition]
+            agent.restore(partition, start, start, iter(log.records["judge.ledger", partition]))
+
+    def turn(self, now: datetime = NOON, *, abort: bool = False, most: int = 1_000) -> list[Emission]:
+        """One transaction; with `abort` it does not commit."""
+        log, agent = self.log, self.agent
+        batch: list[Record] = []
+        for place in self._places:
+            if place in agent.resting:
+                self._next[place] = agent.resting[place]
+            elif room := min(most, agent.room - len(batch)):
+                fresh = log.records[place][self._next[place] :][: max(0, room)]
+                batch += fresh
+                self._next[place] += len(fresh)
+        outcome = agent.handle(batch)
+        outcome.extend(agent.look(now.timestamp(), []))
+        if abort:
+            agent.settled(committed=False)
+            self._next = {place: log.committed.get(place, 0) for place in self._places}
+            return []
+        log.commit(outcome, agent.finished(), now)
+        agent.settled(committed=True)
+        return outcome.emissions

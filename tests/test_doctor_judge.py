@@ -1,0 +1,179 @@
+"""`ragweir doctor` on the judge: whether it can be used, what it has cost, and how much waits for it.
+
+The judge is simulated: what is proved is what doctor says of an endpoint, not what a model would say.
+"""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from commands import ragweir
+from confluent_kafka import Consumer, Producer, TopicPartition
+from conftest import produce
+
+from schemas.codec import encode
+from schemas.judging import LedgerEntry, ledger_key
+from streams.cli import doctor
+from streams.cli.doctor import Findings, Unwell
+from streams.local.kafka import LocalKafka
+from streams.settings import JudgeSettings, Settings
+from streams.simulated.dialect import NAME
+from streams.simulated.server import simulated_judge
+
+PRICES = {NAME: {"input_usd": 0.15, "output_usd": 0.6}}
+UNREACHABLE = "http://127.0.0.1:9/v1"
+
+
+def findings(base_url: str | None, /, **judge: Any) -> Findings:
+    return Findings(Settings(judge=JudgeSettings(**{"base_url": base_url, "model": NAME, "prices": PRICES, **judge})))
+
+
+WELL = (
+    ("structured outputs", {}, {}, "simulated-judge (simulated: no model is behind it), with structured outputs"),
+    ("JSON mode", {"structured_outputs": False}, {}, "in JSON mode"),
+    ("neither", {"structured_outputs": False, "json_mode": False}, {}, "in a form that the prompt alone asks for"),
+    ("JSON mode asked for", {}, {"answers": "json_object"}, "in JSON mode"),
+    ("another name", {}, {"model": "x", "prices": {"x": PRICES[NAME]}}, "as x (simulated: no model is behind it)"),
+    ("a key", {"key": "sk-right"}, {"api_key": "sk-right"}, "with structured outputs"),
+)
+
+
+@pytest.mark.parametrize(("options", "judge", "words"), [case[1:] for case in WELL], ids=[case[0] for case in WELL])
+def test_an_endpoint_that_can_be_used(options: dict[str, Any], judge: dict[str, Any], words: str) -> None:
+    """What it is asked in, that it is simulated, and what asking cost: less than a tenth of a cent, and not nothing."""
+    with simulated_judge(**options) as simulated:
+        told = doctor.judge(findings(simulated.base_url, **judge))
+        calls = simulated.calls()
+    assert words in told
+    charged = (calls["prompt_tokens"] * 0.15 + calls["completion_tokens"] * 0.6) / 1e6
+    assert 0 < charged < 0.001
+    assert f"asking cost ${charged:.4f}" in told
+    assert sum(call["status"] == 200 for call in calls["calls"]) == 1
+
+
+def test_vectors_are_asked_for_where_the_endpoint_is_to_give_them() -> None:
+    with simulated_judge(models=(NAME,)) as simulated:
+        prices = {**PRICES, "vectors": PRICES[NAME]}
+        with pytest.raises(Unwell, match="does not know the model vectors"):
+            doctor.judge(findings(simulated.base_url, embedding_model="vectors", prices=prices))
+        doctor.judge(findings(simulated.base_url, embedding_model=NAME))
+        assert [call["path"] for call in simulated.calls()["calls"]] == [
+            "/v1/chat/completions",
+            "/v1/embeddings",
+            "/v1/chat/completions",
+            "/v1/embeddings",
+        ]
+
+
+def test_a_price_that_nobody_knows_is_said() -> None:
+    with simulated_judge() as simulated:
+        told = doctor.judge(findings(simulated.base_url, prices={}, daily_budget_usd=None))
+    assert told.endswith(f"asking cost $0.0000; the price of {NAME} is not known")
+
+
+RIGHT = "; are judge.base_url, judge.api_key and judge.model right?"
+UNWELL = (
+    ("a wrong key", {"key": "sk-right"}, {"api_key": "sk-wrong"}, {}, "the judge refuses the key (401)" + RIGHT),
+    ("an unknown model", {"models": ("a",)}, {}, {}, f"the judge does not know the model {NAME} (404)" + RIGHT),
+    ("nobody there", {}, {"base_url": UNREACHABLE}, {}, "the judge's endpoint cannot be reached" + RIGHT),
+    ("an error", {}, {}, {"500": 1}, "the judge's endpoint fails (500)" + RIGHT),
+    ("too many calls", {}, {}, {"429": 1}, "the judge wants fewer calls (429)"),
+    ("silence", {}, {"timeout_s": 0.5}, {"hang": 1}, "the judge did not answer in time" + RIGHT),
+    ("prose", {}, {}, {"prose": 1}, "its answer is of no use: the judge's answer was not JSON" + RIGHT),
+    (
+        "no structured outputs, and nothing else allowed",
+        {"structured_outputs": False},
+        {"answers": "json_schema"},
+        {},
+        "the judge does not support a setting of its answers" + RIGHT,
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "judge", "shares", "words"), [case[1:] for case in UNWELL], ids=[case[0] for case in UNWELL]
+)
+def test_an_endpoint_that_cannot_be_used(
+    options: dict[str, Any], judge: dict[str, Any], shares: dict[str, float], words: str
+) -> None:
+    """Each in one line that says what to look at, and holds no secret."""
+    with simulated_judge(**options) as simulated:
+        simulated.set_faults(shares=shares)
+        url = judge.get("base_url", simulated.base_url)
+        with pytest.raises(Unwell) as wrong:
+            doctor.judge(findings(url, **judge))
+    assert str(wrong.value) == f"{url}: {words}"
+    assert "sk-" not in str(wrong.value)
+
+
+def test_settings_that_cannot_be_used_are_told_without_a_call() -> None:
+    with simulated_judge() as simulated:
+        for judge, words in (
+            ({"prices": {}}, f"the price of {NAME} is not known"),
+            ({"api_key_file": Path("nowhere")}, "judge.api_key_file cannot be read"),
+        ):
+            with pytest.raises(Unwell, match=words):
+                doctor.judge(findings(simulated.base_url, **judge))
+        assert "from the cache alone" in doctor.judge(findings(simulated.base_url, cached_only=True))
+        assert simulated.calls()["count"] == 0
+
+
+def test_without_a_judge_all_is_well() -> None:
+    none = findings(None)
+    assert "none is configured" in doctor.judge(none)
+    assert doctor.requests(none) == doctor.spending(none) == "none, since there is no judge"
+
+
+def test_doctor_tells_the_bill_what_waits_and_which_floor_the_budget_affords(kafka: LocalKafka, prefix: str) -> None:
+    """Of each account the newest record counts, and what waits is counted by records: marks of transactions do not."""
+    shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix)
+    assert ragweir(*shared, "topics", "create", RAGWEIR_TOPICS__PARTITIONS="2").returncode == 0
+    now = datetime.now(UTC)
+
+    def booked(days: int, partition: int, **amounts: int) -> None:
+        day = (now - timedelta(days=days)).date().isoformat()
+        entry = LedgerEntry(day=day, application="", tenant="", partition=partition, **amounts)
+        produce(kafka.bootstrap, f"{prefix}judge.ledger", [encode(entry)], key=orjson.dumps(ledger_key(entry)))
+
+    booked(0, 0, spent=100, reserved=999_999)
+    booked(0, 0, spent=1_000_000, reserved=250_000, events=10, wanted=15, floor=10)
+    booked(0, 1, spent=500_000, events=5, wanted=10)
+    booked(1, 0, spent=2_000_000, events=1_000, wanted=1_600, floor=1_000)
+    booked(2, 0, spent=9_000_000, events=9, wanted=9)
+
+    places = {"judge.requests": 1, "judge.retry": 0, "judge.deferred": 3}
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"{prefix}test", "log_level": 0})
+    producer.init_transactions()
+    for name, number in places.items():
+        for _ in range(number):  # Each leaves a mark behind its one record.
+            producer.begin_transaction()
+            producer.produce(prefix + name, b"{}", partition=0)
+            producer.commit_transaction()
+    starts = [TopicPartition(prefix + name, partition, 0) for name in places for partition in range(2)]
+    member = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": f"{prefix}judge", "log_level": 0})
+    member.commit(offsets=starts, asynchronous=False)
+    member.close()
+
+    with simulated_judge() as simulated:
+        judge = {"base_url": simulated.base_url, "model": NAME, "prices": orjson.dumps(PRICES).decode()}
+        variables = {f"RAGWEIR_JUDGE__{name.upper()}": value for name, value in judge.items()}
+        variables |= {"RAGWEIR_JUDGE__DAILY_BUDGET_USD": "2", "RAGWEIR_TOPICS__PARTITIONS": "2"}
+        done = ragweir(*shared, "doctor", **variables)
+        assert done.returncode == 0, done.stdout.decode()
+        wrong = ragweir(*shared, "doctor", **variables | {"RAGWEIR_JUDGE__BASE_URL": UNREACHABLE})
+    lines = {line.split(":")[0]: line for line in done.stdout.decode().splitlines() if line.startswith("ok ")}
+    assert lines["ok    requests"] == (
+        f"ok    requests: group {prefix}judge has left to judge "
+        f"1 in {prefix}judge.requests, 0 in {prefix}judge.retry, 3 in {prefix}judge.deferred"
+    )
+    # Yesterday the budget judged 1,000 events. Rules selected 600: that left 400 of the 1,000 by floors. Today half.
+    assert lines["ok    spending"] == (
+        "ok    spending: today $1.5000 of $2.0000 spent, $0.2500 reserved, 15 events judged, 25 asked for; "
+        "yesterday $2.0000 of $2.0000 spent, 1,000 events judged, 1,600 asked for; "
+        "the budget affords floors of rubric 0.008, context_recall 0.008 beside what rules select"
+    )
+    assert wrong.returncode == 1
+    (line,) = [line for line in wrong.stdout.decode().splitlines() if line.startswith("wrong")]
+    assert line == f"wrong judge: {UNREACHABLE}: the judge's endpoint cannot be reached{RIGHT}"

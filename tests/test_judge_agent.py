@@ -1,0 +1,408 @@
+"""The judge agent: every request settled exactly once, in order, within the budget, whatever happens meanwhile."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import orjson
+import pytest
+from judging import GOOD, NOON, PRICE, Log, ScriptedDesk, Worker, config, request
+
+from schemas.evaluation import Evaluation
+from schemas.judging import JudgeRequest
+from streams.agents.judge import JudgeAgent
+from streams.judging.job import JobId
+from streams.judging.ledger import Budget, affordable
+from streams.judging.money import FREE, allowance
+from streams.judging.results import CUT, case_of
+
+AMOUNT = allowance(PRICE, FREE, case_of(request(), 60_000)[0], list(config().suites.values()), 1_500)
+"""What one of the tests' requests has reserved for it."""
+
+
+def judging(**settings: Any) -> tuple[Log, ScriptedDesk, Worker]:
+    log, desk = Log(), ScriptedDesk()
+    return log, desk, Worker(log, JudgeAgent(config(**settings), desk))
+
+
+def dollars(events: float) -> float:
+    """A budget that has room for so many of the tests' requests at once."""
+    return events * AMOUNT / 1_000_000
+
+
+def test_a_judged_evaluation_repeats_the_scored_one_and_adds_what_the_judge_found() -> None:
+    log, desk, worker = judging()
+    log.ask(request("a", application="bot", labels={"region": "eu"}))
+    worker.turn()
+    desk.land(desk.started[0], cost=250)
+    worker.turn()
+    (found,) = (Evaluation.model_validate(each) for each in log.read("evaluations"))
+    assert (found.stage, found.event_id, found.application, found.labels) == ("judged", "a", "bot", {"region": "eu"})
+    assert found.scores == {"context_support": 0.5, "grade": 0.75}
+    assert found.categories == {"mark": "A"}
+    assert found.explanations == {"grade": "fine"}
+    (suite,) = found.decision.suites
+    assert (suite.status, suite.probability, suite.because) == ("judged", 1.0, ("risk",))
+    assert found.judge is not None
+    assert (found.judge.model, found.judge.prompt_version, found.judge.cost_usd) == ("tested", "grading:3", 0.00025)
+    assert log.committed["judge.requests", 0] == 1
+
+
+def test_nothing_is_called_before_its_reservation_is_committed() -> None:
+    log, desk, worker = judging()
+    log.ask(request())
+    worker.turn(abort=True)
+    assert not desk.started
+    worker.turn()
+    assert len(desk.started) == 1
+    (entry,) = log.read("judge.ledger")
+    assert entry["reserved"] == AMOUNT == desk.jobs[desk.started[0]].allowance
+
+
+def test_what_finishes_out_of_order_is_emitted_in_order_and_only_as_a_finished_prefix() -> None:
+    log, desk, worker = judging()
+    for name in "abc":
+        log.ask(request(name))
+    worker.turn()
+    first, second, third = desk.started
+    desk.land(third)
+    desk.land(second)
+    worker.turn()
+    assert not log.read("evaluations")
+    assert log.committed["judge.requests", 0] == 0
+    desk.land(first)
+    worker.turn()
+    assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b", "c"]
+    assert log.committed["judge.requests", 0] == 3
+
+
+def test_an_abort_emits_the_same_again_and_calls_nobody_again() -> None:
+    log, desk, worker = judging()
+    for name in "ab":
+        log.ask(request(name))
+    worker.turn()
+    for job in list(desk.started):
+        desk.land(job)
+    worker.turn(abort=True)
+    worker.turn(abort=True)
+    assert not log.read("evaluations")
+    worker.turn()
+    assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b"]
+    assert len(desk.started) == 2
+
+
+def test_no_more_jobs_fly_than_the_concurrency_and_what_is_held_is_bounded() -> None:
+    log, desk, worker = judging(concurrency=3)
+    for number in range(100):
+        log.ask(request(str(number)))
+    for _ in range(5):
+        worker.turn()
+    assert len(desk.jobs) == 3
+    assert worker.agent.room == 0
+    assert sum(len(lane.held) for lane in worker.agent._lanes.values()) == 12
+    while desk.jobs:
+        desk.land(next(iter(desk.jobs)))
+        worker.turn()
+        worker.turn()
+        assert len(desk.jobs) <= 3
+    assert len(log.read("evaluations")) == 100
+
+
+def test_while_the_endpoint_is_down_nothing_is_begun_and_nothing_is_lost() -> None:
+    log, desk, worker = judging()
+    desk.shut = "the judge does not answer"
+    for name in "ab":
+        log.ask(request(name))
+    worker.turn()
+    assert not desk.started
+    assert not log.read("judge.retry")
+    desk.shut = ""
+    worker.turn()
+    assert len(desk.started) == 2
+
+
+def test_what_is_over_the_budget_waits_for_the_next_day_and_is_judged_then() -> None:
+    log, desk, worker = judging(daily_budget_usd=dollars(2.5))
+    for name in "abc":
+        log.ask(request(name))
+    worker.turn()
+    for job in list(desk.jobs):
+        desk.land(job, cost=AMOUNT)
+    worker.turn()
+    assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b"]
+    (waits,) = (JudgeRequest.model_validate(each) for each in log.read("judge.deferred"))
+    assert waits.evaluation.event_id == "c"
+    assert waits.evaluation.decision.suites[0].status == "deferred"
+    assert waits.why == "the day's budget is spent"
+    assert waits.not_before is not None
+    assert waits.not_before.isoformat() == "2026-11-23T00:00:00+00:00"
+    for hours in (1, 6, 11.9):
+        worker.turn(NOON + timedelta(hours=hours))
+        assert not desk.jobs
+    worker.turn(NOON + timedelta(hours=12, seconds=1))
+    worker.turn(NOON + timedelta(hours=12, seconds=2))
+    (job,) = desk.jobs
+    desk.land(job)
+    worker.turn(NOON + timedelta(hours=12, seconds=3))
+    assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b", "c"]
+    assert log.read("evaluations")[-1]["decision"]["suites"][0]["status"] == "judged"
+
+
+def test_money_that_was_reserved_and_not_needed_is_there_for_the_next() -> None:
+    log, desk, worker = judging(daily_budget_usd=dollars(1.5), concurrency=1)
+    for name in "abcd":
+        log.ask(request(name))
+    for _ in range(12):
+        worker.turn()
+        for job in list(desk.jobs):
+            desk.land(job, cost=AMOUNT // 10)
+    assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b", "c", "d"]
+    assert log.read("judge.ledger")[-1]["spent"] == 4 * (AMOUNT // 10)
+    assert log.read("judge.ledger")[-1]["reserved"] == 0
+
+
+def test_an_application_over_its_budget_does_not_hold_up_another() -> None:
+    log, desk, worker = judging(daily_budget_usd=dollars(50), budgets_by_application={"greedy": dollars(1)})
+    for number in range(5):
+        log.ask(request(f"greedy{number}", application="greedy"))
+    log.ask(request("modest", application="modest"))
+    worker.turn()
+    assert {desk.jobs[job].id[2] for job in desk.jobs} == {0, 5}
+    for job in list(desk.jobs):
+        desk.land(job, cost=AMOUNT)
+    worker.turn()
+    waiting = [each["evaluation"]["event_id"] for each in log.read("judge.deferred")]
+    assert waiting == ["greedy1", "greedy2", "greedy3", "greedy4"]
+
+
+def test_what_no_day_could_pay_for_fails_and_says_so() -> None:
+    log, desk, worker = judging(daily_budget_usd=dollars(0.5))
+    log.ask(request("a"))
+    worker.turn()
+    assert not desk.started
+    (found,) = (Evaluation.model_validate(each) for each in log.read("evaluations"))
+    assert found.decision.suites[0].status == "failed"
+    assert found.reasons["grade"] == "what it may cost is above a partition's part of a day's budget"
+
+
+def test_a_tenants_budget_bounds_it_over_all_applications() -> None:
+    log, desk, worker = judging(daily_budget_usd=dollars(50), budgets_by_tenant={"acme": dollars(2)})
+    for number in range(4):
+        log.ask(request(str(number), application=f"bot{number}", tenant="acme"))
+    worker.turn()
+    assert len(desk.jobs) == 2
+
+
+def test_what_a_crash_leaves_reserved_counts_as_spent() -> None:
+    log, desk, worker = judging(daily_budget_usd=dollars(3))
+    for name in "ab":
+        log.ask(request(name))
+    worker.turn()
+    assert len(desk.started) == 2
+    again = ScriptedDesk()
+    successor = Worker(log, JudgeAgent(config(daily_budget_usd=dollars(3)), again))
+    successor.turn()
+    assert len(again.started) == 1, "two of three are spent, though nobody knows whether the calls went out"
+    again.land(again.started[0], cost=AMOUNT)
+    successor.turn()
+    assert [each["evaluation"]["event_id"] for each in log.read("judge.deferred")] == ["b"]
+
+
+def test_failed_calls_are_tried_again_after_a_fixed_delay_and_at_last_the_status_is_failed() -> None:
+    log, desk, worker = judging(retries=2, retry_delay_s=60)
+    log.ask(request("a"))
+    now = NOON
+    for attempt in range(3):
+        worker.turn(now)
+        worker.turn(now)
+        (job,) = desk.jobs
+        desk.land(job, judged=None, why="the judge timed out")
+        worker.turn(now)
+        assert len(log.read("judge.retry")) == min(attempt + 1, 2)
+        worker.turn(now + timedelta(seconds=59))
+        assert not desk.jobs
+        now += timedelta(seconds=61)
+    (found,) = (Evaluation.model_validate(each) for each in log.read("evaluations"))
+    assert found.decision.suites[0].status == "failed"
+    assert found.scores == {"context_support": 0.5, "grade": None}
+    assert found.categories == {"mark": None}
+    assert found.reasons == {"grade": "the judge timed out", "mark": "the judge timed out"}
+    assert found.judge is None
+
+
+def test_requests_that_must_wait_do_not_take_the_room_of_those_that_need_not() -> None:
+    log, desk, worker = judging(concurrency=2)
+    for number in range(50):
+        waits = request(f"late{number}", requested_at=NOON, not_before=NOON + timedelta(hours=1))
+        log.append("judge.retry", 0, b"", orjson.dumps(waits.model_dump(), option=orjson.OPT_UTC_Z), NOON)
+    log.ask(request("now"))
+    worker.turn()
+    worker.turn()
+    assert worker.agent.resting == {("judge.retry", 0): 0}
+    assert [desk.jobs[job].id[0] for job in desk.jobs] == ["judge.requests"]
+
+
+def test_a_request_that_waited_too_long_expires() -> None:
+    log, desk, worker = judging(expire_h=1)
+    log.ask(request("a"), at=NOON - timedelta(hours=2))
+    desk.shut = "down"
+    worker.turn()
+    (found,) = (Evaluation.model_validate(each) for each in log.read("evaluations"))
+    assert found.decision.suites[0].status == "expired"
+    assert found.reasons["grade"] == "it waited too long"
+
+
+def test_what_cannot_be_read_is_buried_and_the_rest_goes_on() -> None:
+    log, desk, worker = judging()
+    for value in (b"not json", None, b"[]", b'{"evaluation": {}}', b"\xff"):
+        log.append("judge.requests", 0, b"k", value, NOON)
+    log.ask(request("a"))
+    worker.turn()
+    (job,) = desk.jobs
+    desk.land(job)
+    worker.turn()
+    assert len(log.records["dead-letter", 0]) == 5
+    assert len(log.read("evaluations")) == 1
+    assert log.committed["judge.requests", 0] == 6
+
+
+def test_a_suite_that_is_no_longer_there_has_failed() -> None:
+    log, desk, worker = judging()
+    asked = request("a")
+    decided = asked.evaluation.decision.suites[0].model_copy(update={"suite": "gone"})
+    evaluation = asked.evaluation.model_copy(
+        update={"decision": asked.evaluation.decision.model_copy(update={"suites": (decided,)})}
+    )
+    log.ask(asked.model_copy(update={"evaluation": evaluation}))
+    worker.turn()
+    (job,) = desk.jobs
+    desk.land(job, GOOD)
+    worker.turn()
+    assert log.read("evaluations")[0]["decision"]["suites"][0]["status"] == "failed"
+
+
+def test_partitions_given_up_are_forgotten_and_their_calls_broken_off() -> None:
+    log, desk = Log(), ScriptedDesk()
+    worker = Worker(log, JudgeAgent(config(partitions=2), desk), (0, 1))
+    log.ask(request("a"), 0)
+    log.ask(request("b"), 1)
+    worker.turn()
+    worker.agent.drop([0])
+    assert [job[1] for job in desk.jobs] == [1]
+    assert set(worker.agent.finished()) == {("judge.requests", 1)}
+
+
+def test_long_texts_are_cut_and_the_evaluation_says_so() -> None:
+    log, desk, worker = judging(max_input_chars=1_000)
+    log.ask(request("a", response="x" * 5_000, contexts=("y" * 400, "z" * 400, "w")))
+    worker.turn()
+    (job,) = desk.jobs.values()
+    texts = [job.case.query, job.case.response, *(job.case.contexts or ())]
+    assert sum(map(len, texts)) <= 1_000
+    assert job.case.contexts == ("y" * 400, "z" * 346)
+    desk.land(job.id)
+    worker.turn()
+    assert CUT in log.read("evaluations")[0]["flags"]
+
+
+def test_metrics_that_are_off_are_not_published() -> None:
+    log, desk = Log(), ScriptedDesk()
+    chosen = config()
+    without = replace(chosen, off=frozenset({"mark"}))
+    worker = Worker(log, JudgeAgent(without, desk))
+    log.ask(request("a"))
+    worker.turn()
+    desk.land(desk.started[0])
+    worker.turn()
+    assert log.read("evaluations")[0]["categories"] == {}
+
+
+def test_what_may_not_leave_is_not_judged() -> None:
+    log, desk = Log(), ScriptedDesk()
+    chosen = config()
+    refusing = replace(chosen, redact=lambda _: None)
+    worker = Worker(log, JudgeAgent(refusing, desk))
+    log.ask(request("a"))
+    worker.turn()
+    assert not desk.started
+    assert log.read("evaluations")[0]["decision"]["suites"][0]["status"] == "failed"
+
+
+class Trouble:
+    """Random traffic on two partitions, with aborts, crashes and calls that fail; what each day really cost."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.log, self.now = Log(), NOON
+        self.cap = dollars(8 + 8 * self.chance.random())
+        self.costs: dict[JobId, int] = {}
+        self.by_day: Counter[str] = Counter()
+        for number in range(40):
+            self.log.ask(request(str(number), application=self.chance.choice("ab")), number % 2)
+        self.crash()
+
+    def crash(self) -> None:
+        settings = {"concurrency": 4, "retries": 3, "retry_delay_s": 30, "expire_h": 500}
+        self.desk = ScriptedDesk()
+        self.worker = Worker(self.log, JudgeAgent(config(2, daily_budget_usd=self.cap, **settings), self.desk), (0, 1))
+
+    def step(self) -> None:
+        chance, desk = self.chance, self.desk
+        self.now += timedelta(seconds=chance.choice((1, 5, 40, 2_000)))
+        known = len(desk.started)
+        self.worker.turn(self.now, abort=chance.random() < 0.1, most=chance.randint(1, 8))
+        for job in desk.started[known:]:
+            # Its calls cost something whether or not their answer is ever heard.
+            self.costs[job] = chance.randint(0, desk.jobs[job].allowance)
+            self.by_day[self.now.date().isoformat()] += self.costs[job]
+        for job in list(desk.jobs):
+            if chance.random() < 0.5:
+                desk.land(job, None if chance.random() < 0.2 else GOOD, self.costs[job], "it timed out")
+        if chance.random() < 0.03:
+            self.crash()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_crashes_aborts_and_failures_lose_nothing_double_nothing_and_never_break_the_budget(seed: int) -> None:
+    trouble = Trouble(seed)
+    for _ in range(4_000):
+        trouble.step()
+        if sum(1 for _ in trouble.log.records["evaluations", 0]) >= 40:
+            break
+    found = [each["event_id"] for each in trouble.log.read("evaluations")]
+    assert sorted(found) == sorted(map(str, range(40)))
+    assert max(trouble.by_day.values()) <= trouble.cap * 1_000_000, "the calls of crashed workers among them"
+
+
+def test_the_ledger_tells_which_floor_the_budget_affords() -> None:
+    log, desk, worker = judging(daily_budget_usd=dollars(4), concurrency=1)
+    for number in range(10):
+        log.ask(request(str(number), because=("floor",) if number % 2 else ("risk", "floor")))
+    for _ in range(30):
+        worker.turn()
+        for job in list(desk.jobs):
+            desk.land(job, cost=AMOUNT // 2)
+    newest = log.read("judge.ledger")[-1]
+    assert newest["wanted"] == 10
+    assert newest["floor"] == 5
+    share = log.levels["ragweir_judge_affordable_floor_ratio",]
+    assert share == pytest.approx((8 - 5) / 5)
+    assert log.levels["ragweir_judge_budget_left_dollars",] == pytest.approx(dollars(4) - newest["spent"] / 1e6)
+
+
+def test_the_parts_of_all_partitions_stay_within_the_budget() -> None:
+    for partitions in (1, 3, 7, 12):
+        part = Budget.part(partitions, 1.0, {"a": 0.1}, {})
+        assert part.total is not None
+        assert part.total * partitions <= 1_000_000
+        assert part.applications["a"] * partitions <= 100_000
+
+
+def test_without_a_bound_nothing_is_deferred() -> None:
+    log, desk, worker = judging(daily_budget_usd="none")
+    log.ask(request("a"))
+    worker.turn()
+    assert len(desk.jobs) == 1
+    assert affordable([], None) is None

@@ -1,0 +1,884 @@
+"""The desk against an endpoint that fails in every way: nothing is lost, nothing paid or asked beyond the bounds.
+
+The endpoint is a real server on loopback that does what a test's script says.
+"""
+
+import itertools
+import json
+import secrets
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import structlog
+
+from metrics.judged.framing import unframed
+from metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite, Vectors
+from metrics.metric import Metric, Null
+from streams.judging import client
+from streams.judging.desk import LiveDesk
+from streams.judging.job import Desk, Ended, Job
+from streams.judging.money import cost
+from streams.settings import JudgeSettings, Price, WrongSettings
+
+SECONDS = 20
+PRICE = Price(input_usd=1, output_usd=10)
+PLENTY = 10**9
+
+
+# Suites that ask as little as can be.
+
+
+class Graded(Answer):
+    """A grade."""
+
+    score: float
+
+
+def _metric(name: str) -> Metric:
+    return Metric(print, "test", "ratio", "higher", (), "test", cost="llm", name=name)
+
+
+def suite(name: str = "plain", asks: int = 1) -> Suite:
+    """Asks for a grade several times, and adds up."""
+
+    def converse(case: Case) -> Conversation:
+        total = 0.0
+        for number in range(asks):
+            said = yield Ask(f"Grade {name} {number}.", (("response", case.response),), Graded)
+            if isinstance(said, Null):
+                return Findings({name: said})
+            assert isinstance(said, Graded)
+            total += said.score
+        return Findings({name: total / asks})
+
+    return Suite(name, "1", (_metric(name),), converse, asks)
+
+
+def embedding_suite(*, tokens: bool = False) -> Suite:
+    """How many vectors came back."""
+
+    def converse(case: Case) -> Conversation:
+        said = yield Embed((case.query, case.response), tokens)
+        assert isinstance(said, Null | list)
+        return Findings({"vectors": said if isinstance(said, Null) else len(said) / 10})
+
+    return Suite("vectors", "1", (_metric("vectors"),), converse, 0)
+
+
+PLAIN = suite()
+
+
+# The endpoint.
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the endpoint does with one request."""
+
+    status: int = 200
+    said: object = None
+    headers: dict[str, str] = field(default_factory=dict)
+    ending: str = "whole"
+
+
+@dataclass
+class Asked:
+    """One request as it came."""
+
+    at: float
+    path: str
+    body: dict[str, Any]
+    key: str
+    length: int
+
+    @property
+    def text(self) -> str:
+        """The user's message, or what is to be embedded."""
+        return self.body["messages"][1]["content"] if "messages" in self.body else " ".join(self.body["input"])
+
+
+def completion(asked: Asked, text: str | None = None, *, usage: object = None, **choice: Any) -> Reply:
+    """A completion; by default a grade of 0.5, with the check word."""
+    check = unframed(asked.body["messages"][0]["content"], "")[2]
+    told = json.dumps({"score": 0.5, "check": check}) if text is None else text.replace("CHECK", check)
+    message = {"role": "assistant", "content": told}
+    choices = [{"index": 0, "finish_reason": "stop", "message": message} | choice]
+    counted = {"prompt_tokens": 100, "completion_tokens": 10} if usage is None else usage
+    return Reply(said={"choices": choices, "usage": counted})
+
+
+def error(status: int, message: str = "no", code: str | None = None, **headers: str) -> Reply:
+    said = {"error": {"message": message, "code": code, "type": "x", "param": None}}
+    return Reply(status, said, {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+CUT, HANG, GARBAGE = Reply(ending="cut"), Reply(ending="hang"), Reply(said="<html>hello</html>")
+Script = Callable[[Asked], Reply]
+
+
+class Endpoint:
+    """A server that follows a script: first the replies that are queued, then what the script says."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.asked: list[Asked] = []
+        self.script: Script = completion
+        self._next: list[Reply] = []
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            wbufsize = 1 << 16  # A response in two packets would wait for the first to be acknowledged.
+
+            def do_POST(self) -> None:
+                outer._handle(self)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 256
+
+            def handle_error(self, *_: object) -> None:
+                """A client may leave."""
+
+        self._server = Server(("127.0.0.1", port), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        self.base_url = f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def then(self, *replies: Reply) -> None:
+        self._next += replies
+
+    def _handle(self, request: BaseHTTPRequestHandler) -> None:
+        length = int(request.headers["content-length"])
+        body = json.loads(request.rfile.read(length))
+        key = request.headers["authorization"].removeprefix("Bearer ")
+        asked = Asked(time.monotonic(), request.path, body, key, length)
+        with self._lock:
+            self.asked.append(asked)
+            reply = self._next.pop(0) if self._next else None
+        reply = reply or self.script(asked)
+        if reply.ending == "hang":
+            self._stopping.wait()
+        if reply.ending != "whole":
+            request.close_connection = True
+            return
+        data = (reply.said if isinstance(reply.said, str) else json.dumps(reply.said)).encode()
+        request.send_response(reply.status)
+        for name, value in {"content-type": "application/json", "content-length": str(len(data))}.items():
+            request.send_header(name, value)
+        for name, value in reply.headers.items():
+            request.send_header(name, value)
+        request.end_headers()
+        request.wfile.write(data)
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    server = Endpoint()
+    yield server
+    server.close()
+
+
+# The desk.
+
+
+@contextmanager
+def desk(
+    endpoint: Endpoint | None, *, window_s: float = 60.0, embedder: Any = None, **settings: Any
+) -> Iterator[LiveDesk]:
+    """A desk that waits little."""
+    plain: dict[str, Any] = {"breaker_wait_s": 0.05, "prices": {"gpt-4o-mini": PRICE}, "api_key": "sk-of-the-test"}
+    plain |= {"base_url": endpoint.base_url if endpoint else None} | settings
+    made = {} if embedder is None else {"embedder": embedder}
+    live = LiveDesk(JudgeSettings(**plain), window_s=window_s, backoff_s=0.001, **made)
+    try:
+        yield live
+    finally:
+        live.close()
+
+
+def job(number: int = 0, *suites: Suite, response: str = "an answer", allowance: int = PLENTY) -> Job:
+    return Job(("requests", 0, number), Case("a question", f"{response} {number}"), suites or (PLAIN,), allowance)
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + SECONDS
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError
+        time.sleep(0.002)
+
+
+def finish(desk: Desk, jobs: Iterable[Job] = (), number: int | None = None) -> dict[int, Ended]:
+    """Start jobs, and wait for as many ends; by number."""
+    started = list(jobs)
+    for each in started:
+        desk.start(each)
+    ended: list[Ended] = []
+
+    def all_ended() -> bool:
+        ended.extend(desk.ended())
+        return len(ended) >= (len(started) if number is None else number)
+
+    until(all_ended)
+    return {end.id[2]: end for end in ended}
+
+
+def one(desk: Desk, the: Job | None = None) -> Ended:
+    return finish(desk, [the or job()])[(the or job()).id[2]]
+
+
+def judged_score(end: Ended, metric: str = "plain") -> float | None:
+    assert end.judged is not None, end.why
+    return end.judged.scores[metric]
+
+
+def why_null(end: Ended, metric: str = "plain") -> str:
+    assert end.judged is not None, end.why
+    assert end.judged.scores[metric] is None
+    return end.judged.reasons[metric]
+
+
+def calls(counts: Any) -> dict[str, int]:
+    return {label[1]: number for label, number in counts.items() if label[0] == "ragweir_judge_calls_total"}
+
+
+# What is asked and counted when all is well.
+
+
+def test_a_question_goes_out_as_the_endpoint_expects_it(endpoint: Endpoint) -> None:
+    with desk(endpoint, model="m", max_output_tokens=77) as live:
+        assert judged_score(one(live)) == 0.5
+    (asked,) = endpoint.asked
+    schema = asked.body["response_format"]["json_schema"]
+    assert (asked.path, asked.key) == ("/v1/chat/completions", "sk-of-the-test")
+    assert (asked.body["model"], asked.body["temperature"], asked.body["max_tokens"]) == ("m", 0, 77)
+    assert (schema["name"], schema["strict"]) == ("plain_Graded", True)
+    assert sorted(schema["schema"]["properties"]) == ["check", "score"]
+    assert "an answer 0" in asked.text
+
+
+def test_what_a_job_took_is_told_in_tokens_and_money(endpoint: Endpoint) -> None:
+    with desk(endpoint) as live:
+        end = one(live, job(0, suite("a", 2), suite("b")))
+        counts = live.counts()
+        assert len(live.latencies()) == 3
+        assert live.latencies() == []
+        assert live.counts() == {}
+    assert (end.usage.calls, end.usage.input_tokens, end.usage.output_tokens) == (3, 300, 30)
+    assert end.usage.cost == 3 * cost(PRICE, 100, 10)
+    assert counts == {
+        ("ragweir_judge_calls_total", "ok"): 3,
+        ("ragweir_judge_tokens_total", "input"): 300,
+        ("ragweir_judge_tokens_total", "output"): 30,
+        ("ragweir_judge_cost_microdollars_total",): 600,
+    }
+
+
+@pytest.mark.parametrize("usage", [{}, {"prompt_tokens": None}, "many"])
+def test_an_answer_that_does_not_tell_its_usage_counts_with_the_most(endpoint: Endpoint, usage: object) -> None:
+    endpoint.script = lambda asked: completion(asked, usage=usage)
+    with desk(endpoint, max_output_tokens=100) as live:
+        end = one(live)
+    assert end.usage.cost >= cost(PRICE, len(endpoint.asked[0].text), 100)
+
+
+def test_the_key_may_stand_in_a_file(endpoint: Endpoint, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sk-of-the-file\n")
+    with desk(endpoint, api_key_file=tmp_path / "key") as live:
+        one(live)
+    assert endpoint.asked[0].key == "sk-of-the-file"
+
+
+def test_settings_that_reach_no_judge_are_told_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(WrongSettings, match="base_url"):
+        LiveDesk(JudgeSettings())
+    with pytest.raises(WrongSettings, match="api_key_file"):
+        LiveDesk(JudgeSettings(base_url="http://127.0.0.1:1/v1", api_key_file=tmp_path / "none"))
+
+
+# Failures that pass.
+
+
+@pytest.mark.parametrize("failure", [error(500), error(503), CUT, HANG, GARBAGE, Reply(said={}), error(408)])
+def test_a_failure_that_may_pass_is_tried_again(endpoint: Endpoint, failure: Reply) -> None:
+    endpoint.then(failure, failure)
+    with desk(endpoint, attempts=3, timeout_s=0.3) as live:
+        end = one(live)
+    assert (judged_score(end), end.usage.calls) == (0.5, 3)
+
+
+@pytest.mark.parametrize(
+    ("failure", "outcome", "why"),
+    [
+        (error(500), "server_error", "the judge's endpoint fails (500)"),
+        (CUT, "cut", "the connection to the judge broke"),
+        (HANG, "timeout", "the judge did not answer in time"),
+        (GARBAGE, "unusable", "the judge's endpoint sent what is no answer"),
+    ],
+)
+def test_what_fails_as_often_as_allowed_ends_the_job_for_now(
+    endpoint: Endpoint, failure: Reply, outcome: str, why: str
+) -> None:
+    """With nothing of the suites that were through: all are judged again together."""
+    endpoint.script = lambda asked: failure if "Grade second" in asked.text else completion(asked)
+    with desk(endpoint, attempts=2, timeout_s=0.3, breaker_failures=9) as live:
+        end = one(live, job(0, PLAIN, suite("second")))
+        assert calls(live.counts()) == {"ok": 1, outcome: 2}
+    assert (end.judged, end.why, end.usage.calls) == (None, why, 3)
+
+
+def test_an_answer_in_drops_is_given_up_in_time(endpoint: Endpoint) -> None:
+    """Each byte comes soon; together they never do."""
+    stop = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 10000\r\n\r\n")
+                while not stop.wait(0.02):
+                    connection.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip, args=(listener,))
+        thread.start()
+        base_url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        with desk(endpoint, base_url=base_url, timeout_s=0.3, attempts=1) as live:
+            assert one(live).why == "the judge did not answer in time"
+        stop.set()
+        thread.join()
+
+
+def test_too_many_requests_use_up_no_attempt_and_hold_every_call_back(endpoint: Endpoint) -> None:
+    for _ in range(3):
+        endpoint.then(error(429, retry_after_ms="150"))
+    with desk(endpoint, attempts=1, concurrency=1) as live:
+        end = one(live)
+        assert (judged_score(end), calls(live.counts())) == (0.5, {"rate_limited": 3, "ok": 1})
+    times = [asked.at for asked in endpoint.asked]
+    assert all(later - sooner >= 0.15 for sooner, later in itertools.pairwise(times))
+
+
+def test_too_many_requests_without_a_word_on_how_long_wait_as_long_as_a_failure(endpoint: Endpoint) -> None:
+    endpoint.then(error(429), error(429))
+    with desk(endpoint, attempts=1, breaker_wait_s=0.1, breaker_failures=9) as live:
+        assert judged_score(one(live)) == 0.5
+    first, second, third = (asked.at for asked in endpoint.asked)
+    assert second - first >= 0.1
+    assert third - second >= 0.2
+
+
+def test_while_the_endpoint_wants_peace_one_call_in_flight_is_the_most(endpoint: Endpoint) -> None:
+    peace = threading.Event()
+    endpoint.script = lambda asked: completion(asked) if peace.is_set() else error(429, retry_after_ms="20")
+    with desk(endpoint, attempts=1) as live:
+        for number in range(8):
+            live.start(job(number))
+        until(lambda: len(endpoint.asked) >= 8 + 5)
+        assert live.shut == "the judge wants fewer calls (429)"
+        peace.set()
+        assert {judged_score(end) for end in finish(live, number=8).values()} == {0.5}
+    # Eight at once at first; then one by one, each after the wait.
+    times = [asked.at for asked in endpoint.asked if not peace.is_set()]
+    assert all(later - sooner >= 0.02 for sooner, later in itertools.pairwise(times[8:]))
+
+
+def test_an_outage_costs_no_event_an_attempt_beyond_those_that_tell_it(endpoint: Endpoint) -> None:
+    down = threading.Event()
+    down.set()
+    endpoint.script = lambda asked: error(503) if down.is_set() else completion(asked)
+    with desk(endpoint, attempts=2, breaker_failures=3, breaker_wait_s=0.005) as live:
+        for number in range(8):
+            live.start(job(number))
+        until(lambda: len(endpoint.asked) >= 8 + 6)
+        assert live.levels()["ragweir_judge_breaker",] >= 0.5
+        assert live.shut == "the judge's endpoint fails (503)"
+        assert live.ended() == []
+        down.clear()
+        assert {judged_score(end) for end in finish(live, number=8).values()} == {0.5}
+        assert (live.levels()["ragweir_judge_breaker",], live.shut) == (0.0, "")
+
+
+def test_an_endpoint_that_cannot_be_reached_is_waited_for(endpoint: Endpoint) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    base_url = f"http://127.0.0.1:{port}/v1"
+    with desk(endpoint, base_url=base_url, breaker_failures=1, breaker_wait_s=0.005, attempts=1) as live:
+        live.start(job())
+        until(lambda: live.shut)
+        assert live.shut == "the judge's endpoint cannot be reached"
+        late = Endpoint(port)
+        end = finish(live, number=1)[0]
+        late.close()
+    assert judged_score(end) == 0.5
+    assert end.usage.cost == cost(PRICE, 100, 10), "what reached nobody costs nothing"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        (error(401, "Incorrect API key provided: sk-of-the-test"), "the judge refuses the key (401)"),
+        (error(403), "the judge refuses the key (403)"),
+        (error(402), "the judge's account has no credit left (402)"),
+        (error(429, code="insufficient_quota"), "the judge's account has no credit left (429)"),
+        (error(404, code="model_not_found"), "the judge does not know the model gpt-4o-mini (404)"),
+        (
+            error(404, 'model "gpt-4o-mini" not found, try pulling it first'),
+            "the judge does not know the model gpt-4o-mini (404)",
+        ),
+        (error(400, "gpt-4o-mini is not a valid model ID"), "the judge does not know the model gpt-4o-mini (400)"),
+        (Reply(404, "404 page not found"), "nothing answers at judge.base_url (404)"),
+    ],
+)
+def test_what_somebody_has_to_mend_is_told_in_a_sentence_and_loses_nothing(
+    endpoint: Endpoint, refusal: Reply, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_REFUSED_PAUSE_S", 0.05)
+    wrong = threading.Event()
+    wrong.set()
+    endpoint.script = lambda asked: refusal if wrong.is_set() else completion(asked)
+    with desk(endpoint, attempts=1) as live:
+        live.start(job())
+        until(lambda: len(endpoint.asked) >= 3)
+        assert (live.shut, live.ended()) == (told, [])
+        wrong.clear()
+        assert judged_score(finish(live, number=1)[0]) == 0.5
+        assert calls(live.counts()).keys() == {"refused", "ok"}
+
+
+def test_a_model_that_is_unknown_for_vectors_alone_does_not_stop_what_needs_none(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_REFUSED_PAUSE_S", 0.01)
+    unknown = error(404, code="model_not_found")
+    endpoint.script = lambda asked: unknown if asked.body["model"] == "e" else completion(asked)
+    with desk(endpoint, embedding_model="e", attempts=2, concurrency=3) as live:
+        live.start(job(0, embedding_suite()))
+        ended: dict[int, Ended] = {}
+        for number in range(1, 200):
+            ended |= finish(live, [job(number)])
+            if 0 in ended:
+                break
+        assert ended.pop(0).why == "the judge does not know the model e (404)"
+        assert {judged_score(end) for end in ended.values()} == {0.5}
+
+
+def test_what_has_to_be_mended_is_asked_again_after_a_minute_only() -> None:
+    assert client._REFUSED_PAUSE_S == 60
+
+
+# Questions that make the endpoint fail.
+
+
+def poisoned(asked: Asked) -> Reply:
+    return error(500) if "poison" in asked.text else completion(asked)
+
+
+def test_a_question_that_alone_fails_keeps_the_others_away_no_longer_than_its_attempts(endpoint: Endpoint) -> None:
+    """It opens the breaker and probes in vain. Then another is wanted as a witness, and its success closes it."""
+    endpoint.script = poisoned
+    with desk(endpoint, attempts=3, breaker_failures=1, breaker_wait_s=0.005, concurrency=3) as live:
+        live.start(job(0, response="poison"))
+        ended: dict[int, Ended] = {}
+        for number in range(1, 200):
+            until(lambda: len(endpoint.asked) >= 2 and not live.shut)
+            ended |= finish(live, [job(number)])
+            if 0 in ended:
+                break
+        assert ended.pop(0).why == "the judge's endpoint fails (500)"
+        assert {judged_score(end) for end in ended.values()} == {0.5}
+
+
+@pytest.mark.parametrize(
+    ("failure", "why"), [(error(500), "the judge's endpoint fails (500)"), (CUT, "the connection to the judge broke")]
+)
+def test_where_there_is_no_room_for_a_witness_it_goes_after_its_attempts(
+    endpoint: Endpoint, failure: Reply, why: str
+) -> None:
+    endpoint.script = lambda asked: failure if "poison" in asked.text else completion(asked)
+    with desk(endpoint, attempts=3, breaker_failures=1, breaker_wait_s=0.005, concurrency=1) as live:
+        end = one(live, job(0, response="poison"))
+        assert (end.judged, end.why, end.usage.calls) == (None, why, 1 + 3)
+        until(lambda: not live.shut)
+        assert judged_score(one(live, job(1))) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("refusal", "why"),
+    [
+        (error(400, "filtered", "content_filter"), "the judge's content filter refused the texts"),
+        (error(403, "Your input was flagged"), "the judge's content filter refused the texts"),
+        (error(400, "too long", "context_length_exceeded"), "the texts are too long for the judge"),
+        (error(413), "the texts are too long for the judge"),
+        (error(400, "the words of the event"), "the judge refused the request (400)"),
+    ],
+)
+def test_what_is_refused_of_one_question_is_null_and_not_tried_again(
+    endpoint: Endpoint, refusal: Reply, why: str
+) -> None:
+    endpoint.script = lambda asked: refusal if "Grade second" in asked.text else completion(asked)
+    with desk(endpoint, breaker_failures=1) as live:
+        end = one(live, job(0, PLAIN, suite("second")))
+        assert (live.shut, calls(live.counts())) == ("", {"ok": 1, "rejected": 1})
+    assert end.judged is not None
+    assert (why_null(end, "second"), judged_score(end)) == (why, 0.5)
+    assert end.judged.statuses == {"plain": "judged", "second": "failed"}
+
+
+@pytest.mark.parametrize(
+    "choice", [{"finish_reason": "content_filter"}, {"message": {"content": None, "refusal": "I won't"}}]
+)
+def test_a_judge_that_declines_gives_null(endpoint: Endpoint, choice: dict[str, Any]) -> None:
+    endpoint.script = lambda asked: completion(asked, **choice)
+    with desk(endpoint) as live:
+        assert why_null(one(live)) == "the judge declined to answer"
+
+
+def test_an_answer_that_is_cut_before_it_begins_is_an_answer(endpoint: Endpoint) -> None:
+    """Such as that of a model that thought for too long; calling it garbage would repeat it for ever."""
+    endpoint.script = lambda asked: completion(asked, finish_reason="length", message={"content": None})
+    with desk(endpoint) as live:
+        end = one(live)
+        assert calls(live.counts()) == {"ok": 2}
+    assert why_null(end) == "the judge's answer was cut"
+
+
+# Endpoints that understand less.
+
+
+def understands(*formats: str | None) -> Script:
+    def script(asked: Asked) -> Reply:
+        kind = asked.body.get("response_format", {}).get("type")
+        return completion(asked) if kind in formats else error(400, f"response_format {kind} is not supported")
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("formats", "requests"), [(("json_object", None), 2), ((None,), 3), (("json_schema", "json_object"), 1)]
+)
+def test_the_simplest_form_that_an_endpoint_understands_is_found_and_remembered(
+    endpoint: Endpoint, formats: tuple[str | None, ...], requests: int
+) -> None:
+    endpoint.script = understands(*formats)
+    with desk(endpoint) as live:
+        assert judged_score(one(live)) == 0.5
+        assert len(endpoint.asked) == requests
+        one(live, job(1))
+        assert len(endpoint.asked) == requests + 1
+    last = endpoint.asked[-1]
+    in_prompt = '"additionalProperties"' in last.body["messages"][0]["content"]
+    assert in_prompt == (last.body.get("response_format", {}).get("type") != "json_schema")
+
+
+def test_a_form_is_not_remembered_from_a_question_that_no_form_helps(endpoint: Endpoint) -> None:
+    """Or one event whose text an endpoint quotes could change how all others are asked."""
+    endpoint.script = lambda asked: error(422, "bad: response_format") if "odd" in asked.text else completion(asked)
+    with desk(endpoint) as live:
+        assert why_null(one(live, job(0, response="odd"))) == "the judge does not support a setting of its answers"
+        one(live, job(1))
+    assert endpoint.asked[-1].body["response_format"]["type"] == "json_schema"
+
+
+@pytest.mark.parametrize("forced", ["json_schema", "json_object"])
+def test_a_form_that_the_settings_force_is_kept(endpoint: Endpoint, forced: str) -> None:
+    endpoint.script = understands(None)
+    with desk(endpoint, answers=forced) as live:
+        assert why_null(one(live)) == "the judge does not support a setting of its answers"
+    assert [asked.body["response_format"]["type"] for asked in endpoint.asked] == [forced]
+
+
+def test_models_that_want_other_names_or_their_own_temperature_are_asked_so(endpoint: Endpoint) -> None:
+    def script(asked: Asked) -> Reply:
+        if "max_tokens" in asked.body:
+            return error(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+        if "temperature" in asked.body:
+            return error(400, "Unsupported value: 'temperature' does not support 0 with this model.")
+        return completion(asked)
+
+    endpoint.script = script
+    with desk(endpoint, max_output_tokens=99) as live:
+        assert judged_score(one(live)) == 0.5
+    assert endpoint.asked[-1].body["max_completion_tokens"] == 99
+
+
+# Money and limits.
+
+
+def test_a_call_that_could_cost_more_than_is_left_is_not_made(endpoint: Endpoint) -> None:
+    with desk(endpoint, max_output_tokens=1_000) as live:
+        end = one(live, job(0, allowance=10_000))
+    assert why_null(end) == "its reservation is used up"
+    assert (endpoint.asked, end.usage.cost) == ([], 0)
+
+
+def test_what_a_job_pays_stays_within_its_allowance_even_if_each_answer_is_the_most_expensive(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.script = lambda asked: completion(
+        asked, usage={"prompt_tokens": sum(len(m["content"]) for m in asked.body["messages"]), "completion_tokens": 100}
+    )
+    with desk(endpoint, max_output_tokens=100) as live:
+        for number, allowance in enumerate(range(3_000, 20_000, 1_700)):
+            end = one(live, job(number, suite("a", 3), suite("b", 3), allowance=allowance))
+            assert 0 < end.usage.cost <= allowance
+
+
+def test_money_that_broken_calls_used_up_lets_the_job_come_again(endpoint: Endpoint) -> None:
+    """What broke off may be on the bill. A null for want of money would blame the event for it."""
+    endpoint.then(HANG)
+    with desk(endpoint, timeout_s=0.2, max_output_tokens=1_000) as live:
+        end = one(live, job(0, allowance=15_000))
+    assert (end.judged, end.why, end.usage.calls) == (None, "the judge did not answer in time", 1)
+    assert 10_000 < end.usage.cost <= 15_000
+
+
+def test_no_window_at_the_endpoint_holds_more_requests_than_the_limit(endpoint: Endpoint) -> None:
+    """Retries and answers that come late included; and none comes in the first window."""
+    chance = Counter[str]()
+
+    def script(asked: Asked) -> Reply:
+        chance["calls"] += 1
+        time.sleep(0.02 * (chance["calls"] % 4))
+        return error(500) if chance["calls"] % 3 == 0 else completion(asked)
+
+    endpoint.script = script
+    began = time.monotonic()
+    with desk(endpoint, requests_per_minute=4, window_s=0.25) as live:
+        finish(live, map(job, range(12)))
+    times = [asked.at for asked in endpoint.asked]
+    assert times[0] > began + 0.25
+    assert max(sum(end - 0.25 <= at <= end for at in times) for end in times) <= 4
+
+
+def test_a_question_larger_than_the_limit_of_tokens_is_null(endpoint: Endpoint) -> None:
+    with desk(endpoint, tokens_per_minute=1_000, window_s=0.01) as live:
+        assert why_null(one(live)) == "the question is larger than judge.tokens_per_minute admits"
+    assert endpoint.asked == []
+
+
+# Stored answers.
+
+
+def test_an_equal_question_is_answered_from_the_cache_for_nothing(endpoint: Endpoint) -> None:
+    with desk(endpoint) as live:
+        first, second = one(live, job(7, suite("a", 2))), one(live, job(7, suite("a", 2)))
+        assert calls(live.counts()) == {"ok": 2, "cached": 2}
+    assert first.judged == second.judged
+    assert (second.usage.calls, second.usage.cached, second.usage.cost) == (0, 2, 0)
+
+
+def test_another_model_is_asked_itself(endpoint: Endpoint, tmp_path: Path) -> None:
+    for model in ("one", "two", "one"):
+        with desk(endpoint, model=model, cache_file=tmp_path / "answers") as live:
+            one(live)
+    assert [asked.body["model"] for asked in endpoint.asked] == ["one", "two"]
+
+
+def test_an_answer_that_had_to_be_asked_for_again_is_not_kept(endpoint: Endpoint) -> None:
+    endpoint.then(
+        Reply(
+            said={
+                "choices": [{"message": {"content": "I think 0.5."}}],
+                "usage": {"prompt_tokens": 1, "completion_tokens": 1},
+            }
+        )
+    )
+    with desk(endpoint) as live:
+        for _ in range(2):
+            assert judged_score(one(live)) == 0.5
+        assert live.counts()["ragweir_judge_repairs_total",] == 1
+    assert len(endpoint.asked) == 3
+
+
+def test_cached_only_calls_nobody(endpoint: Endpoint, tmp_path: Path) -> None:
+    with desk(endpoint, cache_file=tmp_path / "answers") as live:
+        one(live, job(1))
+    with desk(None, cached_only=True, cache_file=tmp_path / "answers", embedding_model="e") as live:
+        ended = finish(live, [job(1), job(2), job(3, embedding_suite())])
+        assert judged_score(ended[1]) == 0.5
+        assert (why_null(ended[2]), why_null(ended[3], "vectors")) == ("not in the cache", "not in the cache")
+        assert live.shut == ""
+    assert len(endpoint.asked) == 1
+
+
+# Embeddings.
+
+
+def vectors(asked: Asked) -> Reply:
+    data = [{"index": at, "embedding": [1.0, at]} for at, _ in enumerate(asked.body["input"])]
+    return Reply(said={"data": data[::-1], "usage": {"prompt_tokens": 30, "total_tokens": 30}})
+
+
+def test_vectors_come_from_the_endpoint_where_it_has_a_model_for_them(endpoint: Endpoint) -> None:
+    endpoint.script = vectors
+    prices = {"gpt-4o-mini": PRICE, "e": Price(input_usd=2, output_usd=0)}
+    with desk(endpoint, embedding_model="e", prices=prices) as live:
+        end = one(live, job(0, embedding_suite()))
+    assert (judged_score(end, "vectors"), end.usage.cost, end.usage.input_tokens) == (0.2, 60, 30)
+    assert endpoint.asked[0].path == "/v1/embeddings"
+    assert endpoint.asked[0].body["input"] == ["a question", "an answer 0"]
+
+
+@pytest.mark.parametrize(
+    "data", [[], [{"index": 0, "embedding": [1]}], [{"index": i, "embedding": [i] * (i + 1)} for i in (0, 1)]]
+)
+def test_vectors_that_do_not_fit_the_texts_are_no_answer(endpoint: Endpoint, data: object) -> None:
+    endpoint.script = lambda _: Reply(said={"data": data})
+    with desk(endpoint, embedding_model="e", attempts=2) as live:
+        assert one(live, job(0, embedding_suite())).why == "the judge's endpoint sent what is no answer"
+
+
+class Local:
+    """Gives vectors, and sees how many ask at once."""
+
+    name = "local"
+
+    def __init__(self) -> None:
+        self.at_once, self.most = 0, 0
+
+    def embed(self, embed: Embed) -> Vectors | Null:
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        time.sleep(0.005)
+        self.at_once -= 1
+        return [np.ones(2, np.float32) for _ in embed.texts]
+
+
+def test_without_one_the_local_model_gives_them_one_request_at_a_time(endpoint: Endpoint) -> None:
+    local = Local()
+    with desk(endpoint, embedder=lambda: local) as live:
+        ended = finish(live, [job(number, embedding_suite()) for number in range(8)])
+    assert {judged_score(end, "vectors") for end in ended.values()} == {0.2}
+    assert (local.most, endpoint.asked) == (1, [])
+
+
+def test_vectors_of_tokens_come_from_the_local_model_even_if_the_endpoint_has_one(endpoint: Endpoint) -> None:
+    with desk(endpoint, embedder=Local, embedding_model="e") as live:
+        assert judged_score(one(live, job(0, embedding_suite(tokens=True))), "vectors") == 0.2
+    assert endpoint.asked == []
+
+
+def test_without_the_extra_they_are_null_and_the_reason_names_it(endpoint: Endpoint) -> None:
+    def missing() -> Local:
+        raise WrongSettings("not installed")
+
+    with desk(endpoint, embedder=missing) as live:
+        for number in range(2):
+            why = why_null(one(live, job(number, embedding_suite())), "vectors")
+            assert why == "embeddings need the extra semantic, or judge.embedding_model"
+
+
+# Jobs.
+
+
+def test_a_job_that_is_cancelled_is_not_heard_of_and_may_begin_again(endpoint: Endpoint) -> None:
+    endpoint.then(HANG)
+    with desk(endpoint) as live:
+        live.start(job())
+        until(lambda: endpoint.asked)
+        live.cancel([job().id, ("another", 0, 0)])
+        assert judged_score(one(live)) == 0.5
+        assert calls(live.counts()) == {"broken_off": 1, "ok": 1}
+        assert live.ended() == []
+        assert live.levels()["ragweir_judge_in_flight",] == 0
+
+
+def test_a_job_that_ended_before_it_was_cancelled_is_not_heard_of(endpoint: Endpoint) -> None:
+    with desk(endpoint) as live:
+        live.start(job())
+        until(lambda: live._done)
+        live.cancel([job().id])
+        live.start(job())
+        until(lambda: len(live._done) == 2)
+        (end,) = live.ended()
+        assert end.usage.cached == 1, "the second run found the first one's answer"
+
+
+def test_a_probe_that_is_cancelled_leaves_the_endpoint_to_another(endpoint: Endpoint) -> None:
+    endpoint.then(error(500), HANG)
+    with desk(endpoint, breaker_failures=1) as live:
+        live.start(job())
+        until(lambda: len(endpoint.asked) == 2)
+        live.cancel([job().id])
+        until(lambda: not live.shut)
+        assert judged_score(one(live, job(1))) == 0.5
+
+
+def test_more_jobs_than_the_settings_allow_are_an_error_of_whoever_starts_them(endpoint: Endpoint) -> None:
+    endpoint.script = lambda _: HANG
+    with desk(endpoint, concurrency=2) as live:
+        live.start(job(0))
+        with pytest.raises(ValueError, match="twice"):
+            live.start(job(0))
+        live.start(job(1))
+        with pytest.raises(ValueError, match="concurrency"):
+            live.start(job(2))
+
+
+def test_many_jobs_are_under_way_at_once(endpoint: Endpoint) -> None:
+    together = threading.Barrier(40, timeout=SECONDS)
+
+    def script(asked: Asked) -> Reply:
+        together.wait()
+        return completion(asked)
+
+    endpoint.script = script
+    with desk(endpoint, concurrency=40) as live:
+        assert {judged_score(end) for end in finish(live, map(job, range(40))).values()} == {0.5}
+
+
+def test_closing_breaks_off_what_is_under_way_and_leaves_no_thread(endpoint: Endpoint) -> None:
+    endpoint.script = lambda _: HANG
+    with desk(endpoint) as live:
+        live.start(job())
+        until(lambda: endpoint.asked)
+        assert any(thread.name == "judge-desk" for thread in threading.enumerate())
+    assert not any(thread.name == "judge-desk" for thread in threading.enumerate())
+
+
+# Logs.
+
+
+def test_neither_the_texts_nor_the_key_are_ever_told(
+    endpoint: Endpoint, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if the endpoint sends them back in what it says of an error."""
+    monkeypatch.setattr(client, "_REFUSED_PAUSE_S", 0.05)
+    secret = secrets.token_hex(8)
+    statuses = iter([500, 429, 401, 400, 422, 404, 200])
+
+    def script(asked: Asked) -> Reply:
+        status = next(statuses, 200)
+        return (
+            completion(asked, f"no JSON, but {asked.text}") if status == 200 else error(status, asked.text + asked.key)
+        )
+
+    endpoint.script = script
+    with structlog.testing.capture_logs() as logs, desk(endpoint, api_key=f"sk-{secret}", breaker_failures=1) as live:
+        ended = [one(live, job(number, response=secret)) for number in range(4)]
+        told = [str(live.counts()), *(str(end) for end in ended)]
+    assert secret not in json.dumps([logs, told, *capfd.readouterr()])
+    assert [line["event"] for line in logs].count("the judge is left alone for a while") == 4

@@ -1,0 +1,387 @@
+"""The judge service on a real broker, against the simulated judge: results exactly once through outages and kills.
+
+The judge is simulated: what is proved is about requests, money and time, not about what a model would say.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+from conftest import coordinated, create_topic, produce, read_to_end
+from faults import QUICK_BROKER, QUICK_CLIENT, Service, eventually, gone
+
+from schemas.codec import encode
+from schemas.evaluation import Decision, Evaluation, SuiteDecision
+from schemas.judging import JudgeRequest
+from streams.local.kafka import LocalKafka, local_kafka
+from streams.simulated.server import SimulatedJudge, simulated_judge
+
+PARTITIONS = 4
+MODEL = "simulated-judge"
+PRICES = {MODEL: {"input_usd": 1.0, "output_usd": 4.0}}
+TOPICS = ("judge.requests", "judge.retry", "judge.deferred", "judge.ledger", "evaluations", "dead-letter")
+
+Start = Callable[..., Service]
+
+
+class Requests:
+    """Requests to judge under a prefix of their own, and what became of them."""
+
+    def __init__(self, bootstrap: str, prefix: str) -> None:
+        self.bootstrap, self.prefix, self.sent = bootstrap, prefix, 0
+        for name in TOPICS:
+            create_topic(bootstrap, prefix + name, PARTITIONS)
+        self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def send(self, number: int, suite: str = "rubric") -> None:
+        """Ask for so many more judgements, spread over the partitions."""
+        lanes: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
+        for each in range(self.sent, self.sent + number):
+            decided = SuiteDecision(suite=suite, status="selected", probability=1.0, because=("risk",))
+            evaluation = Evaluation(
+                event_id=f"event-{each}",
+                event_time=datetime.now(UTC),
+                decision=Decision(suites=(decided,)),
+                catalogue_version="1",
+            )
+            asked = JudgeRequest(
+                evaluation=evaluation,
+                query=f"How far is town {each} from the sea?",
+                response=f"Town {each} is {each % 97} miles from the sea.",
+                contexts=(f"Town {each} lies {each % 97} miles from the sea.", "Nothing of use."),
+            )
+            lanes[each % PARTITIONS].append(encode(asked))
+        for partition, values in lanes.items():
+            produce(self.bootstrap, f"{self.prefix}judge.requests", values, partition=partition)
+        self.sent += number
+
+    def read(self, topic: str) -> list[dict[str, Any]]:
+        """The committed records of one of our topics."""
+        return [json.loads(each.value()) for each in read_to_end(self.bootstrap, self.prefix + topic) if each.value()]
+
+    def settled(self) -> bool:
+        """Whether every request, and every one that waits, is committed."""
+        group = f"{self.prefix}judge"
+        asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=5)[group]
+        reached = {(at.topic, at.partition): at.offset for at in asked.result().topic_partitions}
+        requests = f"{self.prefix}judge.requests"
+        return sum(offset for (topic, _), offset in reached.items() if topic == requests) == self.sent
+
+    def must_be_judged_exactly_once(self, status: str = "judged") -> list[dict[str, Any]]:
+        """Wait until all are settled; every event has one judged evaluation with this status."""
+        eventually(lambda: len(self.read("evaluations")) >= self.sent, "all are judged")
+        found = self.read("evaluations")
+        assert Counter(each["event_id"] for each in found) == Counter(f"event-{n}" for n in range(self.sent))
+        assert {each["decision"]["suites"][0]["status"] for each in found} == {status}
+        assert {each["stage"] for each in found} == {"judged"}
+        return found
+
+    def spent(self) -> tuple[int, int]:
+        """By the ledger: what is spent, and what is reserved, in millionths of a dollar."""
+        newest = {(each["day"], each["partition"]): each for each in self.read("judge.ledger")}
+        return sum(each["spent"] for each in newest.values()), sum(each["reserved"] for each in newest.values())
+
+
+def environment(requests: Requests, judge: SimulatedJudge | str, **settings: Any) -> dict[str, str]:
+    url = judge if isinstance(judge, str) else judge.base_url
+    chosen = {
+        "kafka__bootstrap_servers": requests.bootstrap,
+        "kafka__client": QUICK_CLIENT,
+        "topics__prefix": requests.prefix,
+        "telemetry__port": 0,
+        "judge__base_url": url,
+        "judge__api_key": "sk-test",
+        "judge__model": MODEL,
+        "judge__prices": PRICES,
+        "judge__daily_budget_usd": 50,
+        "judge__breaker_wait_s": 0.2,
+        **settings,
+    }
+    return {
+        f"RAGWEIR_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+        for name, value in chosen.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def quick() -> Iterator[LocalKafka]:
+    """A broker that lets sessions and transactions end sooner than Kafka's own limits would."""
+    with local_kafka(properties=QUICK_BROKER) as broker:
+        coordinated(broker.bootstrap)
+        yield broker
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start judge services; all have ended when the test has."""
+    services: list[Service] = []
+
+    def start(requests: Requests, judge: SimulatedJudge | str, *arguments: str, **settings: Any) -> Service:
+        log = tmp_path / f"{len(services)}.log"
+        command = ["-m", "streams.cli", "judge", *arguments]
+        services.append(Service(command, log, environment(requests, judge, **settings)))
+        return services[-1]
+
+    yield start
+    for service in services:
+        if service.process.poll() is None:
+            service.send(signal.SIGTERM)
+    for number, service in enumerate(services):
+        try:
+            service.ended(15)
+        except subprocess.TimeoutExpired:
+            service.process.kill()
+            service.ended()
+        print(f"-- log of service {number}", (tmp_path / f"{number}.log").read_text()[-6000:], sep="\n")
+
+
+def cost(calls: Mapping[str, Any]) -> float:
+    """What the simulated judge charged, in millionths of a dollar."""
+    price = PRICES[MODEL]
+    return calls["prompt_tokens"] * price["input_usd"] + calls["completion_tokens"] * price["output_usd"]
+
+
+def test_requests_become_judged_evaluations_and_the_ledger_knows_what_they_cost(
+    quick: LocalKafka, prefix: str, start: Start
+) -> None:
+    requests = Requests(quick.bootstrap, prefix)
+    with simulated_judge() as judge:
+        requests.send(60)
+        service = start(requests, judge)
+        found = requests.must_be_judged_exactly_once()
+        eventually(requests.settled, "all offsets are committed")
+        calls = judge.calls()
+        assert calls["count"] == 60, "one call an event, none twice"
+        spent, reserved = requests.spent()
+        assert reserved == 0
+        # Each call is rounded up to a millionth.
+        assert cost(calls) <= spent <= cost(calls) + 60
+        assert sum(each["judge"]["cost_usd"] for each in found) * 1e6 == pytest.approx(spent)
+        assert {each["judge"]["model"] for each in found} == {MODEL}, "what is simulated says so"
+        assert all(each["scores"]["judge_faithfulness"] is not None for each in found)
+        eventually(
+            lambda: service.sample('ragweir_judge_requests_total{outcome="judged"}') == 60, "telemetry counts them"
+        )
+        assert service.stop() == 0
+
+
+def test_kills_lose_nothing_and_double_no_result_and_lost_calls_count_as_spent(
+    quick: LocalKafka, prefix: str, start: Start
+) -> None:
+    """SIGKILL of either of two workers while calls are under way; repeated calls are counted and paid for."""
+    requests, chance = Requests(quick.bootstrap, prefix), random.Random(5)
+    with simulated_judge() as judge:
+        judge.set_faults(latency_ms=150, latency_sigma=0.5)
+        requests.send(240)
+        service = start(requests, judge, "--workers", "2", judge__concurrency=8)
+        for kill in range(4):
+            done = len(requests.read("evaluations"))
+            eventually(lambda done=done: len(requests.read("evaluations")) > done, "work goes on")
+            slot = chance.randrange(2)
+            pid = eventually(lambda slot=slot: not gone(service.pid(slot)) and service.pid(slot), f"slot {slot} lives")
+            time.sleep(chance.uniform(0, 0.3))
+            os.kill(pid, signal.SIGKILL)
+            if kill == 1:
+                requests.send(60)
+        requests.must_be_judged_exactly_once()
+        calls = judge.calls()
+        spent, _ = requests.spent()
+        assert calls["count"] >= 300
+        assert cost(calls) <= spent, "every call is in the ledger, those too whose answers nobody heard"
+        print(f"{calls['count'] - 300} calls repeated over 4 kills; charged {cost(calls):.0f}, booked {spent}")
+
+
+@pytest.mark.parametrize("fault", ["503", "cut-connection"])
+def test_an_outage_costs_no_request_and_no_rebalance(quick: LocalKafka, prefix: str, start: Start, fault: str) -> None:
+    """What breaks off in the middle may have cost all that was reserved: it is tried again with a new reservation."""
+    requests = Requests(quick.bootstrap, prefix)
+    with simulated_judge() as judge:
+        requests.send(40)
+        service = start(requests, judge, judge__retry_delay_s=1)
+        requests.must_be_judged_exactly_once()
+        judge.set_faults(shares={fault: "all"})
+        requests.send(80)
+        eventually(lambda: service.sample("ragweir_judge_breaker_opened_total") > 0, "the breaker opens")
+        eventually(lambda: service.logged("alone"), "the log says so")
+        held = service.sample("ragweir_assigned_partitions")
+        time.sleep(3)
+        assert len(requests.read("evaluations")) < 120
+        judge.set_faults(shares={})
+        requests.must_be_judged_exactly_once()
+        eventually(lambda: service.sample("ragweir_judge_breaker") == 0, "the breaker closes")
+        waited = len(requests.read("judge.retry"))
+        assert waited == 0 if fault == "503" else waited < 40, "the backlog is not poured into retries"
+        assert not requests.read("dead-letter")
+        assert service.sample("ragweir_assigned_partitions") == held
+        assert len(service.logged("partitions assigned")) == 1, "no rebalance"
+
+
+def test_a_storm_of_429_is_waited_out_as_the_endpoint_says(quick: LocalKafka, prefix: str, start: Start) -> None:
+    requests = Requests(quick.bootstrap, prefix)
+    with simulated_judge() as judge:
+        judge.set_faults(shares={"429": "all"}, retry_after_s=1, requests=18)
+        requests.send(80)
+        service = start(requests, judge)
+        requests.must_be_judged_exactly_once()
+        refused = [call for call in judge.calls()["calls"] if call["status"] == 429]
+        assert len(refused) == 18
+        late = [call["at"] for call in refused[16:]]
+        assert late[0] - refused[0]["at"] >= 1, "after the calls under way there is one a second, to try"
+        assert late[1] - late[0] >= 1
+        assert service.sample('ragweir_judge_calls_total{outcome="rate_limited"}') == len(refused)
+        assert not requests.read("judge.retry")
+
+
+def test_what_fails_while_the_judge_is_well_waits_in_the_retry_topic_and_then_goes_on(
+    quick: LocalKafka, prefix: str, start: Start
+) -> None:
+    """The pausing and going back of partitions, on a real broker: nothing of the retry topic is passed over."""
+    requests = Requests(quick.bootstrap, prefix)
+    with simulated_judge() as judge:
+        judge.set_faults(shares={"500": 0.6}, seed=3)
+        requests.send(40)
+        start(requests, judge, judge__attempts=1, judge__retry_delay_s=2, judge__breaker_failures=1_000)
+        eventually(lambda: len(requests.read("judge.retry")) >= 5, "some wait")
+        requests.send(40)
+        time.sleep(1)
+        judge.set_faults(shares={})
+        requests.must_be_judged_exactly_once()
+        for waits in requests.read("judge.retry"):
+            assert waits["why"]
+            assert waits["attempts"] >= 1
+
+
+def test_over_budget_events_are_deferred_and_the_bill_stays_within_the_cap(
+    quick: LocalKafka, prefix: str, start: Start
+) -> None:
+    requests = Requests(quick.bootstrap, prefix)
+    cap = 0.2
+    with simulated_judge() as judge:
+        requests.send(200)
+        service = start(requests, judge, judge__daily_budget_usd=cap)
+        eventually(lambda: len(requests.read("evaluations")) + len(requests.read("judge.deferred")) == 200, "settled")
+        judged, deferred = len(requests.read("evaluations")), requests.read("judge.deferred")
+        assert judged > 0
+        assert len(deferred) > 0
+        assert cost(judge.calls()) <= cap * 1e6
+        assert {each["evaluation"]["decision"]["suites"][0]["status"] for each in deferred} == {"deferred"}
+        assert service.sample("ragweir_judge_budget_left_dollars") < cap / 2
+        assert service.stop() == 0
+        # Another start reads what is deferred, sees that it must wait, and calls nobody for it.
+        calls = judge.calls()["count"]
+        again = start(requests, judge, judge__daily_budget_usd=cap)
+        eventually(lambda: again.logged("partitions assigned"), "it works")
+        time.sleep(2)
+        assert judge.calls()["count"] == calls
+        print(f"{judged} judged, {len(deferred)} deferred, {cost(judge.calls()) / 1e6:.4f} of {cap} dollars charged")
+
+
+def test_a_wrong_key_is_one_clear_line_and_nothing_is_lost(quick: LocalKafka, prefix: str, start: Start) -> None:
+    requests = Requests(quick.bootstrap, prefix)
+    with simulated_judge(key="sk-right") as judge:
+        requests.send(8)
+        service = start(requests, judge)
+        eventually(lambda: service.logged("alone"), "it says what is wrong")
+        told = [line for line in service.logged() if line["level"] in ("warning", "error")]
+        assert [line["why"] for line in told] == ["the judge refuses the key (401)"]
+        assert "sk-test" not in json.dumps(told)
+        assert not requests.read("judge.retry")
+        assert service.stop() == 0
+        start(requests, judge, judge__api_key="sk-right")
+        requests.must_be_judged_exactly_once()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"judge__prices": {}}, "price"),
+        ({"judge__base_url": ""}, "judge.base_url"),
+    ],
+)
+def test_settings_that_cannot_be_kept_are_refused_at_the_start(
+    quick: LocalKafka, prefix: str, settings: dict[str, Any], said: str
+) -> None:
+    requests = Requests(quick.bootstrap, prefix)
+    given = environment(requests, "http://127.0.0.1:9/v1", **settings)
+    if not given["RAGWEIR_JUDGE__BASE_URL"]:
+        del given["RAGWEIR_JUDGE__BASE_URL"]
+    done = subprocess.run(
+        [sys.executable, "-m", "streams.cli", "judge"],
+        env={**os.environ, **given},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def busiest_minute(calls: list[dict[str, Any]]) -> int:
+    """The most calls in any sliding 60 s."""
+    times = sorted(call["at"] for call in calls)
+    return max(bisect_right(times, start + 60) - place for place, start in enumerate(times))
+
+
+@pytest.mark.long
+def test_half_an_hour_of_outages_leaves_evaluate_alone_and_every_event_judged_once(
+    quick: LocalKafka, prefix: str, start: Start, tmp_path: Path
+) -> None:
+    """503s, 429s and silence for ten minutes each under steady traffic, with a limit of calls a minute."""
+    requests, per_minute, phase_s, pause_s, batch = Requests(quick.bootstrap, prefix), 240, 600, 5, 10
+    for name in ("interactions", "redrive"):
+        create_topic(quick.bootstrap, prefix + name, PARTITIONS)
+    limits = {"judge__requests_per_minute": per_minute, "judge__timeout_s": 5, "judge__retry_delay_s": 20}
+    routing = {"routing__rules": [], "routing__floors": {"rubric": 1}}
+    with simulated_judge() as judge:
+        service = start(requests, judge, **limits)
+        given = environment(requests, judge, **routing)
+        evaluate = Service(["-m", "streams.cli", "evaluate", "--slot", "0"], tmp_path / "evaluate.log", given)
+        try:
+            eventually(lambda: evaluate.asked("/readyz")[0] == 200, "evaluate is ready")
+            for shares in ({"503": 1.0}, {"429": 1.0}, {"hang": 1.0}):
+                judge.set_faults(shares=shares, retry_after_s=10)
+                until = time.monotonic() + phase_s
+                while time.monotonic() < until:
+                    values = [
+                        json.dumps({"event_id": f"event-{n}", "query": "How far?", "response": f"{n} miles."}).encode()
+                        for n in range(requests.sent, requests.sent + batch)
+                    ]
+                    for number, value in enumerate(values):
+                        produce(quick.bootstrap, f"{prefix}interactions", [value], partition=number % PARTITIONS)
+                    requests.sent += batch
+                    time.sleep(pause_s)
+                    sent = requests.sent
+                    eventually(
+                        lambda sent=sent: evaluate.sample('ragweir_evaluations_total{stage="scored"}') == sent,
+                        "evaluate keeps up",
+                    )
+            judge.set_faults(shares={})
+            deadline = time.monotonic() + 1_500
+            found: list[dict[str, Any]] = []
+            while len(found) < requests.sent and time.monotonic() < deadline:
+                time.sleep(5)
+                found = [each for each in requests.read("evaluations") if each["stage"] == "judged"]
+        finally:
+            evaluate.stop()
+        assert Counter(each["event_id"] for each in found) == Counter(f"event-{n}" for n in range(requests.sent))
+        assert {each["decision"]["suites"][0]["status"] for each in found} == {"judged"}
+        assert busiest_minute(judge.calls()["calls"]) <= per_minute
+        assert len(service.logged("partitions assigned")) == len(evaluate.logged("partitions assigned")) == 1
+        print(
+            f"{requests.sent} events, {judge.calls()['count']} calls, at most {busiest_minute(judge.calls()['calls'])}"
+        )

@@ -1,0 +1,157 @@
+"""What leaves for the judge is redacted, and only what is meant to be."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metrics.judged.suite import Case
+from streams.judging.redaction import Redactor
+from streams.settings import JudgeSettings, WrongSettings
+
+ON = Redactor(JudgeSettings(redaction="on"))
+CASE = Case("Who is ada@example.org?", "A poet's daughter.", ("She wrote ada@example.org on it.",), ("Ada",))
+# In pieces, so that nobody who searches this file for leaked keys finds one.
+JWT = f"eyJ{'hbGciOiJIUzI1NiJ9'}.eyJ{'zdWIiOiIxMjM0In0'}.{'c2lnbmF0dXJl'}"
+
+FOUND = [
+    ("Write to ada.lovelace+notes@mail.example.co.uk.", "Write to [email]."),
+    ("<jörg@exämple.de>, or a@b.c", "<[email]>, or [email]"),
+    ("call +49 30 901820 now", "call [phone] now"),
+    ("+1 (415) 555-2671, ext. 3", "[phone], ext. 3"),
+    ("0049 (0)30 901820", "[phone]"),
+    ("(415) 555-2671 or 415-555-2671 or 415.555.2671.", "[phone] or [phone] or [phone]."),
+    ("020 7946 0958, 01 23 45 67 89, 07700900123", "[phone], [phone], [phone]"),
+    ("030/1234567 and (030) 901820", "[phone] and [phone]"),
+    ("paid with 4111 1111 1111 1111 in 2024", "paid with [card] in 2024"),
+    ("on 2024 4111 1111 1111 1111", "on 2024 [card]"),
+    ("4111111111111111, 5555-5555-5555-4444", "[card], [card]"),
+    ("amex 3782 822463 10005!", "amex [card]!"),
+    ("to DE89 3704 0044 0532 0130 00 please pay", "to [iban] please pay"),
+    ("GB29NWBK60161331926819.", "[iban]."),
+    ("TO DE89370400440532013000 PLEASE PAY", "TO [iban] PLEASE PAY"),
+    (f"key sk-{'a1B2' * 6} and AKIA{'ABCD' * 4}", "key [key] and [key]"),
+    (f"Authorization: Bearer {'x1' * 16}==", "Authorization: [key]"),
+    (f"token={JWT};", "token=[key];"),
+    (f"ghp_{'a1' * 18} xoxb-{'12' * 10}-abc", "[key] [key]"),
+    (f"-----BEGIN RSA PRIVATE KEY-----\n{'MIIB' * 9}\n-----END RSA PRIVATE KEY-----\nend", "[key]\nend"),
+]
+LEFT = [
+    "On 2024-11-22, 22.11.2024 or 01.02.2024 at 10:30, and 2024-11-22T10:30:00Z",
+    "It cost 1,234,567.89 or 1.234.567,89 or 0.1234567891, in all 1 000 000",
+    "Order 4111111111111112 and 4111 1111 1111 1112 fail Luhn's test",
+    "DE89 3704 1144 1532 1130 11 fails its checksum",
+    "version 10.2.301, 192.168.100.200, 127.0.0.1:8080, ISBN 978-3-16-148410-0",
+    "0f8fad5b-d9cb-469f-a165-70867728950e",
+    "a @ b, @ada, user@host without a dot, x@y",
+    "a task-based approach; risk-adjusted-return-on-capital; the bearer of good news",
+    "2019 2020 2021 2022 2023: 10 20 30 40 50",
+    "Room 012, floor 3; 100-200 pages; 1:100 000",
+]
+
+ADVERSARIAL = [
+    "a",
+    "@",
+    "a@",
+    "a@b.",
+    "a.b@",
+    "1 ",
+    "4",
+    "4111 ",
+    "4111 1111 1111 1112 ",
+    "AB12",
+    "AB12 ",
+    "AB12 1 ",
+    "eyJ",
+    "eyJ.",
+    "eyJaaaaa.",
+    "sk-",
+    "sk-aaaaaaaaaaaaaaa ",
+    "+1",
+    "+1 ",
+    "+1 (((2",
+    " 001 2 3",
+    "(012)",
+    "0123-4",
+    "-----BEGIN PRIVATE KEY-----",
+    "bearer ",
+]
+
+
+@pytest.mark.parametrize(("text", "redacted"), FOUND)
+def test_what_identifies_or_opens_doors_is_replaced(text: str, redacted: str) -> None:
+    assert ON.text(text) == redacted
+
+
+@pytest.mark.parametrize("text", LEFT)
+def test_other_numbers_and_words_stay(text: str) -> None:
+    assert ON.text(text) == text
+
+
+@given(st.text(max_size=300))
+def test_what_was_redacted_is_not_redacted_again(text: str) -> None:
+    once = ON.text(text)
+    assert ON.text(once) == once
+
+
+@pytest.mark.parametrize("unit", ADVERSARIAL)
+def test_a_text_of_a_million_characters_is_read_in_linear_time(unit: str) -> None:
+    """There is no stopwatch: a search of 10^12 steps does not come to its end."""
+    ON.text((unit * (1_000_000 // len(unit) + 1))[:1_000_000])
+
+
+def test_off_leaves_and_on_changes_every_text_and_refuse_lets_nothing_go() -> None:
+    redacted = replace(CASE, query="Who is [email]?", contexts=("She wrote [email] on it.",))
+    assert Redactor(JudgeSettings()).applied(CASE) is CASE
+    assert ON.applied(CASE) == redacted
+    refusing = Redactor(JudgeSettings(redaction="refuse"))
+    assert refusing.applied(CASE) is None
+    assert refusing.applied(redacted) == redacted
+
+
+def test_own_patterns_are_named_by_the_settings() -> None:
+    own = Redactor(JudgeSettings(redaction="on", redact_patterns={"case": r"\bC-\d+"}))
+    assert own.text("C-12 by ada@example.org") == "[case] by [email]"
+
+
+@pytest.mark.parametrize(("form", "told"), [("(", "no regular expression"), ("x*", "must not match an empty text")])
+def test_a_pattern_that_cannot_be_used_is_told_at_the_start(form: str, told: str) -> None:
+    with pytest.raises(WrongSettings, match=told):
+        Redactor(JudgeSettings(redact_patterns={"case": form}))
+
+
+HOOKS = """
+def names(text): return text.replace("Ada", "[name]")
+def broken(text): raise ValueError(text)
+def silent(text): return None
+"""
+
+
+@pytest.fixture
+def hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "redaction_hooks.py").write_text(HOOKS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("hooks")
+def test_the_hook_gets_what_the_patterns_left() -> None:
+    hooked = Redactor(JudgeSettings(redaction="on", redact_hook="redaction_hooks:names")).applied(CASE)
+    assert hooked is not None
+    assert (hooked.query, hooked.expected) == ("Who is [email]?", ("[name]",))
+
+
+@pytest.mark.usefixtures("hooks")
+@pytest.mark.parametrize("hook", ["broken", "silent"])
+def test_a_hook_that_fails_lets_nothing_go_and_quotes_nothing(hook: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert Redactor(JudgeSettings(redaction="on", redact_hook=f"redaction_hooks:{hook}")).applied(CASE) is None
+    told = capsys.readouterr()
+    assert "judge.redact_hook failed" in told.out + told.err
+    assert "example.org" not in told.out + told.err
+
+
+def test_a_hook_that_does_not_exist_is_told_at_the_start() -> None:
+    with pytest.raises(WrongSettings, match="cannot be imported"):
+        Redactor(JudgeSettings(redact_hook="nowhere:nothing"))
