@@ -41,7 +41,7 @@ class Windowing:
         """Take one evaluation in. At either end of the calendar there is no room for windows, and it enters none."""
         if not MINYEAR < evaluation.event_time.year < MAXYEAR:
             return
-        key = _start(evaluation.event_time, self._base), self._dimensions.of(evaluation)
+        key = start_of(evaluation.event_time, self._base), self._dimensions.of(evaluation)
         self._waiting.append(self._totals.read(evaluation, key))
         if len(self._waiting) >= _BATCH:
             self._sum_up()
@@ -57,7 +57,7 @@ class Windowing:
         for size, length in self._sizes.items():
             starts: defaultdict[datetime, defaultdict[Labels, Contents]] = defaultdict(lambda: defaultdict(Contents))
             for (start, labels), contents in self._contents.items():
-                starts[_start(start, length)][labels].merge(contents)
+                starts[start_of(start, length)][labels].merge(contents)
             for start, sets in sorted(starts.items()):
                 for labels, contents in sorted(capped(sets, self._most)[0].items()):
                     for summary in contents.metrics.values():  # Else the bytes would tell the order of the events.
@@ -74,5 +74,10 @@ class Windowing:
                     )
 
 
-def _start(time: datetime, length: timedelta) -> datetime:
+def start_of(time: datetime, length: timedelta) -> datetime:
+    """When the window of a length begins that a time falls into.
+
+    >>> start_of(datetime(2026, 11, 22, 10, 7, tzinfo=UTC), timedelta(minutes=5)).isoformat()
+    '2026-11-22T10:05:00+00:00'
+    """
     return time - (time - _EPOCH) % length

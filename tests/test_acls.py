@@ -123,7 +123,7 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
 
 def test_every_topic_and_group_in_the_rights_is_one_of_ours() -> None:
     topics = {f"rag.{name}" for name in TOPICS} | {"rag."}
-    groups = {f"rag.{name}" for name in SERVICES} | {reader_properties(Settings())["group.id"]}
+    groups = {f"rag.{name}" for name in (*SERVICES, "redrive")} | {reader_properties(Settings())["group.id"]}
     for right in rights(JUDGE="yes"):
         known = {ResourceType.TOPIC: topics, ResourceType.GROUP: groups}.get(right.restype)
         assert known is None or right.name in known, right
@@ -293,6 +293,9 @@ def test_every_part_works_with_exactly_its_rights(guarded: Guarded) -> None:
         assert "ok    group" in guarded.command("operator", "doctor")
         assert "rag.windows" in guarded.command("operator", "topics", "show")
         guarded.command("operator", "tap", "rag.interactions")
+        guarded.command("operator", "explain", samples[0]["event_id"])
+        assert "not_json of judge" in guarded.command("operator", "dead-letter", "list")
+        guarded.command("operator", "dead-letter", "redrive")
     for name in ("aggregate", "judge"):
         with guarded.service(name, **settings(None)) as again:
             eventually(lambda again=again: again.logged("state restored"), "it reads its own topic on the next start")

@@ -52,8 +52,12 @@ allow ragweir-aggregate Write --transactional-id "${prefix}aggregate-" --resourc
 allow ragweir-export Read --topic "${prefix}windows"
 allow ragweir-export Describe --group "$reader"
 
-# People: ragweir topics, doctor and tap. They create our topics and look; they write no record and commit nothing.
+# People: ragweir topics, doctor, tap, compare, explain and dead-letter. They create our topics and look; they write
+# nothing but what dead-letter redrive sends again.
 allow ragweir-operator Create --topic "$prefix" --resource-pattern-type prefixed
 allow ragweir-operator Read --topic "$prefix" --resource-pattern-type prefixed
 allow ragweir-operator Read --topic "$input"
+allow ragweir-operator Write --topic "${prefix}redrive"
+allow ragweir-operator Read --group "${prefix}redrive"
+allow ragweir-operator Write --transactional-id "${prefix}redrive-" --resource-pattern-type prefixed
 allow ragweir-operator Describe --group "${prefix}evaluate" --group "${prefix}aggregate" --group "$reader"

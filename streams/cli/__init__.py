@@ -1,12 +1,29 @@
 """The command line: one module per command or group of commands."""
 
-from streams.cli import demo, doctor, metrics, publish, score, services, simulate_judge, slo, tap, topics
+from streams.cli import (
+    compare,
+    dead_letter,
+    demo,
+    doctor,
+    explain,
+    metrics,
+    publish,
+    score,
+    services,
+    simulate_judge,
+    slo,
+    tap,
+    topics,
+)
 from streams.cli.app import app, main
 
 __all__ = [
     "app",
+    "compare",
+    "dead_letter",
     "demo",
     "doctor",
+    "explain",
     "main",
     "metrics",
     "publish",

@@ -1,0 +1,220 @@
+"""Whether metrics changed between two evaluations of the same events: paired statistics of many slices, without I/O.
+
+The estimate is the mean of the events' differences, second side minus first. Two things are told of it.
+
+- Its 95 % interval: Student's, corrected for skewness (Hall, On the removal of skewness by transformation, 1992). It is
+  as accurate as the studentised or bias-corrected bootstrap, to the second order, but is computed from three sums: it
+  needs no seed, no thousands of resamples of a million events, and is the same in whatever order the events come.
+  Where differences are mostly zero with some large ones on one side, the plain percentile bootstrap covers less. With
+  fewer than 30 changed events skewness is hardly known, and the wider of both limits, Student's and Hall's, is taken.
+- Its p-value under the hypothesis that both sides are the same configuration: then the two values of an event could as
+  well be swapped, and each sign of a difference is a fair coin (Fisher's randomisation test). Exact up to 16 changed
+  events; from there on by the normal distribution, whose tails are wider than those of so many coins.
+
+Over many metrics and slices, Benjamini and Hochberg (1995) bound the share of false discoveries. What cannot reach 5 %
+whatever its signs, having fewer than 6 changed events, is left out beforehand; the signs have no part in that choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import cbrt, erfc, sqrt
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+FEWEST = 10
+"""Fewer pairs get no interval: their skewness cannot be told."""
+FEWEST_CHANGED = 6
+"""Fewer changed events get no p-value: the least that they could reach is over 5 %."""
+OTHERS = "(others)"
+"""What values of a dimension, or labels of a category, are called together where there are too many."""
+RATE = 0.05
+"""The share of false discoveries that is accepted."""
+FEW_CHANGED = 30
+"""From so many changed events on, skewness is known well enough to make an interval narrower."""
+_MISS = 0.025
+"""On either side of an interval."""
+_EXACT = 16
+"""Up to so many changed events all signs are tried."""
+_EQUAL = 1e-12
+"""Variance below this part of the squares is what rounding leaves of equal differences."""
+_TIE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A metric on one slice of the events that have it on both sides."""
+
+    pairs: int
+    before: float | None
+    """Mean of the first side; None without pairs."""
+    after: float | None
+    mean: float | None
+    """Of the differences, second side minus first."""
+    low: float | None
+    """Of the 95 % interval of the mean; None with fewer than 10 pairs."""
+    high: float | None
+    effect: float | None
+    """Mean by standard deviation of the differences; None where they are all the same."""
+    rose: int
+    """Events whose value is higher on the second side."""
+    fell: int
+    p: float | None
+    """None with fewer than 6 changed events."""
+
+
+def differences(before: Floats, after: Floats, cells: Ints, slices: Flags) -> list[Difference]:
+    """What one metric changed by, in each of several slices that may overlap.
+
+    >>> whole = np.ones((1, 1), dtype=bool)
+    >>> found = differences(np.zeros(12), np.linspace(0.1, 1.2, 12), np.zeros(12, dtype=np.int64), whole)[0]
+    >>> found.pairs, found.rose, found.p
+    (12, 12, 0.00048828125)
+    >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
+    (0.65, 0.421, 0.879)
+
+    Args:
+        before: values of the first side, NaN where there is none.
+        after: values of the second side, of the same events.
+        cells: the cell that each event is in.
+        slices: one row per slice, one column per cell: which cells make up the slice.
+    """
+    both = ~(np.isnan(before) | np.isnan(after))
+    if not both.all():
+        before, after, cells = before[both], after[both], cells[both]
+    change = after - before
+    middle = float(change.mean()) if change.size else 0.0
+    rest = change - middle
+    member = slices.astype(np.float64)
+
+    def totals(weights: Floats) -> list[float]:
+        sums: list[float] = (member @ np.bincount(cells, weights, slices.shape[1])).tolist()
+        return sums
+
+    columns = (
+        totals(np.ones_like(change)),
+        totals(before),
+        totals(change),
+        totals(change * change),
+        totals(rest * rest),
+        totals(rest**3),
+        totals((change > 0).astype(np.float64)),
+        totals((change < 0).astype(np.float64)),
+    )
+    found: list[Difference] = []
+    for row, sums in enumerate(zip(*columns, strict=True)):
+        few: Floats | None = None
+        if FEWEST_CHANGED <= sums[6] + sums[7] <= _EXACT:
+            own = change[slices[row][cells]]
+            few = own[own != 0]
+        found.append(_difference(sums, middle, few))
+    return found
+
+
+def _difference(sums: Sequence[float], middle: float, few: Floats | None) -> Difference:
+    """One slice from its sums: of 1, before, change, change², and of the rest beyond the middle its square and cube."""
+    pairs, before, total, squares, rest_squares, rest_cubes, rose, fell = sums
+    count = round(pairs)
+    if not count:
+        return Difference(0, None, None, None, None, None, None, 0, 0, None)
+    mean = total / pairs
+    shift = mean - middle
+    second = max(0.0, rest_squares / pairs - shift**2)
+    if second * pairs <= _EQUAL * (squares + rest_squares):
+        second = 0.0
+    third = rest_cubes / pairs - 3 * shift * (rest_squares / pairs) + 2 * shift**3
+    deviation = sqrt(second * pairs / (pairs - 1)) if count > 1 else 0.0
+    changed = round(rose + fell)
+    low, high = interval(count, changed, mean, deviation, third / second**1.5 if second else 0.0)
+    return Difference(
+        count,
+        before / pairs,
+        (before + total) / pairs,
+        mean,
+        low,
+        high,
+        mean / deviation if deviation else None,
+        round(rose),
+        round(fell),
+        _p_value(changed, total, squares, few),
+    )
+
+
+def interval(
+    count: int, changed: int, mean: float, deviation: float, skewness: float
+) -> tuple[float | None, float | None]:
+    """The 95 % interval of a mean, from the sample's moments; none for fewer than 10 values, `changed` of them not 0.
+
+    Without skewness it is Student's:
+
+    >>> low, high = interval(10, 10, 0.0, 1.0, 0.0)
+    >>> round(low, 3), round(high, 3), round(2.2622 / sqrt(10), 3)
+    (-0.715, 0.715, 0.715)
+    """
+    if count < FEWEST:
+        return None, None
+    reach = _student(count - 1) / sqrt(count)
+    skewness *= sqrt(count * (count - 1)) / (count - 2)
+    below, above = _unskewed(reach, skewness, count), -_unskewed(-reach, skewness, count)
+    if changed < FEW_CHANGED:
+        below, above = max(below, reach), max(above, reach)
+    return mean - deviation * below, mean + deviation * above
+
+
+def _unskewed(place: float, skewness: float, count: int) -> float:
+    """Where the studentised mean has the quantile that its transform has at this place: Hall's cubic, inverted."""
+    if abs(skewness) < 1e-6:
+        return place
+    return 3 / skewness * (cbrt(1 + skewness * (place - skewness / (6 * count))) - 1)
+
+
+def _student(freedom: int) -> float:
+    """The 97.5 % quantile of Student's t, within 0.0003 for 9 degrees of freedom and more (Fisher and Cornish, 1960).
+
+    >>> round(_student(9), 3), round(_student(30), 3)
+    (2.262, 2.042)
+    """
+    z = NormalDist().inv_cdf(1 - _MISS)
+    return (
+        z
+        + (z**3 + z) / (4 * freedom)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
+    )
+
+
+def _p_value(changed: int, total: float, squares: float, few: Floats | None) -> float | None:
+    """How often coins for signs would give a sum at least as far from 0."""
+    if changed < FEWEST_CHANGED or not squares:
+        return None
+    if few is None:
+        return erfc(abs(total) / sqrt(2 * squares))
+    sums = np.zeros(1)
+    for size in np.abs(few):
+        sums = np.concatenate((sums + size, sums - size))
+    return float(np.mean(np.abs(sums) >= abs(few.sum()) * (1 - _TIE)))
+
+
+def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
+    """The p-values adjusted as Benjamini and Hochberg do; what has none stays so, and does not count.
+
+    Those at most 0.05 are discoveries, of which on average no more than 5 % are false.
+
+    >>> adjusted([0.01, None, 0.04, 0.03, 0.9])
+    [0.04, None, 0.05333333333333334, 0.05333333333333334, 0.9]
+    """
+    known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    found: list[float | None] = [None] * len(p_values)
+    least = 1.0
+    for rank in range(len(known), 0, -1):
+        p, place = known[rank - 1]
+        least = min(least, p * len(known) / rank)
+        found[place] = least
+    return found

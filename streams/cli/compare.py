@@ -1,0 +1,297 @@
+"""`ragweir compare`: two evaluations of the same events, and whether what changed matters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+import typer
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from metrics.comparison import OTHERS
+from metrics.estimate import metric_and_label, share_of
+from metrics.metric import Metric
+from streams.cli.app import FAILURE, app, err, out, settings
+from streams.history import reading
+from streams.kafka_client import Refusal
+from streams.service import catalogue
+from streams.settings import Settings
+
+if TYPE_CHECKING:
+    from metrics.comparison import Difference
+    from streams.history.compare import Change, Comparison, MetricChange
+
+_LIVE = "live"
+_RUN = r"[A-Za-z0-9._-]{1,100}"
+_DIMENSION = r"application|tenant|environment|pipeline_version|model|question_id|labels\.\w{1,60}"
+_EXAMPLE = '"context_support -0.02"'
+_METRIC_ROWS, _SLICE_ROWS, _EVENT_METRICS, _EVENT_ROWS, _ONE_SIDED = 20, 15, 3, 3, 8
+_WIDTH = 48
+_STYLE: Mapping[str, str] = {"worse": "red", "better": "green", "changed": "", "unchanged": "dim"}
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What `--fail-on` says: a metric, and the least change of its mean that counts, in its sign's direction."""
+
+    metric: str
+    least: float
+
+    @classmethod
+    def read(cls, text: str, metrics: Mapping[str, Metric]) -> Gate:
+        """From its text.
+
+        >>> Gate.read("context_support -0.02", {})
+        Gate(metric='context_support', least=-0.02)
+
+        Raises:
+            typer.BadParameter: if it is none, or the change would be for the better.
+        """
+        match = re.fullmatch(r"\s*(\S.*?)\s+([+-]?(?:\d+\.?\d*|\.\d+))\s*", text)
+        if match is None or not float(match[2]):
+            raise typer.BadParameter(f"--fail-on {text!r}: a metric and a change other than 0, as in {_EXAMPLE}")
+        gate = cls(match[1], float(match[2]))
+        better = metrics[gate.metric].better if gate.metric in metrics else "neither"
+        if better == ("higher" if gate.least > 0 else "lower"):
+            raise typer.BadParameter(f"--fail-on {text!r}: {gate.metric} is better {better}, so turn the sign round")
+        return gate
+
+    def failure(self, found: Mapping[str, MetricChange]) -> str | None:
+        """Why it fails; None if it does not.
+
+        Raises:
+            typer.BadParameter: if nothing is called so.
+        """
+        if self.metric not in found:
+            return self._of_unmet_label(found)
+        difference = found[self.metric].whole.difference
+        low, high, mean = difference.low, difference.high, difference.mean
+        if low is None or high is None or mean is None:
+            return f"{self.metric} cannot be told: only {difference.pairs} events have it on both sides"
+        far = mean <= self.least if self.least < 0 else mean >= self.least
+        if far and not low <= 0 <= high:
+            return f"{self.metric} changed by {mean:+.4g} ({low:+.4g} to {high:+.4g}); the limit is {self.least:+g}"
+        return None
+
+    def _of_unmet_label(self, found: Mapping[str, MetricChange]) -> str | None:
+        """A label that no event has: its share is 0 on both sides, as far as the category can be told."""
+        category, label = metric_and_label(self.metric)
+        others = [name for name in found if name.startswith(share_of(category, ""))]
+        if not label or not others:
+            raise typer.BadParameter(f"--fail-on: neither side has a metric {self.metric}")
+        pairs = found[others[0]].whole.difference.pairs
+        if found[others[0]].whole.difference.low is None:
+            return f"{self.metric} cannot be told: only {pairs} events have {category} on both sides"
+        if share_of(category, OTHERS) in found:
+            return f"{self.metric} cannot be told: {category} has too many labels"
+        return None
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(help="The baseline: a file, `live` or a run id.")],
+    b: Annotated[str, typer.Argument(help="What is compared with it: a file, `live` or a run id.")],
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Also look at each value of this: application, tenant, environment, pipeline_version, model, "
+            "question_id or labels.NAME; repeatable. By default the windows' dimensions."
+        ),
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(help=f"A metric and the least change for the worse that counts, as {_EXAMPLE}; repeatable."),
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Where everything goes as JSON.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Where a report with plots goes, one file without scripts.")] = None,
+) -> None:
+    """Compare two evaluations of the same events, B with the baseline A.
+
+    Each side is a file of evaluations (JSON lines, as `ragweir score --out` writes them), `live` for the live
+    evaluations, or the id of a replay. Events are paired by id, and of several evaluations of an event the newest
+    counts. What is told of each metric is the mean of the differences B - A with its 95 % interval, the standardised
+    effect (that mean by the standard deviation of the differences), and the shares of events that are better and
+    worse. Changes are significant at a false discovery rate of 5 % over all metrics and slices. Judged metrics speak
+    of the events that were judged on both sides, without weights.
+
+    `--fail-on "METRIC CHANGE"` makes the exit status 1 when, over all events that have the metric on both sides, the
+    mean difference reaches the change (at most -0.02 for `"context_support -0.02"`, at least 200 for
+    `"total_latency_ms 200"`) and its 95 % interval does not contain 0; also when it cannot be told, because fewer than
+    10 events have the metric on both sides. The change's sign must be for the worse. A label's share is called
+    `answer_class=WRONG`. Usage errors have exit status 2.
+    """
+    effective = settings()
+    dimensions = tuple(dict.fromkeys(by or effective.windows.dimensions))
+    if wrong := [name for name in dimensions if not re.fullmatch(_DIMENSION, name)]:
+        raise typer.BadParameter(f"--by {wrong[0]}: there is no such dimension")
+    metrics = catalogue(effective).metrics
+    gates = [Gate.read(text, metrics) for text in fail_on or ()]
+    comparison = _compared(effective, (a, b), dimensions, metrics)
+    found = {metric.metric: metric for metric in comparison.metrics}
+    failures = [failure for gate in gates if (failure := gate.failure(found))]
+    _tell(comparison)
+    if json:
+        _write(json, orjson.dumps(comparison, option=orjson.OPT_INDENT_2))
+    if html:
+        from streams.history.report import page  # noqa: PLC0415 - with the module that needs DuckDB
+
+        _write(html, page(comparison).encode(errors="replace"))
+    for failure in failures:
+        err.print(f"failed: {failure}", style="red", markup=False, highlight=False, soft_wrap=True)
+    if failures:
+        raise typer.Exit(FAILURE)
+
+
+def _compared(
+    effective: Settings, sides: tuple[str, str], by: Sequence[str], metrics: Mapping[str, Metric]
+) -> Comparison:
+    try:
+        from streams.history.compare import compare as compared  # noqa: PLC0415 - others need no DuckDB
+    except ModuleNotFoundError as error:
+        raise Refusal(f"comparing needs the package {error.name}; pip install 'ragweir[compare]' brings it") from None
+    with ExitStack() as stack:
+        columns = BarColumn(), TextColumn("{task.description}", markup=False)
+        bar = stack.enter_context(Progress(*columns, console=err, transient=True, disable=not err.is_terminal))
+        first, second = (stack.enter_context(_file(effective, side, bar)) for side in sides)
+        task = bar.add_task("", total=1.0)
+        return compared(
+            (first, second),
+            sides,
+            by,
+            metrics,
+            lambda share, now: bar.update(task, completed=share, description=printable(now)),
+        )
+
+
+@contextmanager
+def _file(effective: Settings, side: str, bar: Progress) -> Iterator[Path]:
+    """The file that a side's name means; for a topic a copy of it."""
+    if side != _LIVE and Path(side).is_file():
+        yield Path(side)
+        return
+    if not re.fullmatch(_RUN, side):
+        raise typer.BadParameter(f"{side} is neither a file, nor `live`, nor the id of a run")
+    topic = effective.topics.prefix + ("evaluations" if side == _LIVE else f"run.{side}.evaluations")
+    with NamedTemporaryFile(prefix="ragweir-compare-", suffix=".jsonl") as copy:
+        try:
+            span = reading.span(effective, topic)
+        except Refusal as refusal:
+            raise Refusal(f"{side} is no file here, and {refusal}") from None
+        task = bar.add_task(f"reading {topic}", total=len(span))
+        for record in reading.read(effective, span, lambda offsets: bar.advance(task, offsets)):
+            if record.value is not None:
+                copy.write(record.value + b"\n")
+        copy.flush()
+        bar.remove_task(task)
+        yield Path(copy.name)
+
+
+def _write(file: Path, data: bytes) -> None:
+    try:
+        file.write_bytes(data)
+    except OSError as error:
+        raise Refusal(f"{file} cannot be written: {error.strerror}") from None
+
+
+def printable(text: str, most: int = _WIDTH) -> str:
+    r"""What came from outside, without what a terminal would obey, and not too long.
+
+    >>> printable("a\x1b[2Jb"), printable("a" * 9, 5)
+    ('a\ufffd[2Jb', 'aaaa…')
+    """
+    safe = "".join(character if character.isprintable() else "\ufffd" for character in text[: most + 1])
+    return safe if len(safe) <= most else safe[: most - 1] + "…"
+
+
+def _tell(comparison: Comparison) -> None:
+    """What a terminal shows: sides, all pairs, slices, events. Long lists are cut, and it is said."""
+    a, b = comparison.a, comparison.b
+    _say(
+        f"{comparison.pairs:,} events on both sides; {a.only:,} only in A ({a.name}), {b.only:,} only in B ({b.name})."
+    )
+    if comparison.versions:
+        _say(comparison.versions + ".")
+    changes = comparison.changes
+    met = [change for change in changes if change.dimension is None and change.difference.pairs]
+    moved = [change for change in met if change.difference.rose or change.difference.fell]
+    sliced = [change for change in changes if change.dimension is not None and change.significant]
+    _say(
+        f"{sum(change.significant for change in met)} of {len(met)} metrics and {len(sliced)} slices changed "
+        f"significantly (false discovery rate 5 %, {comparison.tests} tests)."
+    )
+    _table("All events", moved, _METRIC_ROWS)
+    _table("Slices that changed significantly", sliced, _SLICE_ROWS)
+    _one_sided(comparison.metrics)
+    by_name = {metric.metric: metric for metric in comparison.metrics}
+    _events([by_name[change.metric] for change in met if change.significant])
+
+
+def _table(title: str, changes: Sequence[Change], most: int) -> None:
+    if not changes:
+        return
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    table.add_column("metric", overflow="fold", min_width=17)
+    for column in ("A", "B", "B - A (95 %)", "effect", "better/worse", "pairs"):
+        table.add_column(column, justify="right", no_wrap=column[0] not in "Bb")
+    for change in changes[:most]:
+        found = change.difference
+        name = printable(change.metric)
+        if change.dimension is not None:
+            name += f", {change.dimension} {printable(change.value or '')}"
+        table.add_row(
+            Text(name, "bold" if change.significant else ""),
+            *("" if side is None else f"{side:.4g}" for side in (found.before, found.after)),
+            _interval(found),
+            "" if found.effect is None else f"{found.effect:+.2f}",
+            "" if change.better is None or change.worse is None else f"{change.better:.0%}/{change.worse:.0%}",
+            f"{found.pairs:,}",
+            style=_STYLE[change.verdict],
+        )
+    out.print()
+    out.print(table)
+    if len(changes) > most:
+        _say(f"and {len(changes) - most} more; --json has them all.")
+
+
+def _one_sided(metrics: Sequence[MetricChange]) -> None:
+    """Which metrics events have on one side only: their means may differ by who has them."""
+    found = {metric_and_label(metric.metric)[0]: (metric.only_a, metric.only_b) for metric in metrics}
+    told = [f"{printable(name)} ({a:,} in A, {b:,} in B)" for name, (a, b) in found.items() if a or b]
+    if told:
+        more = f" and {len(told) - _ONE_SIDED} more" if len(told) > _ONE_SIDED else ""
+        _say(f"\nEvents with a value on one side only: {', '.join(told[:_ONE_SIDED])}{more}.")
+
+
+def _interval(found: Difference) -> str:
+    mean = "" if found.mean is None else f"{found.mean:+.3g}"
+    return mean if found.low is None else f"{mean} ({found.low:+.3g} to {found.high:+.3g})"
+
+
+def _events(metrics: Sequence[MetricChange]) -> None:
+    """The most changed events of the metrics that changed most."""
+    rows = [(metric.metric, event) for metric in metrics[:_EVENT_METRICS] for event in metric.events[:_EVENT_ROWS]]
+    if not rows:
+        return
+    table = Table(title="Most changed events", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table.add_column("metric", overflow="fold")
+    table.add_column("event")
+    table.add_column("A", justify="right")
+    table.add_column("B", justify="right")
+    for name, event in rows:
+        table.add_row(
+            Text(printable(name)), Text(printable(event.event_id)), f"{event.before:.4g}", f"{event.after:.4g}"
+        )
+    out.print()
+    out.print(table)
+
+
+def _say(line: str) -> None:
+    out.print(line, markup=False, highlight=False, soft_wrap=True)
