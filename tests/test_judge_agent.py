@@ -110,6 +110,18 @@ def test_no_more_jobs_fly_than_the_concurrency_and_what_is_held_is_bounded() -> 
     assert len(log.read("evaluations")) == 100
 
 
+def test_what_is_held_is_bounded_in_bytes_too() -> None:
+    log, desk, worker = judging(concurrency=500, max_input_chars=1_000)
+    desk.shut = "down"
+    for number in range(100):
+        log.ask(request(str(number), response="x" * 1_000_000))
+    for _ in range(100):
+        worker.turn(most=1)
+    held = worker.agent._lanes["judge.requests", 0].held
+    assert len(held) == 68
+    assert worker.agent.room == 0
+
+
 def test_while_the_endpoint_is_down_nothing_is_begun_and_nothing_is_lost() -> None:
     log, desk, worker = judging()
     desk.shut = "the judge does not answer"
@@ -161,6 +173,21 @@ def test_money_that_was_reserved_and_not_needed_is_there_for_the_next() -> None:
     assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b", "c", "d"]
     assert log.read("judge.ledger")[-1]["spent"] == 4 * (AMOUNT // 10)
     assert log.read("judge.ledger")[-1]["reserved"] == 0
+
+
+def test_a_request_that_waits_for_money_is_not_waited_for_by_those_that_hold_it() -> None:
+    """The first of a partition needs much, those behind it hold it reserved, and cannot be emitted before the first."""
+    log, desk, worker = judging(daily_budget_usd=dollars(3))
+    log.ask(request("small-1"))
+    log.ask(request("large", response="x" * 15_000))
+    log.ask(request("small-2"))
+    worker.turn()
+    assert [job[2] for job in desk.started] == [0, 2]
+    for _ in range(6):
+        for job in list(desk.jobs):
+            desk.land(job, cost=10)
+        worker.turn()
+    assert [each["event_id"] for each in log.read("evaluations")] == ["small-1", "large", "small-2"]
 
 
 def test_an_application_over_its_budget_does_not_hold_up_another() -> None:

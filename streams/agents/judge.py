@@ -32,6 +32,8 @@ _SERVICE = "judge"
 _MICRO = 1_000_000
 _HELD_PER_JOB = 4
 """Requests in memory for each that may be in flight: those that wait, and those that finished before an earlier one."""
+_MOST_HELD_BYTES = 64 * 1024 * 1024
+"""What the held requests may take as they were read, but for the last batch."""
 _RESUME = 0.75
 """The part of what may be held at which reading goes on: stopping and going on throws away what was fetched."""
 _ABOVE_BUDGET = "what it may cost is above a partition's part of a day's budget"
@@ -113,6 +115,8 @@ class JudgeAgent:
         self._starting: list[_Held] = []
         """What they may cost is emitted and not yet committed."""
         self._flying: dict[JobId, _Held] = {}
+        self._landed: list[_Held] = []
+        """They have ended, and what they cost is not yet committed to the ledger."""
         self._ledgers: dict[int, Ledger] = {}
         """As committed."""
         self._booked: dict[int, Ledger] = {}
@@ -133,11 +137,13 @@ class JudgeAgent:
     def room(self) -> int:
         """How many more requests can be taken."""
         held = sum(len(lane.held) for lane in self._lanes.values())
-        if held >= self._most_held:
+        size = sum(len(each.record.value or b"") for lane in self._lanes.values() for each in lane.held)
+        share = max(held / self._most_held, size / _MOST_HELD_BYTES)
+        if share >= 1:
             self._full = True
-        elif held <= self._most_held * _RESUME:
+        elif share <= _RESUME:
             self._full = False
-        return 0 if self._full or self._draining else self._most_held - held
+        return 0 if self._full or self._draining else max(1, self._most_held - held)
 
     @property
     def busy(self) -> bool:
@@ -221,8 +227,11 @@ class JudgeAgent:
         for ended in self._desk.ended():
             if (held := self._flying.pop(ended.id, None)) is not None:
                 self._land(held, ended)
+                self._landed.append(held)
+        for held in self._landed:
+            self._settle(held)
         outcome = Outcome()
-        self._emit_finished(outcome)  # What it gives back of the budget can be reserved at once.
+        self._emit_finished(outcome)
         self._begin(day)
         self._emit_finished(outcome)
         for partition, ledger in self._booked.items():
@@ -306,6 +315,9 @@ class JudgeAgent:
         if held.emit is not None:
             outcome.counts["ragweir_events_in_total",] += 1
             held.emit(outcome)
+
+    def _settle(self, held: _Held) -> None:
+        """Book what a job has cost. Not only once it can be emitted: the request before it may wait for this money."""
         if held.job is not None and held.account is not None:
             partition = held.record.partition
             self._booked[partition] = self._booked[partition].settle(
@@ -326,6 +338,7 @@ class JudgeAgent:
         """What was emitted last is committed: its calls may go out. Or it was not, and is to be emitted again."""
         if committed:
             self._ledgers.update(self._booked)
+            self._landed = []
             for lane in self._lanes.values():
                 for _ in range(lane.emitted):
                     lane.held.popleft()
@@ -354,6 +367,7 @@ class JudgeAgent:
         self._flying = {job: held for job, held in self._flying.items() if job[1] not in gone}
         self._waiting = deque(held for held in self._waiting if held.record.partition not in gone)
         self._starting = [held for held in self._starting if held.record.partition not in gone]
+        self._landed = [held for held in self._landed if held.record.partition not in gone]
         self._lanes = {place: lane for place, lane in self._lanes.items() if place[1] not in gone}
         self._rests = {place: rest for place, rest in self._rests.items() if place[1] not in gone}
         for partition in gone:
