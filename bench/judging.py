@@ -37,7 +37,7 @@ PARTITIONS = 8
 MODEL = "simulated-judge"
 _JUDGE_CORE, _OTHER_CORE = 0, 1
 _PATIENCE_S = 120.0
-ROWS = ((0.0, 64, 3_000), (0.0, 200, 3_000), (1.0, 200, 2_000))
+ROWS = ((0.0, 64, 6_000), (0.0, 200, 6_000), (1.0, 200, 4_000))
 """Latency of the judge in seconds, judge.concurrency, requests."""
 
 

@@ -29,6 +29,8 @@ from streams.settings import Settings, load
 
 PARTITIONS = 8
 _QUIET_S = 3.0
+_LATE_S = 20.0
+"""A worker that has had no event by then comes too late: the others have handled all of them."""
 _HEADERS = (("ce_id", b"x"), ("ce_type", b"bench"))
 
 
@@ -67,6 +69,7 @@ class Meter:
         self._start: tuple[float, float] | None = None
         self._last: tuple[float, float] = (0.0, 0.0)
         self._settled = True
+        self._give_up = time.time() + _LATE_S
 
     def handle(self, records: Sequence[Record]) -> Outcome:
         """As the agent does."""
@@ -80,7 +83,9 @@ class Meter:
         if not self._settled:
             self._settled = True
             self._last = (time.time(), time.process_time())
-        return self._start is not None and time.time() - self._last[0] > _QUIET_S
+        if self._start is None:
+            return time.time() > self._give_up
+        return time.time() - self._last[0] > _QUIET_S
 
     def run(self, events: int) -> Run:
         """What was measured; the events are those that were committed."""
@@ -179,7 +184,8 @@ def table(events: int) -> Table:
             total = sum(run.events for run in runs)
             if total != events:
                 raise RuntimeError(f"{name}: {total} events instead of {events}")
-            wall = max(run.ended for run in runs) - min(run.began for run in runs)
+            busy = [run for run in runs if run.events]
+            wall = max(run.ended for run in busy) - min(run.began for run in busy)
             cpu = sum(run.cpu_s for run in runs) / total * 1e6
             result.add_row(name, str(workers), f"{batch:,}", f"{total / wall:,.0f}", f"{cpu:.1f}")
             admin.delete_topics([f"{prefix}evaluations"])
