@@ -156,7 +156,8 @@ class Service:
 
     def logged(self, event: str = "", **having: Any) -> list[dict[str, Any]]:
         """The log lines with this text in their event, and these fields."""
-        lines = [json.loads(line) for line in self._log.read_text().splitlines() if line.startswith("{")]
+        whole, _, _ = self._log.read_text().rpartition("\n")  # The last line may be half written.
+        lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
         return [line for line in lines if event in line["event"] and having.items() <= line.items()]
 
     def pid(self, slot: int) -> int:
