@@ -77,10 +77,6 @@ class _Held:
     judged: bool = False
 
     @property
-    def place(self) -> Place:
-        return self.record.topic, self.record.partition
-
-    @property
     def id(self) -> JobId:
         return self.record.topic, self.record.partition, self.record.offset
 
