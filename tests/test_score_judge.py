@@ -85,6 +85,22 @@ def summed(done: subprocess.CompletedProcess[bytes]) -> tuple[int, int, str, flo
     return int(found[1]), int(found[2]), found[3], float(found[4]), found[5]
 
 
+def test_an_evaluation_names_the_model_that_answered_and_not_the_one_asked_for(file: Path, tmp_path: Path) -> None:
+    """Behind a familiar name may be another model, such as the simulated one; answers from the cache tell it too."""
+    with simulated_judge() as simulated:
+        asked = judge(simulated.base_url, model="gpt-9", daily_budget_usd="none", cache_file=str(tmp_path / "answers"))
+        called = read(ragweir("score", file, "--judge", **asked).stdout)[1]
+        count = simulated.calls()["count"]
+        cached = read(ragweir("score", file, "--judge", **asked).stdout)[1]
+        again = simulated.calls()["count"] - count
+    assert again <= 1, "but for the check at the start, the cache answers"
+    for judged in (called, cached):
+        assert judged
+        assert {each["judge"]["model"] for each in judged.values() if each["judge"]["input_tokens"]} <= {NAME}
+        assert NAME in {each["judge"]["model"] for each in judged.values()}
+    assert any(each["judge"]["cached"] for each in cached.values())
+
+
 def test_each_selected_event_is_judged_once_and_the_bill_is_what_the_endpoint_charged(file: Path) -> None:
     """Judged evaluations repeat the scored ones; what is scored is the same bytes, judged or not."""
     with simulated_judge() as simulated:
@@ -267,7 +283,7 @@ def test_a_terminal_shows_how_far_it_is_and_that_the_scores_are_simulated(file: 
     text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", b"".join(shown)).decode()
     scored, judged = read((tmp_path / "out").read_bytes())
     assert f"{len(judged)} of {len(selected(scored))}, $0.0000, " in text
-    assert f"{EVENTS} evaluations, {len(judged)} judged by gpt-9 (simulated: no model is behind it)" in text
+    assert f"{EVENTS} evaluations, {len(judged)} judged by {NAME} (simulated: no model is behind it)" in text
     assert "judge_relevance" in text
     assert text.rstrip().endswith("$0.0000 spent, not counting gpt-9, without a price")
 

@@ -11,7 +11,7 @@ from metrics.contents import Contents
 from metrics.totals import Scored, Totals
 from schemas.evaluation import Evaluation
 from schemas.window import EstimateResult
-from streams.judging.checking import is_simulated
+from streams.simulated.dialect import NAME
 
 _KEPT = 100_000
 """Values kept per metric for its quantiles: enough for a file that somebody looks at, and a bound on memory."""
@@ -47,8 +47,8 @@ class Summary:
         """Models whose calls are not in these sums, since their price is not known."""
         self.outcomes: Counter[str] = Counter()
         """What became of the events whose judging has come to an end."""
-        self._judges: dict[str, bool] = {}
-        """By model, whether it is simulated."""
+        self._judges: dict[str, None] = {}
+        """The models, in the order in which they are met."""
         self._values: defaultdict[str, list[float]] = defaultdict(list)
         self._labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._waiting: list[Scored[None]] = []
@@ -77,8 +77,7 @@ class Summary:
         statuses = {suite.status for suite in evaluation.decision.suites}
         self.outcomes[next((status for status in ("judged", "expired") if status in statuses), "failed")] += 1
         if evaluation.judge is not None:
-            model, explanations = evaluation.judge.model, evaluation.explanations.values()
-            self._judges[model] = self._judges.get(model, False) or is_simulated(model, explanations)
+            self._judges[evaluation.judge.model] = None
 
     def _sum_up(self) -> None:
         for contents in self._totals.of(self._waiting).values():
@@ -113,7 +112,7 @@ class Summary:
         )
 
     def _called(self, model: str) -> str:
-        return f"{model} (simulated: no model is behind it)" if self._judges[model] else model
+        return f"{model} (simulated: no model is behind it)" if model == NAME else model
 
     def table(self) -> Table:
         """One row per metric that has a value; of judged metrics also what they come to over all events."""

@@ -22,8 +22,8 @@ from metrics.judged.driver import Call, Completion
 from metrics.judged.framing import sendable
 from metrics.judged.suite import Embed, Vectors
 from metrics.metric import Null
-from streams.judging.money import most_tokens
-from streams.settings import JudgeSettings
+from streams.judging.money import cost, most_tokens
+from streams.settings import JudgeSettings, Price
 
 TEMPERATURE = 0
 _TEMPLATE_TOKENS = 32
@@ -94,6 +94,15 @@ class Dialect:
             return replace(self, temperature=False)
         return None
 
+    @classmethod
+    def first(cls, settings: JudgeSettings) -> Dialect:
+        """What is tried first."""
+        return cls(answers="json_schema" if settings.answers == "auto" else settings.answers)
+
+    def simpler(self, option: str, settings: JudgeSettings) -> Dialect | None:
+        """What to try where an option is not supported; None if there is nothing, or the settings insist on it."""
+        return None if option == "answers" and settings.answers != "auto" else self.without(option)
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -117,6 +126,14 @@ class Answered:
     value: Completion | Vectors | Null
     input_tokens: int | None
     output_tokens: int | None
+    model: str
+    """Which answered, as the endpoint calls it: a name that was asked for may stand for another."""
+
+    def cost(self, asked: Asked, price: Price) -> int:
+        """What it cost, in millionths of a dollar; the most it can have where the endpoint does not say."""
+        if self.input_tokens is None or self.output_tokens is None:
+            return cost(price, asked.most_input, asked.most_output)
+        return cost(price, self.input_tokens, self.output_tokens)
 
 
 def chat(call: Call, settings: JudgeSettings) -> Asked:

@@ -127,7 +127,7 @@ class Caller:
         self._settings, self._send, self._tally, self._clock, self._is_full = settings, send, tally, clock, is_full
         self.breaker = Breaker(settings.breaker_failures, settings.breaker_wait_s, clock, told=self._told)
         self._limits, self._line, self._gate = limits, Line(), Line()
-        self._dialect = Dialect(answers="json_schema" if settings.answers == "auto" else settings.answers)
+        self._dialect = Dialect.first(settings)
         self._untried: set[_Question] = set()
         self._recoveries = 0
         self._repeated = stamina.AsyncRetryingCaller(
@@ -178,8 +178,7 @@ class Caller:
             try:
                 answered = await self._pass(question, dialect)
             except Unsupported as trouble:
-                forced = trouble.option == "answers" and self._settings.answers != "auto"
-                simpler = None if forced else dialect.without(trouble.option)
+                simpler = dialect.simpler(trouble.option, self._settings)
                 if simpler is None:
                     raise Rejected("rejected", trouble.why) from None
                 dialect = simpler
@@ -275,9 +274,9 @@ class Caller:
             tally.add("ragweir_judge_calls_total", outcome)
             tally.took(self._clock() - began)
         sent, got = answered.input_tokens, answered.output_tokens
-        known = sent is not None and got is not None
-        price = self._settings.prices.get(asked.model, FREE)
-        self._pay(question, cost(price, sent or 0, got or 0) if known else question.most_cost, broken=False)
+        self._pay(question, answered.cost(asked, self._settings.prices.get(asked.model, FREE)), broken=False)
+        if asked.model == self._settings.model:  # What gives vectors is another.
+            usage.model = answered.model
         usage.input_tokens += sent or 0
         usage.output_tokens += got or 0
         tally.add("ragweir_judge_tokens_total", "input", number=sent or 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,11 +12,10 @@ from metrics.judged.driver import Call, Judged, judge
 from metrics.judged.rubric import RUBRIC
 from metrics.judged.suite import Case, Embed
 from streams.judging.asking import Answered, Asked, Dialect, Limited, Rejected, Trouble, Unsupported, chat, embedding
-from streams.judging.desk import _client
-from streams.judging.money import FREE, cost
+from streams.judging.desk import client_of
+from streams.judging.money import FREE
 from streams.settings import JudgeSettings
 from streams.simulated.dialect import NAME
-from streams.simulated.filling import WORD
 
 if TYPE_CHECKING:
     from streams.judging.client import Client
@@ -55,15 +53,6 @@ def told(settings: JudgeSettings, trouble: Trouble) -> str:
     return f"{settings.base_url}: {trouble.why}{hint}"
 
 
-def is_simulated(model: str, explanations: Iterable[str]) -> bool:
-    """Whether the simulated judge is at work, under whichever name it was asked: its reasons say so.
-
-    >>> is_simulated("gpt-4o-mini", ["simulated: 67 % of the words are shared"])
-    True
-    """
-    return model == NAME or any(text.startswith(f"{WORD}:") for text in explanations)
-
-
 def unpriced(settings: JudgeSettings) -> list[str]:
     """The models that are asked and whose price nobody has set: what they cost is counted by nobody.
 
@@ -75,32 +64,33 @@ def unpriced(settings: JudgeSettings) -> list[str]:
 
 
 async def _checked(settings: JudgeSettings) -> Checked:
-    client = _client(settings)
+    client = client_of(settings)
     try:
-        found, dialect, spent = await _judged(client, settings)
+        found, dialect, model, spent = await _judged(client, settings)
         if found.statuses[RUBRIC.name] == "failed":
             raise Rejected("rejected", f"its answer is of no use: {next(iter(found.reasons.values()))}")
         if settings.embedding_model is not None:
             asked = embedding(Embed((_CASE.response,)), settings.embedding_model)
-            spent += _cost(settings, asked, await client.send(asked, dialect))
+            answered = await client.send(asked, dialect)
+            spent += answered.cost(asked, settings.prices.get(asked.model, FREE))
     finally:
         await client.aclose()
-    return Checked(dialect, spent, is_simulated(settings.model, found.explanations.values()))
+    return Checked(dialect, spent, model == NAME)
 
 
-async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, Dialect, int]:
-    """What the endpoint says of an event of ours, in which dialect, and what that cost."""
-    dialect = Dialect(answers="json_schema" if settings.answers == "auto" else settings.answers)
+async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, Dialect, str, int]:
+    """What the endpoint says of an event of ours, in which dialect, by which model, and what that cost."""
+    dialect = Dialect.first(settings)
     conversation = judge(_CASE, (RUBRIC,), partial(secrets.token_hex, _WORD_BYTES))
     said, spent = next(conversation), 0
     while isinstance(said, Call):
         asked = chat(said, settings)
         answered, dialect = await _answered(client, settings, asked, dialect)
-        spent += _cost(settings, asked, answered)
+        spent += answered.cost(asked, settings.prices.get(asked.model, FREE))
         try:
             said = conversation.send(answered.value)
         except StopIteration as end:
-            return end.value, dialect, spent
+            return end.value, dialect, answered.model, spent
     raise AssertionError("this suite only asks")
 
 
@@ -112,16 +102,7 @@ async def _answered(
         try:
             return await client.send(asked, dialect), dialect
         except Unsupported as trouble:
-            forced = trouble.option == "answers" and settings.answers != "auto"
-            simpler = None if forced else dialect.without(trouble.option)
+            simpler = dialect.simpler(trouble.option, settings)
             if simpler is None:
                 raise
             dialect = simpler
-
-
-def _cost(settings: JudgeSettings, asked: Asked, answered: Answered) -> int:
-    price = settings.prices.get(asked.model, FREE)
-    sent, got = answered.input_tokens, answered.output_tokens
-    if sent is None or got is None:
-        return cost(price, asked.most_input, asked.most_output)
-    return cost(price, sent, got)

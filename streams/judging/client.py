@@ -75,7 +75,7 @@ class Client:
             raise Transient("timeout", _LATE, billed=True) from None
         except openai.APIStatusError as error:
             if error.code == "json_validate_failed":  # Groq's word for an answer that is not JSON.
-                return Answered(Completion(""), None, None)
+                return Answered(Completion(""), None, None, asked.model)
             raise of_status(error, asked.model) from None
         except openai.APIConnectionError as error:
             raise of_connection(error) from None
@@ -83,7 +83,8 @@ class Client:
             said = orjson.loads(response.content)
             value = asked.read(said)
             usage = said.get("usage") or {}
-            return Answered(value, _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens", 0)))
+            took = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens", 0))
+            return Answered(value, *took, str(said.get("model") or asked.model))
         except (LookupError, TypeError, ValueError, AttributeError):
             raise Transient("unusable", "the judge's endpoint sent what is no answer", billed=True) from None
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+import orjson
 import structlog
 
 from metrics.judged.driver import Call, Completion, Judged, judge
@@ -53,10 +54,16 @@ class _Fresh:
     """An answer from the endpoint, of which the next thing that is asked tells whether it was usable."""
 
     key: bytes
+    model: str
     text: str = field(repr=False)
 
 
-def _client(settings: JudgeSettings) -> Client:
+def client_of(settings: JudgeSettings) -> Client:
+    """What calls the endpoint.
+
+    Raises:
+        WrongSettings: if the key cannot be read, or a package is missing.
+    """
     try:
         from streams.judging.client import Client  # noqa: PLC0415 (half a second that only a desk is worth)
     except ImportError as error:
@@ -102,7 +109,7 @@ class LiveDesk:
                     "the limits may be used up by an earlier process; waiting for a minute",
                     first_call_in_s=limits.closed_s,
                 )
-            self._client = _client(settings)
+            self._client = client_of(settings)
             self._caller = Caller(
                 settings, self._client.send, limits, self._tally, time.monotonic, self._is_full, backoff_s
             )
@@ -233,19 +240,20 @@ class LiveDesk:
         check = unframed(call.framed.system, "")[2]
         stored = self._cache.get(key) if call.identity else None
         if stored is not None:
+            tab.usage.model, text = orjson.loads(stored)
             tab.usage.cached += 1
             self._tally.add("ragweir_judge_calls_total", "cached")
-            return Completion(stored.replace(_CHECK, check)), None
+            return Completion(text.replace(_CHECK, check)), None
         if self._caller is None:
             return _NOT_CACHED, None
         reply = await self._caller.answer(chat(call, self._settings), tab)
         if not isinstance(reply, Completion) or not call.identity:
             return reply, None
-        return reply, _Fresh(key, reply.text.replace(check, _CHECK))
+        return reply, _Fresh(key, tab.usage.model, reply.text.replace(check, _CHECK))
 
     def _keep(self, fresh: _Fresh | None) -> None:
         if fresh is not None:
-            self._cache.put(fresh.key, fresh.text)
+            self._cache.put(fresh.key, orjson.dumps([fresh.model, fresh.text]).decode())
 
     async def _embedded(self, embed: Embed, tab: Tab) -> Value:
         model = self._settings.embedding_model

@@ -40,6 +40,8 @@ class Usage:
     """Requests that were sent."""
     cached: int = 0
     """Questions that the cache answered."""
+    model: str = ""
+    """Which answered the questions, as the endpoint calls it; empty where none did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,10 @@ def judged(
     *,
     cut: bool,
 ) -> Emission:
-    """The judged evaluation: all that the scored one says, and what the judge found."""
+    """The judged evaluation: all that the scored one says, and what the judge found.
+
+    Its judge is the model that answered, or `model` where none was asked.
+    """
 
     def kept(values: Mapping[str, float | None] | Mapping[str, str | None] | Mapping[str, str]) -> dict[str, object]:
         return {name: value for name, value in values.items() if name not in off}
@@ -82,7 +85,7 @@ def judged(
                 "explanations": before.explanations | kept(found.explanations),
                 "flags": (*before.flags, *found.flags, *([CUT] if cut else [])),
                 "judge": Judgement(
-                    model=model,
+                    model=usage.model or model,
                     prompt_version=" ".join(f"{suite.name}:{suite.version}" for suite in suites),
                     input_tokens=usage.input_tokens,
                     output_tokens=usage.output_tokens,
