@@ -6,8 +6,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from conftest import create_topic, produce
 
-from streams.history.reading import Span, read, span
 from streams.local.kafka import LocalKafka
+from streams.reading import Span, read, span
 from streams.settings import Settings, load
 
 

@@ -19,8 +19,8 @@ from rich.text import Text
 from metrics.comparison import OTHERS
 from metrics.estimate import metric_and_label, share_of
 from metrics.metric import Metric
+from streams import reading
 from streams.cli.app import FAILURE, app, err, out, settings
-from streams.history import reading
 from streams.kafka_client import Refusal
 from streams.service import catalogue
 from streams.settings import Settings

@@ -16,9 +16,9 @@ from rich.text import Text
 from schemas.dead_letter import ErrorClass
 from streams.cli.app import app, err, out, settings
 from streams.history.dead_letters import Letter, grouped, letter, shown
-from streams.history.reading import Moved, read, span
 from streams.history.redrive import Choice, Redrive, Report
 from streams.history.standing import Fate
+from streams.reading import Moved, read, span
 from streams.service import read_map
 from streams.settings import Settings
 

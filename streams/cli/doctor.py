@@ -18,7 +18,7 @@ from rich.markup import escape
 from schemas.judging import LedgerEntry
 from schemas.topics import TOPICS
 from streams.cli.app import FAILURE, app, out, settings
-from streams.cli.looking import TIMEOUT_S, ledger, number_behind
+from streams.cli.looking import ledger, number_behind
 from streams.cli.summary import dollars
 from streams.judging.asking import Trouble
 from streams.judging.checking import told, try_out, unpriced
@@ -37,6 +37,7 @@ from streams.service import evaluate_config, judge_config
 from streams.settings import Settings, WrongSettings, masked
 
 _SKEW_S = 300
+_TIMEOUT_S = 5.0
 _FORMS = {
     "json_schema": "with structured outputs",
     "json_object": "in JSON mode",
@@ -82,7 +83,7 @@ def broker(findings: Findings) -> str:
     connection = Connection(quiet=True)
     try:
         admin = build(AdminClient, client_properties(findings.settings, connection))
-        findings.topics = ask(admin, connection, TIMEOUT_S)
+        findings.topics = ask(admin, connection, _TIMEOUT_S)
     except Unreachable as error:
         raise Unwell(f"{servers}: {error}") from None
     except (Refusal, WrongSettings) as error:
@@ -129,7 +130,7 @@ def judge(findings: Findings) -> str:
     simulated = " (simulated: no model is behind it)" if found.simulated else ""
     without = f"; the price of {' and '.join(unpriced(chosen))} is not known" if unpriced(chosen) else ""
     return (
-        f"{chosen.base_url} answers as {chosen.model}{simulated}, {_FORMS[found.dialect.answers]}; "
+        f"{chosen.base_url} answers as {found.model}{simulated}, {_FORMS[found.dialect.answers]}; "
         f"asking cost {dollars(found.cost)}{without}"
     )
 
@@ -156,11 +157,11 @@ def spending(findings: Findings) -> str:
     if effective.judge.base_url is None:
         return "none, since there is no judge"
     topic = f"{effective.topics.prefix}judge.ledger"
-    partitions = len(_places(findings, topic))
+    _places(findings, topic)
     today = datetime.now(UTC).date()
     days = {"today": today.isoformat(), "yesterday": (today - timedelta(days=1)).isoformat()}
     since = next_day(days["yesterday"]) - timedelta(days=1)
-    entries = ledger(effective, topic, partitions, round(since.timestamp() * 1_000))
+    entries = ledger(effective, topic, round(since.timestamp() * 1_000))
     booked = {name: [entry for entry in entries if entry.day == day] for name, day in days.items()}
     usd = effective.judge.daily_budget_usd
     budget = None if usd is None else round(usd * 1_000_000)
@@ -194,7 +195,7 @@ def clock(findings: Findings) -> str:
     with build(Consumer, reader_properties(effective)) as consumer:
         for partition in range(min(count, 4)):
             _, high = consumer.get_watermark_offsets(
-                TopicPartition(effective.input_topic, partition), timeout=TIMEOUT_S
+                TopicPartition(effective.input_topic, partition), timeout=_TIMEOUT_S
             )
             if high == 0:
                 continue
@@ -278,11 +279,11 @@ def _standing(
         Unwell: if it can no longer read all of them.
     """
     with build(Consumer, {**reader_properties(effective), "group.id": identity.group}) as consumer:
-        committed = consumer.committed(places, timeout=TIMEOUT_S)
+        committed = consumer.committed(places, timeout=_TIMEOUT_S)
         started = [place for place in committed if place.offset >= 0]
         lag = 0
         for place in started:
-            low, high = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
+            low, high = consumer.get_watermark_offsets(place, timeout=_TIMEOUT_S)
             if place.offset < low:
                 raise Unwell(
                     f"retention has deleted {low - place.offset} unread records of {place.topic}/{place.partition}; "

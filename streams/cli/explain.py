@@ -24,8 +24,8 @@ from schemas.window import duration_s
 from streams.cli.app import app, err, out, settings
 from streams.history.dead_letters import Letter, shown
 from streams.history.explain import Looked, Reach, Story, Watch, from_file, from_topics
-from streams.history.reading import Kept, Moved
 from streams.kafka_client import Refusal
+from streams.reading import Kept, Moved
 from streams.settings import WindowSettings
 
 _DIRECTION = {"higher": "higher is better", "lower": "lower is better", "neither": "neither way is better"}

@@ -11,12 +11,9 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Annotated
 
-import stamina
 import typer
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from rich.padding import Padding
 from rich.progress import track
 from rich.table import Table
@@ -26,16 +23,15 @@ from metrics.metric import Metric
 from schemas.codec import Rejected, interaction, parse
 from schemas.evaluation import Evaluation
 from schemas.mapping import FieldMap
+from streams import reading
 from streams.agents.agent import Record
 from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from streams.cli.app import FAILURE, app, err, out, settings, shared_flags
-from streams.kafka_client import Connection, Refusal, ask, build, client_properties, reader_properties, settling
-from streams.runtimes.messages import received
+from streams.kafka_client import Refusal
 from streams.service import evaluate_config
 from streams.settings import Settings
 from streams.shape import REQUIRED, innermost, propose, written
 
-_TIMEOUT_S = 10.0
 _SHOWN = 3
 _ID_WIDTH = 16
 _OWN_SHARE = 0.5
@@ -108,73 +104,34 @@ def read_newest(effective: Settings, topic: str, count: int) -> list[Record]:
         Refusal: if there is no such topic.
         Unreachable: if no broker answers.
     """
-    connection = Connection(quiet=True)
-    admin = build(AdminClient, client_properties(effective, connection))
-    present = ask(admin, connection)
+    present = reading.topics(effective)
     if topic not in present:
         near = difflib.get_close_matches(topic, present, 3)
         hint = f"; near it: {', '.join(near)}" if near else ""
         raise Refusal(f"there is no topic {topic}, or it may not be seen{hint}")
-    spans = _spans(admin, topic, present[topic])
-    consumer = build(Consumer, reader_properties(effective))
-    try:
-        records: list[Record] = []
-        for reach in _REACH:
-            starts = _starts(spans, reach * count)
-            consumer.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
-            records = _read(consumer, {partition: spans[partition][1] for partition in starts})
-            if len(records) >= count or all(start == spans[partition][0] for partition, start in starts.items()):
-                break
-        return _newest(records, count)
-    finally:
-        consumer.close()
+    whole = reading.span(effective, topic)
+    records: list[Record] = []
+    for reach in _REACH:
+        part = replace(whole, starts=_starts(whole, reach * count))
+        records = list(reading.read(effective, part))
+        if len(records) >= count or len(part) == len(whole):
+            break
+    return _newest(records, count)
 
 
-@stamina.retry(on=settling, attempts=None, timeout=_TIMEOUT_S, wait_initial=0.05, wait_max=0.5)
-def _spans(admin: AdminClient, topic: str, partitions: int) -> dict[int, tuple[int, int]]:
-    """Where each partition begins and ends; asked for all of them at once, since there may be hundreds."""
-    places = [TopicPartition(topic, partition) for partition in range(partitions)]
-    spec: Any = OffsetSpec  # Its methods have no types.
-    lows = admin.list_offsets(dict.fromkeys(places, spec.earliest()), request_timeout=_TIMEOUT_S)
-    highs = admin.list_offsets(dict.fromkeys(places, spec.latest()), request_timeout=_TIMEOUT_S)
-    return {place.partition: (lows[place].result().offset, highs[place].result().offset) for place in places}
+def _starts(whole: reading.Span, count: int) -> dict[int, int]:
+    """Where to begin in each partition: what short ones lack, the longer ones give.
 
-
-def _starts(spans: Mapping[int, tuple[int, int]], count: int) -> dict[int, int]:
-    """Where to begin in each partition that holds something: what short ones lack, the longer ones give.
-
-    >>> _starts({0: (0, 0), 1: (5, 7), 2: (0, 100)}, 10)
-    {1: 5, 2: 92}
+    >>> _starts(reading.Span("t", {0: 0, 1: 5, 2: 0}, {0: 0, 1: 7, 2: 100}), 10)
+    {0: 0, 1: 5, 2: 92}
     """
     starts: dict[int, int] = {}
-    filled = sorted((high - low, partition) for partition, (low, high) in spans.items() if high > low)
-    for place, (length, partition) in enumerate(filled):
-        share = min(length, -(-count // (len(filled) - place)))
-        starts[partition] = spans[partition][1] - share
+    lengths = sorted((end - whole.starts[partition], partition) for partition, end in whole.ends.items())
+    for place, (length, partition) in enumerate(lengths):
+        share = min(length, -(-count // (len(lengths) - place)))
+        starts[partition] = whole.ends[partition] - share
         count = max(0, count - share)
-    return {partition: start for partition, start in starts.items() if start < spans[partition][1]}
-
-
-def _read(consumer: Consumer, ends: Mapping[int, int]) -> list[Record]:
-    """What the assigned partitions hold up to these ends."""
-    unfinished = set(ends)
-    records: list[Record] = []
-    while unfinished:
-        message = consumer.poll(_TIMEOUT_S)
-        if message is None:
-            raise Refusal(f"the topic gave nothing for {_TIMEOUT_S:.0f} s")
-        error = message.error()
-        if error is None:
-            record = received(message)
-            if record.offset < ends[record.partition]:  # Others may be writing all the while.
-                records.append(record)
-            if record.offset + 1 >= ends[record.partition]:
-                unfinished.discard(record.partition)
-        elif error.code() == KafkaError._PARTITION_EOF:  # It ends in records that are aborted, or not yet committed.
-            unfinished.discard(message.partition() or 0)
-        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # No group is joined, so no right to it is needed.
-            raise KafkaException(error)
-    return records
+    return starts
 
 
 def _newest(records: Sequence[Record], count: int) -> list[Record]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from schemas.dead_letter import DeadLetter
-from streams.history.reading import Kept
+from streams.reading import Kept
 
 _EVALUATE = b"ragweir/evaluate"
 _NUMBER = re.compile(r"\d+")

@@ -22,8 +22,8 @@ from schemas.topics import max_record_bytes
 from schemas.window import duration_s
 from streams.dimensions import Dimensions
 from streams.history.dead_letters import Letter, letter
-from streams.history.reading import Kept, Moved, Span, read, span, topics
 from streams.kafka_client import Identity, build, reader_properties
+from streams.reading import Kept, Moved, Span, read, span, topics
 from streams.runtimes.files import read_lines
 from streams.settings import Settings, WindowSettings
 from streams.windowing import start_of

@@ -19,9 +19,9 @@ from schemas.codec import Rejected, encode_json, event_time, interaction, parse
 from streams.agents.agent import Headers
 from streams.agents.writing import cloud_event
 from streams.history.dead_letters import Letter, letter
-from streams.history.reading import Kept, Moved, read, span, topics
 from streams.history.standing import Fate, Standing
 from streams.kafka_client import Connection, Identity, Refusal, build, producer_properties, reader_properties
+from streams.reading import Kept, Moved, read, span, topics
 from streams.settings import Settings
 
 _TIMEOUT_S = 30.0

@@ -31,8 +31,13 @@ class Checked:
     dialect: Dialect
     cost: int
     """Of the check itself, in millionths of a dollar."""
-    simulated: bool
-    """Whether no model is behind it."""
+    model: str
+    """Which answered, as the endpoint calls it."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether no model is behind it."""
+        return self.model == NAME
 
 
 def try_out(settings: JudgeSettings) -> Checked:
@@ -75,7 +80,7 @@ async def _checked(settings: JudgeSettings) -> Checked:
             spent += answered.cost(asked, settings.prices.get(asked.model, FREE))
     finally:
         await client.aclose()
-    return Checked(dialect, spent, model == NAME)
+    return Checked(dialect, spent, model)
 
 
 async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, Dialect, str, int]:
