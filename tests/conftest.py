@@ -20,6 +20,12 @@ hypothesis.settings.register_profile("ragweir", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("ragweir")
 
 _SECONDS = 30
+QUICK_BROKER = {
+    "group.min.session.timeout.ms": "1000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+}
 _QUIET: Mapping[str, str | int] = {"log_level": 0}
 _count = itertools.count(1)
 
@@ -40,6 +46,14 @@ def kafka() -> Iterator[LocalKafka]:
             yield broker
     except LocalKafkaError as error:
         pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def quick() -> Iterator[LocalKafka]:
+    """A broker that lets sessions and transactions end sooner than Kafka's own limits would."""
+    with local_kafka(properties=QUICK_BROKER) as broker:
+        coordinated(broker.bootstrap)
+        yield broker
 
 
 @pytest.fixture

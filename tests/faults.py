@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,12 +20,6 @@ from confluent_kafka.admin import AdminClient
 from conftest import create_topic, produce, read_to_end
 
 ROOT = Path(__file__).parent.parent
-QUICK_BROKER = {
-    "group.min.session.timeout.ms": "1000",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-    "broker.session.timeout.ms": "2000",
-    "broker.heartbeat.interval.ms": "500",
-}
 QUICK_CLIENT = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 500, "transaction.timeout.ms": 3_000}
 """Kafka's timeouts, scaled down; what is proved does not depend on them."""
 _PATIENCE_S = 60.0
@@ -148,7 +142,7 @@ class Service:
     """A process that runs `ragweir evaluate`, supervised (`--workers`) or one slot of it, and what it logs."""
 
     def __init__(self, arguments: list[str], log: Path, environment: Mapping[str, str]) -> None:
-        self._log = log
+        self.log = log
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
                 [sys.executable, *arguments], cwd=ROOT, stderr=stderr, env={**os.environ, **environment}
@@ -156,7 +150,7 @@ class Service:
 
     def logged(self, event: str = "", **having: Any) -> list[dict[str, Any]]:
         """The log lines with this text in their event, and these fields."""
-        whole, _, _ = self._log.read_text().rpartition("\n")  # The last line may be half written.
+        whole, _, _ = self.log.read_text().rpartition("\n")  # The last line may be half written.
         lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
         return [line for line in lines if event in line["event"] and having.items() <= line.items()]
 
@@ -195,6 +189,21 @@ class Service:
         """The value of one series of a slot's telemetry; 0 when it is not there."""
         lines = [line.rpartition(" ") for line in self.asked("/metrics", slot)[1].splitlines()]
         return next((float(value) for name, _, value in lines if name == series), 0.0)
+
+
+def end_all(services: Sequence[Service]) -> None:
+    """End every service, also one that is stopped or does not listen, and print what each logged last."""
+    running = [service for service in services if service.process.poll() is None]
+    for service in running:
+        service.send(signal.SIGCONT)
+        service.send(signal.SIGTERM)
+    for number, service in enumerate(services):
+        try:
+            service.ended(15)
+        except subprocess.TimeoutExpired:
+            service.process.kill()
+            service.ended()
+        print(f"-- log of service {number}", service.log.read_text()[-6000:], sep="\n")
 
 
 def environment(traffic: Traffic, **settings: Any) -> dict[str, str]:

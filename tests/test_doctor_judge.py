@@ -35,7 +35,12 @@ WELL = (
     ("JSON mode", {"structured_outputs": False}, {}, "in JSON mode"),
     ("neither", {"structured_outputs": False, "json_mode": False}, {}, "in a form that the prompt alone asks for"),
     ("JSON mode asked for", {}, {"answers": "json_object"}, "in JSON mode"),
-    ("another name", {}, {"model": "x", "prices": {"x": PRICES[NAME]}}, "as simulated-judge (simulated: no model is behind it)"),
+    (
+        "another name",
+        {},
+        {"model": "x", "prices": {"x": PRICES[NAME]}},
+        "as simulated-judge (simulated: no model is behind it)",
+    ),
     ("a key", {"key": "sk-right"}, {"api_key": "sk-right"}, "with structured outputs"),
 )
 

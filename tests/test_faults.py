@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import statistics
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,8 +13,8 @@ from typing import Any
 import pytest
 import structlog
 from confluent_kafka import Consumer, TopicPartition
-from conftest import coordinated
-from faults import QUICK_BROKER, Service, Traffic, commit, delete_before, environment, eventually, gone
+from conftest import QUICK_BROKER
+from faults import Service, Traffic, commit, delete_before, end_all, environment, eventually, gone
 
 from streams.agents.agent import Record
 from streams.local.kafka import LocalKafka, local_kafka
@@ -64,14 +63,6 @@ main()
 """
 
 
-@pytest.fixture(scope="module")
-def quick() -> Iterator[LocalKafka]:
-    """A broker that lets sessions and transactions end sooner than Kafka's own limits would."""
-    with local_kafka(properties=QUICK_BROKER) as broker:
-        coordinated(broker.bootstrap)
-        yield broker
-
-
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start services; all have ended when the test has."""
@@ -85,17 +76,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         return services[-1]
 
     yield start
-    for service in services:
-        if service.process.poll() is None:
-            service.send(signal.SIGCONT)
-            service.send(signal.SIGTERM)
-    for number, service in enumerate(services):
-        try:
-            service.ended(15)
-        except subprocess.TimeoutExpired:
-            service.process.kill()
-            service.ended()
-        print(f"-- log of service {number}", (tmp_path / f"{number}.log").read_text()[-6000:], sep="\n")
+    end_all(services)
 
 
 def hurt(moment: str, how: str) -> tuple[str, ...]:

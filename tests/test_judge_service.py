@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
-from conftest import coordinated, create_topic, produce, read_to_end
-from faults import QUICK_BROKER, QUICK_CLIENT, Service, eventually, gone
+from conftest import create_topic, produce, read_to_end
+from faults import QUICK_CLIENT, Service, end_all, eventually, gone
 
 from schemas.codec import encode
 from schemas.evaluation import Decision, Evaluation, SuiteDecision
 from schemas.judging import JudgeRequest
-from streams.local.kafka import LocalKafka, local_kafka
+from streams.local.kafka import LocalKafka
 from streams.simulated.server import SimulatedJudge, simulated_judge
 
 PARTITIONS = 4
@@ -116,14 +116,6 @@ def environment(requests: Requests, judge: SimulatedJudge | str, **settings: Any
     }
 
 
-@pytest.fixture(scope="module")
-def quick() -> Iterator[LocalKafka]:
-    """A broker that lets sessions and transactions end sooner than Kafka's own limits would."""
-    with local_kafka(properties=QUICK_BROKER) as broker:
-        coordinated(broker.bootstrap)
-        yield broker
-
-
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start judge services; all have ended when the test has."""
@@ -136,16 +128,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         return services[-1]
 
     yield start
-    for service in services:
-        if service.process.poll() is None:
-            service.send(signal.SIGTERM)
-    for number, service in enumerate(services):
-        try:
-            service.ended(15)
-        except subprocess.TimeoutExpired:
-            service.process.kill()
-            service.ended()
-        print(f"-- log of service {number}", (tmp_path / f"{number}.log").read_text()[-6000:], sep="\n")
+    end_all(services)
 
 
 def cost(calls: Mapping[str, Any]) -> float:

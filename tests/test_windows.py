@@ -5,7 +5,6 @@ import math
 import os
 import random
 import signal
-import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -17,15 +16,15 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conftest import coordinated, create_topic, read_to_end
-from faults import QUICK_BROKER, QUICK_CLIENT, Service, eventually
+from conftest import create_topic, read_to_end
+from faults import QUICK_CLIENT, Service, end_all, eventually
 
 from metrics.catalogue import Catalogue, everything
 from metrics.contents import Contents
 from metrics.estimate import Chance
 from metrics.totals import Totals
 from schemas.window import Window
-from streams.local.kafka import LocalKafka, local_kafka
+from streams.local.kafka import LocalKafka
 from streams.supervisor import REFUSED
 
 PARTITIONS = 4
@@ -136,14 +135,6 @@ class Evaluations:
             consumer.close()
 
 
-@pytest.fixture(scope="module")
-def quick() -> Iterator[LocalKafka]:
-    """A broker that lets sessions and transactions end sooner than Kafka's own limits would."""
-    with local_kafka(properties=QUICK_BROKER) as broker:
-        coordinated(broker.bootstrap)
-        yield broker
-
-
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start services; all have ended when the test has."""
@@ -159,16 +150,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         return services[-1]
 
     yield start
-    for service in services:
-        if service.process.poll() is None:
-            service.send(signal.SIGTERM)
-    for number, service in enumerate(services):
-        try:
-            service.ended(15)
-        except subprocess.TimeoutExpired:
-            service.process.kill()
-            service.ended()
-        print(f"-- log of service {number}", (tmp_path / f"{number}.log").read_text()[-3000:], sep="\n")
+    end_all(services)
 
 
 def evaluation(chance: random.Random, number: int, at_s: float, judged: float = 0.05) -> bytes:
