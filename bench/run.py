@@ -9,6 +9,7 @@ import platform
 import aggregation
 import confluent_kafka
 import growth
+import judging
 import kafka_to_kafka
 import routing
 import scoring
@@ -33,6 +34,8 @@ def main() -> None:
         growth.table,
         aggregation.cost_table,
         aggregation.restore_table,
+        judging.throughput_table,
+        judging.outage_table,
     ):
         console.print(table())
     console.print(kafka_to_kafka.table(events))
