@@ -10,6 +10,7 @@ from schemas.dead_letter import DeadLetter
 from schemas.evaluation import Evaluation
 from schemas.interaction import Interaction
 from schemas.judging import JudgeRequest, LedgerEntry
+from schemas.run import Run
 from schemas.window import Window
 
 FOLDER = Path(__file__).parent / "json"
@@ -21,6 +22,7 @@ RECORDS: dict[str, tuple[type[BaseModel], Literal["validation", "serialization"]
     "window": (Window, "serialization"),
     "judge_request": (JudgeRequest, "serialization"),
     "judge_ledger": (LedgerEntry, "serialization"),
+    "run": (Run, "serialization"),
 }
 """By file name: the model, and whether others write it (what we accept) or read it (what we write)."""
 

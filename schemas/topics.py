@@ -8,6 +8,7 @@ from schemas.dead_letter import DeadLetter
 from schemas.evaluation import Evaluation
 from schemas.interaction import Interaction
 from schemas.judging import JudgeRequest, LedgerEntry
+from schemas.run import Run
 from schemas.window import Window
 
 MAX_EVENT_BYTES = 1024 * 1024
@@ -62,3 +63,6 @@ TOPICS = {
         Topic("dead-letter", "as received", DeadLetter, "delete", 24 * 14, "the refused record's bytes"),
     )
 }
+
+RUN = Topic("run", "kind of record", Run, "compact", 24 * 365, "none")
+"""Only replays have it: under `run.R.`, beside topics of their own that are called as above."""

@@ -69,15 +69,23 @@ def topics(settings: Settings) -> Mapping[str, int]:
 
 
 def span(
-    settings: Settings, topic: str, *, partitions: Collection[int] | None = None, since_ms: int | None = None
+    settings: Settings,
+    topic: str,
+    *,
+    partitions: Collection[int] | None = None,
+    since_ms: int | None = None,
+    until_ms: int | None = None,
+    committed: bool = True,
 ) -> Span:
-    """What a topic holds now, committed; of all its partitions unless some are named.
+    """What a topic holds now; of all its partitions unless some are named.
 
     Args:
         settings: how to reach Kafka.
         topic: its full name.
         partitions: which are meant.
         since_ms: leave out what was written before, epoch milliseconds.
+        until_ms: leave out what was written then or later.
+        committed: whether it ends where the first transaction begins that is still open.
 
     Raises:
         Unreachable: if no broker answers.
@@ -89,13 +97,15 @@ def span(
     places = [TopicPartition(topic, each) for each in (range(present[topic]) if partitions is None else partitions)]
     spec: Any = OffsetSpec  # Its methods have no types.
     lows = _offsets(admin, places, spec.earliest())
-    ends = _offsets(admin, places, spec.latest())
-    starts = lows
-    if since_ms is not None:
-        found = _offsets(admin, places, spec.for_timestamp(since_ms))
+    ends = _offsets(admin, places, spec.latest(), committed=committed)
+
+    def written(at_ms: int) -> dict[int, int]:
+        found = _offsets(admin, places, spec.for_timestamp(at_ms))
         # Nothing is as young as that where it gives no offset.
-        starts = {each: min(offset, ends[each]) if offset >= 0 else ends[each] for each, offset in found.items()}
-    return Span(topic, starts, ends)
+        return {each: min(offset, ends[each]) if offset >= 0 else ends[each] for each, offset in found.items()}
+
+    starts = lows if since_ms is None else written(since_ms)
+    return Span(topic, starts, ends if until_ms is None else written(until_ms))
 
 
 def _ask(settings: Settings) -> tuple[AdminClient, Mapping[str, int]]:
@@ -105,9 +115,12 @@ def _ask(settings: Settings) -> tuple[AdminClient, Mapping[str, int]]:
 
 
 @stamina.retry(on=settling, attempts=None, timeout=_TIMEOUT_S, wait_initial=0.05, wait_max=0.5)
-def _offsets(admin: AdminClient, places: Collection[TopicPartition], which: Any) -> dict[int, int]:
+def _offsets(
+    admin: AdminClient, places: Collection[TopicPartition], which: Any, *, committed: bool = True
+) -> dict[int, int]:
     wanted = dict.fromkeys(places, which)
-    found = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S)
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    found = admin.list_offsets(wanted, isolation_level=level, request_timeout=_TIMEOUT_S)
     return {place.partition: found[place].result().offset for place in places}
 
 

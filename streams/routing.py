@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from hashlib import blake2b
 from math import ceil
@@ -173,6 +174,36 @@ class Router:
                 for reasons in (self._reasons(suite, fired),)
             )
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a rule asks, apart from any suite."""
+
+    _clause: _Clause
+
+    @property
+    def scored(self) -> bool:
+        """Whether it is on a metric."""
+        return self._clause[1] in (_SCORES, _CATEGORIES)
+
+    def holds(
+        self, event: Interaction | None, scores: Mapping[str, float | None], categories: Mapping[str, str | None]
+    ) -> bool:
+        """Whether an event fulfils it; of a condition on a metric the event itself is not asked."""
+        _, place, name, fulfils, _ = self._clause
+        fields, labels = (event.__dict__, event.labels) if event is not None else ({}, {})
+        value = (scores, categories, fields, labels)[place].get(name)
+        return value is not None and fulfils(value)
+
+
+def condition(rule: Rule, catalogue: Catalogue) -> Condition:
+    """A rule's condition.
+
+    Raises:
+        WrongSettings: if it is on what does not exist, or asks what cannot be asked.
+    """
+    return Condition(_clause(1, rule, catalogue))
 
 
 def _usable(routing: RoutingSettings, catalogue: Catalogue) -> Iterator[Rule]:

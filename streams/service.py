@@ -24,6 +24,7 @@ from streams.judging.money import FREE
 from streams.judging.redaction import Redactor
 from streams.kafka_client import Assignor, Identity, Refusal, missing_topics, wait_for_broker
 from streams.routing import Router
+from streams.runtimes.bounds import Bounds
 from streams.runtimes.kafka import KafkaRuntime
 from streams.serving.health import Health, serve
 from streams.serving.telemetry import Telemetry
@@ -88,6 +89,7 @@ def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) ->
         include_text=settings.output.include_text,
         explain=explain,
         router=Router(settings.routing, metrics, tuple(suites())) if settings.judge.base_url else None,
+        duplicate_horizon=settings.input.duplicate_horizon,
     )
 
 
@@ -137,6 +139,8 @@ class Service:
     beside: tuple[str, ...] = ()
     """Those of our topics that need as many partitions as its first input: what it writes stands in the same one."""
     assignor: Assignor = "roundrobin"
+    bounds: Bounds | None = None
+    """What of its inputs is read; all of it without."""
 
 
 def _evaluate_agent(settings: Settings, _: int) -> Agent:
@@ -237,7 +241,9 @@ def run_slot(service: Service, settings: Settings, slot: int, stopped: Callable[
             if agent is None:
                 return
             own = settings.model_copy(update={"batch": service.batch(settings)})
-            KafkaRuntime(own, identity, agent, inputs, telemetry, health, stopped, service.assignor).run()
+            KafkaRuntime(
+                own, identity, agent, inputs, telemetry, health, stopped, service.assignor, service.bounds
+            ).run()
             log.info("stopped")
     except OSError as error:
         raise Refusal(f"the telemetry port {port} cannot be opened ({error.strerror}); set telemetry.port") from None

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import FrameType
+from typing import IO
 
 import structlog
 
@@ -59,9 +60,11 @@ class Supervisor:
 
     Args:
         commands: the workers' command lines.
+        log: where their standard error goes, in place of ours.
     """
 
-    def __init__(self, commands: Iterable[Sequence[str]]) -> None:
+    def __init__(self, commands: Iterable[Sequence[str]], log: IO[bytes] | None = None) -> None:
+        self._log = log
         self._workers = [_Worker(list(command)) for command in commands]
 
     def run(self, stopped: Callable[[], bool]) -> int:
@@ -84,7 +87,9 @@ class Supervisor:
     def _start(self, worker: _Worker, now: float) -> None:
         # A session of its own: an interrupt from the keyboard reaches the supervisor, which stops workers in order.
         environment = {**os.environ, _SUPERVISOR: str(os.getpid())}
-        worker.process = subprocess.Popen(worker.command, env=environment, start_new_session=True)
+        worker.process = subprocess.Popen(
+            worker.command, env=environment, stderr=self._log, start_new_session=True
+        )
         worker.started = now
 
     def _ended(self, worker: _Worker, code: int, now: float) -> None:

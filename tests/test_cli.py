@@ -97,13 +97,13 @@ def test_a_traceback_is_for_those_who_ask() -> None:
 def test_score_names_bad_lines_and_scores_the_rest(tmp_path: Path) -> None:
     """Of a file with poison each bad line is named with its reason, by its number, and every good one is scored."""
     bad = [poison.value for poison in POISON if poison.value and b"\n" not in poison.value and poison.value.strip()]
-    lines = [line for poison in bad for line in (event(event_id=f"before-{len(poison)}"), poison, b"", b"  ")]
+    lines = [line for at, poison in enumerate(bad) for line in (event(event_id=f"{at}"), poison, b"", b"  ")]
     file = tmp_path / "mixed.jsonl"
     file.write_bytes(b"\r\n".join(lines))
     done = ragweir("score", file)
     assert done.returncode == 0
     scored = [orjson.loads(line) for line in done.stdout.splitlines()]
-    assert [each["event_id"] for each in scored] == [f"before-{len(poison)}" for poison in bad]
+    assert [each["event_id"] for each in scored] == [f"{at}" for at in range(len(bad))]
     assert [each["source"]["offset"] for each in scored] == [4 * at + 1 for at in range(len(bad))]
     *named, summary = done.stderr.decode().splitlines()
     assert [line.partition(":")[0] for line in named] == [f"line {4 * at + 2}" for at in range(len(bad))]

@@ -29,6 +29,7 @@ from schemas.interaction import (
     Usage,
 )
 from schemas.judging import JudgeRequest, LedgerEntry
+from schemas.run import Archive, Asked, Extent, Run
 from schemas.window import Window
 from streams.agents.agent import Record
 from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
@@ -157,6 +158,22 @@ DEAD_LETTER = DeadLetter(
 )
 
 
+RUN = Run(
+    run_id="stricter",
+    began_at=at(1),
+    ended_at=at(59.5),
+    phase="complete",
+    asked=Asked(since="24h", only=("tenant=acme",), judge="budget", budget_usd=2.5),
+    files=(Archive(path="/archive/may.jsonl", size=1_024),),
+    topic="rag.run.stricter.interactions",
+    partitions=2,
+    extents=(Extent(topic="rag.run.stricter.interactions", partition=1, start=3, end=9),),
+    catalogue_version="1",
+    fingerprint="0123456789abcdef",
+    settings={"limits": {"max_tokens": 20_000}},
+)
+
+
 def golden(record: str) -> bytes:
     return (GOLDEN / f"{record}.json").read_bytes()
 
@@ -188,6 +205,12 @@ def test_the_golden_evaluation_is_read_and_written() -> None:
     read = Evaluation.model_validate_json(golden("evaluation"))
     assert read == EVALUATION
     assert encode(read) == golden("evaluation")
+
+
+def test_the_golden_run_is_read_and_written() -> None:
+    """A run that an earlier version began can be gone on with and shown by this one."""
+    assert Run.model_validate_json(golden("run")) == RUN
+    assert encode(RUN) == golden("run")
 
 
 def test_the_golden_window_is_read_and_written() -> None:
@@ -284,5 +307,6 @@ def test_the_golden_file_fits_its_json_schema(record: str) -> None:
         "window": "metrics",
         "judge_request": "query",
         "judge_ledger": "day",
+        "run": "phase",
     }[record]
     assert not validator.is_valid(data | {wrong: 5})

@@ -109,6 +109,24 @@ class Keeper(Agent, Protocol):
 
 
 @runtime_checkable
+class Mindful(Agent, Protocol):
+    """An agent that has in mind what stands shortly before the records that it is given, in the same partition."""
+
+    @property
+    def horizon(self) -> int:
+        """How many offsets back; at 0 nothing has to be remembered."""
+
+    def remember(self, place: Place, start: int, before: Iterator[Record]) -> None:
+        """Take a partition over: reading begins at `start`, and `before` has the records within the horizon."""
+
+    def forget(self, places: Collection[Place]) -> None:
+        """Partitions were given up."""
+
+    def settled(self, *, committed: bool) -> None:
+        """What was emitted last is committed, or has to be forgotten."""
+
+
+@runtime_checkable
 class Patient(Keeper, Protocol):
     """A keeper that takes records in order and finishes them later, in any order.
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from metrics.catalogue import CATALOGUE_VERSION, Catalogue
 from metrics.view import Limits, View
@@ -14,8 +16,10 @@ from schemas.evaluation import CARRIED_OVER, Decision, Evaluation, Source, Texts
 from schemas.interaction import Interaction
 from schemas.judging import JudgeRequest
 from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from streams.agents.agent import Emission, Outcome, Record
+from streams.agents.agent import Emission, Outcome, Place, Record
+from streams.agents.duplicates import Duplicates
 from streams.agents.writing import bury, cloud_event
+from streams.filters import Filters
 from streams.routing import Router
 
 _SERVICE = "evaluate"
@@ -37,14 +41,21 @@ class EvaluateConfig:
     run_id: str | None = None
     router: Router | None = None
     """Decides which events the judge gets; without one there is no judge."""
+    filters: Filters = field(default_factory=Filters)
+    """What an event must fulfil; others are only counted."""
+    own_times: bool = False
+    """Whether only times of events themselves count, since their records were made of a file."""
+    duplicate_horizon: int = 0
+    """How many offsets back an id makes an event a duplicate."""
 
 
 class EvaluateAgent:
-    """Scores every readable event; every other record becomes a dead letter with its reason."""
+    """Scores every readable event once; a duplicate is counted, and every other record becomes a dead letter."""
 
     def __init__(self, config: EvaluateConfig) -> None:
         self._config = config
         self._most_request_bytes = max_record_bytes(config.max_event_bytes) - _AROUND_BYTES
+        self._duplicates = Duplicates(config.duplicate_horizon)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -53,14 +64,28 @@ class EvaluateAgent:
         return ("evaluations", *requests, "dead-letter")
 
     def handle(self, records: Sequence[Record]) -> Outcome:
-        """One evaluation or dead letter per record, in the records' order; behind the first a request, if selected."""
+        """One evaluation or dead letter per record, in the records' order; behind the first a request, if selected.
+
+        What is a duplicate, or filtered out, comes to nothing but a count.
+        """
         outcome = Outcome()
         decisions = []
         for record in records:
             outcome.counts["ragweir_events_in_total",] += 1
             try:
-                event = self._read(record)
-                evaluation, raised = self._evaluation(event, record)
+                event, time = self._read(record)
+                place = record.topic, record.partition
+                if self._duplicates.met(place, record.offset, event.event_id):
+                    outcome.counts["ragweir_duplicates_total",] += 1
+                    continue
+                filters = self._config.filters
+                if not filters.admit_event(event, time):
+                    outcome.counts["ragweir_filtered_total",] += 1
+                    continue
+                evaluation, raised = self._evaluation(event, time, record)
+                if not filters.admit_scores(evaluation.scores, evaluation.categories):
+                    outcome.counts["ragweir_filtered_total",] += 1
+                    continue
                 evaluation, emissions = self._emissions(evaluation, event)
             except Rejected as rejected:
                 bury(outcome, _SERVICE, record, rejected.error_class, rejected.message, self._config.max_event_bytes)
@@ -73,6 +98,8 @@ class EvaluateAgent:
                 decisions.append(evaluation.decision)
                 for metric in raised:
                     outcome.counts["ragweir_metric_errors_total", metric] += 1
+        for record in {(record.topic, record.partition): record for record in records}.values():
+            self._duplicates.passed((record.topic, record.partition), record.offset)
         _count(outcome, decisions)
         return outcome
 
@@ -81,7 +108,35 @@ class EvaluateAgent:
         outcome = Outcome()
         outcome.counts["ragweir_events_in_total",] += 1
         bury(outcome, _SERVICE, record, "refused", reason, HEAD_BYTES)
+        for offset, event_id in self._ids([record]):
+            self._duplicates.met((record.topic, record.partition), offset, event_id)
+        self._duplicates.passed((record.topic, record.partition), record.offset)
         return outcome
+
+    # Duplicates.
+
+    @property
+    def horizon(self) -> int:
+        """How many offsets back an id makes an event a duplicate."""
+        return self._duplicates.horizon
+
+    def remember(self, place: Place, start: int, before: Iterator[Record]) -> None:
+        """Take a partition over; see `streams.agents.agent.Mindful`."""
+        self._duplicates.restore(place, start, self._ids(before))
+
+    def forget(self, places: Collection[Place]) -> None:
+        """Partitions were given up."""
+        self._duplicates.drop(places)
+
+    def settled(self, *, committed: bool) -> None:
+        """Keep which ids were met, or forget it."""
+        self._duplicates.settled(committed=committed)
+
+    def _ids(self, records: Iterable[Record]) -> Iterator[tuple[int, str]]:
+        """Where the readable ones of these records stand, and the ids of their events."""
+        for record in records:
+            with suppress(Rejected):
+                yield record.offset, self._read(record)[0].event_id
 
     def evaluate(self, record: Record) -> tuple[Evaluation, list[str]]:
         """The evaluation of one record, and the names of the metrics that raised.
@@ -89,15 +144,16 @@ class EvaluateAgent:
         Raises:
             Rejected: if the record holds no interaction.
         """
-        return self._evaluation(self._read(record), record)
+        return self._evaluation(*self._read(record), record)
 
-    def _read(self, record: Record) -> Interaction:
+    def _read(self, record: Record) -> tuple[Interaction, datetime]:
+        """The event and its time."""
         config = self._config
-        return decode(record.value, max_bytes=config.max_event_bytes, mapping=config.mappings.get(record.topic))
+        event = decode(record.value, max_bytes=config.max_event_bytes, mapping=config.mappings.get(record.topic))
+        return event, event_time(event, None if config.own_times else record.timestamp_ms)
 
-    def _evaluation(self, event: Interaction, record: Record) -> tuple[Evaluation, list[str]]:
+    def _evaluation(self, event: Interaction, time: datetime, record: Record) -> tuple[Evaluation, list[str]]:
         config = self._config
-        time = event_time(event, record.timestamp_ms)
         view = View(event, config.limits)
         scored = config.catalogue.score(view)
         evaluation = Evaluation(

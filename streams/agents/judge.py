@@ -52,6 +52,8 @@ class JudgeConfig:
     """Of the requests' topic: each has an equal part of the budgets."""
     redact: Callable[[Case], Case | None] = lambda case: case
     """None where the case must not leave."""
+    day: str | None = None
+    """The day that all costs are booked on; without one the budget renews each day."""
     off: frozenset[str] = frozenset()
     """Metrics that are not published."""
     max_bytes: int = max_record_bytes(MAX_EVENT_BYTES)
@@ -218,7 +220,7 @@ class JudgeAgent:
             place: rest for place, rest in self._rests.items() if rest[1] > self._now or place in self._fresh
         }
         self._fresh.clear()
-        day = day_of(now_s)
+        day = self._config.day or day_of(now_s)
         self._booked = {partition: ledger.recent(day) for partition, ledger in self._ledgers.items()}
         for ended in self._desk.ended():
             if (held := self._flying.pop(ended.id, None)) is not None:

@@ -15,7 +15,6 @@ import orjson
 import typer
 
 from streams.cli.app import FAILURE, app, err, out, shared_flags
-from streams.cli.topics import create_topics
 from streams.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
 from streams.demo.judged import summarise_judged
 from streams.demo.samples import interactions, samples
@@ -29,6 +28,7 @@ from streams.settings import Settings
 from streams.simulated.faults import Faults
 from streams.simulated.server import simulated_judge
 from streams.slo_rules import FAST, duration
+from streams.topics import create_topics
 
 _EVENTS = 200
 _INTERRUPTED = 130

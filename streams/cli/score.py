@@ -73,6 +73,7 @@ def score(
         writing = _Writing(sink, summary, Windowing(effective.windows, totals) if summed else None)
         lines = files.run(EvaluateAgent(config), bars.reading(source), file.name, effective.limits.max_event_bytes)
         for record, outcome in judging.run(lines) if judging else lines:
+            summary.duplicates += outcome.counts["ragweir_duplicates_total",]
             for emission in outcome.emissions:
                 writing.write(emission, record)
             bars.show()

@@ -38,7 +38,7 @@ class Summary:
 
     def __init__(self, totals: Totals, *, judging: bool = False) -> None:
         self._totals, self._judging = totals, judging
-        self.scored = self.refused = self.selected = self.deferred = 0
+        self.scored = self.refused = self.duplicates = self.selected = self.deferred = 0
         self.spent = 0
         """Millionths of a dollar."""
         self.at_most = 0
@@ -91,18 +91,19 @@ class Summary:
 
     def line(self) -> str:
         """What became of the lines, in one line."""
-        told = f"{self.scored} scored" + (f", {self.refused} refused" if self.refused else "")
+        parts = {"scored": self.scored, "refused": self.refused, "duplicates left out": self.duplicates}
+        told = ", ".join(f"{number} {what}" for what, number in parts.items() if number or what == "scored")
         if not self._judging:
             return told + (f"; {self.selected} selected for the judge" if self.selected else "")
         by = f" by {', '.join(map(self._called, self._judges))}" if self._judges else ""
-        parts = {
+        ends = {
             f"judged{by}": self.outcomes["judged"],
             "failed": self.outcomes["failed"],
             "expired": self.outcomes["expired"],
             "deferred (over the budget)": self.deferred,
             "left when stopped": self.selected - self.settled,
         }
-        became = ", ".join(f"{number} {what}" for what, number in parts.items() if number)
+        became = ", ".join(f"{number} {what}" for what, number in ends.items() if number)
         more = f" and at most {dollars(self.at_most)} for calls broken off" if self.at_most else ""
         more += f", not counting {' and '.join(self.unpriced)}, without a price" if self.unpriced else ""
         return (

@@ -1,4 +1,4 @@
-"""Reading an agent's state back: a partition of its changelog, from the beginning to its true end."""
+"""Reading back what an agent has to know: its changelog, or what stands in its input before its start."""
 
 from __future__ import annotations
 
@@ -31,26 +31,48 @@ def changelog(
         KafkaException: if the broker answers with an error.
     """
     end = _end(settings, topic, partition, stopped)
-    if end == 0:
-        return
+    if end > 0:
+        yield from _records(settings, TopicPartition(topic, partition, 0), end, stopped, alive)
+
+
+def before(
+    settings: Settings, start: TopicPartition, horizon: int, stopped: Callable[[], bool], alive: Callable[[], None]
+) -> Generator[Record]:
+    """The committed records of a partition that stand at most so many offsets before its start.
+
+    Raises:
+        Interrupted, KafkaException: as `changelog`.
+    """
+    if start.offset > 0 and horizon > 0:
+        first = TopicPartition(start.topic, start.partition, max(0, start.offset - horizon))
+        yield from _records(settings, first, start.offset, stopped, alive)
+
+
+def _records(
+    settings: Settings, first: TopicPartition, end: int, stopped: Callable[[], bool], alive: Callable[[], None]
+) -> Generator[Record]:
+    """The committed records from the first offset, or the first that is left, to before the end."""
     consumer = build(Consumer, reader_properties(settings))
     try:
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        while True:
+        consumer.assign([first])
+        reached = 0
+        while reached < end:
             message = consumer.poll(_TIMEOUT_S)
             alive()
             if stopped():
                 raise Interrupted
             if message is None:
-                log.info("waiting for an open transaction to end", topic=topic, partition=partition)
+                log.info("waiting for an open transaction to end", topic=first.topic, partition=first.partition)
                 continue
-            error = message.error()
+            offset, error = message.offset() or 0, message.error()
             if error is None:
-                yield received(message)
-            elif error.code() != KafkaError._PARTITION_EOF:
+                if offset < end:
+                    yield received(message)
+                reached = offset + 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                reached = offset
+            elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # No group is joined, so no right is needed.
                 raise KafkaException(error)
-            elif (message.offset() or 0) >= end:
-                return
     finally:
         consumer.close()
 

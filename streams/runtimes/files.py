@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from streams.agents.agent import Agent, Outcome, Record
+from streams.agents.agent import Agent, Mindful, Outcome, Record
 
 
 def read_lines(file: BinaryIO, max_bytes: int) -> Iterator[tuple[int, bytes]]:
@@ -41,3 +41,5 @@ def run(agent: Agent, file: BinaryIO, name: str, max_bytes: int) -> Iterator[tup
     for number, line in read_lines(file, max_bytes):
         record = Record(topic=name, partition=0, offset=number, key=None, value=line, timestamp_ms=None)
         yield record, agent.handle([record])
+        if isinstance(agent, Mindful):
+            agent.settled(committed=True)

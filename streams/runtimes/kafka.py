@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from streams.agents.agent import Agent, Emission, Keeper, Outcome, Patient, Place, Record, StateError
+from streams.agents.agent import Agent, Emission, Keeper, Mindful, Outcome, Patient, Place, Record, StateError
 from streams.kafka_client import (
     Assignor,
     Connection,
@@ -23,7 +23,8 @@ from streams.kafka_client import (
     consumer_properties,
     producer_properties,
 )
-from streams.runtimes.changelog import changelog
+from streams.runtimes.bounds import Bounding, Bounds
+from streams.runtimes.changelog import before, changelog
 from streams.runtimes.isolation import RECORD_FAULTS, Isolation
 from streams.runtimes.messages import place_of, received
 from streams.runtimes.pacing import Pacing
@@ -72,6 +73,7 @@ class KafkaRuntime:
         inputs: the topics to read, by their full names.
         stopped: says whether to stop; the batch in hand is committed first.
         assignor: how Kafka deals out the inputs' partitions.
+        bounds: what of the inputs is read; all of it without.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class KafkaRuntime:
         health: Health,
         stopped: Callable[[], bool],
         assignor: Assignor = "roundrobin",
+        bounds: Bounds | None = None,
     ) -> None:
         self._settings = settings
         self._identity = identity
@@ -94,10 +97,11 @@ class KafkaRuntime:
         self._health = health
         self._stopped = stopped
         self._connection = Connection()
-        self._positions = Positions(settings.input.start_from, self._missed)
+        self._positions = Positions(settings.input.start_from, self._missed, bounds.starts if bounds else {})
         self._isolation = Isolation(settings.batch.max_events)
         self._watchdog = Watchdog(CALL_LIMIT_S)
         self._keeper = agent if isinstance(agent, Keeper) else None
+        self._mindful = agent if isinstance(agent, Mindful) else None
         self._patient = agent if isinstance(agent, Patient) else None
         self._ends: set[Place] = set()
         self._pending: list[Record] = []
@@ -108,6 +112,7 @@ class KafkaRuntime:
         self._joined = False
         self._consumer = build(Consumer, consumer_properties(settings, identity, self._connection, assignor))
         self._producer = build(Producer, producer_properties(settings, identity, self._connection))
+        self._bounding = None if bounds is None else Bounding(bounds, self._consumer)
         self._pacing = (
             None if self._patient is None else Pacing(self._patient, self._consumer, self._positions, self._seek)
         )
@@ -157,16 +162,16 @@ class KafkaRuntime:
         handled = time.perf_counter()
         moved = bool(records) and self._patient is None
         if not moved and not outcome.emissions and not self._positions.uncommitted:
-            self._tell_keeper(committed=True)
+            self._settled(committed=True)
             return
         try:
             self._transact(outcome)
         except Aborted as aborted:
-            self._tell_keeper(committed=False)
+            self._settled(committed=False)
             # Of a patient agent nobody knows which record is at fault; what it emits is no larger than what it read.
             self._abort(aborted, records if self._patient is None else [])
             return
-        self._tell_keeper(committed=True)
+        self._settled(committed=True)
         self._positions.committed()
         self._isolation.committed()
         self._aborts = 0
@@ -192,9 +197,10 @@ class KafkaRuntime:
                 self._telemetry.observe("ragweir_judge_call_seconds", each)
         return outcome
 
-    def _tell_keeper(self, *, committed: bool) -> None:
-        if self._keeper is not None:
-            self._keeper.settled(committed=committed)
+    def _settled(self, *, committed: bool) -> None:
+        for each in (self._keeper, self._mindful):
+            if each is not None:
+                each.settled(committed=committed)
 
     def _gather(self) -> list[Record]:
         """Read a batch: up to the limits, for at most the maximal wait."""
@@ -204,6 +210,8 @@ class KafkaRuntime:
         size = 0
         # At least one, so that the client is always polled; with no room nothing comes.
         limit = min(self._isolation.limit, max(1, self._pacing.pace())) if self._pacing else self._isolation.limit
+        if self._bounding is not None:
+            limit = self._bounding.room(limit)
         while len(self._pending) < limit and size < batch.max_bytes:
             message = self._consumer.poll(max(0.0, deadline - time.monotonic()))
             if message is None:
@@ -213,10 +221,14 @@ class KafkaRuntime:
                 self._consumer_error(error, message)
                 continue
             record = received(message)
+            if self._bounding is not None and not self._bounding.admits(record):
+                continue
             if self._positions.accept(record):
                 self._pending.append(record)
                 self._ends.discard((record.topic, record.partition))
                 size += len(record.value or b"") + len(record.key or b"")
+        if self._bounding is not None:
+            self._bounding.took(len(self._pending))
         return self._pending
 
     def _watch(self) -> None:
@@ -329,6 +341,8 @@ class KafkaRuntime:
         log.warning("transaction aborted", reason=cause.str(), code=cause.name(), events=len(records))
         buried = bool(self._isolation.verdict(records))
         self._isolation.aborted(cause.code(), f"Kafka refuses what it came to: {cause.str()}", records)
+        if self._bounding is not None:
+            self._bounding.forget()  # What goes back may have been read to its end.
         for position in self._positions.rewind():
             if self._pacing is None or (position.topic, position.partition) not in self._pacing.paused:
                 self._seek(position)
@@ -355,6 +369,7 @@ class KafkaRuntime:
         started = self._positions.start(consumer, partitions, self._stopped)
         for committed, start in started:
             self._restore(committed, start)
+            self._remind(start)
         consumer.assign([start for _, start in started])
         self._joined = True
         self._telemetry.set("ragweir_assigned_partitions", len(self._positions))
@@ -374,9 +389,16 @@ class KafkaRuntime:
             records.close()
         log.info("state restored", partition=partition, seconds=round(time.monotonic() - began, 1))
 
+    def _remind(self, start: TopicPartition) -> None:
+        if self._mindful is not None:
+            records = before(self._settings, start, self._mindful.horizon, self._stopped, self._health.alive)
+            self._mindful.remember((start.topic, start.partition), start.offset, records)
+            records.close()
+
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if self._pacing is not None:
-            self._pacing.forget()
+        for each in (self._pacing, self._bounding):
+            if each is not None:
+                each.forget()
         # What was read of them and not yet handled belongs to their next owner.
         self._positions.drop(partitions)
         gone = {(each.topic, each.partition) for each in partitions}
@@ -384,6 +406,8 @@ class KafkaRuntime:
         self._ends -= gone
         if self._keeper is not None:
             self._keeper.drop([partition for _, partition in gone])
+        if self._mindful is not None:
+            self._mindful.forget(gone)
         consumer.unassign()
         self._telemetry.set("ragweir_assigned_partitions", len(self._positions))
         for topic, partition in gone:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Literal
 
 import structlog
@@ -46,8 +47,15 @@ def patiently(ask: Callable[[float], list[TopicPartition]], stopped: Callable[[]
 class Positions:
     """The next offset per held partition, as committed. Work for a partition that is not held is dropped."""
 
-    def __init__(self, start_from: Literal["earliest", "latest"], on_missed: Callable[[Place, int], None]) -> None:
+    def __init__(
+        self,
+        start_from: Literal["earliest", "latest"],
+        on_missed: Callable[[Place, int], None],
+        starts: Mapping[Place, int] = MappingProxyType({}),
+    ) -> None:
         self._start_from = start_from
+        self._starts = starts
+        """Where partitions without a committed offset start, as far as it is known."""
         self._on_missed = on_missed
         self._next: dict[Place, int] = {}
         self._reached: dict[Place, int] = {}
@@ -82,9 +90,9 @@ class Positions:
         low, high = self._watermarks(consumer, at, stopped)
         place, offset = (at.topic, at.partition), at.offset
         if offset < 0:
-            offset = low if self._start_from == "earliest" else high
+            offset = self._starts.get(place, low if self._start_from == "earliest" else high)
             self.uncommitted = True
-        elif offset < low:
+        if offset < low:
             log.error("retention deleted records unread", topic=at.topic, partition=at.partition, missed=low - offset)
             self._on_missed(place, low - offset)
             offset = low

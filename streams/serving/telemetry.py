@@ -32,6 +32,8 @@ TABLE = (
     # What flowed. Counted after the commit: a crash may undercount, never overcount.
     Instrument("ragweir_events_in_total", "counter", "Records read and settled, whatever became of them"),
     Instrument("ragweir_evaluations_total", "counter", "Evaluations written", ("stage",)),
+    Instrument("ragweir_duplicates_total", "counter", "Events not evaluated, as their id occurred shortly before"),
+    Instrument("ragweir_filtered_total", "counter", "Events that a replay is not about"),
     Instrument("ragweir_dead_letters_total", "counter", "Records that could not be evaluated", ("error_class",)),
     Instrument("ragweir_metric_errors_total", "counter", "Metrics that raised and are null for it", ("metric",)),
     Instrument("ragweir_events_missed_total", "counter", "Records deleted unread", ("topic", "partition")),

@@ -1,0 +1,66 @@
+"""Bounds: what of its inputs a worker reads, and how fast, where that is not all there is and as fast as it can."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, TopicPartition
+
+from streams.agents.agent import Place, Record
+
+_SLICE_S = 0.5
+"""A worker that is held back reads what it may read in so long at once, and then polls again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of each partition the offsets from its start to before its end; a partition that is not named is not read."""
+
+    starts: Mapping[Place, int] = field(default_factory=dict)
+    ends: Mapping[Place, int] = field(default_factory=dict)
+    rate: float | None = None
+    """Records a second, for one worker."""
+
+
+class Bounding:
+    """Holds a consumer to its bounds: a partition that was read to its end is paused."""
+
+    def __init__(self, bounds: Bounds, consumer: Consumer) -> None:
+        self._bounds = bounds
+        self._consumer = consumer
+        self._paused: set[Place] = set()
+        self._next_s = 0.0
+
+    def admits(self, record: Record) -> bool:
+        """Whether a record is within the bounds."""
+        place = record.topic, record.partition
+        if record.offset < self._bounds.ends.get(place, 0):
+            return True
+        if place not in self._paused:
+            self._paused.add(place)
+            self._consumer.pause([TopicPartition(*place)])
+        return False
+
+    def room(self, most: int) -> int:
+        """How many records may be read now, at most so many; 0 after a short rest."""
+        rate = self._bounds.rate
+        if rate is None:
+            return most
+        wait_s = self._next_s - time.monotonic()
+        if wait_s > 0:
+            time.sleep(min(wait_s, _SLICE_S))
+            return 0
+        return min(most, max(1, int(rate * _SLICE_S)))
+
+    def took(self, records: int) -> None:
+        """So many records were read."""
+        if self._bounds.rate is not None and records:
+            self._next_s = max(self._next_s, time.monotonic() - _SLICE_S) + records / self._bounds.rate
+
+    def forget(self) -> None:
+        """The partitions are about to be given up: none may come back paused."""
+        if self._paused:
+            self._consumer.resume([TopicPartition(*place) for place in self._paused])
+        self._paused = set()
