@@ -22,6 +22,8 @@ from streams.agents.agent import Agent, Emission, Outcome, Record
 from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from streams.kafka_client import Connection, Identity, consumer_properties, producer_properties
 from streams.local.kafka import local_kafka
+from streams.reading import span
+from streams.runtimes.bounds import Bounds
 from streams.runtimes.kafka import KafkaRuntime
 from streams.serving.health import Health
 from streams.serving.telemetry import Telemetry
@@ -93,6 +95,15 @@ class Meter:
         return Run(events, start[0], self._last[0], self._last[1] - start[1])
 
 
+class MindfulMeter(Meter):
+    """Likewise, for an agent that has in mind what stands before its records."""
+
+    def __init__(self, agent: EvaluateAgent) -> None:
+        super().__init__(agent)
+        self.horizon = agent.horizon
+        self.remember, self.forget, self.settled = agent.remember, agent.forget, agent.settled
+
+
 def _settings(bootstrap: str, prefix: str, batch: int) -> Settings:
     return load(
         None,
@@ -109,10 +120,20 @@ def runtime_worker(bootstrap: str, prefix: str, batch: int, slot: int, work: str
     """One slot of the Kafka runtime."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     settings = _settings(bootstrap, prefix, batch)
-    meter = Meter(Echo() if work == "null" else EvaluateAgent(EvaluateConfig(Catalogue(everything()))))
+    config = EvaluateConfig(Catalogue(everything()), duplicate_horizon=settings.input.duplicate_horizon)
+    meter = Meter(Echo()) if work == "null" else MindfulMeter(EvaluateAgent(config))
     identity, telemetry = Identity("bench", slot, prefix), Telemetry("bench", slot)
-    KafkaRuntime(settings, identity, meter, ["bench.input"], telemetry, Health(), meter.stopped).run()
+    bounds = _everything(settings) if work == "replay" else None
+    topics = ["bench.input"]
+    KafkaRuntime(settings, identity, meter, topics, telemetry, Health(), meter.stopped, bounds=bounds).run()
     return meter.run(int(telemetry.registry.get_sample_value("ragweir_events_in_total") or 0))
+
+
+def _everything(settings: Settings) -> Bounds:
+    """The bounds of a replay of all there is."""
+    whole = span(settings, "bench.input")
+    starts, ends = ({("bench.input", p): offset for p, offset in part.items()} for part in (whole.starts, whole.ends))
+    return Bounds(starts, ends)
 
 
 def bare_worker(bootstrap: str, prefix: str, batch: int, slot: int, _: str) -> Run:
@@ -150,11 +171,12 @@ _ROWS: tuple[tuple[str, Callable[..., Run], str, int, int], ...] = (
     *(("ragweir, null work", runtime_worker, "null", 2, batch) for batch in (1_000,)),
     *(("ragweir, evaluate", runtime_worker, "evaluate", 1, batch) for batch in (100, 500, 1_000, 5_000)),
     *(("ragweir, evaluate", runtime_worker, "evaluate", 2, batch) for batch in (100, 500, 1_000, 5_000)),
+    *(("ragweir, replay", runtime_worker, "replay", workers, 1_000) for workers in (1, 2)),
 )
 
 
-def table(events: int) -> Table:
-    """One row per kind of work, number of workers and batch size."""
+def table(events: int, names: str = "") -> Table:
+    """One row per kind of work, number of workers and batch size; only those whose name has this in it."""
     title = f"Kafka to Kafka, {events:,} events of 4.5 KB, {PARTITIONS} partitions, the broker on the same cores"
     result = Table(
         "loop",
@@ -165,6 +187,7 @@ def table(events: int) -> Table:
         title=title,
         title_justify="left",
     )
+    rows = [row for row in _ROWS if names in row[0]]
     spawn = multiprocessing.get_context("spawn")
     with local_kafka() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -175,7 +198,7 @@ def table(events: int) -> Table:
             if number % 1000 == 0:
                 producer.poll(0.01)
         producer.flush()
-        for number, (name, worker, work, workers, batch) in enumerate(track(_ROWS, "Kafka to Kafka", transient=True)):
+        for number, (name, worker, work, workers, batch) in enumerate(track(rows, "Kafka to Kafka", transient=True)):
             prefix = f"bench{number}."
             admin.create_topics([NewTopic(f"{prefix}{topic}", PARTITIONS) for topic in ("evaluations", "dead-letter")])
             time.sleep(1)

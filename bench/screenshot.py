@@ -1,6 +1,7 @@
-"""Make docs/prometheus.png again: Prometheus' own page on the demo's drop in quality, by a headless Chromium.
+"""Make the pictures in docs/ again, by a headless Chromium.
 
-    .venv/bin/python bench/screenshot.py
+    .venv/bin/python bench/screenshot.py prometheus     # Prometheus' own page on the demo's drop in quality
+    .venv/bin/python bench/screenshot.py compare        # the report of the demo's samples with fewer contexts
 
 Chromium is no part of the project (Debian: apt-get install chromium).
 """
@@ -18,8 +19,8 @@ import time
 import urllib.parse
 from pathlib import Path
 
-PICTURE = Path(__file__).parents[1] / "docs" / "prometheus.png"
-SIZE = "1200,860"
+DOCS = Path(__file__).parents[1] / "docs"
+RAGWEIR = (sys.executable, "-u", "-m", "streams.cli")
 GRAPH = {
     "g0.expr": 'ragweir_window_mean{metric="unsupported_risk", window="3s"}',
     "g0.tab": "0",
@@ -36,13 +37,13 @@ _AFTER_S = 14
 """How long good answers go on before the picture, so that it shows recovery too."""
 
 
-def photograph(url: str) -> None:
+def photograph(url: str, picture: Path, size: str) -> None:
     """Save a picture of the page as it is ten seconds after it was opened."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         sys.exit("There is no chromium (Debian: apt-get install chromium).")
     with tempfile.TemporaryDirectory() as profile:
-        page = [f"--screenshot={PICTURE}", f"--window-size={SIZE}", "--virtual-time-budget=10000", url]
+        page = [f"--screenshot={picture}", f"--window-size={size}", "--virtual-time-budget=10000", url]
         subprocess.run(
             [browser, *QUIET, f"--user-data-dir={profile}", *page],
             check=True,
@@ -51,10 +52,9 @@ def photograph(url: str) -> None:
         )
 
 
-def main() -> None:
+def prometheus(picture: Path) -> None:
     """Run the demo to its end, and take the picture while it is kept."""
-    PICTURE.parent.mkdir(exist_ok=True)
-    command = [sys.executable, "-u", "-m", "streams.cli", "demo", "--keep"]
+    command = [*RAGWEIR, "demo", "--keep"]
     demo = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "TERM": "dumb"})
     assert demo.stdout is not None
     try:
@@ -62,14 +62,41 @@ def main() -> None:
             sys.stdout.write(line)
             if found := re.search(r"Prometheus +(http://\S+)", line):
                 time.sleep(_AFTER_S)
-                photograph(f"{found[1]}?{urllib.parse.urlencode(GRAPH)}")
+                photograph(f"{found[1]}?{urllib.parse.urlencode(GRAPH)}", picture, "1200,860")
                 break
         else:
             sys.exit("The demo ended without a Prometheus.")
     finally:
         demo.send_signal(signal.SIGINT)
         demo.communicate()
-    print(f"{PICTURE}: {PICTURE.stat().st_size // 1024} KB")
+
+
+def compare(picture: Path) -> None:
+    """Score the demo's samples by two settings, and open the report of what differs."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        (home / "fewer.toml").write_text("[limits]\nmax_contexts = 1\n")
+        for words in (
+            ("demo", "--write-samples", "samples.jsonl", "--events", "2000"),
+            ("score", "samples.jsonl", "--out", "today"),
+            ("--config", "fewer.toml", "score", "samples.jsonl", "--out", "fewer"),
+            ("compare", "today", "fewer", "--html", "report.html"),
+        ):
+            environment = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
+            subprocess.run([*RAGWEIR, *words], cwd=home, env=environment, check=True, timeout=_SECONDS)
+        photograph((home / "report.html").as_uri(), picture, "1060,1000")
+
+
+PAGES = {"prometheus": prometheus, "compare": compare}
+
+
+def main() -> None:
+    """Make the pictures that are named, or all."""
+    DOCS.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or PAGES:
+        picture = DOCS / f"{name}.png"
+        PAGES[name](picture)
+        print(f"{picture}: {picture.stat().st_size // 1024} KB")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from metrics.catalogue import Catalogue
-from schemas.interaction import Interaction, parse_time
+from schemas.interaction import Interaction
+from streams.moments import moment
 from streams.routing import Condition, condition
 from streams.settings import Rule, WrongSettings
 
@@ -28,7 +29,7 @@ class Filters:
     >>> from metrics.catalogue import everything
     >>> filters = Filters.read(["application=bot", "context_support<0.5"], Catalogue(everything()))
     >>> event = Interaction(event_id="1", query="Who?", response="Ada.", application="bot")
-    >>> filters.admit_event(event, parse_time("2026-11-22T00:00:00Z"))
+    >>> filters.admit_event(event, moment("2026-11-22", "now"))
     True
     >>> filters.admit_scores({"context_support": 0.5}, {}), filters.admit_scores({"context_support": None}, {})
     (False, False)
@@ -75,10 +76,7 @@ class Filters:
 def _time(text: str, sign: str, value: str) -> datetime:
     if sign == "=":
         raise WrongSettings(f"--only {text!r}: a time takes < or >")
-    try:
-        return parse_time(value if "T" in value else f"{value}T00:00:00Z")
-    except ValueError:
-        raise WrongSettings(f"--only {text!r}: {value} is no time such as 2026-11-22T10:00:00Z") from None
+    return moment(value, f"--only {text!r}:")
 
 
 def _condition(text: str, name: str, sign: str, value: str, catalogue: Catalogue) -> Condition:

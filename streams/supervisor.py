@@ -87,9 +87,7 @@ class Supervisor:
     def _start(self, worker: _Worker, now: float) -> None:
         # A session of its own: an interrupt from the keyboard reaches the supervisor, which stops workers in order.
         environment = {**os.environ, _SUPERVISOR: str(os.getpid())}
-        worker.process = subprocess.Popen(
-            worker.command, env=environment, stderr=self._log, start_new_session=True
-        )
+        worker.process = subprocess.Popen(worker.command, env=environment, stderr=self._log, start_new_session=True)
         worker.started = now
 
     def _ended(self, worker: _Worker, code: int, now: float) -> None:

@@ -83,6 +83,7 @@ def contents(events: int = 4) -> Contents:
         },
         categories={"recall_warning": {"HIT_RETRIEVAL_LIMIT": 3, "HIGH_THRESHOLD_FILTERING": 1}},
         decisions={"faithfulness": {"judged": 1, "not_selected": 3}},
+        versions={"3", "4"},
     )
 
 
@@ -143,6 +144,7 @@ def test_the_series_of_a_window() -> None:
         sample("share", label="HIGH_THRESHOLD_FILTERING", **warning): 0.25,
         sample("decisions", suite="faithfulness", status="judged", **own): 1,
         sample("decisions", suite="faithfulness", status="not_selected", **own): 3,
+        sample("catalogue_versions", **own): 2,
         sample("end_timestamp_seconds", window="1m"): 120,
     }
     assert quantiles == {

@@ -61,3 +61,9 @@ allow ragweir-operator Write --topic "${prefix}redrive"
 allow ragweir-operator Read --group "${prefix}redrive"
 allow ragweir-operator Write --transactional-id "${prefix}redrive-" --resource-pattern-type prefixed
 allow ragweir-operator Describe --group "${prefix}evaluate" --group "${prefix}aggregate" --group "$reader"
+# Replays, by the same people: everything in topics, groups and ids of the run's own.
+allow ragweir-operator Write --topic "${prefix}run." --resource-pattern-type prefixed
+allow ragweir-operator Delete --topic "${prefix}run." --resource-pattern-type prefixed
+allow ragweir-operator Read --group "${prefix}run." --resource-pattern-type prefixed
+allow ragweir-operator Delete --group "${prefix}run." --resource-pattern-type prefixed
+allow ragweir-operator Write --transactional-id "${prefix}run." --resource-pattern-type prefixed

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import orjson
 import typer
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from metrics.comparison import OTHERS
 from metrics.estimate import metric_and_label, share_of
 from metrics.metric import Metric
-from streams import reading
 from streams.cli.app import FAILURE, app, err, out, settings
+from streams.cli.histories import printable, progress, showing, sliced_by, write
+from streams.history.evaluations import Shown, Source
 from streams.kafka_client import Refusal
 from streams.service import catalogue
 from streams.settings import Settings
@@ -29,12 +29,8 @@ if TYPE_CHECKING:
     from metrics.comparison import Difference
     from streams.history.compare import Change, Comparison, MetricChange
 
-_LIVE = "live"
-_RUN = r"[A-Za-z0-9._-]{1,100}"
-_DIMENSION = r"application|tenant|environment|pipeline_version|model|question_id|labels\.\w{1,60}"
 _EXAMPLE = '"context_support -0.02"'
 _METRIC_ROWS, _SLICE_ROWS, _EVENT_METRICS, _EVENT_ROWS, _ONE_SIDED = 20, 15, 3, 3, 8
-_WIDTH = 48
 _STYLE: Mapping[str, str] = {"worse": "red", "better": "green", "changed": "", "unchanged": "dim"}
 
 
@@ -129,9 +125,7 @@ def compare(
     `answer_class=WRONG`. Usage errors have exit status 2.
     """
     effective = settings()
-    dimensions = tuple(dict.fromkeys(by or effective.windows.dimensions))
-    if wrong := [name for name in dimensions if not re.fullmatch(_DIMENSION, name)]:
-        raise typer.BadParameter(f"--by {wrong[0]}: there is no such dimension")
+    dimensions = sliced_by(effective, by)
     metrics = catalogue(effective).metrics
     gates = [Gate.read(text, metrics) for text in fail_on or ()]
     comparison = _compared(effective, (a, b), dimensions, metrics)
@@ -139,11 +133,11 @@ def compare(
     failures = [failure for gate in gates if (failure := gate.failure(found))]
     _tell(comparison)
     if json:
-        _write(json, orjson.dumps(comparison, option=orjson.OPT_INDENT_2))
+        write(json, orjson.dumps(comparison, option=orjson.OPT_INDENT_2))
     if html:
         from streams.history.report import page  # noqa: PLC0415 - with the module that needs DuckDB
 
-        _write(html, page(comparison).encode(errors="replace"))
+        write(html, page(comparison).encode(errors="replace"))
     for failure in failures:
         err.print(f"failed: {failure}", style="red", markup=False, highlight=False, soft_wrap=True)
     if failures:
@@ -158,9 +152,8 @@ def _compared(
     except ModuleNotFoundError as error:
         raise Refusal(f"comparing needs the package {error.name}; pip install 'ragweir[compare]' brings it") from None
     with ExitStack() as stack:
-        columns = BarColumn(), TextColumn("{task.description}", markup=False)
-        bar = stack.enter_context(Progress(*columns, console=err, transient=True, disable=not err.is_terminal))
-        first, second = (stack.enter_context(_file(effective, side, bar)) for side in sides)
+        bar = stack.enter_context(progress())
+        first, second = (stack.enter_context(_file(effective, side, showing(bar))) for side in sides)
         task = bar.add_task("", total=1.0)
         return compared(
             (first, second),
@@ -172,43 +165,17 @@ def _compared(
 
 
 @contextmanager
-def _file(effective: Settings, side: str, bar: Progress) -> Iterator[Path]:
+def _file(effective: Settings, side: str, shown: Shown) -> Iterator[Path]:
     """The file that a side's name means; for a topic a copy of it."""
-    if side != _LIVE and Path(side).is_file():
-        yield Path(side)
+    source = Source.named(effective, side)
+    if source.file is not None:
+        yield source.file
         return
-    if not re.fullmatch(_RUN, side):
-        raise typer.BadParameter(f"{side} is neither a file, nor `live`, nor the id of a run")
-    topic = effective.topics.prefix + ("evaluations" if side == _LIVE else f"run.{side}.evaluations")
     with NamedTemporaryFile(prefix="ragweir-compare-", suffix=".jsonl") as copy:
-        try:
-            span = reading.span(effective, topic)
-        except Refusal as refusal:
-            raise Refusal(f"{side} is no file here, and {refusal}") from None
-        task = bar.add_task(f"reading {topic}", total=len(span))
-        for record in reading.read(effective, span, lambda offsets: bar.advance(task, offsets)):
-            if record.value is not None:
-                copy.write(record.value + b"\n")
+        for value in source.values(shown):
+            copy.write(value + b"\n")
         copy.flush()
-        bar.remove_task(task)
         yield Path(copy.name)
-
-
-def _write(file: Path, data: bytes) -> None:
-    try:
-        file.write_bytes(data)
-    except OSError as error:
-        raise Refusal(f"{file} cannot be written: {error.strerror}") from None
-
-
-def printable(text: str, most: int = _WIDTH) -> str:
-    r"""What came from outside, without what a terminal would obey, and not too long.
-
-    >>> printable("a\x1b[2Jb"), printable("a" * 9, 5)
-    ('a\ufffd[2Jb', 'aaaa…')
-    """
-    safe = "".join(character if character.isprintable() else "\ufffd" for character in text[: most + 1])
-    return safe if len(safe) <= most else safe[: most - 1] + "…"
 
 
 def _tell(comparison: Comparison) -> None:

@@ -1,4 +1,4 @@
-"""`ragweir slo`: what follows from the [[slo]] settings for Prometheus."""
+"""`ragweir slo`: what follows from the [[slo]] settings for Prometheus, and what would have on the past."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from streams.cli.app import app, settings
+from streams.cli.rehearse import rehearsal
 from streams.service import SERVICES
 from streams.settings import WrongSettings
 from streams.slo_rules import proofs as proofs_of
 from streams.slo_rules import rules as rules_of
 from streams.slo_rules import written
 
-commands = typer.Typer(help="Turn the SLOs of the settings into alerts.", no_args_is_help=True)
+commands = typer.Typer(help="Turn SLOs into alerts, and try them on the past.", no_args_is_help=True)
 app.add_typer(commands, name="slo")
 
 _EXAMPLE = '[[slo]] with name = "relevant", metric = "...", at_least = 0.5, objective = 0.95'
@@ -21,7 +22,10 @@ _EXAMPLE = '[[slo]] with name = "relevant", metric = "...", at_least = 0.5, obje
 
 @commands.callback()
 def slo() -> None:
-    """Turn the SLOs of the settings into alerts."""
+    """Turn SLOs into alerts, and try them on the past."""
+
+
+commands.command("rehearse")(rehearsal)
 
 
 @commands.command()

@@ -17,7 +17,6 @@ from typing import Literal
 from metrics.closing import Closed
 from metrics.contents import Contents
 from metrics.estimate import metric_and_label
-from metrics.label_sets import Labels
 from metrics.summary import Summary
 from schemas.window import EstimateResult
 
@@ -33,7 +32,7 @@ Samples = Iterator[tuple[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class Shown:
     """What is shown of one label set of a closed window.
 
     Of a judged metric it is the estimate. The plain mean of what was judged speaks of suspicious events only.
@@ -42,7 +41,14 @@ class _Shown:
     contents: Contents
     results: Mapping[str, EstimateResult]
     booleans: Collection[str]
+    """The metrics that are shown as shares."""
     judged: Collection[str]
+
+    @classmethod
+    def of(cls, contents: Contents, booleans: Collection[str]) -> Shown:
+        """What is shown of these contents, which are all of the window's label set."""
+        judged = {metric_and_label(name)[0] for name in contents.estimates}
+        return cls(contents, contents.results(), booleans, judged)
 
     def plain(self, *, boolean: bool) -> Iterator[tuple[str, Summary]]:
         """The summaries to show, by metric."""
@@ -52,33 +58,33 @@ class _Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class _Family:
+class Family:
     """One line of the table: a metric family, and its samples for one label set of a closed window."""
 
     name: str
     kind: str
     meaning: str
-    samples: Callable[[_Shown], Samples]
+    samples: Callable[[Shown], Samples]
 
 
-def _events(shown: _Shown) -> Samples:
+def _events(shown: Shown) -> Samples:
     yield "", shown.contents.events
 
 
-def _means(shown: _Shown) -> Samples:
+def _means(shown: Shown) -> Samples:
     for metric, summary in shown.plain(boolean=False):
         if (mean := summary.mean) is not None:
             yield f'metric="{metric}",', mean
 
 
-def _quantiles(shown: _Shown) -> Samples:
+def _quantiles(shown: Shown) -> Samples:
     for metric, summary in shown.plain(boolean=False):
         for share in QUANTILES:
             if (value := summary.quantile(share)) is not None:
                 yield f'metric="{metric}",quantile="{share}",', value
 
 
-def _shares(shown: _Shown) -> Samples:
+def _shares(shown: Shown) -> Samples:
     for metric, summary in shown.plain(boolean=True):
         if (mean := summary.mean) is not None:
             yield f'metric="{metric}",label="true",', mean
@@ -89,21 +95,21 @@ def _shares(shown: _Shown) -> Samples:
                 yield f'metric="{quoted(name)}",label="{quoted(label)}",', count / total
 
 
-def _decisions(shown: _Shown) -> Samples:
+def _decisions(shown: Shown) -> Samples:
     for suite, counts in shown.contents.decisions.items():
         for status, count in counts.items():
             yield f'suite="{quoted(suite)}",status="{quoted(status)}",', count
 
 
-def _judged(shown: _Shown) -> Samples:
+def _judged(shown: Shown) -> Samples:
     for name, estimate in shown.contents.estimates.items():
         metric, label = metric_and_label(name)
         count = shown.contents.categories.get(metric, {}).get(label, 0) if label else estimate.count
         yield _subject(name), count
 
 
-def _estimates(limit: Literal["mean", "low", "high"]) -> Callable[[_Shown], Samples]:
-    def samples(shown: _Shown) -> Samples:
+def _estimates(limit: Literal["mean", "low", "high"]) -> Callable[[Shown], Samples]:
+    def samples(shown: Shown) -> Samples:
         for name, result in shown.results.items():
             if (value := getattr(result, limit)) is not None:
                 yield _subject(name), value
@@ -111,10 +117,15 @@ def _estimates(limit: Literal["mean", "low", "high"]) -> Callable[[_Shown], Samp
     return samples
 
 
-def _flags(shown: _Shown) -> Samples:
+def _flags(shown: Shown) -> Samples:
     for name, result in shown.results.items():
         for flag in result.flags:
             yield f'{_subject(name)}flag="{flag}",', 1
+
+
+def _versions(shown: Shown) -> Samples:
+    if shown.contents.versions:  # None are known of what did not come from evaluations.
+        yield "", len(shown.contents.versions)
 
 
 def _subject(name: str) -> str:
@@ -123,17 +134,18 @@ def _subject(name: str) -> str:
 
 
 _ESTIMATE = "of a judged metric, or of the share of a label, over all events that had a chance to be judged"
-_FAMILIES = (
-    _Family("ragweir_window_events", "gauge", "Events of the last closed window", _events),
-    _Family("ragweir_window_mean", "gauge", "Mean of a metric in the last closed window", _means),
-    _Family("ragweir_window_quantile", "", "Quantile of a metric in the last closed window", _quantiles),
-    _Family("ragweir_window_share", "gauge", "Share of a label, or of true, in the last closed window", _shares),
-    _Family("ragweir_window_decisions", "gauge", "Decisions about judging in the last closed window", _decisions),
-    _Family("ragweir_window_judged", "gauge", "Events judged by a metric, or with a label, in the window", _judged),
-    _Family("ragweir_window_estimate", "gauge", f"Weighted mean {_ESTIMATE}", _estimates("mean")),
-    _Family("ragweir_window_estimate_low", "gauge", f"Lower 95 % limit {_ESTIMATE}", _estimates("low")),
-    _Family("ragweir_window_estimate_high", "gauge", f"Upper 95 % limit {_ESTIMATE}", _estimates("high")),
-    _Family("ragweir_window_estimate_flag", "gauge", "What to know of an estimate; 1 where it holds", _flags),
+FAMILIES = (
+    Family("ragweir_window_events", "gauge", "Events of the last closed window", _events),
+    Family("ragweir_window_mean", "gauge", "Mean of a metric in the last closed window", _means),
+    Family("ragweir_window_quantile", "", "Quantile of a metric in the last closed window", _quantiles),
+    Family("ragweir_window_share", "gauge", "Share of a label, or of true, in the last closed window", _shares),
+    Family("ragweir_window_decisions", "gauge", "Decisions about judging in the last closed window", _decisions),
+    Family("ragweir_window_judged", "gauge", "Events judged by a metric, or with a label, in the window", _judged),
+    Family("ragweir_window_estimate", "gauge", f"Weighted mean {_ESTIMATE}", _estimates("mean")),
+    Family("ragweir_window_estimate_low", "gauge", f"Lower 95 % limit {_ESTIMATE}", _estimates("low")),
+    Family("ragweir_window_estimate_high", "gauge", f"Upper 95 % limit {_ESTIMATE}", _estimates("high")),
+    Family("ragweir_window_estimate_flag", "gauge", "What to know of an estimate; 1 where it holds", _flags),
+    Family("ragweir_window_catalogue_versions", "gauge", "Catalogue versions that computed the window", _versions),
 )
 _END = "ragweir_window_end_timestamp_seconds"
 
@@ -142,7 +154,7 @@ def _head(name: str, kind: str, meaning: str) -> str:
     return f"# HELP {name} {meaning}\n" + (f"# TYPE {name} {kind}\n" if kind else "")
 
 
-_HEADS = {family.name: _head(family.name, family.kind, family.meaning) for family in _FAMILIES} | {
+_HEADS = {family.name: _head(family.name, family.kind, family.meaning) for family in FAMILIES} | {
     _END: _head(_END, "gauge", "End of the last closed window, in event time")
 }
 
@@ -173,21 +185,23 @@ class Exposition:
         """One window's lines of each family."""
         lines: defaultdict[str, list[str]] = defaultdict(list)
         for labels, contents in sorted(window.sets.items()):
-            shown = self._shown(contents)
-            common = f'window="{window.size}"{self._pairs(labels)}}}'
-            for family in _FAMILIES:
+            shown = Shown.of(contents, self._booleans)
+            common = f'window="{window.size}"{pairs(self._names, labels)}}}'
+            for family in FAMILIES:
                 lines[family.name] += [
                     f"{family.name}{{{own}{common} {value}\n" for own, value in family.samples(shown)
                 ]
         lines[_END].append(f'{_END}{{window="{window.size}"}} {window.end_s}\n')
         return {name: "".join(own) for name, own in lines.items()}
 
-    def _shown(self, contents: Contents) -> _Shown:
-        judged = {metric_and_label(name)[0] for name in contents.estimates}
-        return _Shown(contents, contents.results(), self._booleans, judged)
 
-    def _pairs(self, labels: Labels) -> str:
-        return "".join(f',{name}="{quoted(value)}"' for name, value in zip(self._names, labels, strict=True))
+def pairs(names: Iterable[str], values: Iterable[str]) -> str:
+    """Further labels of a sample, behind others.
+
+    >>> pairs(["model", "tenant"], ["m", "t"])
+    ',model="m",tenant="t"'
+    """
+    return "".join(f',{name}="{quoted(value)}"' for name, value in zip(names, values, strict=True))
 
 
 def label_names(dimensions: Sequence[str]) -> list[str]:

@@ -1,0 +1,279 @@
+"""`ragweir slo rehearse`: candidate SLOs on the past, before they page anybody."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from pydantic import BaseModel, ValidationError
+from rich.table import Table
+from rich.text import Text
+
+from streams.cli.app import out, settings
+from streams.cli.histories import printable, progress, showing, sliced_by, write
+from streams.history.counting import Counting
+from streams.history.evaluations import Source
+from streams.history.proofs import proofs as history_of
+from streams.history.rehearse import Firing, Rehearsal, Rehearsed, SloRehearsal, in_words, objective, rehearse
+from streams.history.timeline import page
+from streams.kafka_client import Refusal
+from streams.moments import moment
+from streams.service import SERVICES, totals
+from streams.settings import Settings, Slo, WrongSettings
+from streams.slo_rules import BURNS, duration, proofs, rules, written
+
+_EXAMPLE = '"relevant: context_support >= 0.5 for 95%"'
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
+_SLO = re.compile(
+    r"\s*(?P<name>[^:\s]+)\s*:\s*(?P<metric>[^\s<>=]+)\s*(?P<bound>>=|<=)\s*"
+    rf"(?P<value>{_NUMBER})\s+for\s+(?P<objective>{_NUMBER})\s*%(?:\s+where\s+(?P<where>\S.*?))?\s*"
+)
+_BOUNDS = {">=": "at_least", "<=": "at_most"}
+_ROWS, _VALUES, _SECONDS_PER_MINUTE = 20, 3, 60
+_STYLE = {"page": "red", "ticket": "yellow"}
+_TIME = "%Y-%m-%d %H:%M"
+
+
+def candidate(text: str) -> Slo:
+    """The SLO that a text says.
+
+    >>> slo = candidate("quick: total_latency_ms <= 3000 for 99.9% where tenant=acme and model=m-4")
+    >>> slo.name, slo.metric, slo.at_most, slo.objective, slo.dimensions
+    ('quick', 'total_latency_ms', 3000.0, 0.999, {'tenant': 'acme', 'model': 'm-4'})
+
+    Raises:
+        typer.BadParameter: if it says none.
+    """
+    match = _SLO.fullmatch(text)
+    if match is None:
+        raise typer.BadParameter(
+            f"--slo {text!r} is no SLO; one looks like {_EXAMPLE}, or with <=, and with `where tenant=acme` behind it"
+        )
+    conditions = re.split(r"\s+and\s+", match["where"]) if match["where"] else []
+    pairs = [condition.partition("=") for condition in conditions]
+    if wrong := [condition for condition, (_, equals, _) in zip(conditions, pairs, strict=True) if not equals]:
+        raise typer.BadParameter(f"--slo: {wrong[0]!r} is no dimension with its value, such as tenant=acme")
+    try:
+        return Slo.model_validate(
+            {
+                "name": match["name"],
+                "metric": match["metric"],
+                _BOUNDS[match["bound"]]: float(match["value"]),
+                "objective": float(Decimal(match["objective"]) / 100),
+                "dimensions": {name.strip(): value.strip() for name, _, value in pairs},
+            }
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = {"name": "its name must be small letters, digits, - and _", "objective": "its share must be under 100 %"}
+        told = what.get(str(first["loc"][0]) if first["loc"] else "", first["msg"].removeprefix("Value error, "))
+        raise typer.BadParameter(f"--slo {text!r} is no SLO: {told}; one looks like {_EXAMPLE}") from None
+
+
+def _candidates(effective: Settings, given: Sequence[str]) -> tuple[Slo, ...]:
+    """The SLOs to try: those given, else the settings'."""
+    slos = tuple(candidate(text) for text in given) or effective.slo
+    if not slos:
+        raise WrongSettings(f"there is no SLO in the settings, and none was given: --slo {_EXAMPLE}")
+    if len({slo.name for slo in slos}) < len(slos):
+        raise typer.BadParameter("--slo: two SLOs have the same name")
+    # As the live service refuses them: an alert on a misspelt metric would be quiet for ever.
+    SERVICES["aggregate"].check(effective.model_copy(update={"slo": slos}))
+    return slos
+
+
+def rehearsal(
+    source: Annotated[str, typer.Argument(help="Whose evaluations: `live`, a run id, or a file.")] = "live",
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="Events from this time on: RFC 3339, or so long before now, such as 24h or 7d."),
+    ] = None,
+    until: Annotated[str | None, typer.Option("--to", help="Events before this time, given likewise.")] = None,
+    slo: Annotated[
+        list[str] | None,
+        typer.Option(help=f"An SLO to try instead of the settings', such as {_EXAMPLE}; repeatable."),
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Tell on which values of this bad events concentrate: application, tenant, environment, "
+            "pipeline_version, model, question_id or labels.NAME; repeatable. By default the windows' dimensions."
+        ),
+    ] = None,
+    picture: Annotated[Path | None, typer.Option(help="Where a timeline goes, one HTML file without scripts.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Where everything goes as JSON.")] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--write",
+            metavar="DIR",
+            help="Where slo.yml (the rules), slo_tests.yml and slo_history.yml (promtool tests of them; the last are "
+            "made of this history) go.",
+        ),
+    ] = None,
+) -> None:
+    """Try the alerts of SLOs on the past: when they would have fired, for how long, and on which events.
+
+    The alerts are those that `ragweir slo rules` writes: a page when the error budget burns fast, a ticket when it
+    burns slowly. An SLO to try is `"NAME: METRIC >= NUMBER for SHARE%"`, or with `<=`; behind it may stand
+    `where tenant=acme and labels.region=eu`. The exit status is 0 whether or not something fired.
+
+    `ragweir slo rehearse --from 7d --slo "relevant: context_support >= 0.5 for 95%" --by tenant --picture past.html`
+
+    Events are counted by when they happened, as if the counters began with the first of them; live counters count when
+    evaluations come, so that a judged metric's alerts come as much later as its judgements. As there, each record
+    counts: an event that was evaluated twice counts twice.
+    """
+    effective = settings()
+    now = datetime.now(UTC)
+    start = moment(since, "--from", now) if since else None
+    end = moment(until, "--to", now) if until else None
+    if start and end and start >= end:
+        raise typer.BadParameter(f"--from {since} is not before --to {until}")
+    slos = _candidates(effective, slo or ())
+    counting = Counting(slos, sliced_by(effective, by), effective.windows, totals(effective))
+    found = _read(counting, Source.named(effective, source), start, end)
+    _tell(found)
+    if json:
+        write(json, orjson.dumps(found, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z))
+    if picture:
+        write(picture, page(found).encode(errors="replace"))
+    if directory:
+        _write(directory, counting, found)
+
+
+def _read(counting: Counting, source: Source, start: datetime | None, end: datetime | None) -> Rehearsal:
+    """Count all that is read, and rehearse.
+
+    Raises:
+        Refusal: if there is nothing to rehearse on.
+    """
+    outside = refused = 0
+    with progress() as bar:
+        for evaluation in source.evaluations(showing(bar), start):
+            if evaluation is None:
+                refused += 1
+            elif (start and evaluation.event_time < start) or (end and evaluation.event_time >= end):
+                outside += 1
+            else:
+                counting.add(evaluation)
+    if not counting.evaluations:
+        why = f"; {outside:,} are of other times" * bool(outside) + f"; {refused:,} records are none" * bool(refused)
+        raise Refusal(f"{source.name} holds no evaluations to rehearse on{why}")
+    found = rehearse(counting, source.name, outside, refused)
+    if not any(each.events for each in found.slos):
+        metrics = ", ".join(dict.fromkeys(each.metric for each in counting.slos))
+        raise Refusal(
+            f"none of the {counting.evaluations:,} evaluations of {source.name} counts for an SLO: they have no value "
+            f"of {metrics}, or other dimensions"
+        )
+    return found
+
+
+def _plain(model: Any) -> Any:
+    if isinstance(model, BaseModel):
+        return model.model_dump(exclude_none=True)
+    raise TypeError
+
+
+def _write(directory: Path, counting: Counting, found: Rehearsal) -> None:
+    made = "Made by `ragweir slo rehearse`"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refusal(f"{directory} cannot be made: {error.strerror}") from None
+    span = f"{found.start:{_TIME}} to {found.end:{_TIME}} UTC"
+    files = {
+        "slo.yml": (rules(counting.slos), f"{made}, as `ragweir slo rules` makes it."),
+        "slo_tests.yml": (proofs(counting.slos, "slo.yml"), f"{made}, as `ragweir slo rules --tests slo.yml` does."),
+        "slo_history.yml": (
+            history_of(counting, found, "slo.yml"),
+            f"{made} of what happened from {span}: each test is the window that an alert looked at.",
+        ),
+    }
+    for name, (content, head) in files.items():
+        write(directory / name, written(content, [head]).encode())
+
+
+# What a terminal shows.
+
+
+def _tell(found: Rehearsal) -> None:
+    _say(
+        f"{found.evaluations:,} evaluations of {printable(found.source)}, "
+        f"from {found.start:{_TIME}} to {found.end:{_TIME}} UTC."
+    )
+    if found.refused:
+        _say(f"{found.refused:,} records are no evaluations and were left out.")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("SLO", overflow="fold")
+    for column in ("events", "bad", "budget spent"):
+        table.add_column(column, justify="right")
+    for burn in BURNS:
+        table.add_column(f"{burn.severity} fired")
+    for slo in found.slos:
+        table.add_row(printable(slo.slo.name), *_counted(slo), *map(_outcome, slo.alerts))
+    for slo in found.slos:
+        _say(f"{slo.slo.name}: {objective(slo.slo)}.")
+    out.print()
+    out.print(table)
+    _alerts(found)
+
+
+def _alerts(found: Rehearsal) -> None:
+    every = [(slo, alert) for slo in found.slos for alert in slo.alerts]
+    firings = [(slo.slo, alert, firing) for slo, alert in every for firing in alert.firings]
+    firings.sort(key=lambda each: each[2].start)
+    for each in firings[:_ROWS]:
+        _fired(*each)
+    if len(firings) > _ROWS:
+        _say(f"\nand {len(firings) - _ROWS} more; --json has them all.")
+    out.print()
+    for slo, alert in every:
+        if slo.events and not alert.firings:
+            _stayed_quiet(slo.slo, alert)
+
+
+def _counted(slo: SloRehearsal) -> tuple[str, str, str]:
+    if slo.spent is None:
+        return "0", "", ""
+    return f"{slo.events:,}", f"{slo.bad / slo.events:.1%}", f"{slo.spent:.0%}"
+
+
+def _outcome(alert: Rehearsed) -> Text:
+    if alert.firings:
+        lasted = sum((firing.lasted for firing in alert.firings), timedelta())
+        return Text(f"{len(alert.firings)} x, {in_words(lasted)}", _STYLE[alert.burn.severity])
+    return Text(f"never ({alert.closest:.0%})")
+
+
+def _fired(slo: Slo, alert: Rehearsed, firing: Firing) -> None:
+    ends = "still firing at the end" if firing.ongoing else f"to {firing.end:{_TIME}}"
+    _say(
+        f"\n{alert.burn.severity} for {slo.name}: {firing.start:{_TIME}} {ends}, for {in_words(firing.lasted)}. "
+        f"{firing.bad:,} of {firing.events:,} events bad, at most {firing.peak:.0%} in "
+        f"{duration(alert.burn.long_m * _SECONDS_PER_MINUTE)} (fires above {alert.threshold:.3g})."
+    )
+    named = [
+        f"{each.dimension} {printable(each.value)} ({each.bad:,} of {each.events:,} bad, {each.excess:,.0f} too many)"
+        for each in firing.concentrated[:_VALUES]
+    ]
+    _say("  On " + ", ".join(named) + "." if named else "  On no value of a dimension more than on the others.")
+    _say("  Such as " + ", ".join(f"{printable(each.event_id)} ({each.score:.3g})" for each in firing.examples) + ".")
+
+
+def _stayed_quiet(slo: Slo, alert: Rehearsed) -> None:
+    near = "nothing was bad"
+    if alert.closest_at is not None:
+        near = f"it came to {alert.closest:.0%} of what fires, at {alert.closest_at:{_TIME}}"
+    _say(f"No {alert.burn.severity} for {slo.name}: {near}.")
+
+
+def _say(line: str) -> None:
+    out.print(line, markup=False, highlight=False, soft_wrap=True)

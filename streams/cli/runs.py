@@ -1,0 +1,62 @@
+"""`ragweir runs`: the replays that there are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import orjson
+import typer
+from rich.table import Table
+
+from schemas.codec import encode
+from streams.cli.app import app, err, out, settings
+from streams.history.runs import delete as delete_run
+from streams.history.runs import every, find, prefix_of
+from streams.kafka_client import Refusal
+
+commands = typer.Typer(help="List, show or delete replays.", no_args_is_help=True)
+app.add_typer(commands, name="runs")
+
+RunId = Annotated[str, typer.Argument(help="The run's id.")]
+
+
+@commands.command(name="list")
+def list_runs() -> None:
+    """List the runs: when each began, how far it is, and what it was asked for."""
+    table = Table("run", "began", "phase", "what", "judge", "catalogue")
+    for run in every(settings()):
+        asked = run.asked
+        read = ", ".join(archive.path for archive in run.files) or run.topic
+        bounds = (("from", asked.since), ("to", asked.until), ("only", " and ".join(asked.only)))
+        what = " ".join([read, *(f"{word} {value}" for word, value in bounds if value)])
+        judge = asked.judge if asked.budget_usd is None else f"${asked.budget_usd:,.2f}"
+        table.add_row(run.run_id, f"{run.began_at:%Y-%m-%d %H:%M}", run.phase, what, judge, run.catalogue_version)
+    out.print(table)
+
+
+@commands.command()
+def show(run_id: RunId) -> None:
+    """Show a run's record: what it reads, up to where, and by which settings."""
+    effective = settings()
+    found = find(effective, run_id)
+    if found is None:
+        raise Refusal(f"there is no run {run_id}; `ragweir runs list` tells which there are")
+    record = orjson.loads(encode(found.run))
+    record["loaded"] = found.loaded.model_dump() if found.run.files else None
+    record["topics"] = f"{prefix_of(effective, run_id)}*"
+    out.print_json(data=record)
+
+
+@commands.command()
+def delete(
+    run_id: RunId,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete a run's topics, all its results among them, and its groups. Nothing live is touched."""
+    effective = settings()
+    if find(effective, run_id) is None:
+        raise Refusal(f"there is no run {run_id}; `ragweir runs list` tells which there are")
+    if not yes:
+        typer.confirm(f"Delete all topics {prefix_of(effective, run_id)}*?", abort=True, err=True)
+    names = delete_run(effective, run_id)
+    err.print(f"deleted {', '.join(names)}", highlight=False, soft_wrap=True)

@@ -1,0 +1,175 @@
+"""Archives of interactions, JSON lines or Parquet, loaded into a run's topic: each line once, however often it begins.
+
+How far it came stands in the run's own topic and is written with the events, in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Self
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from schemas.codec import Rejected, decode
+from schemas.run import Archive, Loaded
+from schemas.topics import max_record_bytes
+from streams.history.runs import produce_loaded
+from streams.kafka_client import Connection, Identity, Refusal, build, producer_properties
+from streams.runtimes.files import read_lines
+from streams.settings import Settings
+
+_TIMEOUT_S = 30.0
+_BATCH = 1_000
+_ROOM_BYTES = 16 * 1024
+"""Of a record beside its value."""
+
+Lines = Iterator[tuple[int, bytes]]
+
+
+def lines(archive: Path, max_bytes: int) -> Lines:
+    """The events of an archive with their numbers, from 1; of a larger one the first `max_bytes` + 1 bytes.
+
+    Raises:
+        Refusal: if it cannot be read.
+    """
+    try:
+        if archive.suffix.lower() == ".parquet":
+            yield from _rows(archive)
+        else:
+            with archive.open("rb") as source:
+                yield from read_lines(source, max_bytes)
+    except OSError as error:
+        raise Refusal(f"{archive} cannot be read: {error.strerror}") from None
+
+
+def _rows(archive: Path) -> Lines:
+    """A Parquet file's rows as JSON objects, one column a field."""
+    try:
+        import duckdb  # noqa: PLC0415 - JSON lines need none
+    except ModuleNotFoundError:
+        raise Refusal("Parquet needs the package duckdb; pip install 'ragweir[compare]' brings it") from None
+    with duckdb.connect(config={"memory_limit": "512MB", "autoinstall_known_extensions": "false"}) as db:
+        try:
+            # Times with a zone are written as UTC; those without are taken as UTC, as in JSON.
+            db.execute("set timezone = 'UTC'")
+            rows = db.execute("select to_json(t)::blob from read_parquet($file) t", {"file": str(archive)})
+            number = 0
+            while found := rows.fetchmany(_BATCH):
+                for (row,) in found:
+                    number += 1
+                    yield number, row
+        except duckdb.Error as error:
+            raise Refusal(f"{archive} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def load(
+    settings: Settings,
+    run_id: str,
+    run: Settings,
+    archives: Sequence[Archive],
+    loaded: Loaded,
+    event_id: Callable[[bytes], str | None],
+    moved: Callable[[int, int], None],
+    stopped: Callable[[], bool],
+) -> Loaded:
+    """Load what is not loaded yet, or as much as there is until told to stop.
+
+    Args:
+        settings: of the live system, for the run's record.
+        run_id: of the run.
+        run: its own settings.
+        archives: the files, in their order.
+        loaded: how far it came.
+        event_id: the id in a line, for its key; None if there is none.
+        moved: is told the number of a file, and how many more bytes of it are passed.
+        stopped: says whether to stop.
+
+    Raises:
+        Refusal: if a file cannot be read, or Kafka does not take it; the same call goes on where it is.
+    """
+    producer = _Transactions(run)
+    most = max_record_bytes(run.limits.max_event_bytes) - _ROOM_BYTES
+    topic = f"{run.topics.prefix}interactions"
+    for number in range(loaded.file, len(archives)):
+        behind = loaded.line if number == loaded.file else 0
+        rest = _behind(lines(Path(archives[number].path), most), behind)
+        while batch := list(islice(rest, _BATCH)):
+            if stopped():
+                return loaded
+            fitting = [line for _, line in batch if len(line) <= most]
+            left_out = loaded.left_out + len(batch) - len(fitting)
+            loaded = Loaded(file=number, line=batch[-1][0], left_out=left_out)
+            with producer as transaction:
+                for line in fitting:
+                    key = event_id(line)
+                    transaction.produce(topic, line, None if key is None else key.encode())
+                produce_loaded(transaction.producer, settings, run_id, loaded)
+            moved(number, sum(len(line) + 1 for _, line in batch))
+    return loaded
+
+
+def _behind(every: Lines, line: int) -> Lines:
+    return (each for each in every if each[0] > line)
+
+
+def id_reader(mapping: Callable[[object], object] | None, max_bytes: int) -> Callable[[bytes], str | None]:
+    """What gives the id in a line; None where it holds no event, which becomes a dead letter later.
+
+    >>> id_reader(None, 100)(b'{"event_id": 7, "query": "", "response": ""}'), id_reader(None, 100)(b"?")
+    ('7', None)
+    """
+
+    def event_id(line: bytes) -> str | None:
+        with suppress(Rejected):
+            return decode(line, max_bytes=max_bytes, mapping=mapping).event_id
+        return None
+
+    return event_id
+
+
+class _Transactions:
+    """A producer whose every block is a transaction."""
+
+    def __init__(self, run: Settings) -> None:
+        identity = Identity("load", 0, run.topics.prefix, host="only")
+        self.producer = build(Producer, producer_properties(run, identity, Connection(quiet=True)))
+        self._undelivered: KafkaError | None = None
+        try:
+            # Whoever else was loading is shut out, and what it left open is aborted.
+            self.producer.init_transactions(_TIMEOUT_S)
+        except KafkaException as error:
+            raise Refusal(f"Kafka begins no transaction: {error.args[0].str()}") from None
+
+    def produce(self, topic: str, value: bytes, key: bytes | None) -> None:
+        """Add a record; waits while the producer's queue is full."""
+        while True:
+            try:
+                self.producer.produce(topic, value, key, on_delivery=self._delivered)
+                break
+            except BufferError:
+                self.producer.poll(0.5)
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None and self._undelivered is None:
+            self._undelivered = error
+
+    def __enter__(self) -> Self:
+        self.producer.begin_transaction()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if kind is None:
+            try:
+                self.producer.commit_transaction(_TIMEOUT_S)
+            except KafkaException as raised:
+                error = raised
+            else:
+                return
+        with suppress(KafkaException):
+            self.producer.abort_transaction(_TIMEOUT_S)
+        if isinstance(error, KafkaException):
+            why = (self._undelivered or error.args[0]).str()
+            raise Refusal(f"Kafka does not take the archive ({why}); the same command goes on where it is") from None

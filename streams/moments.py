@@ -1,0 +1,32 @@
+"""Times as people give them on the command line."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from schemas.interaction import parse_time
+from schemas.window import duration_s
+from streams.settings import WrongSettings
+
+
+def moment(text: str, flag: str, now: datetime | None = None) -> datetime:
+    """A time: RFC 3339, a date, or, where there is a present, a duration before it.
+
+    >>> moment("90m", "--from", moment("2026-11-22T12:00:00Z", "now")).isoformat()
+    '2026-11-22T10:30:00+00:00'
+    >>> moment("2026-11-22", "--to").isoformat()
+    '2026-11-22T00:00:00+00:00'
+
+    Raises:
+        WrongSettings: if it is none.
+    """
+    if now is not None:
+        try:
+            return now - timedelta(seconds=duration_s(text))
+        except (ValueError, OverflowError):
+            pass
+    try:
+        return parse_time(text if "T" in text else f"{text}T00:00:00Z")
+    except ValueError:
+        before = "" if now is None else ", nor a time before now such as 24h or 7d"
+        raise WrongSettings(f"{flag} {text!r} is no time such as 2026-11-21T10:00:00Z{before}") from None
