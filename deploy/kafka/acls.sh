@@ -3,7 +3,7 @@
 #   deploy/kafka/acls.sh --bootstrap-server kafka:9092 --command-config admin.properties
 # The arguments go to Kafka's kafka-acls.sh, or to what KAFKA_ACLS names: KAFKA_ACLS=echo only shows the commands.
 # PREFIX is topics.prefix; INPUT_TOPIC is input.topic, where interactions are read from another topic than ours. JUDGE=yes
-# adds what judging needs, where judge.base_url is set.
+# adds what judging needs, where judge.base_url is set; FAUST=yes lets evaluate run on Faust.
 set -euo pipefail
 
 connection=("$@")
@@ -26,6 +26,9 @@ allow ragweir-evaluate Read --topic "$input" --topic "${prefix}redrive"
 allow ragweir-evaluate Write --topic "${prefix}evaluations" --topic "${prefix}dead-letter"
 allow ragweir-evaluate Read --group "${prefix}evaluate"
 allow ragweir-evaluate Write --transactional-id "${prefix}evaluate-" --resource-pattern-type prefixed
+if [[ ${FAUST:-} == yes ]]; then
+    allow ragweir-evaluate Read --group "${prefix}evaluate-faust"
+fi
 
 # ragweir judge, and evaluate asks it. Requests that have to wait come back to it; it reads its own ledger again when it
 # takes a partition over.

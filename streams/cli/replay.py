@@ -101,6 +101,8 @@ def replay(
     if slot is not None:
         _work(effective, run_id, workers, rate, slot)
         return
+    if windows_file and openmetrics and windows_file.resolve() == openmetrics.resolve():
+        raise typer.BadParameter("--windows and --openmetrics are two files")
     asked, archives = _asked(topic, since, until, only, judge, budget, files), files or []
     found = find(effective, run_id)
     if found is None:
@@ -116,12 +118,7 @@ def replay(
     if not _run(effective, found, workers, flags):
         err.print(f"stopped; the same command goes on with the run {run_id}", highlight=False, soft_wrap=True)
         raise typer.Exit(_STOPPED)
-    formats: dict[Path, Format] = {}
-    if windows_file:
-        formats[windows_file] = JsonLines()
-    if openmetrics:
-        formats[openmetrics] = OpenMetrics(run_id, effective)
-    _finish(effective, run_id, formats)
+    _finish(effective, run_id, windows_file, openmetrics)
 
 
 def _asked(
@@ -198,9 +195,11 @@ def _said(standing: Standing, speed: float | None) -> str:
     return "; ".join(filter(None, (f"{speed:,.0f}/s" if speed else "", f"lag {lags}{more}" if lags else "")))
 
 
-def _finish(effective: Settings, run_id: str, formats: Mapping[Path, Format]) -> None:
+def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path | None) -> None:
     """Write the run's windows where they are wanted, and say what it came to."""
-    found = find(effective, run_id)
+    found, imported = find(effective, run_id), OpenMetrics(run_id, effective)
+    formats: dict[Path, Format] = {lines: JsonLines()} if lines else {}
+    formats |= {samples: imported} if samples else {}
     events = 0
     left_out: Counter[Fate] = Counter()
     base = effective.windows.sizes[0]
@@ -225,6 +224,8 @@ def _finish(effective: Settings, run_id: str, formats: Mapping[Path, Format]) ->
     told = [f"the run {run_id} is complete: {events:,} events evaluated, {number:,} windows"]
     if found is not None and found.loaded.left_out:
         told.append(f"{found.loaded.left_out:,} lines too large for Kafka left out")
+    if imported.left_out:
+        told.append(f"{imported.left_out:,} windows before 1970 or in the future are not for Prometheus")
     if left_out.total():
         told.append(f"{left_out.total():,} records of windows could not be read")
     err.print("; ".join(told), highlight=False, soft_wrap=True)

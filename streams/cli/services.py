@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import structlog
 import typer
@@ -35,16 +35,23 @@ def evaluate(
     slot: Slot = None,
     input_topic: Annotated[str | None, typer.Option(help="Read another topic than ours; it is only read.")] = None,
     map: Annotated[Path | None, typer.Option(help="The map for a foreign shape.")] = None,
+    runtime: Annotated[
+        Literal["kafka", "faust"],
+        typer.Option(help="kafka: exactly once. faust (ragweir[faust]): at least once, in a group of its own."),
+    ] = "kafka",
 ) -> None:
-    """Evaluate interactions as they come, exactly once.
+    """Evaluate interactions as they come, exactly once; with `--runtime faust` at least once.
 
     Reads the interactions topic (or `--input-topic`), writes evaluations and dead letters. Stops on SIGTERM or Ctrl-C
-    after the batch in hand. Each worker shows /metrics, /healthz and /readyz on its own port.
+    after the batch in hand. Each worker shows /metrics, /healthz and /readyz on its own port. On Faust some events are
+    evaluated again after a crash: readers keep the newest record per key.
     """
     effective = settings(input={"topic": input_topic, "map": map})
     flags = ["--input-topic", input_topic] if input_topic else []
     flags += ["--map", str(map)] if map else []
-    _run("evaluate", effective, workers, slot, flags)
+    if runtime == "faust":
+        flags += ["--runtime", runtime]
+    _run("evaluate", effective, workers, slot, flags, _on_faust() if runtime == "faust" else None)
 
 
 @app.command()
@@ -117,12 +124,22 @@ _RUNNERS = {name: _Runner(service.check, partial(run_slot, service)) for name, s
 _RUNNERS["export"] = _Runner(catalogue, run_export)
 
 
+def _on_faust() -> _Runner:
+    try:
+        from streams.runtimes import faust  # noqa: PLC0415 - of the extra [faust]
+    except ModuleNotFoundError as error:
+        raise Refusal(f"the Faust runtime needs the package {error.name}: pip install 'ragweir[faust]'") from None
+    return _Runner(faust.check, faust.run_slot)
+
+
 def _worker(name: str, slot: int, flags: list[str]) -> list[str]:
     return own_command(*shared_flags(), name, *flags, "--slot", str(slot))
 
 
-def _run(name: str, effective: Settings, workers: int, slot: int | None, flags: list[str]) -> None:
-    runner = _RUNNERS[name]
+def _run(
+    name: str, effective: Settings, workers: int, slot: int | None, flags: list[str], other: _Runner | None = None
+) -> None:
+    runner = other or _RUNNERS[name]
     stopped = stop_flag()
     if slot is None:
         # What is wrong for every worker is told once, before any starts.
