@@ -162,6 +162,23 @@ def test_what_is_over_the_budget_waits_for_the_next_day_and_is_judged_then() -> 
     assert log.read("evaluations")[-1]["decision"]["suites"][0]["status"] == "judged"
 
 
+def test_a_run_has_one_budget_and_no_day_after() -> None:
+    """With its costs booked on one day, what is asked for on later days finds that day's budget spent."""
+    log, desk = Log(), ScriptedDesk()
+    agent = JudgeAgent(replace(config(daily_budget_usd=dollars(2.5)), day="2026-11-22"), desk)
+    worker = Worker(log, agent)
+    worker._places = [place for place in worker._places if place[0] != "judge.deferred"]  # As a run leaves them alone.
+    for day, name in enumerate("abcd"):
+        log.ask(request(name), at=NOON + timedelta(days=day))
+        for _ in range(2):
+            worker.turn(NOON + timedelta(days=day))
+            for job in list(desk.jobs):
+                desk.land(job, cost=AMOUNT)
+    assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b"]
+    assert [each["evaluation"]["event_id"] for each in log.read("judge.deferred")] == ["c", "d"]
+    assert {each["day"] for each in log.read("judge.ledger")} == {"2026-11-22"}
+
+
 def test_money_that_was_reserved_and_not_needed_is_there_for_the_next() -> None:
     log, desk, worker = judging(daily_budget_usd=dollars(1.5), concurrency=1)
     for name in "abcd":

@@ -256,6 +256,15 @@ def test_loading_goes_on_at_the_line_where_it_was_stopped(quick: LocalKafka, pre
     assert Loaded.model_validate_json(newest.value()) == loaded
 
 
+def test_the_windows_of_a_run_are_closed_at_its_end(past: History) -> None:
+    """Every partition's progress says that nothing more comes, so that an exporter, too, takes them for closed."""
+    last: dict[int, bool] = {}
+    for each in read_to_end(past.bootstrap, f"{past.prefix}run.topic.windows"):
+        if json.loads(each.key())[0] == "progress":
+            last[each.partition()] = json.loads(each.value())["idle"]
+    assert last == dict.fromkeys(range(PARTITIONS), True)
+
+
 def test_a_replay_leaves_live_topics_groups_and_series_alone(quick: LocalKafka, prefix: str, tmp_path: Path) -> None:
     """While live traffic is evaluated, a replay of it comes and goes: live has its own evaluations, and only these."""
     live = made(quick.bootstrap, prefix, 600)
