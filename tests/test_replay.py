@@ -437,3 +437,13 @@ def test_a_rate_is_never_exceeded() -> None:
         taken += room
         assert taken <= 200 * (time.monotonic() - began) + 2 * 100
     assert taken >= 200
+
+
+def test_the_settings_map_is_for_the_live_input_and_not_for_another_topic(past: History) -> None:
+    """A topic in our own shape is read as it is, although live traffic comes from a foreign one, through a map."""
+    foreign = {"RAGWEIR_INPUT__TOPIC": "theirs", "RAGWEIR_INPUT__MAP": str(ROOT / "deploy" / "maps" / "mtrag.toml")}
+    ours = f"{past.prefix}interactions"
+    done = past.replay("--run-id", "ours", "--topic", ours, "--to", "5", **foreign)
+    assert done.returncode == 0, done.stderr.decode()
+    assert past.evaluations("ours")
+    assert past.count("ours", "dead-letter") == sum(part[:5].count(b"not json") for part in past.values)

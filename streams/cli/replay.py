@@ -98,6 +98,8 @@ def replay(
     if not re.fullmatch(RUN_ID, run_id) or run_id == "live":
         raise typer.BadParameter(f"--run-id {run_id!r}: up to 60 letters, digits, _ and -, and not `live`")
     effective = settings(input={"map": map})
+    if topic not in (None, effective.input_topic) and map is None:  # The settings' map is for the live input.
+        effective = effective.model_copy(update={"input": effective.input.model_copy(update={"map": None})})
     if slot is not None:
         _work(effective, run_id, workers, rate, slot)
         return
@@ -113,6 +115,7 @@ def replay(
         _tell(outlook(effective, run_settings(effective, found.run), found.run), found, workers, rate)
         return
     flags = ["--run-id", run_id, "--workers", str(workers)]
+    flags += ["--topic", topic] if topic else []
     flags += ["--map", str(map)] if map else []
     flags += ["--rate", str(rate)] if rate else []
     if not _run(effective, found, workers, flags):
