@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
-.PHONY: help setup demo test test-long bench bench-peers lock clean
+.PHONY: help setup demo test test-long chaos chaos-long bench bench-peers soak lock clean
 
 help: ## list the targets
 	@echo "ragweir: scores RAG traffic on Kafka. Two commands show all of it: make demo, then make test."
@@ -49,18 +49,28 @@ test: setup ## everything that must hold: lint, types, layers, doctests and test
 test-long: setup ## the full-size versions of the heavy tests
 	@$(BIN)/python -m pytest -m long
 
+chaos: setup ## minutes of kills, zombies, broken networks and lost brokers; then every output is checked
+	@$(BIN)/python -m chaos --preset minutes
+
+chaos-long: setup ## the same for hours: 2 million events, 300 kills; CHAOS="--kills 50 --minutes 30" and the like change it
+	@$(BIN)/python -m chaos --preset hours $(CHAOS)
+
 bench: setup ## print the benchmark tables
 	@$(BIN)/python bench/run.py
 
 # An environment of its own: ragas and evidently bring over a gigabyte. Both report usage unless told not to.
-bench-peers: bench/.venv/.ready ## print ragweir's cost beside other packages' on the same events
-	@PYTHONPATH=. PYTHONWARNINGS=ignore RAGAS_DO_NOT_TRACK=true DO_NOT_TRACK=1 bench/.venv/bin/python bench/peers.py
+bench-peers: bench/.venv/.ready ## print ragweir's cost beside other packages' on the same events; PEERS="--help" for options
+	@PYTHONWARNINGS=ignore RAGAS_DO_NOT_TRACK=true DO_NOT_TRACK=1 bench/.venv/bin/python bench/peers.py $(PEERS)
 
 bench/.venv/.ready: bench/requirements.txt
 	@test -x bench/.venv/bin/python || $(PYTHON) -m venv bench/.venv
 	@echo "Installing other evaluators into bench/.venv (once; some minutes)"
 	@bench/.venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement bench/requirements.txt
+	@bench/.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
+
+soak: setup ## an hour of all services at the highest steady rate: memory, handles, lag, latency; SOAK="--minutes 5"
+	@$(BIN)/python bench/soak.py $(SOAK)
 
 # Extras and test tools are locked together with the project, for every Python from 3.11 and every platform. The image
 # has locks of its own, with what runs only, in the same versions.

@@ -1,0 +1,154 @@
+"""Mutants: the runtime with one rule broken each. A harness that does not catch them proves nothing.
+
+Each is put into a worker's process by `chaos.mutant`; the product has no hook for it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from schemas.evaluation import Evaluation
+from streams.agents import aggregate
+from streams.agents.agent import Outcome
+from streams.kafka_client import build, producer_properties, reader_properties
+from streams.runtimes import changelog, kafka
+from streams.runtimes.kafka import KafkaRuntime
+from streams.runtimes.positions import Positions
+
+
+def _break(place: Any, name: str, broken: object) -> None:
+    setattr(place, name, broken)
+
+
+def commit_before_produce() -> None:
+    """The offsets are committed in a transaction of their own, before the one with the outputs."""
+    transact = KafkaRuntime._transact
+
+    def broken(self: KafkaRuntime, outcome: Outcome) -> None:
+        transact(self, Outcome())
+        self._insist(lambda _: self._producer.begin_transaction())
+        for emission in outcome.emissions:
+            self._produce(emission)
+        self._insist(self._producer.commit_transaction)
+
+    _break(KafkaRuntime, "_transact", broken)
+
+
+def no_rewind() -> None:
+    """After an abort the worker goes on behind what it had read."""
+    _break(Positions, "rewind", lambda _: [])
+
+
+def no_fencing() -> None:
+    """Each process has a transactional id of its own, and sends offsets in the name of the group alone."""
+
+    def with_fresh_id(*given: Any) -> dict[str, Any]:
+        usual = producer_properties(*given)
+        return {**usual, "transactional.id": f"{usual['transactional.id']}~{uuid.uuid4()}"}
+
+    class Anybody(Consumer):
+        def __init__(self, properties: dict[str, Any]) -> None:
+            super().__init__(properties)
+            servers = {name: properties[name] for name in ("bootstrap.servers", "group.id")}
+            self._nobody = Consumer({**servers, "log_level": 0})
+
+        def consumer_group_metadata(self) -> Any:
+            return self._nobody.consumer_group_metadata()
+
+    # A worker that was stopped within a call would see how long that took, and end.
+    _break(kafka, "CALL_LIMIT_S", 600.0)
+    _break(kafka, "producer_properties", with_fresh_id)
+    _break(kafka, "Consumer", Anybody)
+
+
+def drop_on_revoke() -> None:
+    """What was read of a partition that is taken away is thrown away, and its offsets are committed."""
+    revoked = KafkaRuntime._revoked
+
+    def broken(self: KafkaRuntime, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if self._pending:
+            self._transact(Outcome())
+        revoked(self, consumer, partitions)
+
+    _break(KafkaRuntime, "_revoked", broken)
+
+
+def commit_revoked() -> None:
+    """What was read of a partition that is taken away is committed all the same."""
+    revoked = KafkaRuntime._revoked
+
+    def broken(self: KafkaRuntime, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        pending = list(self._pending)
+        revoked(self, consumer, partitions)
+        self._pending[:] = pending
+
+    _break(KafkaRuntime, "_revoked", broken)
+
+
+def wall_clock_windows() -> None:
+    """Windows are of the time at which evaluations are read."""
+    read = aggregate._evaluation
+
+    def broken(*given: Any) -> Evaluation:
+        return read(*given).model_copy(update={"event_time": datetime.now(UTC)})
+
+    _break(aggregate, "_evaluation", broken)
+
+
+def offsets_without_one() -> None:
+    """The offset of the last record is committed, instead of the next one."""
+    offsets = Positions.offsets
+
+    def broken(self: Positions, *given: Any) -> list[TopicPartition]:
+        return [TopicPartition(at.topic, at.partition, max(0, at.offset - 1)) for at in offsets(self, *given)]
+
+    _break(Positions, "offsets", broken)
+
+
+def restore_to_stable_end() -> None:
+    """The windows are restored up to the last stable offset, which an open transaction of anybody holds back."""
+
+    def broken(settings: Any, topic: str, partition: int, _: Callable[[], bool]) -> int:
+        consumer = build(Consumer, reader_properties(settings))
+        try:
+            return consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[1]
+        finally:
+            consumer.close()
+
+    _break(changelog, "_end", broken)
+
+
+def count_before_commit() -> None:
+    """Telemetry counts what is not committed yet, and may never be."""
+    transact = KafkaRuntime._transact
+
+    def broken(self: KafkaRuntime, outcome: Outcome) -> None:
+        self._telemetry.add(outcome.counts)
+        outcome.counts.clear()
+        transact(self, outcome)
+
+    _break(KafkaRuntime, "_transact", broken)
+
+
+MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(
+    {
+        mutant.__name__.replace("_", "-"): mutant
+        for mutant in (
+            commit_before_produce,
+            no_rewind,
+            no_fencing,
+            drop_on_revoke,
+            commit_revoked,
+            wall_clock_windows,
+            offsets_without_one,
+            restore_to_stable_end,
+            count_before_commit,
+        )
+    }
+)

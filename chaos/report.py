@@ -1,0 +1,98 @@
+"""The report of a run: a table for people, JSON for machines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from chaos.findings import FAULTS
+from chaos.run import Result
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """The value that this share of the values does not exceed; None without values.
+
+    >>> quantile([3.0, 1.0, 2.0], 0.5), quantile([3.0, 1.0, 2.0], 0.99), quantile([], 0.5)
+    (2.0, 3.0, None)
+    """
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)] if values else None
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """All that a run came to, as plain data."""
+    done, options = result.done, result.options
+    return {
+        "healthy": result.healthy,
+        "seed": options.seed,
+        "records": result.records,
+        "seconds": round(result.seconds, 1),
+        "records_per_second": round(result.records / result.seconds, 1),
+        "options": asdict(options),
+        "faults_done": dict(done.faults),
+        "faults_without_a_victim": dict(done.skipped),
+        "kills_by_service": dict(done.kills_by_service),
+        "kills_in_an_open_transaction": done.in_transaction,
+        "share_of_kills_in_an_open_transaction": _share(done.in_transaction, done.can_transact),
+        "recovery_s": {
+            "count": len(done.recoveries_s),
+            "p50": quantile(done.recoveries_s, 0.5),
+            "p99": quantile(done.recoveries_s, 0.99),
+            "most": quantile(done.recoveries_s, 1.0),
+        },
+        "killed_and_idle_since": result.unrecovered,
+        "zombies_that_lived_on": done.zombies_alive,
+        "repeated_ids_passed_over": result.repeated,
+        "judged_statuses": dict(result.statuses),
+        "refused_to_start": dict(result.refusals),
+        "outputs": {name: asdict(found) for name, found in result.findings.outputs.items()},
+    }
+
+
+def _share(part: int, whole: int) -> float | None:
+    return round(part / whole, 3) if whole else None
+
+
+def show(result: Result, console: Console) -> None:
+    """Print the tables."""
+    table = Table("output", "expected", "found", *FAULTS, title="What came out", title_justify="left")
+    for name, found in result.findings.outputs.items():
+        faults = (str(found.faults.get(fault, 0)) for fault in FAULTS)
+        table.add_row(name, f"{found.expected:,}", f"{found.found:,}", *faults)
+    console.print(table)
+    told = as_json(result)
+    recovery = told["recovery_s"]
+    facts = Table("", "", show_header=False, title="What was done", title_justify="left")
+    for name, value in (
+        ("seed", told["seed"]),
+        ("records, seconds, records/s", f"{result.records:,}, {told['seconds']}, {told['records_per_second']}"),
+        *told["faults_done"].items(),
+        *((f"{name}, nobody to be hurt", count) for name, count in told["faults_without_a_victim"].items()),
+        ("kills by service", ", ".join(f"{name} {count}" for name, count in told["kills_by_service"].items())),
+        ("kills in an open transaction", f"{result.done.in_transaction} of {result.done.can_transact}"),
+        (
+            "SIGKILL to the same slot's next commit",
+            f"p50 {_seconds(recovery['p50'])}, p99 {_seconds(recovery['p99'])}, of {recovery['count']}",
+        ),
+        ("killed, and without a commit since", ", ".join(result.unrecovered) or "none"),
+        ("repeated ids passed over", told["repeated_ids_passed_over"]),
+        ("judged (by a simulated judge)", ", ".join(f"{name} {count}" for name, count in result.statuses.items())),
+    ):
+        facts.add_row(name, str(value))
+    console.print(facts)
+    for name, found in result.findings.outputs.items():
+        for fault, examples in found.examples.items():
+            console.print(f"[red]{name} {fault}[/]: {'; '.join(examples)}", highlight=False)
+    for name, count in result.refusals.items():
+        console.print(f"[red]{name} refused to start[/] {count} times", highlight=False)
+    if result.done.zombies_alive:
+        console.print(f"[red]{result.done.zombies_alive} zombies lived on although their place was taken[/]")
+    console.print("[green]healthy[/]" if result.healthy else "[red]not healthy[/]")
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} s"
