@@ -122,8 +122,8 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
 
 
 def test_every_topic_and_group_in_the_rights_is_one_of_ours() -> None:
-    topics = {f"rag.{name}" for name in TOPICS} | {"rag."}
-    groups = {f"rag.{name}" for name in (*SERVICES, "redrive")} | {reader_properties(Settings())["group.id"]}
+    topics = {f"rag.{name}" for name in TOPICS} | {"rag.", "rag.run."}
+    groups = {f"rag.{name}" for name in (*SERVICES, "redrive", "run.")} | {reader_properties(Settings())["group.id"]}
     for right in rights(JUDGE="yes"):
         known = {ResourceType.TOPIC: topics, ResourceType.GROUP: groups}.get(right.restype)
         assert known is None or right.name in known, right
