@@ -1,24 +1,55 @@
-"""How the cost of an event grows with its size, from 1 KB to 1 MB, limits lifted."""
+"""How the cost of an event grows: with its size, its contexts, the label sets of a window, and the partitions.
+
+    .venv/bin/python bench/growth.py              # the tables, and the picture docs/growth.svg
+
+Sizes, contexts and label sets are measured without Kafka, the token limit lifted; partitions with it.
+"""
 
 from __future__ import annotations
 
+import argparse
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, cycle, islice
+from pathlib import Path
 
 import orjson
+import tables
+from aggregation import evaluations
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from interactions import interactions
+from peer_loops import OURS, Task
+from peers_kafka import measure
+from plot import Panel, svg
 from rich.table import Table
 from scoring import tokenised
 from timing import microseconds
 
 from metrics.catalogue import Catalogue, everything
+from metrics.totals import Totals
 from metrics.view import Limits, View
 from schemas.codec import decode
 from schemas.interaction import Interaction
+from streams.agents.agent import Record
+from streams.agents.aggregate import AggregateAgent, AggregateConfig
+from streams.local.kafka import local_kafka
+from streams.settings import WindowSettings
 
 KILOBYTES = (1, 4, 16, 64, 256, 1024)
+CONTEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+LABEL_SETS = (1, 10, 50, 100, 200, 500, 1_000)
+PARTITIONS = (1, 4, 16, 64, 256)
+EVENTS = 40_000
+PICTURE = Path(__file__).parents[1] / "docs" / "growth.svg"
 _UNLIMITED = Limits(max_tokens=10**9)
+_COMMIT = 1_000
+"""Events of one commit of windows."""
+_CONTEXT_BYTES = 500
 _VOCABULARY = 20_000
 _SYLLABLES = "ba co di fe gu la mo ni pe ru sa te vo wi zu".split()
 _JOINING = "the of and to in is that covers which may not 12 $1,200 2.5% Dec 9, 2025".split()
@@ -48,6 +79,36 @@ class _Writer:
         return " ".join(words)[:size]
 
 
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What grows, and what it costs: per amount the CPU microseconds of an event, and other figures by name."""
+
+    title: str
+    amount: str
+    costs: Sequence[tuple[int, float]]
+    beside: Sequence[tuple[str, Sequence[float]]] = ()
+    per_amount: bool = True
+    """Whether the cost of each is told too: where that stays level, growth is linear."""
+
+    def table(self) -> Table:
+        """One row per amount."""
+        result = Table(title=self.title, title_justify="left")
+        named = [f"µs per event and {self.amount}"] if self.per_amount else []
+        for name in (self.amount, "µs per event", *(name for name, _ in self.beside), *named):
+            result.add_column(name, justify="right")
+        for place, (amount, cost) in enumerate(self.costs):
+            others = [f"{values[place]:,.0f}" for _, values in self.beside]
+            each = [f"{cost / amount:,.1f}"] if self.per_amount else []
+            result.add_row(f"{amount:,}", f"{cost:,.1f}", *others, *each)
+        return result
+
+    def panel(self) -> Panel:
+        """The same as a chart."""
+        return Panel(
+            self.title, self.amount, "CPU µs per event", {"measured": self.costs}, log_across=True, log_up=True
+        )
+
+
 def _event(kilobytes: int) -> Interaction:
     writer, size = _Writer(), kilobytes * 1024
     contexts = [writer.text(size * 14 // 100) for _ in range(5)]
@@ -58,21 +119,134 @@ def _event(kilobytes: int) -> Interaction:
     return decode(orjson.dumps(fields), max_bytes=1 << 30)
 
 
-def table() -> Table:
-    """One row per size."""
+def sizes() -> Growth:
+    """By kilobytes of the event, five contexts each."""
     catalogue = Catalogue(everything())
-    title = "Scoring by size of the event, CPU time, token limit lifted; linear is a last column that stays level"
-    result = Table(title=title, title_justify="left")
-    for name in ("KB", "µs", "of that tokenising", "µs per KB"):
-        result.add_column(name, justify="right")
+    costs, reading = [], []
     for kilobytes in KILOBYTES:
         events = [_event(kilobytes)] * max(64 // kilobytes, 1)
-        reading = microseconds(partial(_each, tokenised, events), len(events))
-        cost = microseconds(partial(_each, catalogue.score, events), len(events))
-        result.add_row(str(kilobytes), f"{cost:,.0f}", f"{reading:,.0f}", f"{cost / kilobytes:.0f}")
-    return result
+        reading.append(microseconds(partial(_each, tokenised, events), len(events)))
+        costs.append((kilobytes, microseconds(partial(_each, catalogue.score, events), len(events))))
+    return Growth("Scoring, by the size of the event", "KB", costs, [("of that tokenising", reading)])
+
+
+def contexts() -> Growth:
+    """By the number of contexts; beyond `limits.max_contexts` they are left out."""
+    catalogue, writer = Catalogue(everything()), _Writer()
+    texts = [writer.text(_CONTEXT_BYTES) for _ in range(max(CONTEXTS))]
+    fields = {"event_id": "1", "query": writer.text(90), "expected": writer.text(150)}
+    fields["response"] = f"{texts[0][:300]} {writer.text(300)}"
+    costs = []
+    for count in CONTEXTS:
+        each = [{"text": text, "score": 0.5, "rank": place} for place, text in enumerate(texts[:count], 1)]
+        events = [decode(orjson.dumps(fields | {"contexts": each}))] * max(16 // count, 1)
+        costs.append((count, microseconds(partial(_each, catalogue.score, events), len(events))))
+    title = f"Scoring, by contexts of {_CONTEXT_BYTES} bytes; at most {_UNLIMITED.max_contexts} are read"
+    return Growth(title, "contexts", costs)
 
 
 def _each(work: Callable[[View], object], events: Iterable[Interaction]) -> None:
     for event in events:
         work(View(event, _UNLIMITED))
+
+
+def label_sets() -> Growth:
+    """By the label sets among the events of one commit; beyond `windows.max_series` they are counted together."""
+    config = AggregateConfig(Totals(Catalogue(everything())))
+    costs, written = [], []
+    for count in LABEL_SETS:
+        records = list(_labelled(count))
+        agent = AggregateAgent(config)
+        agent.restore(0, None, 0, iter(()))
+        emitted: list[int] = []
+
+        def commit(
+            agent: AggregateAgent = agent, records: list[Record] = records, emitted: list[int] = emitted
+        ) -> None:
+            emitted.append(len(agent.handle(records).emissions))
+            agent.settled(committed=True)
+
+        costs.append((count, microseconds(commit, len(records))))
+        written.append(emitted[-1])
+    title = f"Windows, by label sets in a commit of {_COMMIT:,}; at most {WindowSettings().max_series} are kept apart"
+    return Growth(title, "label sets", costs, [("records written", written)], per_amount=False)
+
+
+def _commit(agent: AggregateAgent, records: Sequence[Record]) -> int:
+    emitted = len(agent.handle(records).emissions)
+    agent.settled(committed=True)
+    return emitted
+
+
+def _labelled(count: int) -> Iterator[Record]:
+    """Evaluations of one minute, spread over so many label sets."""
+    for number, value in enumerate(evaluations(_COMMIT)):
+        fields = orjson.loads(value) | {"application": f"app-{number % count}", "model": "m"}
+        stamp = int(datetime.fromisoformat(fields["event_time"]).timestamp() * 1_000)
+        yield Record("evaluations", 0, number, None, orjson.dumps(fields), stamp)
+
+
+def partitions(events: int = EVENTS) -> Growth:
+    """By the partitions of input and output: one worker on Kafka, null work, so that it is the runtime's own cost."""
+    costs, rates = [], []
+    values = list(interactions(min(events, 2_000)))
+    with local_kafka() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        for count in PARTITIONS:
+            task = Task(broker.bootstrap, f"growth{count}.", f"growth{count}.input", "null", events)
+            names = [task.source, *(f"{task.prefix}{name}" for name in ("evaluations", "dead-letter"))]
+            for future in admin.create_topics([NewTopic(name, count) for name in names]).values():
+                future.result(60)
+            _fill(broker.bootstrap, task.source, values, events)
+            measured = measure(OURS, task)
+            if measured.why:
+                raise RuntimeError(f"{count} partitions: {measured.why}")
+            costs.append((count, measured.cpu_s / measured.events * 1e6))
+            rates.append(measured.events / measured.seconds)
+            admin.delete_topics(names)
+    title = f"Kafka to Kafka, null work, {events:,} events, by partitions"
+    return Growth(title, "partitions", costs, [("events/s", rates)], per_amount=False)
+
+
+def _fill(bootstrap: str, topic: str, values: Sequence[bytes], events: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "compression.type": "lz4", "log_level": 0})
+    for number, value in enumerate(islice(cycle(values), events)):
+        producer.produce(topic, value, f"bench-{number}".encode())
+        if number % 1_000 == 0:
+            producer.poll(0.01)
+    if producer.flush(60):
+        raise RuntimeError("the broker did not take the events")
+
+
+def table() -> Table:
+    """Growth with size, for `make bench`."""
+    return sizes().table()
+
+
+def main() -> None:
+    """Print the tables and make the picture."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--events", type=int, default=EVENTS, help="per row of the table of partitions; 0 leaves it out"
+    )
+    parser.add_argument("--markdown", action="store_true", help="print tables as markdown")
+    parser.add_argument("--picture", type=Path, default=PICTURE, help="where the picture goes")
+    chosen = parser.parse_args()
+    found: list[Growth] = []
+    where = tables.machine()
+
+    def each() -> Iterator[Table]:
+        works = [sizes, contexts, label_sets, *([partial(partitions, chosen.events)] if chosen.events else [])]
+        for work in works:
+            found.append(work())
+            yield found[-1].table()
+
+    tables.show(each(), as_markdown=chosen.markdown)
+    notes = ("CPU time, without Kafka of the least disturbed of many rounds. All axes are logarithmic.", where)
+    picture = svg("What an event costs as things grow", notes, [each.panel() for each in found])
+    chosen.picture.write_text(picture, encoding="utf-8")
+    print(f"\n{chosen.picture}")
+
+
+if __name__ == "__main__":
+    main()

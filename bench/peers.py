@@ -1,15 +1,14 @@
 """What a user would otherwise run on the same events, beside ragweir: `make bench-peers`.
 
-In one process and one run, on CPU time. Each peer is used as its own documentation does, objects that can be kept are
-kept, and nothing is downloaded.
+Scores are measured in one process and one run, on CPU time. Each peer is used as its own documentation does, objects
+that can be kept are kept, and nothing is downloaded. Loops on Kafka are in `peers_kafka`.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import os
-import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -17,12 +16,13 @@ from typing import Any
 
 import orjson
 import pandas as pd
+import peers_kafka
+import tables
 from evidently import DataDefinition, Dataset, descriptors
 from interactions import interactions
 from ragas import metrics as ragas
 from ragas.dataset_schema import SingleTurnSample
 from rank_bm25 import BM25Okapi
-from rich.console import Console
 from rich.table import Table
 from rouge_score.rouge_scorer import RougeScorer
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -162,11 +162,23 @@ def table() -> Table:
     return result
 
 
+def _tables(chosen: argparse.Namespace) -> Iterator[Table]:
+    if chosen.only != "kafka":
+        yield table()
+    if chosen.only != "scores":
+        yield peers_kafka.table(chosen.events, chosen.rounds, chosen.loops)
+
+
 def main() -> None:
-    """Print where this runs, and the table."""
-    console = Console(width=140)
-    console.print(f"{os.cpu_count()} cores, Python {platform.python_version()}.")
-    console.print(table())
+    """Print where this runs, and the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=("scores", "kafka"), help="one of the two tables")
+    parser.add_argument("--events", type=int, default=peers_kafka.EVENTS, help="of the null work on Kafka")
+    parser.add_argument("--rounds", type=int, default=peers_kafka.ROUNDS, help="of all loops on Kafka")
+    parser.add_argument("--loops", default="", help="only loops whose name has this in it, and ragweir's")
+    parser.add_argument("--markdown", action="store_true", help="print tables as markdown")
+    chosen = parser.parse_args()
+    tables.show(_tables(chosen), as_markdown=chosen.markdown)
 
 
 if __name__ == "__main__":

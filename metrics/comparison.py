@@ -132,7 +132,7 @@ def _difference(sums: Sequence[float], middle: float, few: Floats | None) -> Dif
     third = rest_cubes / pairs - 3 * shift * (rest_squares / pairs) + 2 * shift**3
     deviation = sqrt(second * pairs / (pairs - 1)) if count > 1 else 0.0
     changed = round(rose + fell)
-    low, high = interval(count, changed, mean, deviation, third / second**1.5 if second else 0.0)
+    low, high = interval(count, changed, mean, deviation, third / second / sqrt(second) if second else 0.0)
     return Difference(
         count,
         before / pairs,

@@ -1,6 +1,7 @@
 """What tests share: one real Kafka for the whole run, and the few things that most Kafka tests do with it."""
 
 import itertools
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -26,8 +27,23 @@ QUICK_BROKER = {
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
 }
+# The tests start hundreds of Python processes: what one has compiled, the others need not.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# By their length, so that no core is idle at the end; with `--no-loadscope-reorder`, as make test runs them.
+_LONGEST_FIRST = (
+    *("test_faults.py", "test_replay.py", "test_windows.py", "test_judge_service.py", "test_faust.py"),
+    *("test_dead_letter.py", "test_chaos.py", "test_acls.py", "test_connection.py", "test_demo.py", "test_rehearse.py"),
+    *("test_cli.py", "test_duplicates.py", "test_backfill.py", "test_bad_input.py", "test_local_kafka.py"),
+    *("test_explain.py", "test_three_ways.py", "test_upgrade.py", "test_tap.py", "test_memory.py", "test_alerting.py"),
+)
 _QUIET: Mapping[str, str | int] = {"log_level": 0}
 _count = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest."""
+    rank = {name: number for number, name in enumerate(_LONGEST_FIRST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
 
 
 @pytest.fixture(autouse=True)
@@ -64,12 +80,12 @@ def prefix(request: pytest.FixtureRequest) -> str:
 
 
 @stamina.retry(on=settling, attempts=None, timeout=_SECONDS, wait_initial=0.1, wait_max=0.5)
-def coordinated(bootstrap: str) -> None:
-    """Wait until a broker coordinates groups: asked for a group's offsets before, the admin client ends the process.
+def coordinated(bootstrap: str, group: str = "first") -> None:
+    """Wait until a broker coordinates a group: asked for its offsets before, the admin client ends the process.
 
-    (librdkafka issue 5040.)
+    (librdkafka issue 5040.) A broker that has come back reads the groups' offsets first, partition by partition.
     """
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "first", **_QUIET})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **_QUIET})
     try:
         consumer.committed([TopicPartition("none", 0)], timeout=_SECONDS)
     finally:
@@ -119,6 +135,7 @@ def read_to_end(bootstrap: str, topic: str, isolation: str = "read_committed") -
             "group.id": "never-committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,  # the end is told after a fetch that found nothing
             "isolation.level": isolation,
             **_QUIET,
         }

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conftest import create_topic, produce, read_to_end
+from conftest import coordinated, create_topic, produce, read_to_end
 
 ROOT = Path(__file__).parent.parent
 QUICK_CLIENT = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 500, "transaction.timeout.ms": 3_000}
@@ -58,6 +58,7 @@ class Traffic:
 
     def reconnect(self) -> None:
         """Ask through a new client: one that saw the broker go can be a minute without an answer about groups."""
+        coordinated(self.bootstrap, f"{self.prefix}evaluate")
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     @staticmethod

@@ -1,6 +1,8 @@
 """The command line: help that teaches, errors in one sentence with their exit status, and files of every quality."""
 
+import importlib
 import os
+import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,12 +13,15 @@ import orjson
 import pytest
 import typer
 from commands import COMMAND, ROOT, environment, ragweir, told
+from confluent_kafka import KafkaException
 from conftest import create_topic, read_to_end
 from poison import GOOD, MARK, POISON, event
 
+import streams.cli
 from metrics.catalogue import everything
 from schemas.topics import MAX_EVENT_BYTES, TOPICS, max_record_bytes
 from streams.cli import app
+from streams.cli.app import _MODULES, _STATUS
 from streams.local.kafka import LocalKafka
 
 
@@ -39,6 +44,23 @@ def test_help_teaches(words: tuple[str, ...]) -> None:
     assert len(command.help) > 20
     for parameter in command.params:
         assert parameter.name == "help" or len(parameter.help or "") > 10, f"{parameter.name} is not explained"
+
+
+def test_every_command_is_found_by_its_name() -> None:
+    """Each module that adds a command is imported for it: imported or not, the same commands are listed."""
+    named = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    for module in pkgutil.iter_modules(streams.cli.__path__, "streams.cli."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    assert set(typer.main.get_command(app).commands) == named == set(_MODULES)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("error", _STATUS)
+def test_every_known_error_exists(error: str) -> None:
+    """The errors that end in one sentence are known by their names, which are right."""
+    module, _, name = error.rpartition(".")
+    kind = KafkaException if module == "cimpl" else getattr(importlib.import_module(module), name)
+    assert f"{kind.__module__}.{kind.__qualname__}" == error
 
 
 def test_help_is_shown() -> None:

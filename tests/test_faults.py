@@ -117,11 +117,11 @@ def figures(times: list[float]) -> str:
 
 
 def test_kills_at_random_moments_lose_and_double_nothing(quick: LocalKafka, prefix: str, start: Start) -> None:
-    """SIGKILL of either of two workers, ten times under a backlog: every event is settled once, in order."""
+    """SIGKILL of either of two workers, six times under a backlog: every event is settled once, in order."""
     traffic = Traffic(quick.bootstrap, prefix)
     # Sessions long enough for the killed slot itself to come back, rather than another to take its partitions.
     service = start(traffic, "--workers", "2", kafka__client={})
-    print(figures(kill_at_random(traffic, service, kills=10, slots=2, seed=1)))
+    print(figures(kill_at_random(traffic, service, kills=6, slots=2, seed=1)))
     traffic.must_be_settled_exactly_once()
 
 
@@ -242,26 +242,27 @@ def test_a_broker_that_goes_is_waited_for(prefix: str, start: Start) -> None:
     """
     with local_kafka(properties=QUICK_BROKER) as broker:
         traffic = Traffic(broker.bootstrap, prefix)
-        traffic.publish(300)
+        traffic.publish(200)
         service = start(traffic, "--workers", "1")
         for end in (broker.stop, broker.kill):
             eventually(lambda: service.asked("/readyz")[0] == 200, "ready")
-            traffic.publish(300)
+            traffic.publish(200)
             end()
             assert service.sample("ragweir_events_in_total") < sum(traffic.published.values()), "it fell into work"
             eventually(lambda: service.asked("/readyz")[0] == 503, "not ready")
             eventually(lambda: service.sample("ragweir_broker_up") == 0, "says that the broker is lost")
-            time.sleep(2)
+            time.sleep(1)
             broker.start()
             traffic.reconnect()
         eventually(lambda: service.asked("/readyz")[0] == 200, "ready again")
         traffic.must_be_settled_exactly_once()
         lost, back = service.logged("broker lost"), service.logged("broker is back")
-        # One a process: where a call did not come back, another has taken over.
-        assert max(Counter(line["pid"] for line in lost).values()) <= 2, lost
+        # One a process: where a call did not come back, another has taken over, perhaps before it was said.
+        assert lost or service.logged("does not come back")
+        assert max(Counter(line["pid"] for line in lost).values(), default=0) <= 2, lost
         assert len(back) <= len(lost)
         assert 0 < service.sample("ragweir_events_in_total") <= sum(traffic.published.values())
-        traffic.publish(300)
+        traffic.publish(200)
         broker.stop()
         assert service.stop(within_s=10) == 0
         broker.start()

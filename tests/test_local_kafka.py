@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, Producer
 from conftest import create_topic, produce, read_to_end
 
 from streams.local import jars
+from streams.local.class_archive import ClassArchive
 from streams.local.kafka import KAFKA_VERSION, LocalKafka, LocalKafkaError, local_kafka
 from streams.local.node import Node, free_port
 
@@ -220,6 +221,21 @@ def test_processes_that_fetch_at_once_download_once(bare_path: Path, tmp_path: P
     assert folders == {jars.fetch(print)}
     assert [entry.name for entry in folders.pop().iterdir()] == ["kafka.jar"]
     assert calls.read_text() == "call\n"
+
+
+@pytest.mark.parametrize(("status", "kept"), [(0, True), (143, True), (-9, False), (1, False)])
+def test_classes_are_kept_of_a_broker_that_ended_in_order_only(status: int, kept: bool, tmp_path: Path) -> None:
+    """Java would crash on half a file: what a broker wrote is kept, and read from then on, if it wrote all of it."""
+    archive = ClassArchive(tmp_path / "kafka-1", "openjdk 17")
+    assert not archive.reading()
+    option, *_ = archive.reading_or_writing()
+    Path(option.removeprefix("-XX:ArchiveClassesAtExit=")).write_bytes(b"classes")
+    archive.ended(status)
+    assert len(list(tmp_path.iterdir())) == kept
+    again = ClassArchive(tmp_path / "kafka-1", "openjdk 17")
+    assert again.reading() == [f"-XX:SharedArchiveFile={file}" for file in tmp_path.iterdir()]
+    assert (again.reading_or_writing() == again.reading()) is kept
+    assert not ClassArchive(tmp_path / "kafka-1", "openjdk 21").reading(), "another Java could not use it"
 
 
 def test_the_nodes_own_properties_can_be_overridden() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -12,14 +13,10 @@ import typer
 from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.markup import escape
+from typer.core import TyperGroup
 
-from schemas.codec import Rejected
 from streams import logs
-from streams.kafka_client import Refusal, Unreachable
-from streams.local.kafka import LocalKafkaError
-from streams.local.prometheus import LocalPrometheusError
-from streams.runtimes.kafka import Fatal
-from streams.settings import Settings, WrongSettings, load
+from streams.settings import Settings, load
 
 out = Console()
 err = Console(stderr=True)
@@ -27,21 +24,80 @@ err = Console(stderr=True)
 USAGE = 2
 FAILURE = 1
 
-_STATUS: Mapping[type[Exception], int] = {
-    WrongSettings: USAGE,
-    Refusal: FAILURE,
-    Unreachable: FAILURE,
-    Fatal: FAILURE,
-    Rejected: FAILURE,
-    LocalKafkaError: FAILURE,
-    LocalPrometheusError: FAILURE,
-    KafkaException: FAILURE,
+_STATUS: Mapping[str, int] = {
+    "streams.settings.WrongSettings": USAGE,
+    "streams.kafka_client.Refusal": FAILURE,
+    "streams.kafka_client.Unreachable": FAILURE,
+    "streams.runtimes.kafka.Fatal": FAILURE,
+    "schemas.codec.Rejected": FAILURE,
+    "streams.local.node.LocalKafkaError": FAILURE,
+    "streams.local.prometheus.LocalPrometheusError": FAILURE,
+    "cimpl.KafkaException": FAILURE,
 }
+"""The known errors by name: what a command did not import, it does not raise."""
+
+_MODULES: Mapping[str, str] = {
+    "compare": "compare",
+    "dead-letter": "dead_letter",
+    "demo": "demo",
+    "doctor": "doctor",
+    "explain": "explain",
+    "metrics": "metrics",
+    "publish": "publish",
+    "replay": "replay",
+    "runs": "runs",
+    "score": "score",
+    "evaluate": "services",
+    "judge": "services",
+    "aggregate": "services",
+    "export": "services",
+    "up": "services",
+    "simulate-judge": "simulate_judge",
+    "slo": "slo",
+    "tap": "tap",
+    "topics": "topics",
+}
+"""The module of each command. The help lists them in this order, groups of commands last."""
 
 _UsageError: Any = typer.BadParameter.__base__
 """What typer raises for all that is wrong on the command line; it has no public name."""
 
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name. A module is imported for its command only: all of them take longer than most commands."""
+
+    def __init__(self, built: Mapping[str, Any]) -> None:
+        self._built = dict(built)
+
+    def _import(self, *modules: str) -> None:
+        for module in modules:
+            import_module(f"streams.cli.{module}")
+        group: Any = typer.main.get_command(app)
+        self._built = group.commands._built
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._built:
+            self._import(_MODULES[name])
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._import(*_MODULES.values())
+        return iter(self._built)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
+
+class _Group(TyperGroup):
+    """Ragweir itself, as a group of commands."""
+
+    def __init__(self, *, commands: Mapping[str, Any], **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Commands(commands)  # type: ignore[assignment] # nobody adds to it
+
+
 app = typer.Typer(
+    cls=_Group,
     name="ragweir",
     help="Evaluates RAG traffic on Kafka: every answered question scored, exactly once.\n\n"
     "Start with `ragweir demo`. Settings come from ragweir.toml, then RAGWEIR_... variables, then flags.",
@@ -106,7 +162,8 @@ def main() -> None:
     except Exception as error:
         if _Shared.debug:
             raise
-        known = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), None)
+        kinds = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__)
+        known = next((_STATUS[kind] for kind in kinds if kind in _STATUS), None)
         text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
         if known is None:
             text = f"unexpected {type(error).__name__}: {text} (--debug shows where)"

@@ -6,24 +6,27 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from streams.local.class_archive import ClassArchive
 from streams.local.node import CLUSTER_ID, KAFKA_VERSION, POM, LocalKafkaError, Node
 
 _OLDEST_JAVA: Final = 17
 _INSTALL: Final = "(Debian, Ubuntu: apt-get install default-jre-headless maven)"
 _FETCH_SECONDS: Final = 900
 _STOP_SECONDS: Final = 20
+# Brokers here live for seconds or minutes: code that is compiled more thoroughly would cost more than it saves.
+_QUICK_START: Final = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:TieredStopAtLevel=1")
 # Runs beside the broker and reads a pipe that only we hold open: when we die, however we die, the pipe ends. Linux's
 # own parent-death signal would fire with the thread, not the process, that started the broker.
 _WATCHDOG: Final = 'read -r _; kill -9 "$1"; test -z "$2" || rm -rf -- "$2"'
 
 
-def find_java() -> str:
-    """Return the Java to run Kafka with: JAVA_HOME's, or the first on the PATH.
+def find_java() -> tuple[str, str]:
+    """Return the Java to run Kafka with, JAVA_HOME's or the first on the PATH, and what it tells of its version.
 
     Raises:
         LocalKafkaError: there is none, or it is too old.
@@ -36,7 +39,7 @@ def find_java() -> str:
     version = re.search(r'version "(\d+)', told)
     if version is None or int(version[1]) < _OLDEST_JAVA:
         raise LocalKafkaError(f"Kafka needs Java {_OLDEST_JAVA} or later, and {java} is older {_INSTALL}.")
-    return java
+    return java, told
 
 
 def fetch(say: Callable[[str], None]) -> Path:
@@ -84,8 +87,9 @@ class JarRunner:
     """
 
     def __init__(self, node: Node, folder: Path | None, say: Callable[[str], None]) -> None:
-        self._java = find_java()
+        self._java, version = find_java()
         self._jars = fetch(say)
+        self._archive = ClassArchive(self._jars, version)
         self._temporary = folder is None
         self._folder = folder or Path(tempfile.mkdtemp(prefix="ragweir-kafka-"))
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -96,8 +100,8 @@ class JarRunner:
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
 
-    def _command(self, main: str, *arguments: str, heap: str) -> list[str]:
-        jvm = ["-cp", f"{self._jars}/*", f"-Xmx{heap}", "-Dlog4j2.level=WARN"]
+    def _command(self, archive: Sequence[str], main: str, *arguments: str, heap: str) -> list[str]:
+        jvm = ["-cp", f"{self._jars}/*", f"-Xmx{heap}", "-Dlog4j2.level=WARN", *_QUICK_START, *archive]
         return [self._java, *jvm, main, *arguments]
 
     def start(self) -> None:
@@ -106,7 +110,7 @@ class JarRunner:
             self._format()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command("kafka.Kafka", "server.properties", heap="512m"),
+                self._command(self._archive.reading_or_writing(), "kafka.Kafka", "server.properties", heap="512m"),
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -123,7 +127,7 @@ class JarRunner:
 
     def _format(self) -> None:
         arguments = ["format", "--config", "server.properties", "--cluster-id", CLUSTER_ID]
-        command = self._command("kafka.tools.StorageTool", *arguments, heap="128m")
+        command = self._command(self._archive.reading(), "kafka.tools.StorageTool", *arguments, heap="128m")
         done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise LocalKafkaError(f"Kafka could not format {self._folder}:\n{(done.stderr + done.stdout).strip()}")
@@ -148,7 +152,7 @@ class JarRunner:
 
     def _reap(self) -> None:
         if self._process is not None:
-            self._process.wait()
+            self._archive.ended(self._process.wait())
         if self._watchdog is not None:
             self._watchdog.kill()  # before its pipe is closed: it must not act on a process id that is free again
             self._watchdog.communicate()

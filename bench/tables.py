@@ -1,0 +1,71 @@
+"""How benchmarks are told: where they ran, and a table on the terminal or as markdown."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+
+import confluent_kafka
+from rich.console import Console
+from rich.table import Table
+
+from streams.local.kafka import KAFKA_VERSION
+
+
+def _field(file: str, name: str) -> str:
+    """A line of one of the kernel's files; empty where there is none, as on other systems."""
+    path = Path(file)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
+
+
+def machine() -> str:
+    """Where this runs, and how busy it is with other things."""
+    memory = int((_field("/proc/meminfo", "MemTotal") or "0").split()[0]) / 2**20
+    facts = (
+        f"{os.cpu_count()} cores ({_field('/proc/cpuinfo', 'model name') or platform.machine()})",
+        f"{memory:.0f} GiB",
+        f"{platform.system()} {platform.release()}",
+        f"Python {platform.python_version()}",
+        f"librdkafka {confluent_kafka.libversion()[0]}",
+        f"Kafka {KAFKA_VERSION} on the same cores",
+        f"load before the run {os.getloadavg()[0]:.1f}",
+    )
+    return ", ".join(facts) + "."
+
+
+def markdown(table: Table) -> str:
+    """A table as it is pasted into a document.
+
+    >>> example = Table("loop", "events/s", title="Loops", caption="One run.")
+    >>> example.columns[1].justify = "right"
+    >>> example.add_row("a", "1,000")
+    >>> print(markdown(example))
+    **Loops**
+    <BLANKLINE>
+    | loop | events/s |
+    | --- | ---: |
+    | a | 1,000 |
+    <BLANKLINE>
+    One run.
+    """
+    rows = zip(*(column.cells for column in table.columns), strict=True)
+    head = [str(column.header) for column in table.columns]
+    rule = ["---:" if column.justify == "right" else "---" for column in table.columns]
+    lines = ["| " + " | ".join(map(str, cells)) + " |" for cells in (head, rule, *rows)]
+    title = [f"**{table.title}**", ""] if table.title else []
+    caption = ["", " ".join(str(table.caption).split())] if table.caption else []
+    return "\n".join([*title, *lines, *caption])
+
+
+def show(tables: Iterable[Table], *, as_markdown: bool) -> None:
+    """Print tables as each is made, behind where this runs."""
+    console = Console(width=150)
+    console.print(machine(), highlight=False, soft_wrap=True)
+    for table in tables:
+        if as_markdown:
+            print(f"\n{markdown(table)}")
+        else:
+            console.print(table)
