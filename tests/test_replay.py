@@ -240,11 +240,16 @@ def test_loading_goes_on_at_the_line_where_it_was_stopped(quick: LocalKafka, pre
     create_topic(quick.bootstrap, f"{prefix}run.r.interactions", 2)
     create_topic(quick.bootstrap, f"{prefix}run.r.run")
     archives = [Archive(path=str(file), size=file.stat().st_size) for file in files]
+
+    def stored() -> Loaded:
+        newest = read_to_end(quick.bootstrap, f"{prefix}run.r.run")
+        return Loaded.model_validate_json(newest[-1].value()) if newest else Loaded()
+
     loaded, turns = Loaded(), 0
     while loaded.line < 2_999 or loaded.file == 0:
         asked = iter([False, True])
         loaded = load(
-            settings, "r", own, archives, loaded, id_reader(None, 10_000), lambda *_: None, partial(next, asked)
+            settings, "r", own, archives, stored, id_reader(None, 10_000), lambda *_: None, partial(next, asked)
         )
         turns += 1
     assert turns > 3
@@ -252,8 +257,7 @@ def test_loading_goes_on_at_the_line_where_it_was_stopped(quick: LocalKafka, pre
         json.loads(each.value())["event_id"] for each in read_to_end(quick.bootstrap, f"{prefix}run.r.interactions")
     )
     assert found == Counter([*(f"a{n}" for n in range(3_500)), *(f"b{n}" for n in range(1_500))])
-    newest = read_to_end(quick.bootstrap, f"{prefix}run.r.run")[-1]
-    assert Loaded.model_validate_json(newest.value()) == loaded
+    assert stored() == loaded
 
 
 def test_the_windows_of_a_run_are_closed_at_its_end(past: History) -> None:

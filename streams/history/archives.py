@@ -70,7 +70,7 @@ def load(
     run_id: str,
     run: Settings,
     archives: Sequence[Archive],
-    loaded: Loaded,
+    reached: Callable[[], Loaded],
     event_id: Callable[[bytes], str | None],
     moved: Callable[[int, int], None],
     stopped: Callable[[], bool],
@@ -82,7 +82,7 @@ def load(
         run_id: of the run.
         run: its own settings.
         archives: the files, in their order.
-        loaded: how far it came.
+        reached: gives how far it came.
         event_id: the id in a line, for its key; None if there is none.
         moved: is told the number of a file, and how many more bytes of it are passed.
         stopped: says whether to stop.
@@ -91,6 +91,7 @@ def load(
         Refusal: if a file cannot be read, or Kafka does not take it; the same call goes on where it is.
     """
     producer = _Transactions(run)
+    loaded = reached()  # Now that whatever was under way is settled, and not before.
     most = max_record_bytes(run.limits.max_event_bytes) - _ROOM_BYTES
     topic = f"{run.topics.prefix}interactions"
     for number in range(loaded.file, len(archives)):

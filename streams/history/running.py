@@ -15,7 +15,7 @@ import orjson
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from schemas.run import Phase, Run
+from schemas.run import Loaded, Phase, Run
 from schemas.topics import RUN, TOPICS
 from schemas.window import Progress
 from streams.agents.agent import Place
@@ -87,7 +87,7 @@ class Running:
         *,
         quiet: bool,
     ) -> None:
-        self._settings, self.run, self._loaded = settings, found.run, found.loaded
+        self._settings, self.run = settings, found.run
         self._own = run_settings(settings, found.run)
         self._command, self._workers = command, workers
         self._show, self._stopped, self._quiet = show, stopped, quiet
@@ -115,7 +115,8 @@ class Running:
         run = self.run
         changes: dict[str, object] = {"phase": _NEXT.get(run.phase)}
         if run.phase == "loading":
-            held = span(self._settings, run.topic)
+            # All that was sent: the last transaction's mark may not be there yet, although it is committed.
+            held = span(self._settings, run.topic, committed=False)
             extents = [{"topic": run.topic, "partition": p, "start": 0, "end": end} for p, end in held.ends.items()]
             changes["extents"] = extents
         elif run.phase == "evaluating":
@@ -137,16 +138,21 @@ class Running:
             self._show(standing)
 
         self._show(standing)
-        self._loaded = load(
+        load(
             self._settings,
             self.run.run_id,
             self._own,
             self.run.files,
-            self._loaded,
+            self._reached,
             loader_id(self._own),
             moved,
             self._stopped,
         )
+
+    def _reached(self) -> Loaded:
+        """How far loading has come."""
+        found = find(self._settings, self.run.run_id)
+        return Loaded() if found is None else found.loaded
 
     def _work(self) -> None:
         """Let workers settle all that the phase is about."""
@@ -237,8 +243,9 @@ class _Watch:
         """Whether nothing can be read there: offsets count the marks of transactions too."""
         if len(rest) > _FEW:
             return False
-        if self._run.phase != "evaluating" and span(self._own, rest.topic).ends != rest.ends:
-            return False  # A transaction is still open.
+        stable = span(self._own, rest.topic, partitions=[*rest.ends]).ends
+        if any(stable[partition] < end for partition, end in rest.ends.items()):
+            return False  # A transaction is still open, or its mark not written.
         try:
             return next(read(self._own, rest), None) is None
         except Refusal:
