@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from conftest import create_topic, produce
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from pages import Tags
 from scipy import stats
 
 from metrics.catalogue import everything
@@ -434,23 +434,6 @@ HOSTILE = [
     "\u202egnp.exe\x00",
     "é" * 5_000,
 ]
-
-
-class Tags(HTMLParser):
-    """Which elements a page has, and whether any of them could load or run something."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-        self.attributes: set[str] = set()
-        self.texts: list[str] = []
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.names.add(tag)
-        self.attributes |= {name for name, _ in attributes}
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:

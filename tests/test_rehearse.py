@@ -6,7 +6,6 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import typer
 import yaml
 from commands import ragweir
 from conftest import create_topic, produce
+from pages import Tags
 
 from metrics.catalogue import Catalogue, everything
 from metrics.totals import Totals
@@ -415,23 +415,6 @@ def test_the_live_topic_is_rehearsed_as_a_file_is(kafka: LocalKafka, prefix: str
 
 
 HOSTILE = ["<script>alert(1)</script>", "'\"><img src=x onerror=alert(1)>", "</title></style></svg>", "\x1b[2J\x00"]
-
-
-class Tags(HTMLParser):
-    """Which elements and attributes a page has."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-        self.attributes: set[str] = set()
-        self.texts: list[str] = []
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.names.add(tag)
-        self.attributes |= {name for name, _ in attributes}
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
 
 
 def test_hostile_labels_stay_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

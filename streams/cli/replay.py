@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import structlog
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -18,6 +17,7 @@ from rich.table import Table
 from schemas.run import RUN_ID, Asked, JudgeMode, Loaded, Phase
 from schemas.window import Window
 from streams.cli.app import app, err, out, settings, shared_flags
+from streams.cli.working import as_worker
 from streams.history.openmetrics import OpenMetrics
 from streams.history.outlook import Outlook, outlook
 from streams.history.replay import begun, same
@@ -27,11 +27,8 @@ from streams.history.windows import Fate, windows
 from streams.history.writing import Format, JsonLines, write
 from streams.kafka_client import Refusal
 from streams.reading import Moved
-from streams.runtimes.kafka import Fatal
-from streams.settings import Settings, WrongSettings
-from streams.supervisor import REFUSED, own_command, stop_flag
-
-log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+from streams.settings import Settings
+from streams.supervisor import own_command, stop_flag
 
 _STOPPED = 130
 _LAGS = 6
@@ -101,7 +98,7 @@ def replay(
     if topic not in (None, effective.input_topic) and map is None:  # The settings' map is for the live input.
         effective = effective.model_copy(update={"input": effective.input.model_copy(update={"map": None})})
     if slot is not None:
-        _work(effective, run_id, workers, rate, slot)
+        as_worker(partial(run_worker, effective, run_id, workers, rate, slot, stop_flag()))
         return
     if windows_file and openmetrics and windows_file.resolve() == openmetrics.resolve():
         raise typer.BadParameter("--windows and --openmetrics are two files")
@@ -143,18 +140,6 @@ def _asked(
             "files are read whole: --topic, --from and --to are for topics; --only 'time>…' is not"
         )
     return Asked(topic=topic, since=since, until=until, only=tuple(only or ()), judge=modes[judge], budget_usd=budget)
-
-
-def _work(effective: Settings, run_id: str, workers: int, rate: float | None, slot: int) -> None:
-    """Be one of the run's workers."""
-    try:
-        run_worker(effective, run_id, workers, rate, slot, stop_flag())
-    except (Refusal, WrongSettings) as error:
-        log.error(str(error))
-        sys.exit(REFUSED)
-    except Fatal as error:
-        log.error(str(error))
-        sys.exit(1)
 
 
 def _run(effective: Settings, found: Found, workers: int, flags: list[str]) -> bool:

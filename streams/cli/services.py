@@ -13,12 +13,12 @@ import structlog
 import typer
 
 from streams.cli.app import app, settings, shared_flags
+from streams.cli.working import as_worker
 from streams.exporting import run_export
 from streams.kafka_client import Refusal
-from streams.runtimes.kafka import Fatal
 from streams.service import SERVICES, catalogue, run_slot
-from streams.settings import Settings, WrongSettings
-from streams.supervisor import REFUSED, Supervisor, own_command, stop_flag
+from streams.settings import Settings
+from streams.supervisor import Supervisor, own_command, stop_flag
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -145,11 +145,4 @@ def _run(
         # What is wrong for every worker is told once, before any starts.
         runner.check(effective)
         sys.exit(Supervisor(_worker(name, each, flags) for each in range(workers)).run(stopped))
-    try:
-        runner.run(effective, slot, stopped)
-    except (Refusal, WrongSettings) as error:
-        log.error(str(error))
-        sys.exit(REFUSED)
-    except Fatal as error:
-        log.error(str(error))
-        sys.exit(1)
+    as_worker(partial(runner.run, effective, slot, stopped))
