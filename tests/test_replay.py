@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -24,7 +25,8 @@ from faults import QUICK_CLIENT, eventually
 from schemas.run import Archive, Loaded
 from streams.agents.agent import Record
 from streams.history.archives import id_reader, load
-from streams.history.runs import find, prefix_of, store
+from streams.history.running import Standing, _Watch
+from streams.history.runs import find, prefix_of, run_settings, store
 from streams.local.kafka import LocalKafka
 from streams.runtimes.bounds import Bounding, Bounds
 from streams.settings import Settings
@@ -267,6 +269,28 @@ def test_the_windows_of_a_run_are_closed_at_its_end(past: History) -> None:
         if json.loads(each.key())[0] == "progress":
             last[each.partition()] = json.loads(each.value())["idle"]
     assert last == dict.fromkeys(range(PARTITIONS), True)
+
+
+def test_windows_are_waited_for_until_every_partition_says_that_it_is_idle(past: History, prefix: str) -> None:
+    """The last word of each partition counts; one that has said nothing is waited for too."""
+    found = find(_settings(past), "topic")
+    assert found is not None
+    run = found.run.model_copy(update={"run_id": prefix.strip(".").rpartition("-")[2], "phase": "summing"})
+    own = run_settings(_settings(past), run)
+    topic = create_topic(past.bootstrap, f"{own.topics.prefix}windows", 2)
+
+    def tell(partition: int, *idle: bool) -> None:
+        key, told = orjson.dumps(["progress", partition]), {"partition": partition, "next_offset": 1, "watermark": None}
+        values = [orjson.dumps({**told, "idle": each}) for each in idle]
+        produce(past.bootstrap, topic, values, key=key, partition=partition)
+
+    with closing(_Watch(own, run, Standing("summing", 0))) as watch:
+        tell(0, False, True)
+        assert not watch._closed()
+        tell(1, True, False)
+        assert not watch._closed()
+        tell(1, True)
+        assert watch._closed()
 
 
 def test_a_replay_leaves_live_topics_groups_and_series_alone(quick: LocalKafka, prefix: str, tmp_path: Path) -> None:
