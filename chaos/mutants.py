@@ -20,6 +20,7 @@ from streams.kafka_client import build, producer_properties, reader_properties
 from streams.runtimes import changelog, kafka
 from streams.runtimes.kafka import KafkaRuntime
 from streams.runtimes.positions import Positions
+from streams.runtimes.traces import Traces
 
 
 def _break(place: Any, name: str, broken: object) -> None:
@@ -102,13 +103,14 @@ def wall_clock_windows() -> None:
 
 
 def offsets_without_one() -> None:
-    """The offset of the last record is committed, instead of the next one."""
+    """The offset of the last record is committed, instead of the next one; and evaluate does not mend that."""
     offsets = Positions.offsets
 
     def broken(self: Positions, *given: Any) -> list[TopicPartition]:
         return [TopicPartition(at.topic, at.partition, max(0, at.offset - 1)) for at in offsets(self, *given)]
 
     _break(Positions, "offsets", broken)
+    _break(Traces, "mended", lambda _, committed: list(committed))
 
 
 def restore_to_stable_end() -> None:

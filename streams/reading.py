@@ -12,7 +12,16 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from streams.agents.agent import Record
-from streams.kafka_client import Connection, Refusal, ask, build, client_properties, reader_properties, settling
+from streams.kafka_client import (
+    Connection,
+    Refusal,
+    Unreachable,
+    ask,
+    build,
+    client_properties,
+    reader_properties,
+    settling,
+)
 from streams.runtimes.messages import place_of, received
 from streams.settings import Settings
 
@@ -128,7 +137,7 @@ def read(settings: Settings, span: Span, moved: Moved = lambda _: None) -> Itera
     """The records of a span, in order within each partition. Joins no group and commits nothing.
 
     Raises:
-        Refusal: if Kafka gives nothing for some seconds.
+        Unreachable: if Kafka gives nothing for some seconds.
         KafkaException: if it answers with an error.
     """
     at = {partition: span.starts[partition] for partition, end in span.ends.items() if span.starts[partition] < end}
@@ -164,7 +173,7 @@ def _messages(consumer: Consumer, topic: str) -> list[Message]:
         messages = [message for message in consumer.consume(_AT_ONCE, _WAIT_S) if _is_news(message)]
         if messages:
             return messages
-    raise Refusal(f"the topic {topic} gave nothing for {_TIMEOUT_S:.0f} s")
+    raise Unreachable(f"the topic {topic} gave nothing for {_TIMEOUT_S:.0f} s")
 
 
 def _is_news(message: Message) -> bool:

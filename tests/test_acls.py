@@ -111,7 +111,7 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
     # A judge agent would start a thread.
     agent = JudgeAgent if name == "judge" else service.agent(settings, 1)
     inputs = set(service.inputs(settings))
-    kept = {prefix + agent.changelog} if hasattr(agent, "changelog") else set()
+    kept = {prefix + getattr(agent, name) for name in ("changelog", "trace") if hasattr(agent, name)}
     identity = Identity(name, 3, prefix)
     given = {**variables, "JUDGE": judge}
     assert granted(name, ResourceType.TOPIC, AclOperation.READ, **given) == inputs | kept

@@ -21,8 +21,9 @@ allow() { # USER OPERATION RESOURCE...
 # The application that publishes, and `ragweir publish`.
 allow ragweir-publish Write --topic "${prefix}interactions"
 
-# ragweir evaluate. A worker's transactional id is its group, host name and slot.
-allow ragweir-evaluate Read --topic "$input" --topic "${prefix}redrive"
+# ragweir evaluate. A worker's transactional id is its group, host name and slot. It reads the last of what it has
+# written when it takes a partition over.
+allow ragweir-evaluate Read --topic "$input" --topic "${prefix}redrive" --topic "${prefix}evaluations"
 allow ragweir-evaluate Write --topic "${prefix}evaluations" --topic "${prefix}dead-letter"
 allow ragweir-evaluate Read --group "${prefix}evaluate"
 allow ragweir-evaluate Write --transactional-id "${prefix}evaluate-" --resource-pattern-type prefixed

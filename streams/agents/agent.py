@@ -127,6 +127,21 @@ class Mindful(Agent, Protocol):
 
 
 @runtime_checkable
+class Traced(Agent, Protocol):
+    """An agent whose output tells which records it was made of."""
+
+    @property
+    def trace(self) -> str:
+        """The output that does, by its name in the topic table."""
+
+    def origin(self, output: Record) -> tuple[Place, int, str] | None:
+        """What a record of that output was made of: where that stands, its offset, its id; None if it does not tell."""
+
+    def identity(self, record: Record) -> str | None:
+        """The id of a record of the input; None if it has none."""
+
+
+@runtime_checkable
 class Patient(Keeper, Protocol):
     """A keeper that takes records in order and finishes them later, in any order.
 

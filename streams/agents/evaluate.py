@@ -8,6 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from pydantic import BaseModel, ValidationError
+
 from metrics.catalogue import CATALOGUE_VERSION, Catalogue
 from metrics.view import Limits, View
 from schemas.codec import Rejected, decode, encode, event_time
@@ -47,6 +49,13 @@ class EvaluateConfig:
     """Whether only times of events themselves count, since their records were made of a file."""
     duplicate_horizon: int = 0
     """How many offsets back an id makes an event a duplicate."""
+
+
+class _Origin(BaseModel):
+    """What of an evaluation tells what it was made of."""
+
+    event_id: str
+    source: Source
 
 
 class EvaluateAgent:
@@ -135,8 +144,29 @@ class EvaluateAgent:
     def _ids(self, records: Iterable[Record]) -> Iterator[tuple[int, str]]:
         """Where the readable ones of these records stand, and the ids of their events."""
         for record in records:
-            with suppress(Rejected):
-                yield record.offset, self._read(record)[0].event_id
+            if (event_id := self.identity(record)) is not None:
+                yield record.offset, event_id
+
+    # Traces.
+
+    @property
+    def trace(self) -> str:
+        """Evaluations tell where their interaction was read."""
+        return "evaluations"
+
+    def origin(self, output: Record) -> tuple[Place, int, str] | None:
+        """See `streams.agents.agent.Traced`; None for what is no evaluation."""
+        try:
+            made = _Origin.model_validate_json(output.value or b"")
+        except ValidationError:
+            return None
+        return (made.source.topic, made.source.partition), made.source.offset, made.event_id
+
+    def identity(self, record: Record) -> str | None:
+        """The id of a readable event."""
+        with suppress(Rejected):
+            return self._read(record)[0].event_id
+        return None
 
     def evaluate(self, record: Record) -> tuple[Evaluation, list[str]]:
         """The evaluation of one record, and the names of the metrics that raised.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from streams.agents.agent import Agent, Emission, Keeper, Mindful, Outcome, Patient, Place, Record, StateError
+from streams.agents.agent import Agent, Emission, Keeper, Mindful, Outcome, Patient, Place, Record, StateError, Traced
 from streams.kafka_client import (
     Assignor,
     Connection,
@@ -29,6 +29,7 @@ from streams.runtimes.isolation import RECORD_FAULTS, Isolation
 from streams.runtimes.messages import place_of, received
 from streams.runtimes.pacing import Pacing
 from streams.runtimes.positions import Interrupted, Positions
+from streams.runtimes.traces import Traces
 from streams.runtimes.watchdog import Watchdog
 from streams.serving.health import Health
 from streams.serving.telemetry import Telemetry
@@ -103,6 +104,11 @@ class KafkaRuntime:
         self._keeper = agent if isinstance(agent, Keeper) else None
         self._mindful = agent if isinstance(agent, Mindful) else None
         self._patient = agent if isinstance(agent, Patient) else None
+        self._traces = (
+            Traces(settings, agent, self._topics[agent.trace], stopped, health.alive)
+            if isinstance(agent, Traced)
+            else None
+        )
         self._ends: set[Place] = set()
         self._pending: list[Record] = []
         self._undelivered: KafkaError | None = None
@@ -366,7 +372,8 @@ class KafkaRuntime:
     # What the consumer tells. These run inside poll, so never within a transaction.
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        started = self._positions.start(consumer, partitions, self._stopped)
+        mended = self._traces.mended if self._traces else list
+        started = self._positions.start(consumer, partitions, self._stopped, mended)
         for committed, start in started:
             self._restore(committed, start)
             self._remind(start)

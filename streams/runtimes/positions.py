@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
@@ -71,18 +71,26 @@ class Positions:
         return list(self._next)
 
     def start(
-        self, consumer: Consumer, partitions: Iterable[TopicPartition], stopped: Callable[[], bool]
+        self,
+        consumer: Consumer,
+        partitions: Iterable[TopicPartition],
+        stopped: Callable[[], bool],
+        mended: Callable[[Sequence[TopicPartition]], list[TopicPartition]] = list,
     ) -> list[tuple[int | None, TopicPartition]]:
         """Take partitions over: at their committed offset, else where `start_from` says.
 
-        Gives for each its committed offset, None if there is none, and where it is to be read from.
+        Gives for each its committed offset, None if there is none, and where it is to be read from. What Kafka says
+        was committed is taken as `mended` gives it back.
 
         Raises:
             Refusal: if a committed offset lies beyond the partition's end.
             Interrupted: if told to stop meanwhile.
         """
         wanted = [TopicPartition(each.topic, each.partition) for each in partitions]
-        committed = patiently(lambda timeout: consumer.committed(wanted, timeout=timeout), stopped)
+        answered = patiently(lambda timeout: consumer.committed(wanted, timeout=timeout), stopped)
+        committed = mended(answered) if answered else answered
+        if any(each.offset != was.offset for each, was in zip(committed, answered, strict=True)):
+            self.uncommitted = True
         return [(each.offset if each.offset >= 0 else None, self.begin(consumer, each, stopped)) for each in committed]
 
     def begin(self, consumer: Consumer, at: TopicPartition, stopped: Callable[[], bool]) -> TopicPartition:

@@ -1,0 +1,105 @@
+"""Traces: up to where an agent's own output proves that its inputs have been handled.
+
+A group's committed offset is what its coordinator remembers, and Kafka's can remember wrongly: up to 4.3.0 at least,
+a coordinator whose partition loses and regains its leader while it loads, as when a lone broker is killed and comes
+back, takes the end of one loading for that of the next and answers from what it has by then, an older offset or none.
+What was written in the same transaction as the offset cannot lie behind it, so it is asked as well.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from streams.agents.agent import Place, Traced
+from streams.kafka_client import Refusal, Unreachable, settling
+from streams.reading import Span, read, span
+from streams.runtimes.positions import Interrupted
+from streams.settings import Settings
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+_TAIL = 300
+"""How many of the last offsets of each partition are read: whoever wrote last about an input is most likely there."""
+
+_AWAY = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+
+
+class Traces:
+    """Looks up what the output of one agent tells.
+
+    Args:
+        settings: how to reach Kafka.
+        agent: whose output it is.
+        topic: the full name of that output.
+        stopped: says whether to stop waiting.
+        alive: is called while reading goes on.
+    """
+
+    def __init__(
+        self, settings: Settings, agent: Traced, topic: str, stopped: Callable[[], bool], alive: Callable[[], None]
+    ) -> None:
+        self._settings, self._agent, self._topic = settings, agent, topic
+        self._stopped, self._alive = stopped, alive
+
+    def mended(self, committed: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """The committed offsets as Kafka answered them, those replaced that lie behind what is proven.
+
+        Raises:
+            Refusal: if the output may not be read.
+            Interrupted: if told to stop while waiting for the broker.
+            KafkaException: if the broker answers with an error that waiting does not mend.
+        """
+        while True:
+            try:
+                told = self._told()
+                return [self._mended(each, told.get((each.topic, each.partition), {})) for each in committed]
+            except Unreachable as error:
+                why = str(error)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    why = f"{self._topic} may not be read; what was written to it says where to go on"
+                    raise Refusal(why) from None
+                if not settling(error) and code not in _AWAY:
+                    raise
+                why = error.args[0].str()
+            log.info("waiting to read where to go on", topic=self._topic, reason=why)
+            self._alive()
+            if self._stopped():
+                raise Interrupted
+
+    def _told(self) -> Mapping[Place, Mapping[int, str]]:
+        """The offsets of each partition that the output's newest records tell of, and the ids of what stood there."""
+        told: defaultdict[Place, dict[int, str]] = defaultdict(dict)
+        for record in read(self._settings, span(self._settings, self._topic).newest(_TAIL)):
+            self._alive()
+            origin = self._agent.origin(record)
+            if origin is not None:
+                place, offset, identity = origin
+                told[place][offset] = identity
+        return told
+
+    def _mended(self, committed: TopicPartition, told: Mapping[int, str]) -> TopicPartition:
+        topic, partition = committed.topic, committed.partition
+        ahead = [offset for offset in told if offset >= max(committed.offset, 0)]
+        if not ahead:
+            return committed
+        # A topic that was made anew may end before what is told of the old one, or have other records there.
+        held = span(self._settings, topic, partitions=[partition])
+        last = max((offset for offset in ahead if held.starts[partition] <= offset < held.ends[partition]), default=-1)
+        one = Span(topic, {partition: last}, {partition: last + 1})
+        if last < 0 or all(self._agent.identity(record) != told[last] for record in read(self._settings, one)):
+            return committed
+        log.error(
+            "the committed offset lies behind what is written already, so the group's coordinator is wrong or it was "
+            "set back; going on behind what is written",
+            topic=topic,
+            partition=partition,
+            committed=committed.offset if committed.offset >= 0 else None,
+            goes_on_at=last + 1,
+        )
+        return TopicPartition(topic, partition, last + 1)

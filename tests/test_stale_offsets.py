@@ -1,0 +1,112 @@
+"""Where the group's coordinator answers an older offset than the one committed, what was written decides."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import produce, read_to_end
+from faults import Service, Traffic, commit, end_all, environment, eventually
+
+from streams.local.kafka import LocalKafka
+
+Start = Callable[..., Service]
+BEHIND = "lies behind what is written already"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start one slot of evaluate; all have ended when the test has."""
+    services: list[Service] = []
+
+    def start(traffic: Traffic, **settings: Any) -> Service:
+        log = tmp_path / f"{len(services)}.log"
+        services.append(
+            Service(["-m", "streams.cli", "evaluate", "--slot", "0"], log, environment(traffic, **settings))
+        )
+        return services[-1]
+
+    yield start
+    end_all(services)
+
+
+def evaluated(traffic: Traffic, start: Start) -> None:
+    """Publish some events and have them evaluated by a worker that ends."""
+    traffic.publish(120)
+    worker = start(traffic)
+    traffic.settled()
+    assert worker.stop() == 0
+    assert not worker.logged(BEHIND)
+
+
+def set_back(traffic: Traffic, partition: int, offset: int) -> None:
+    """Commit an offset, once the broker has let the worker's session end."""
+
+    def done() -> bool:
+        commit(traffic, partition, offset)
+        return True
+
+    eventually(done, "the offset is set back")
+
+
+def forget(traffic: Traffic) -> None:
+    """Make Kafka answer that the group has committed nothing."""
+    group = f"{traffic.prefix}evaluate"
+    eventually(lambda: traffic.admin.delete_consumer_groups([group])[group].result(30) is None, "the group is gone")
+
+
+def test_an_offset_that_was_set_back_doubles_nothing(quick: LocalKafka, prefix: str, start: Start) -> None:
+    """The worker goes on behind what it has written, and says so for each partition that it concerns."""
+    traffic = Traffic(quick.bootstrap, prefix)
+    evaluated(traffic, start)
+    for partition, offset in ((0, 30), (1, 119), (2, 0)):
+        set_back(traffic, partition, offset)
+    worker = start(traffic)
+    traffic.publish(40)
+    traffic.must_be_settled_exactly_once()
+    told = {line["partition"]: line for line in worker.logged(BEHIND, level="error")}
+    assert {partition: (line["committed"], line["goes_on_at"]) for partition, line in told.items()} == {
+        0: (30, 120),
+        1: (119, 120),
+        2: (0, 120),
+    }
+
+
+@pytest.mark.parametrize("start_from", ["earliest", "latest"])
+def test_a_forgotten_group_doubles_and_loses_nothing(
+    quick: LocalKafka, prefix: str, start: Start, start_from: str
+) -> None:
+    """What came while nobody worked is evaluated, also where a new group would begin at the end."""
+    traffic = Traffic(quick.bootstrap, prefix)
+    evaluated(traffic, start)
+    forget(traffic)
+    traffic.publish(30)
+    start(traffic, input__start_from=start_from)
+    traffic.must_be_settled_exactly_once()
+
+
+def test_evaluations_of_other_events_prove_nothing(quick: LocalKafka, prefix: str, start: Start) -> None:
+    """As those of a topic that was deleted and made anew: every event of the new one is evaluated.
+
+    One tells of an event that does not stand where it says, one of an offset that the topic does not have, one of
+    another topic, and one is no evaluation at all.
+    """
+    traffic = Traffic(quick.bootstrap, prefix, partitions=1)
+    traffic.publish(50)
+    strangers = [
+        {"event_id": event_id, "source": {"topic": topic, "partition": 0, "offset": offset}}
+        for event_id, topic, offset in (
+            ("0/20", traffic.topic, 30),
+            ("0/5000", traffic.topic, 5_000),
+            ("0/40", f"{prefix}redrive", 40),
+        )
+    ]
+    output = f"{prefix}evaluations"
+    produce(quick.bootstrap, output, [*(json.dumps(each).encode() for each in strangers), b"no evaluation"])
+    worker = start(traffic)
+    traffic.settled()
+    assert worker.stop() == 0
+    assert not worker.logged(BEHIND)
+    written = [json.loads(message.value()) for message in read_to_end(quick.bootstrap, output)[len(strangers) + 1 :]]
+    assert [each["source"]["offset"] for each in written] == [offset for offset in range(50) if offset != 7]
