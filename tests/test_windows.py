@@ -46,6 +46,23 @@ SETTINGS = {
     "TELEMETRY__PORT": 0,
 }
 Start = Callable[..., Service]
+OLDER_AT_FIRST = """
+from streams.cli import main
+from streams.runtimes import positions
+
+asked, older = positions.patiently, [30, 10]
+
+def wrong(ask, stopped):
+    answers = asked(ask, stopped)
+    by = older.pop(0) if answers and older else 0
+    for answer in answers:
+        answer.offset -= by
+    return answers
+
+positions.patiently = wrong
+main()
+"""
+"""A service whose first two questions for committed offsets are answered wrongly."""
 
 
 class Evaluations:
@@ -140,13 +157,15 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start services; all have ended when the test has."""
     services: list[Service] = []
 
-    def start(of: Evaluations, *arguments: str, **settings: Any) -> Service:
+    def start(
+        of: Evaluations, *arguments: str, before: tuple[str, ...] = ("-m", "streams.cli"), **settings: Any
+    ) -> Service:
         given = {**SETTINGS, **settings, "KAFKA__BOOTSTRAP_SERVERS": of.bootstrap, "TOPICS__PREFIX": of.prefix}
         variables = {
             f"RAGWEIR_{name}": value if isinstance(value, str) else json.dumps(value) for name, value in given.items()
         }
         log = tmp_path / f"{len(services)}.log"
-        services.append(Service(["-m", "streams.cli", "aggregate", *arguments], log, variables))
+        services.append(Service([*before, "aggregate", *arguments], log, variables))
         return services[-1]
 
     yield start
@@ -439,6 +458,20 @@ def test_state_that_does_not_fit_the_offsets_is_refused(
     publish_minute(of, 100)
     of.settled()
     must_agree(of)
+
+
+def test_an_older_offset_is_asked_for_again(quick: LocalKafka, prefix: str, start: Start) -> None:
+    """A coordinator that is still loading can answer one; the windows say which is right."""
+    of = Evaluations(quick.bootstrap, prefix)
+    publish_minute(of, 100)
+    first = start(of, "--slot", "0")
+    of.settled()
+    assert first.stop() == 0
+    again = start(of, "--slot", "0", before=("-c", OLDER_AT_FIRST))
+    publish_minute(of, 100)
+    of.settled()
+    must_agree(of)
+    assert len(again.logged("does not fit the state", partition=0)) == 2
 
 
 def test_fewer_partitions_of_windows_than_of_evaluations_are_refused(

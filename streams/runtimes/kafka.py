@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+import stamina
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -52,6 +53,9 @@ _GIVE_UP_S = 60.0
 """A call that has found no answer for so long is given up: the transaction it belongs to has long timed out, and a new
 process waits for the broker from the start."""
 _LAG_EVERY_S = 5.0
+_DOUBT_S = 8.0
+"""How long committed offsets that do not fit the state are asked for again: a coordinator that is still loading can
+answer wrong ones; see `streams.runtimes.traces`."""
 
 
 class Aborted(Exception):
@@ -372,15 +376,28 @@ class KafkaRuntime:
     # What the consumer tells. These run inside poll, so never within a transaction.
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        insistent = stamina.RetryingCaller(attempts=None, timeout=_DOUBT_S, wait_initial=0.5, wait_max=2.0)
+        try:
+            started = insistent(StateError, self._take_over, consumer, partitions)
+        except StateError as error:
+            raise Refusal(str(error)) from None
+        consumer.assign([start for _, start in started])
+        self._joined = True
+        self._telemetry.set("ragweir_assigned_partitions", len(self._positions))
+        log.info("partitions assigned", now=len(started), held=len(self._positions))
+
+    def _take_over(
+        self, consumer: Consumer, partitions: list[TopicPartition]
+    ) -> list[tuple[int | None, TopicPartition]]:
+        self._health.alive()
+        if self._stopped():
+            raise Interrupted
         mended = self._traces.mended if self._traces else list
         started = self._positions.start(consumer, partitions, self._stopped, mended)
         for committed, start in started:
             self._restore(committed, start)
             self._remind(start)
-        consumer.assign([start for _, start in started])
-        self._joined = True
-        self._telemetry.set("ragweir_assigned_partitions", len(self._positions))
-        log.info("partitions assigned", now=len(started), held=len(self._positions))
+        return started
 
     def _restore(self, committed: int | None, start: TopicPartition) -> None:
         if self._keeper is None or start.topic != self._inputs[0]:
@@ -391,7 +408,8 @@ class KafkaRuntime:
         try:
             self._keeper.restore(partition, committed, start.offset, records)
         except StateError as error:
-            raise Refusal(str(error)) from None
+            log.warning("the committed offset does not fit the state", partition=partition, reason=str(error))
+            raise
         finally:
             records.close()
         log.info("state restored", partition=partition, seconds=round(time.monotonic() - began, 1))
