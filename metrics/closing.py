@@ -17,9 +17,8 @@ from typing import Literal
 
 import orjson
 
-from metrics.contents import Contents
+from metrics.contents import Contents, Reading
 from metrics.label_sets import Labels, capped, fold
-from metrics.summary import Scheme
 from schemas.interaction import parse_time
 from schemas.window import Progress, Window, duration_s
 
@@ -63,7 +62,7 @@ class Closing:
     Args:
         sizes: the first is the one that records have, the others are multiples of it.
         dimensions: what label sets are made of; records are merged over any other dimension that they have.
-        schemes: of the metrics; a record with a metric of another scheme is unreadable.
+        reading: of records; those that it cannot read are unreadable.
         grace_s: how long after its end a window waits.
         most: label sets per window; the rest counts as overflow.
         max_bytes: what held records may take.
@@ -73,7 +72,7 @@ class Closing:
         self,
         sizes: Sequence[str],
         dimensions: Sequence[str],
-        schemes: Mapping[str, Scheme],
+        reading: Reading,
         grace_s: float,
         most: int,
         max_bytes: int = MAX_HELD_BYTES,
@@ -81,7 +80,7 @@ class Closing:
         self._base = sizes[0]
         self._seconds = {size: duration_s(size) for size in sizes}
         self._dimensions = tuple(dimensions)
-        self._schemes = schemes
+        self._reading = reading
         self._grace_s = grace_s
         self._most = most
         self._max_bytes = max_bytes
@@ -208,7 +207,7 @@ class Closing:
         for value in records.values():
             try:
                 window = Window.model_validate_json(value)
-                contents = Contents.of_record(window, self._schemes)
+                contents = self._reading.contents(window)
             except ValueError:
                 self.fates["unreadable"] += 1
                 continue

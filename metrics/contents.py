@@ -83,24 +83,6 @@ class Contents:
             for name, own in self.estimates.items()
         }
 
-    @classmethod
-    def of_record(cls, window: Window, schemes: Mapping[str, Scheme]) -> Contents:
-        """What a record says.
-
-        Raises:
-            ValueError: if a metric was summarised by another scheme than ours, or sums do not fit together.
-        """
-        return cls(
-            window.events,
-            window.late,
-            {name: read(record, schemes.get(name, DEFAULT_SCHEME)) for name, record in window.metrics.items()},
-            {name: dict(counts) for name, counts in window.categories.items()},
-            {name: dict(counts) for name, counts in window.decisions.items()},
-            set(window.catalogue_versions),
-            {suite: Chance(chance.least, chance.none) for suite, chance in window.chances.items()},
-            {name: _estimate(name, record, schemes) for name, record in window.estimates.items()},
-        )
-
     def fields(self, *, whole: bool = False) -> dict[str, Any]:
         """The fields of a window's record that these contents give, names sorted so that equal contents look equal.
 
@@ -120,6 +102,37 @@ class Contents:
             },
             "catalogue_versions": tuple(sorted(self.versions)),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Reads the contents of records, so that all that one of them has read can be merged."""
+
+    schemes: Mapping[str, Scheme]
+    """Of metrics; others have the default one."""
+    suites: dict[str, str]
+    """By estimate; of those that are not in it the suite is the one that is met first."""
+
+    def contents(self, window: Window) -> Contents:
+        """What a record says.
+
+        Raises:
+            ValueError: if a metric was summarised by another scheme or estimated by another suite, or sums do not fit
+                together.
+        """
+        for name, sums in window.estimates.items():
+            if self.suites.setdefault(name, sums.suite) != sums.suite:
+                raise ValueError(f"{name} is estimated by another suite")
+        return Contents(
+            window.events,
+            window.late,
+            {name: read(record, self.schemes.get(name, DEFAULT_SCHEME)) for name, record in window.metrics.items()},
+            {name: dict(counts) for name, counts in window.categories.items()},
+            {name: dict(counts) for name, counts in window.decisions.items()},
+            set(window.catalogue_versions),
+            {suite: Chance(chance.least, chance.none) for suite, chance in window.chances.items()},
+            {name: _estimate(name, record, self.schemes) for name, record in window.estimates.items()},
+        )
 
 
 def merged(parts: Iterable[Contents]) -> Contents:

@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from metrics.catalogue import Catalogue
-from metrics.contents import Contents, Counts
+from metrics.contents import Contents, Counts, Reading
 from metrics.estimate import Chance, Estimate, Subject, share_of
 from metrics.summary import DEFAULT_SCHEME, Floats, Scheme, scheme, tally
 from schemas.evaluation import Decision, Evaluation
@@ -54,6 +54,11 @@ class Totals:
                 self._shared[name] = Subject(metric.group), labels
             elif metric.cost != "free" and low is not None and high is not None:
                 self._estimated[name] = Subject(metric.group, low, high)
+
+    def reading(self) -> Reading:
+        """Reads records that are summed up in the same way, also by another process."""
+        shares = ((each, subject) for subject, labels in self._shared.values() for each in labels.values())
+        return Reading(self.schemes, {name: subject.suite for name, subject in (*self._estimated.items(), *shares)})
 
     def read(self, evaluation: Evaluation, key: Key) -> Scored[Key]:
         """What of an evaluation counts."""

@@ -14,7 +14,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from metrics.closing import Closing
-from metrics.summary import Scheme
+from metrics.contents import Reading
 from schemas.window import duration_s
 from streams.kafka_client import (
     Connection,
@@ -51,7 +51,7 @@ class Exporter:
 
     Args:
         settings: all of them.
-        schemes: of the metrics that windows are about.
+        reading: of the windows' records.
         exposition: what it keeps up to date.
         partitions: of the windows topic.
         telemetry: the service's own instruments.
@@ -62,7 +62,7 @@ class Exporter:
     def __init__(
         self,
         settings: Settings,
-        schemes: Mapping[str, Scheme],
+        reading: Reading,
         exposition: Exposition,
         partitions: int,
         telemetry: Telemetry,
@@ -73,7 +73,7 @@ class Exporter:
         self._topic = f"{settings.topics.prefix}windows"
         self._partitions = partitions
         self._back_s = 2 * duration_s(windows.sizes[-1]) + windows.grace_s + _SLACK_S
-        self._closing = Closing(windows.sizes, windows.dimensions, schemes, windows.grace_s, windows.max_series)
+        self._closing = Closing(windows.sizes, windows.dimensions, reading, windows.grace_s, windows.max_series)
         self._exposition = exposition
         self._unread = set(range(partitions))
         """The partitions that have not yet been read to their end once."""
@@ -195,8 +195,8 @@ def run_export(settings: Settings, slot: int, stopped: Callable[[], bool]) -> No
             if topics is None:
                 return
             partitions = _partitions(settings, topics)
-            schemes = totals(settings).schemes
-            Exporter(settings, schemes, exposition, partitions, telemetry, health, stopped).run()
+            reading = totals(settings).reading()
+            Exporter(settings, reading, exposition, partitions, telemetry, health, stopped).run()
             log.info("stopped")
     except OSError as error:
         raise Refusal(f"the telemetry port {port} cannot be opened ({error.strerror}); set telemetry.port") from None

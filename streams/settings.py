@@ -125,7 +125,7 @@ class InputSettings(Group):
     map: Path | None = None
     """The map that reads it, if its shape is foreign."""
     start_from: Literal["earliest", "latest"] = "earliest"
-    """Where a group without committed offsets starts."""
+    """Where a group without committed offsets starts, unless evaluations say how far their events were read."""
     duplicate_horizon: Annotated[int, Field(ge=0, le=1_000_000)] = 10_000
     """An event whose id occurred within so many offsets before it, on the same partition, is not evaluated again."""
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from metrics.catalogue import Catalogue, everything
 from metrics.closing import Closed, Closing
-from metrics.contents import Contents, merged
+from metrics.contents import Contents, Reading, merged
 from metrics.estimate import Chance, Estimate, Subject
 from metrics.label_sets import Labels, capped
 from metrics.summary import Scheme, Summary
@@ -36,6 +36,10 @@ SCHEMES = {"support": RATIO, "latency_ms": TIME}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BEGIN = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
 GRACE = 30
+
+
+def reading() -> Reading:
+    return Reading(SCHEMES, {"relevance": "rubric"})
 
 
 def contents(support: Iterable[float] = (), latency_ms: Iterable[float] = (), events: int | None = None) -> Contents:
@@ -75,7 +79,7 @@ def progress(partition: int, watermark: int | None, *, idle: bool = False) -> tu
 
 
 def closing(most: int = 200, max_bytes: int = 2**28) -> Closing:
-    return Closing(SIZES, DIMENSIONS, SCHEMES, GRACE, most, max_bytes)
+    return Closing(SIZES, DIMENSIONS, reading(), GRACE, most, max_bytes)
 
 
 def take(into: Closing, *records: tuple[bytes, bytes | None]) -> None:
@@ -224,7 +228,7 @@ def test_merging_has_no_order_and_an_identity(one: Contents, two: Contents, thre
 def test_contents_survive_their_record(own: Contents) -> None:
     """What is written and read back merges as what was never written."""
     _, value = record(BEGIN, own)
-    again = Contents.of_record(Window.model_validate_json(value), SCHEMES)
+    again = reading().contents(Window.model_validate_json(value))
     assert again.fields() == own.fields()
 
 
@@ -237,6 +241,27 @@ def test_another_scheme_is_refused_and_counted() -> None:
     take(into, record(BEGIN, foreign, "foreign"), record(BEGIN, contents([0.5])), progress(0, BEGIN + 60 + GRACE))
     assert events(into.advance(0)) == {("1m", 0): {("a",): 1}}
     assert into.fates["unreadable"] == 1
+
+
+@pytest.mark.parametrize("name", ["relevance", "of a pack that is gone"])
+def test_an_estimate_by_another_suite_is_refused_and_counted(name: str) -> None:
+    """Also where it comes in a later minute of an hour; of what is not known the first one counts."""
+    into = closing()
+
+    def judged(suite: str) -> Contents:
+        estimate = Estimate(Subject(suite))
+        estimate.add(0.5, 1.0)
+        return Contents(events=1, estimates={name: estimate})
+
+    take(
+        into,
+        record(BEGIN, judged("rubric")),
+        record(BEGIN, judged("another"), "b"),
+        record(BEGIN + 60, judged("another"), "c"),
+        progress(0, BEGIN + 3600 + GRACE),
+    )
+    assert events(into.advance(0))["1h", 0] == {("a",): 1}
+    assert into.fates["unreadable"] == 2
 
 
 UNREADABLE = (
@@ -402,7 +427,7 @@ def test_an_idle_label_set_leaves() -> None:
 
 def test_other_dimensions_are_merged_over() -> None:
     """Records of other settings count under our dimensions: merged over what we lack, empty where they lack it."""
-    into = Closing(SIZES, ("application", "model"), SCHEMES, GRACE, 200)
+    into = Closing(SIZES, ("application", "model"), reading(), GRACE, 200)
     take(into, record(BEGIN, contents([0.5])), progress(0, CLOSES))
     assert events(into.advance(0)) == {("1m", 0): {("a", ""): 1}}
 

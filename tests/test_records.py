@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from metrics.catalogue import Catalogue, everything
-from metrics.contents import Contents, merged
+from metrics.contents import Reading, merged
 from metrics.estimate import Subject
 from metrics.summary import Scheme
 from schemas.codec import decode, encode
@@ -217,7 +217,7 @@ def test_the_golden_window_is_read_and_written() -> None:
     """Today's window, with a sum that no plain number could hold, parses to its contents and comes out as it was."""
     read = Window.model_validate(orjson.loads(golden("window")))
     assert encode(read) == golden("window")
-    contents = Contents.of_record(read, WINDOW_SCHEMES)
+    contents = Reading(WINDOW_SCHEMES, {}).contents(read)
     assert contents.metrics["context_support"].total == 1_750_000
     assert contents.metrics["cost_usd"].total == int(1e200 * 1_000_000) + 400
     judged = {name: (own.count, own.drawn, own.weighted_sum) for name, own in contents.estimates.items()}
@@ -233,8 +233,8 @@ def test_a_window_from_before_there_were_estimates_is_read() -> None:
     """It has none, merges with those that have, and is written anew with all fields."""
     read = Window.model_validate(orjson.loads(golden("window_without_estimates")))
     assert (read.estimates, read.chances) == ({}, {})
-    old = Contents.of_record(read, WINDOW_SCHEMES)
-    new = Contents.of_record(Window.model_validate(orjson.loads(golden("window"))), WINDOW_SCHEMES)
+    old = Reading(WINDOW_SCHEMES, {}).contents(read)
+    new = Reading(WINDOW_SCHEMES, {}).contents(Window.model_validate(orjson.loads(golden("window"))))
     whole = merged((old, new))
     assert (whole.events, whole.estimates) == (6, new.estimates)
     today = orjson.loads(encode(Window.model_validate(read.model_dump() | old.fields())))

@@ -302,7 +302,7 @@ def test_every_size_keeps_to_its_cap() -> None:
 def test_history_is_what_was_shown_live() -> None:
     """Over the cap too: every window is the one that `export` showed when it closed."""
     chosen = one_dimension(max_series=2)
-    closing = Closing(chosen.sizes, chosen.dimensions, TOTALS.schemes, grace_s=0, most=2)
+    closing = Closing(chosen.sizes, chosen.dimensions, TOTALS.reading(), grace_s=0, most=2)
     draw = random.Random(7)
     bases = [base(minute, *draw.sample("abcdef", 4)) for minute in range(40)]
     for _, sets in bases:

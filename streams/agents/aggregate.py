@@ -95,6 +95,7 @@ class AggregateAgent:
 
     def __init__(self, config: AggregateConfig) -> None:
         self._config = config
+        self._reading = config.totals.reading()
         windows = config.windows
         self._size = timedelta(seconds=duration_s(windows.sizes[0]))
         self._hold = timedelta(hours=windows.hold_h)
@@ -183,7 +184,7 @@ class AggregateAgent:
             return part
         try:
             window = Window.model_validate(orjson.loads(decompress(part.record)))
-            contents = Contents.of_record(window, self._config.totals.schemes)
+            contents = self._reading.contents(window)
         except ValueError:
             return None
         if window.window != self._config.windows.sizes[0]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 
-from metrics.contents import Contents
 from schemas.window import Window
 from streams.service import catalogue, totals
 from streams.serving.exporter import FAMILIES, Shown, label_names, pairs, quoted
@@ -38,7 +37,7 @@ class OpenMetrics:
 
     def __init__(self, run: str, settings: Settings, now_s: float | None = None) -> None:
         self._run = quoted(run)
-        self._schemes = totals(settings).schemes
+        self._reading = totals(settings).reading()
         self._booleans = frozenset(
             name for name, metric in catalogue(settings).metrics.items() if metric.unit == "boolean"
         )
@@ -63,7 +62,7 @@ class OpenMetrics:
         if end_s < self._reached_s:
             raise ValueError("windows that do not ascend by their ends")
         self._reached_s = end_s
-        shown = Shown.of(Contents.of_record(window, self._schemes), self._booleans)
+        shown = Shown.of(self._reading.contents(window), self._booleans)
         values = [window.dimensions[name] for name in self._dimensions]
         common = f'run="{self._run}",window="{quoted(window.window)}"{pairs(self._names, values)}'
         return "".join(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,9 +13,8 @@ from typing import Literal
 
 import orjson
 
-from metrics.contents import Contents
+from metrics.contents import Contents, Reading
 from metrics.label_sets import Labels
-from metrics.summary import Scheme
 from schemas.interaction import parse_time
 from schemas.window import Window, duration_s
 from streams.history.explain import Watch
@@ -50,7 +49,7 @@ def windows(settings: Settings, prefix: str, watch: Watch, left_out: Counter[Fat
         WrongSettings: if a metric or a pack is not what it should be.
     """
     fates: Counter[Fate] = Counter() if left_out is None else left_out
-    merging = _Merging(settings.windows, totals(settings).schemes, fates)
+    merging = _Merging(settings.windows, totals(settings).reading(), fates)
     topic = f"{prefix}windows"
     whole = span(settings, topic)
     try:
@@ -77,11 +76,9 @@ def windows(settings: Settings, prefix: str, watch: Watch, left_out: Counter[Fat
 class _Merging:
     """Reads keys as records come, and values when their windows are merged."""
 
-    def __init__(self, settings: WindowSettings, schemes: Mapping[str, Scheme], fates: Counter[Fate]) -> None:
-        self._settings, self._schemes, self._fates = settings, schemes, fates
+    def __init__(self, settings: WindowSettings, reading: Reading, fates: Counter[Fate]) -> None:
+        self._settings, self._reading, self._fates = settings, reading, fates
         self._base_s = duration_s(settings.sizes[0])
-        self._suites: dict[str, str] = {}
-        """By estimate. One of another suite than in the windows before could not be merged with them."""
         self.merged = 0
         """How many records."""
 
@@ -125,8 +122,4 @@ class _Merging:
         """
         if window.start != start or start.timestamp() % self._base_s:
             raise ValueError("not the window of the key")
-        contents = Contents.of_record(window, self._schemes)
-        for name, sums in window.estimates.items():
-            if self._suites.setdefault(name, sums.suite) != sums.suite:
-                raise ValueError("an estimate of another suite")
-        return contents
+        return self._reading.contents(window)
