@@ -28,8 +28,8 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from streams.local.kafka import local_kafka
 with local_kafka(folder=Path(sys.argv[1]) if sys.argv[1:] else None) as kafka:
-    print(kafka.bootstrap, kafka._runner._folder, flush=True)
     try:
+        print(kafka.bootstrap, kafka._runner._folder, flush=True)
         time.sleep(600)
     except KeyboardInterrupt:
         AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=10)

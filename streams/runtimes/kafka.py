@@ -53,7 +53,7 @@ _GIVE_UP_S = 60.0
 """A call that has found no answer for so long is given up: the transaction it belongs to has long timed out, and a new
 process waits for the broker from the start."""
 _LAG_EVERY_S = 5.0
-_DOUBT_S = 8.0
+_DOUBT_S = 4.0
 """How long committed offsets that do not fit the state are asked for again: a coordinator that is still loading can
 answer wrong ones; see `streams.runtimes.traces`."""
 
