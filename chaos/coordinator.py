@@ -65,9 +65,8 @@ def main() -> int:
     kills = parser.parse_args().kills
     out, forgot = Console(), 0
     with local_kafka(properties=SLOW_TO_LOAD) as kafka:
-        AdminClient({"bootstrap.servers": kafka.bootstrap}).create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[
-            TOPIC
-        ].result(30)
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
         committing = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": GROUP, "log_level": 0})
         for offset in range(1, _COMMITS + 1):
             committing.commit(
