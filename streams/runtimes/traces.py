@@ -8,6 +8,7 @@ What was written in the same transaction as the offset cannot lie behind it, so 
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
@@ -25,6 +26,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 _TAIL = 300
 """How many of the last offsets of each partition are read: whoever wrote last about an input is most likely there."""
 
+_PAUSE_S = 0.5
 _AWAY = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
@@ -71,6 +73,7 @@ class Traces:
             self._alive()
             if self._stopped():
                 raise Interrupted
+            time.sleep(_PAUSE_S)
 
     def _told(self) -> Mapping[Place, Mapping[int, str]]:
         """The offsets of each partition that the output's newest records tell of, and the ids of what stood there."""
