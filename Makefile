@@ -44,7 +44,7 @@ test: setup ## everything that must hold: lint, types, layers, doctests and test
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-long: setup ## the full-size versions of the heavy tests
 	@$(BIN)/python -m pytest -m long

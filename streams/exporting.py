@@ -103,7 +103,7 @@ class Exporter:
             while not self._stopped():
                 self._turn()
         except Interrupted:
-            log.info("stopped while waiting for the broker")
+            log.info("ended while waiting for the broker")
         except KafkaException as error:
             raise Fatal(f"Kafka: {error.args[0].str()}") from None
         finally:

@@ -179,7 +179,7 @@ def consumer_properties(
         "session.timeout.ms": 10_000,
         "heartbeat.interval.ms": 2_000,
         # Prefetch is memory: by default librdkafka would keep 64 MiB.
-        "queued.max.messages.kbytes": 32 * 1024,
+        "queued.max.messages.kbytes": 16 * 1024,
         "fetch.wait.max.ms": 50,
         **client_properties(settings, connection),
         "group.id": identity.group,

@@ -55,21 +55,16 @@ def _logs_of_its_own() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[LocalKafka]:
-    """One broker for all tests; a test that stops or kills a broker takes its own `local_kafka()`."""
+    """One broker for all tests, which lets sessions and transactions end sooner than Kafka's own limits would.
+
+    A test that stops or kills a broker takes its own `local_kafka()`.
+    """
     try:
-        with local_kafka() as broker:
+        with local_kafka(properties=QUICK_BROKER) as broker:
             coordinated(broker.bootstrap)
             yield broker
     except LocalKafkaError as error:
         pytest.fail(str(error), pytrace=False)
-
-
-@pytest.fixture(scope="module")
-def quick() -> Iterator[LocalKafka]:
-    """A broker that lets sessions and transactions end sooner than Kafka's own limits would."""
-    with local_kafka(properties=QUICK_BROKER) as broker:
-        coordinated(broker.bootstrap)
-        yield broker
 
 
 @pytest.fixture

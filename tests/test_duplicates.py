@@ -131,14 +131,14 @@ def test_memory_is_bounded_by_the_horizon() -> None:
     assert not lane.pending
 
 
-def test_kills_change_nothing_about_which_events_are_evaluated(quick: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_kills_change_nothing_about_which_events_are_evaluated(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
     """On a real Kafka, with a worker that is killed again and again and has to read back what stood before."""
     chance, horizon = random.Random(7), 60
-    streams = Traffic(quick.bootstrap, prefix, partitions=2)
+    streams = Traffic(kafka.bootstrap, prefix, partitions=2)
     ids: dict[int, dict[int, str]] = {}
     for partition in (0, 1):
         ids[partition] = {offset: f"e{chance.randrange(200)}" for offset in range(600)}
-        produce(quick.bootstrap, streams.topic, [event(each) for each in ids[partition].values()], partition=partition)
+        produce(kafka.bootstrap, streams.topic, [event(each) for each in ids[partition].values()], partition=partition)
         streams.published[partition] = 600
     chosen = environment(streams, input__duplicate_horizon=str(horizon), batch__max_events="10")
     service = Service(["-m", "streams.cli", "evaluate", "--workers", "1"], tmp_path / "log", chosen)
@@ -151,7 +151,7 @@ def test_kills_change_nothing_about_which_events_are_evaluated(quick: LocalKafka
     finally:
         end_all([service])
     found: dict[int, list[int]] = {0: [], 1: []}
-    for message in read_to_end(quick.bootstrap, f"{prefix}evaluations"):
+    for message in read_to_end(kafka.bootstrap, f"{prefix}evaluations"):
         source = json.loads(message.value())["source"]
         found[source["partition"]].append(source["offset"])
     assert {partition: sorted(each) for partition, each in found.items()} == {

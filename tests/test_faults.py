@@ -116,40 +116,39 @@ def figures(times: list[float]) -> str:
     return f"kill to next commit: {low:.2f} / {middle:.2f} / {high:.2f} s (min / median / max of {len(times)})"
 
 
-def test_kills_at_random_moments_lose_and_double_nothing(quick: LocalKafka, prefix: str, start: Start) -> None:
-    """SIGKILL of either of two workers, six times under a backlog: every event is settled once, in order."""
-    traffic = Traffic(quick.bootstrap, prefix)
+def test_kills_at_random_moments_lose_and_double_nothing(kafka: LocalKafka, prefix: str, start: Start) -> None:
+    """SIGKILL of either of two workers, four times under a backlog: every event is settled once, in order."""
+    traffic = Traffic(kafka.bootstrap, prefix)
     # Sessions long enough for the killed slot itself to come back, rather than another to take its partitions.
     service = start(traffic, "--workers", "2", kafka__client={})
-    print(figures(kill_at_random(traffic, service, kills=6, slots=2, seed=1)))
+    print(figures(kill_at_random(traffic, service, kills=4, slots=2, seed=1)))
     traffic.must_be_settled_exactly_once()
 
 
 @pytest.mark.long
-def test_many_kills_with_the_default_timeouts_lose_and_double_nothing(
-    kafka: LocalKafka, prefix: str, start: Start
-) -> None:
-    """The same with three workers, forty kills, larger batches and the timeouts that ragweir ships.
+def test_many_kills_with_the_default_timeouts_lose_and_double_nothing(prefix: str, start: Start) -> None:
+    """The same with three workers, forty kills, larger batches and the timeouts that ragweir and Kafka ship.
 
     A new supervisor after every five kills: one that sees the same worker die again and again waits ever longer.
     """
-    traffic = Traffic(kafka.bootstrap, prefix, partitions=6)
-    times: list[float] = []
-    for seed in range(8):
-        service = start(traffic, "--workers", "3", kafka__client={}, batch__max_events=100)
-        times += kill_at_random(traffic, service, kills=5, slots=3, seed=seed)
-        assert service.stop() == 0
-    print(figures(times))
-    start(traffic, "--workers", "3", kafka__client={})
-    traffic.must_be_settled_exactly_once()
+    with local_kafka() as broker:
+        traffic = Traffic(broker.bootstrap, prefix, partitions=6)
+        times: list[float] = []
+        for seed in range(8):
+            service = start(traffic, "--workers", "3", kafka__client={}, batch__max_events=100)
+            times += kill_at_random(traffic, service, kills=5, slots=3, seed=seed)
+            assert service.stop() == 0
+        print(figures(times))
+        start(traffic, "--workers", "3", kafka__client={})
+        traffic.must_be_settled_exactly_once()
 
 
 @pytest.mark.parametrize("successor", [0, 1], ids=["same-slot", "other-slot"])
 def test_a_kill_inside_a_transaction_leaves_nothing_behind(
-    quick: LocalKafka, prefix: str, start: Start, successor: int
+    kafka: LocalKafka, prefix: str, start: Start, successor: int
 ) -> None:
     """Outputs and offsets of a transaction that its worker did not live to commit are never read, whoever goes on."""
-    traffic = Traffic(quick.bootstrap, prefix)
+    traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(30)
     assert start(traffic, "--slot", "0", before=hurt("inside", "SIGKILL")).ended() == -signal.SIGKILL
     assert traffic.evaluations("read_uncommitted"), "the outputs were on the broker"
@@ -158,9 +157,9 @@ def test_a_kill_inside_a_transaction_leaves_nothing_behind(
     traffic.must_be_settled_exactly_once()
 
 
-def test_a_kill_in_a_rebalance_leaves_no_partition_unread(quick: LocalKafka, prefix: str, start: Start) -> None:
+def test_a_kill_in_a_rebalance_leaves_no_partition_unread(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """A worker that dies when it is to give partitions up, and comes back at once, leaves none that nobody reads."""
-    traffic = Traffic(quick.bootstrap, prefix)
+    traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(30)
     first = start(traffic, "--slot", "0", before=hurt("revoked", "SIGKILL"))
     traffic.settled()
@@ -172,9 +171,9 @@ def test_a_kill_in_a_rebalance_leaves_no_partition_unread(quick: LocalKafka, pre
 
 
 @pytest.mark.parametrize("moment", ["before", "inside"])
-def test_a_zombie_writes_nothing(quick: LocalKafka, prefix: str, start: Start, moment: str) -> None:
+def test_a_zombie_writes_nothing(kafka: LocalKafka, prefix: str, start: Start, moment: str) -> None:
     """A worker that slept beyond its session with a batch in hand does not commit it: another has had it."""
-    traffic = Traffic(quick.bootstrap, prefix)
+    traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(30)
     zombie = start(traffic, "--slot", "0", before=hurt(moment, "SIGSTOP"))
     eventually(lambda: Path(f"/proc/{zombie.process.pid}/stat").read_text().split()[2] == "T", "it sleeps")
@@ -192,9 +191,9 @@ def test_a_zombie_writes_nothing(quick: LocalKafka, prefix: str, start: Start, m
     traffic.must_be_settled_exactly_once()
 
 
-def test_a_slot_started_twice_ends_the_first(quick: LocalKafka, prefix: str, start: Start) -> None:
+def test_a_slot_started_twice_ends_the_first(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """The same slot in a second process takes over; the first exits, naming the id; nothing is doubled."""
-    traffic = Traffic(quick.bootstrap, prefix)
+    traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(500)
     first = start(traffic, "--slot", "0")
     eventually(traffic.committed, "the first works")
@@ -205,9 +204,9 @@ def test_a_slot_started_twice_ends_the_first(quick: LocalKafka, prefix: str, sta
     traffic.must_be_settled_exactly_once()
 
 
-def test_slots_may_leave_and_come_back(quick: LocalKafka, prefix: str, start: Start) -> None:
+def test_slots_may_leave_and_come_back(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """Three workers, then one, then three again, while events flow."""
-    traffic = Traffic(quick.bootstrap, prefix, partitions=6)
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=6)
     traffic.publish(300)
     start(traffic, "--slot", "0")
     others = [start(traffic, "--slot", "1"), start(traffic, "--slot", "2")]
@@ -225,9 +224,9 @@ def test_slots_may_leave_and_come_back(quick: LocalKafka, prefix: str, start: St
     traffic.must_be_settled_exactly_once()
 
 
-def test_a_slot_without_partitions_is_ready_and_idle(quick: LocalKafka, prefix: str, start: Start) -> None:
+def test_a_slot_without_partitions_is_ready_and_idle(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """More slots than partitions: the one that has none is ready all the same, and harmless."""
-    traffic = Traffic(quick.bootstrap, prefix, partitions=1)
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     service = start(traffic, "--workers", "3")
     for slot in range(3):
         eventually(lambda slot=slot: service.asked("/readyz", slot)[0] == 200, f"slot {slot} is ready")
@@ -236,34 +235,35 @@ def test_a_slot_without_partitions_is_ready_and_idle(quick: LocalKafka, prefix: 
 
 
 def test_a_broker_that_goes_is_waited_for(prefix: str, start: Start) -> None:
-    """Stopped or killed under load, it is missed in one line and found again; not ready meanwhile; then none is lost.
+    """Killed under load, it is missed in one line and found again; not ready meanwhile; then none is lost.
 
-    While it is gone, SIGTERM ends the service in time; the next start goes on.
+    Stopped under load, it is missed likewise; SIGTERM then ends the service in time; the next start goes on.
     """
     with local_kafka(properties=QUICK_BROKER) as broker:
         traffic = Traffic(broker.bootstrap, prefix)
         traffic.publish(200)
         service = start(traffic, "--workers", "1")
-        for end in (broker.stop, broker.kill):
+
+        def missed(end: Callable[[], None]) -> None:
             eventually(lambda: service.asked("/readyz")[0] == 200, "ready")
             traffic.publish(200)
             end()
             assert service.sample("ragweir_events_in_total") < sum(traffic.published.values()), "it fell into work"
             eventually(lambda: service.asked("/readyz")[0] == 503, "not ready")
             eventually(lambda: service.sample("ragweir_broker_up") == 0, "says that the broker is lost")
-            time.sleep(1)
-            broker.start()
-            traffic.reconnect()
+
+        missed(broker.kill)
+        broker.start()
+        traffic.reconnect()
         eventually(lambda: service.asked("/readyz")[0] == 200, "ready again")
         traffic.must_be_settled_exactly_once()
         lost, back = service.logged("broker lost"), service.logged("broker is back")
         # One a process: where a call did not come back, another has taken over, perhaps before it was said.
         assert lost or service.logged("does not come back")
-        assert max(Counter(line["pid"] for line in lost).values(), default=0) <= 2, lost
+        assert max(Counter(line["pid"] for line in lost).values(), default=0) <= 1, lost
         assert len(back) <= len(lost)
         assert 0 < service.sample("ragweir_events_in_total") <= sum(traffic.published.values())
-        traffic.publish(200)
-        broker.stop()
+        missed(broker.stop)
         assert service.stop(within_s=10) == 0
         broker.start()
         traffic.reconnect()
@@ -271,12 +271,12 @@ def test_a_broker_that_goes_is_waited_for(prefix: str, start: Start) -> None:
         traffic.must_be_settled_exactly_once()
 
 
-def test_records_that_retention_deleted_are_counted(quick: LocalKafka, prefix: str, start: Start) -> None:
+def test_records_that_retention_deleted_are_counted(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """A gap between the committed offset and the first record is logged and counted, and work goes on after it.
 
     Both at the start of a worker and while it runs.
     """
-    traffic = Traffic(quick.bootstrap, prefix, partitions=1)
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     series = f'ragweir_events_missed_total{{partition="0",topic="{traffic.topic}"}}'
     traffic.publish(10)
     first = start(traffic, "--slot", "0")
@@ -299,13 +299,13 @@ def test_records_that_retention_deleted_are_counted(quick: LocalKafka, prefix: s
     assert [place for _, (_, place) in traffic.evaluations()] == [*range(7), 8, 9, *range(15, 30), *range(40, 50)]
 
 
-def test_records_of_partitions_given_up_or_had_already_are_dropped(quick: LocalKafka, prefix: str) -> None:
+def test_records_of_partitions_given_up_or_had_already_are_dropped(kafka: LocalKafka, prefix: str) -> None:
     """The runtime does not rest on librdkafka alone for what a worker may handle."""
-    traffic = Traffic(quick.bootstrap, prefix, partitions=1)
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     traffic.publish(3)
     at = TopicPartition(traffic.topic, 0, 1)
     positions = Positions("earliest", lambda _, __: None)
-    consumer = Consumer({"bootstrap.servers": quick.bootstrap, "group.id": "looks-only"})
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "looks-only"})
     positions.begin(consumer, at, lambda: False)
     consumer.close()
     records = [Record(traffic.topic, 0, offset, None, None, None) for offset in range(3)]
@@ -314,9 +314,9 @@ def test_records_of_partitions_given_up_or_had_already_are_dropped(quick: LocalK
     assert not positions.accept(records[2])
 
 
-def test_an_offset_beyond_the_end_is_refused(quick: LocalKafka, prefix: str, start: Start) -> None:
+def test_an_offset_beyond_the_end_is_refused(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """Where a topic lost committed records, the service ends with a sentence that says what to do, and stays ended."""
-    traffic = Traffic(quick.bootstrap, prefix, partitions=1)
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     traffic.publish(3)
     commit(traffic, 0, 20)
     slot = start(traffic, "--slot", "0")
@@ -327,9 +327,9 @@ def test_an_offset_beyond_the_end_is_refused(quick: LocalKafka, prefix: str, sta
     assert len(supervised.logged("started")) == 1
 
 
-def test_sigterm_under_load_ends_in_time_and_in_order(quick: LocalKafka, prefix: str, start: Start) -> None:
+def test_sigterm_under_load_ends_in_time_and_in_order(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """A stop in the middle of a backlog takes less than ten seconds, gives status 0, and costs no event."""
-    traffic = Traffic(quick.bootstrap, prefix)
+    traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(1_000)
     service = start(traffic, "--workers", "2")
     eventually(lambda: len(traffic.held()) == 2 and traffic.committed(), "both work")
@@ -340,9 +340,9 @@ def test_sigterm_under_load_ends_in_time_and_in_order(quick: LocalKafka, prefix:
     traffic.must_be_settled_exactly_once()
 
 
-def test_workers_end_with_their_supervisor(quick: LocalKafka, prefix: str, start: Start) -> None:
+def test_workers_end_with_their_supervisor(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """After SIGKILL of the supervisor, its workers stop by themselves."""
-    traffic = Traffic(quick.bootstrap, prefix)
+    traffic = Traffic(kafka.bootstrap, prefix)
     service = start(traffic, "--workers", "2")
     pids = [service.pid(slot) for slot in range(2)]
     service.send(signal.SIGKILL)
@@ -356,9 +356,9 @@ def test_a_worker_that_always_fails_is_started_ever_later() -> None:
     assert [line["restart_in_s"] for line in logs] == [0.1, 0.2, 0.4, 0.8]
 
 
-def test_latest_loses_nothing_that_came_while_the_worker_was_away(quick: LocalKafka, prefix: str, start: Start) -> None:
+def test_latest_loses_nothing_that_came_while_the_worker_was_away(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """`latest` means the end at the first start ever, even when nothing was read before the second."""
-    traffic = Traffic(quick.bootstrap, prefix)
+    traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(5)
     began = dict(traffic.published)
     first = start(traffic, "--slot", "0", input__start_from="latest")

@@ -138,9 +138,9 @@ def cost(calls: Mapping[str, Any]) -> float:
 
 
 def test_requests_become_judged_evaluations_and_the_ledger_knows_what_they_cost(
-    quick: LocalKafka, prefix: str, start: Start
+    kafka: LocalKafka, prefix: str, start: Start
 ) -> None:
-    requests = Requests(quick.bootstrap, prefix)
+    requests = Requests(kafka.bootstrap, prefix)
     with simulated_judge() as judge:
         requests.send(60)
         service = start(requests, judge)
@@ -162,10 +162,10 @@ def test_requests_become_judged_evaluations_and_the_ledger_knows_what_they_cost(
 
 
 def test_kills_lose_nothing_and_double_no_result_and_lost_calls_count_as_spent(
-    quick: LocalKafka, prefix: str, start: Start
+    kafka: LocalKafka, prefix: str, start: Start
 ) -> None:
     """SIGKILL of either of two workers while calls are under way; repeated calls are counted and paid for."""
-    requests, chance = Requests(quick.bootstrap, prefix), random.Random(5)
+    requests, chance = Requests(kafka.bootstrap, prefix), random.Random(5)
     with simulated_judge() as judge:
         judge.set_faults(latency_ms=150, latency_sigma=0.5)
         requests.send(240)
@@ -188,9 +188,9 @@ def test_kills_lose_nothing_and_double_no_result_and_lost_calls_count_as_spent(
 
 
 @pytest.mark.parametrize("fault", ["503", "cut-connection"])
-def test_an_outage_costs_no_request_and_no_rebalance(quick: LocalKafka, prefix: str, start: Start, fault: str) -> None:
+def test_an_outage_costs_no_request_and_no_rebalance(kafka: LocalKafka, prefix: str, start: Start, fault: str) -> None:
     """What breaks off in the middle may have cost all that was reserved: it is tried again with a new reservation."""
-    requests = Requests(quick.bootstrap, prefix)
+    requests = Requests(kafka.bootstrap, prefix)
     with simulated_judge() as judge:
         requests.send(40)
         service = start(requests, judge, judge__retry_delay_s=1)
@@ -212,8 +212,8 @@ def test_an_outage_costs_no_request_and_no_rebalance(quick: LocalKafka, prefix: 
         assert len(service.logged("partitions assigned")) == 1, "no rebalance"
 
 
-def test_a_storm_of_429_is_waited_out_as_the_endpoint_says(quick: LocalKafka, prefix: str, start: Start) -> None:
-    requests = Requests(quick.bootstrap, prefix)
+def test_a_storm_of_429_is_waited_out_as_the_endpoint_says(kafka: LocalKafka, prefix: str, start: Start) -> None:
+    requests = Requests(kafka.bootstrap, prefix)
     with simulated_judge() as judge:
         judge.set_faults(shares={"429": "all"}, retry_after_s=1, requests=18)
         requests.send(80)
@@ -229,10 +229,10 @@ def test_a_storm_of_429_is_waited_out_as_the_endpoint_says(quick: LocalKafka, pr
 
 
 def test_what_fails_while_the_judge_is_well_waits_in_the_retry_topic_and_then_goes_on(
-    quick: LocalKafka, prefix: str, start: Start
+    kafka: LocalKafka, prefix: str, start: Start
 ) -> None:
     """The pausing and going back of partitions, on a real broker: nothing of the retry topic is passed over."""
-    requests = Requests(quick.bootstrap, prefix)
+    requests = Requests(kafka.bootstrap, prefix)
     with simulated_judge() as judge:
         judge.set_faults(shares={"500": 0.6}, seed=3)
         requests.send(40)
@@ -248,9 +248,9 @@ def test_what_fails_while_the_judge_is_well_waits_in_the_retry_topic_and_then_go
 
 
 def test_over_budget_events_are_deferred_and_the_bill_stays_within_the_cap(
-    quick: LocalKafka, prefix: str, start: Start
+    kafka: LocalKafka, prefix: str, start: Start
 ) -> None:
-    requests = Requests(quick.bootstrap, prefix)
+    requests = Requests(kafka.bootstrap, prefix)
     cap = 0.2
     with simulated_judge() as judge:
         requests.send(200)
@@ -272,8 +272,8 @@ def test_over_budget_events_are_deferred_and_the_bill_stays_within_the_cap(
         print(f"{judged} judged, {len(deferred)} deferred, {cost(judge.calls()) / 1e6:.4f} of {cap} dollars charged")
 
 
-def test_a_wrong_key_is_one_clear_line_and_nothing_is_lost(quick: LocalKafka, prefix: str, start: Start) -> None:
-    requests = Requests(quick.bootstrap, prefix)
+def test_a_wrong_key_is_one_clear_line_and_nothing_is_lost(kafka: LocalKafka, prefix: str, start: Start) -> None:
+    requests = Requests(kafka.bootstrap, prefix)
     with simulated_judge(key="sk-right") as judge:
         requests.send(8)
         service = start(requests, judge)
@@ -295,9 +295,9 @@ def test_a_wrong_key_is_one_clear_line_and_nothing_is_lost(quick: LocalKafka, pr
     ],
 )
 def test_settings_that_cannot_be_kept_are_refused_at_the_start(
-    quick: LocalKafka, prefix: str, settings: dict[str, Any], said: str
+    kafka: LocalKafka, prefix: str, settings: dict[str, Any], said: str
 ) -> None:
-    requests = Requests(quick.bootstrap, prefix)
+    requests = Requests(kafka.bootstrap, prefix)
     given = environment(requests, "http://127.0.0.1:9/v1", **settings)
     if not given["RAGWEIR_JUDGE__BASE_URL"]:
         del given["RAGWEIR_JUDGE__BASE_URL"]
@@ -322,12 +322,12 @@ def busiest_minute(calls: list[dict[str, Any]]) -> int:
 
 @pytest.mark.long
 def test_half_an_hour_of_outages_leaves_evaluate_alone_and_every_event_judged_once(
-    quick: LocalKafka, prefix: str, start: Start, tmp_path: Path
+    kafka: LocalKafka, prefix: str, start: Start, tmp_path: Path
 ) -> None:
     """503s, 429s and silence for ten minutes each under steady traffic, with a limit of calls a minute."""
-    requests, per_minute, phase_s, pause_s, batch = Requests(quick.bootstrap, prefix), 240, 600, 5, 10
+    requests, per_minute, phase_s, pause_s, batch = Requests(kafka.bootstrap, prefix), 240, 600, 5, 10
     for name in ("interactions", "redrive"):
-        create_topic(quick.bootstrap, prefix + name, PARTITIONS)
+        create_topic(kafka.bootstrap, prefix + name, PARTITIONS)
     limits = {"judge__requests_per_minute": per_minute, "judge__timeout_s": 5, "judge__retry_delay_s": 20}
     routing = {"routing__rules": [], "routing__floors": {"rubric": 1}}
     with simulated_judge() as judge:
@@ -345,7 +345,7 @@ def test_half_an_hour_of_outages_leaves_evaluate_alone_and_every_event_judged_on
                         for n in range(requests.sent, requests.sent + batch)
                     ]
                     for number, value in enumerate(values):
-                        produce(quick.bootstrap, f"{prefix}interactions", [value], partition=number % PARTITIONS)
+                        produce(kafka.bootstrap, f"{prefix}interactions", [value], partition=number % PARTITIONS)
                     requests.sent += batch
                     time.sleep(pause_s)
                     sent = requests.sent

@@ -97,9 +97,9 @@ def test_what_was_redacted_is_not_redacted_again(text: str) -> None:
 
 
 @pytest.mark.parametrize("unit", ADVERSARIAL)
-def test_a_text_of_a_million_characters_is_read_in_linear_time(unit: str) -> None:
-    """There is no stopwatch: a search of 10^12 steps does not come to its end."""
-    ON.text((unit * (1_000_000 // len(unit) + 1))[:1_000_000])
+def test_a_long_text_is_read_in_linear_time(unit: str) -> None:
+    """There is no stopwatch: a search of 10^11 steps does not come to its end."""
+    ON.text((unit * (300_000 // len(unit) + 1))[:300_000])
 
 
 def test_off_leaves_and_on_changes_every_text_and_refuse_lets_nothing_go() -> None:

@@ -56,9 +56,9 @@ def forget(traffic: Traffic) -> None:
     eventually(lambda: traffic.admin.delete_consumer_groups([group])[group].result(30) is None, "the group is gone")
 
 
-def test_an_offset_that_was_set_back_doubles_nothing(quick: LocalKafka, prefix: str, start: Start) -> None:
+def test_an_offset_that_was_set_back_doubles_nothing(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """The worker goes on behind what it has written, and says so for each partition that it concerns."""
-    traffic = Traffic(quick.bootstrap, prefix)
+    traffic = Traffic(kafka.bootstrap, prefix)
     evaluated(traffic, start)
     for partition, offset in ((0, 30), (1, 119), (2, 0)):
         set_back(traffic, partition, offset)
@@ -73,9 +73,9 @@ def test_an_offset_that_was_set_back_doubles_nothing(quick: LocalKafka, prefix: 
     }
 
 
-def test_a_forgotten_group_doubles_and_loses_nothing(quick: LocalKafka, prefix: str, start: Start) -> None:
+def test_a_forgotten_group_doubles_and_loses_nothing(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """What came while nobody worked is evaluated, although a new group would begin at the end."""
-    traffic = Traffic(quick.bootstrap, prefix)
+    traffic = Traffic(kafka.bootstrap, prefix)
     evaluated(traffic, start)
     forget(traffic)
     traffic.publish(30)
@@ -83,13 +83,13 @@ def test_a_forgotten_group_doubles_and_loses_nothing(quick: LocalKafka, prefix: 
     traffic.must_be_settled_exactly_once()
 
 
-def test_evaluations_of_other_events_prove_nothing(quick: LocalKafka, prefix: str, start: Start) -> None:
+def test_evaluations_of_other_events_prove_nothing(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """As those of a topic that was deleted and made anew: every event of the new one is evaluated.
 
     One tells of an event that does not stand where it says, one of an offset that the topic does not have, one of
     another topic, and one is no evaluation at all.
     """
-    traffic = Traffic(quick.bootstrap, prefix, partitions=1)
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     traffic.publish(50)
     strangers = [
         {"event_id": event_id, "source": {"topic": topic, "partition": 0, "offset": offset}}
@@ -100,10 +100,10 @@ def test_evaluations_of_other_events_prove_nothing(quick: LocalKafka, prefix: st
         )
     ]
     output = f"{prefix}evaluations"
-    produce(quick.bootstrap, output, [*(json.dumps(each).encode() for each in strangers), b"no evaluation"])
+    produce(kafka.bootstrap, output, [*(json.dumps(each).encode() for each in strangers), b"no evaluation"])
     worker = start(traffic)
     traffic.settled()
     assert worker.stop() == 0
     assert not worker.logged(BEHIND)
-    written = [json.loads(message.value()) for message in read_to_end(quick.bootstrap, output)[len(strangers) + 1 :]]
+    written = [json.loads(message.value()) for message in read_to_end(kafka.bootstrap, output)[len(strangers) + 1 :]]
     assert [each["source"]["offset"] for each in written] == [offset for offset in range(50) if offset != 7]

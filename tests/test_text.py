@@ -707,8 +707,11 @@ def test_folding_agrees_for_ascii_and_other_text() -> None:
     assert fold(ascii_characters + "é") == fold(ascii_characters) + "é"
 
 
+_ATTACK = 250_000
+"""Characters: so many that a search of their square of steps does not come to its end."""
+
 ATTACKS = {
-    name: (unit * (1_000_000 // len(unit)))[:1_000_000]
+    name: (unit * (_ATTACK // len(unit)))[:_ATTACK]
     for name, unit in {
         "digits": "7", "zeros": "0", "commas": ",", "hyphens": "-", "apostrophes": "'", "dots": ".", "brackets": "[",
         "spaces": " ", "lines": "\n", "letters": "a", "capitals": "A ", "marks": "a\u0301\u0327", "tabs": "\t",
@@ -720,11 +723,11 @@ ATTACKS = {
         "decimals": "1.", "powers": "1 thousan", "identifier": "a-bb", "numerals": "²'a", "signed": " -",
     }.items()
 }  # fmt: skip
-ATTACKS["one number"] = "1." + "0" * 500_000 + "1 million"
+ATTACKS["one number"] = "1." + "0" * _ATTACK + "1 million"
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_a_megabyte_of_anything_is_read(name: str) -> None:
+def test_much_of_anything_is_read(name: str) -> None:
     found = Text(ATTACKS[name])
     assert len(found.tokens) <= 20_000
     assert len(found.kinds) == len(found.token_stems) == len(found.tokens)

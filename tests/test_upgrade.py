@@ -32,10 +32,10 @@ def services() -> Iterator[list[Service]]:
 
 
 def test_a_rolling_upgrade_loses_and_doubles_nothing_and_mixed_windows_say_so(
-    quick: LocalKafka, prefix: str, tmp_path: Path, services: list[Service]
+    kafka: LocalKafka, prefix: str, tmp_path: Path, services: list[Service]
 ) -> None:
     """Slot after slot is stopped and started anew by another release, under traffic."""
-    traffic = Traffic(quick.bootstrap, prefix)
+    traffic = Traffic(kafka.bootstrap, prefix)
 
     def start(slot: int, release: tuple[str, ...]) -> Service:
         log = tmp_path / f"{len(services)}.log"
@@ -55,7 +55,7 @@ def test_a_rolling_upgrade_loses_and_doubles_nothing_and_mixed_windows_say_so(
     traffic.must_be_settled_exactly_once()
 
     made = [
-        Evaluation.model_validate_json(each.value()) for each in read_to_end(quick.bootstrap, f"{prefix}evaluations")
+        Evaluation.model_validate_json(each.value()) for each in read_to_end(kafka.bootstrap, f"{prefix}evaluations")
     ]
     assert {each.catalogue_version for each in made} == {CATALOGUE_VERSION, NEXT}
     windowing = Windowing(WindowSettings(sizes=("1h", "1d")), Totals(Catalogue(everything())))

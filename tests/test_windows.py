@@ -341,16 +341,16 @@ def _counted(parts: list[dict[str, Any]], field: str) -> Counter[tuple[str, str]
     return counts
 
 
-SIZES = [pytest.param(20_000, 4, id="20k"), pytest.param(200_000, 30, id="200k", marks=pytest.mark.long)]
+SIZES = [pytest.param(8_000, 4, id="8k"), pytest.param(200_000, 30, id="200k", marks=pytest.mark.long)]
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize(("count", "_"), SIZES)
 def test_windows_are_those_that_plain_code_makes(
-    quick: LocalKafka, prefix: str, start: Start, count: int, workers: int, _: int
+    kafka: LocalKafka, prefix: str, start: Start, count: int, workers: int, _: int
 ) -> None:
     """The same totals whatever the number of workers, under disorder, late events, wrong clocks and poison."""
-    of = Evaluations(quick.bootstrap, prefix)
+    of = Evaluations(kafka.bootstrap, prefix)
     start(of, "--workers", str(workers))
     for values in traffic(count, seed=5):
         of.publish(values)
@@ -365,10 +365,10 @@ def test_windows_are_those_that_plain_code_makes(
 
 @pytest.mark.parametrize(("count", "kills"), SIZES)
 def test_kills_and_moving_partitions_change_no_window(
-    quick: LocalKafka, prefix: str, start: Start, count: int, kills: int
+    kafka: LocalKafka, prefix: str, start: Start, count: int, kills: int
 ) -> None:
     """Two instances that are killed again and again, and take each other's partitions over, lose and double nothing."""
-    of = Evaluations(quick.bootstrap, prefix)
+    of = Evaluations(kafka.bootstrap, prefix)
     chance = random.Random(11)
     slots = {"0": start(of, "--slot", "0")}
     eventually(lambda: of.held().get("0") == PARTITIONS, "the first has everything")
@@ -400,9 +400,9 @@ def publish_minute(of: Evaluations, number: int, partition: int = 0, minute: int
     of.publish([(partition, evaluation(chance, each, at_s, judged=0)) for each in range(number)])
 
 
-def test_a_restore_waits_for_what_is_written_and_not_yet_stable(quick: LocalKafka, prefix: str, start: Start) -> None:
+def test_a_restore_waits_for_what_is_written_and_not_yet_stable(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """While another's transaction holds the windows' stable end back, a worker that takes over does not begin."""
-    of = Evaluations(quick.bootstrap, prefix)
+    of = Evaluations(kafka.bootstrap, prefix)
     publish_minute(of, 200)
     first = start(of, "--slot", "0")
     of.settled()
@@ -423,10 +423,10 @@ def test_a_restore_waits_for_what_is_written_and_not_yet_stable(quick: LocalKafk
 
 @pytest.mark.parametrize("what", ["offset", "group", "windows"])
 def test_state_that_does_not_fit_the_offsets_is_refused(
-    quick: LocalKafka, prefix: str, start: Start, what: str
+    kafka: LocalKafka, prefix: str, start: Start, what: str
 ) -> None:
     """Offsets that were set, a group that was deleted, windows that were emptied: exit status and one sentence."""
-    of = Evaluations(quick.bootstrap, prefix)
+    of = Evaluations(kafka.bootstrap, prefix)
     publish_minute(of, 100)
     first = start(of, "--slot", "0")
     of.settled()
@@ -460,9 +460,9 @@ def test_state_that_does_not_fit_the_offsets_is_refused(
     must_agree(of)
 
 
-def test_an_older_offset_is_asked_for_again(quick: LocalKafka, prefix: str, start: Start) -> None:
+def test_an_older_offset_is_asked_for_again(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """A coordinator that is still loading can answer one; the windows say which is right."""
-    of = Evaluations(quick.bootstrap, prefix)
+    of = Evaluations(kafka.bootstrap, prefix)
     publish_minute(of, 100)
     first = start(of, "--slot", "0")
     of.settled()
@@ -475,18 +475,18 @@ def test_an_older_offset_is_asked_for_again(quick: LocalKafka, prefix: str, star
 
 
 def test_fewer_partitions_of_windows_than_of_evaluations_are_refused(
-    quick: LocalKafka, prefix: str, start: Start
+    kafka: LocalKafka, prefix: str, start: Start
 ) -> None:
     """Each partition of the evaluations needs its own of the windows."""
-    service = start(Evaluations(quick.bootstrap, prefix, windows=PARTITIONS - 1), "--slot", "0")
+    service = start(Evaluations(kafka.bootstrap, prefix, windows=PARTITIONS - 1), "--slot", "0")
     assert service.ended() == REFUSED
     assert service.logged("fewer partitions", level="error")
 
 
 @pytest.mark.parametrize("running", [False, True], ids=["between runs", "while it works"])
-def test_a_gap_left_by_retention_is_gone_over(quick: LocalKafka, prefix: str, start: Start, running: bool) -> None:
+def test_a_gap_left_by_retention_is_gone_over(kafka: LocalKafka, prefix: str, start: Start, running: bool) -> None:
     """What was deleted unread is missing and nothing else: windows from before it are gone on with."""
-    of = Evaluations(quick.bootstrap, prefix)
+    of = Evaluations(kafka.bootstrap, prefix)
     publish_minute(of, 100)
     service = start(of, "--workers", "1")
     of.settled()
@@ -512,9 +512,9 @@ def test_a_gap_left_by_retention_is_gone_over(quick: LocalKafka, prefix: str, st
     eventually(lambda: again.logged("partitions assigned"), "its state fits its offsets")
 
 
-def test_an_idle_worker_is_silent_and_slos_are_counted_once(quick: LocalKafka, prefix: str, start: Start) -> None:
+def test_an_idle_worker_is_silent_and_slos_are_counted_once(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """Progress is told until every partition is idle, and then nothing; SLO counters start at 0."""
-    of = Evaluations(quick.bootstrap, prefix)
+    of = Evaluations(kafka.bootstrap, prefix)
     slos = [{"name": "grounded", "metric": "context_support", "at_least": 0.5, "objective": 0.9}]
     service = start(of, "--slot", "0", SLO=slos)
     series = 'ragweir_slo_events_total{{outcome="{}",slo="grounded"}}'

@@ -26,7 +26,7 @@ from streams.history.runs import Found, find, prefix_of, run_settings
 from streams.history.windows import Fate, windows
 from streams.history.writing import Format, JsonLines, write
 from streams.kafka_client import Refusal
-from streams.reading import Moved
+from streams.reading import Moved, read, span
 from streams.settings import Settings
 from streams.supervisor import own_command, stop_flag
 
@@ -204,12 +204,17 @@ def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path 
             task = bar.add_task(f"reading {what}", total=total, said="")
             return lambda more: bar.advance(task, more)
 
-        whole = windows(effective, prefix_of(effective, run_id), watch, left_out)
+        own = prefix_of(effective, run_id)
+        buried = span(effective, f"{own}dead-letter")
+        dead = sum(1 for _ in read(effective, buried, watch("dead letters", len(buried))))
+        whole = windows(effective, own, watch, left_out)
         try:
             number = write(counted(whole), formats)
         except OSError as error:
             raise Refusal(f"the windows cannot be written: {error}") from None
     told = [f"the run {run_id} is complete: {events:,} events evaluated, {number:,} windows"]
+    if dead:
+        told.append(f"{dead:,} dead letters, and `ragweir --prefix {own} dead-letter show` tells why")
     if found is not None and found.loaded.left_out:
         told.append(f"{found.loaded.left_out:,} lines too large for Kafka left out")
     if imported.left_out:

@@ -142,7 +142,7 @@ class KafkaRuntime:
             self._drain()
             self._consumer.close()
         except Interrupted:
-            log.info("stopped while waiting for the broker")
+            log.info("ended while waiting for the broker")
         except Aborted as aborted:
             raise Fatal(f"Kafka refuses the transaction: {aborted}") from None
         except KafkaException as error:
