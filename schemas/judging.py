@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import NonNegativeInt
 
-from schemas.evaluation import Evaluation
+from schemas.evaluation import Evaluation, Source
 from schemas.interaction import Part, Time
 
 
@@ -27,6 +27,12 @@ class JudgeRequest(Part):
     """How many times judging it was given up because calls failed."""
     why: str = ""
     """Why it waits, or waited last."""
+
+
+class Settled(Source):
+    """A request that is finished, as all before it in its partition are."""
+
+    event_id: str
 
 
 class LedgerEntry(Part):
@@ -50,6 +56,8 @@ class LedgerEntry(Part):
     """How many asked to be judged for the first time, those too for which there was no money."""
     floor: NonNegativeInt = 0
     """How many of these only a random floor had chosen."""
+    settled: tuple[Settled, ...] = ()
+    """Of each topic of requests the last that was finished when this was written, whatever account it belongs to."""
 
 
 def ledger_key(entry: LedgerEntry) -> list[Any]:

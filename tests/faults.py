@@ -22,6 +22,8 @@ from conftest import coordinated, create_topic, produce, read_to_end
 ROOT = Path(__file__).parent.parent
 QUICK_CLIENT = {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 500, "transaction.timeout.ms": 3_000}
 """Kafka's timeouts, scaled down; what is proved does not depend on them."""
+BEHIND = "lies behind what is written already"
+"""What a worker logs that was told an offset older than its own output."""
 _PATIENCE_S = 60.0
 
 Place = tuple[int, int]
@@ -230,11 +232,21 @@ def delete_before(traffic: Traffic, partition: int, offset: int) -> None:
         future.result(30)
 
 
-def commit(traffic: Traffic, partition: int, offset: int) -> None:
-    """Commit an offset for the service's group, which must not be at work."""
-    consumer = Consumer({"bootstrap.servers": traffic.bootstrap, "group.id": f"{traffic.prefix}evaluate"})
-    consumer.commit(offsets=[TopicPartition(traffic.topic, partition, offset)], asynchronous=False)
+def set_offset(bootstrap: str, group: str, topic: str, partition: int, offset: int) -> None:
+    """Commit an offset for a group that does not work, once the broker has let its members' sessions end."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+
+    def done() -> bool:
+        consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+        return True
+
+    eventually(done, "the offset is set")
     consumer.close()
+
+
+def forget(admin: AdminClient, group: str) -> None:
+    """Make Kafka answer that a group has committed nothing, once its members' sessions have ended."""
+    eventually(lambda: admin.delete_consumer_groups([group])[group].result(30) is None, "the group is deleted")
 
 
 def gone(pid: int) -> bool:

@@ -14,7 +14,7 @@ import pytest
 import structlog
 from confluent_kafka import Consumer, TopicPartition
 from conftest import QUICK_BROKER
-from faults import Service, Traffic, commit, delete_before, end_all, environment, eventually, gone
+from faults import Service, Traffic, delete_before, end_all, environment, eventually, gone, set_offset
 
 from streams.agents.agent import Record
 from streams.local.kafka import LocalKafka, local_kafka
@@ -318,7 +318,7 @@ def test_an_offset_beyond_the_end_is_refused(kafka: LocalKafka, prefix: str, sta
     """Where a topic lost committed records, the service ends with a sentence that says what to do, and stays ended."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     traffic.publish(3)
-    commit(traffic, 0, 20)
+    set_offset(kafka.bootstrap, f"{prefix}evaluate", traffic.topic, 0, 20)
     slot = start(traffic, "--slot", "0")
     assert slot.ended() == REFUSED
     assert len(slot.logged("reset the group's offsets", level="error")) == 1

@@ -61,6 +61,37 @@ def test_nothing_is_called_before_its_reservation_is_committed() -> None:
     assert entry["reserved"] == AMOUNT == desk.jobs[desk.started[0]].allowance
 
 
+def test_the_ledger_tells_up_to_where_requests_are_settled() -> None:
+    """Never further than what is committed with it, whatever finishes first and whatever is aborted."""
+    log, desk, worker = judging()
+    for name in "abc":
+        log.ask(request(name))
+    log.append("judge.requests", 0, None, b"nonsense", NOON)
+    worker.turn()
+    first, second, third = desk.started
+
+    def told() -> list[tuple[str, int, str]]:
+        newest = log.records["judge.ledger", 0][-1]
+        return [(topic, offset, name) for (topic, _), offset, name in worker.agent.origins(newest)]
+
+    desk.land(second)
+    worker.turn()
+    assert told() == []
+    desk.land(first)
+    worker.turn(abort=True)
+    assert told() == []
+    worker.turn()
+    assert log.committed["judge.requests", 0] == 2
+    assert told() == [("judge.requests", 1, "b")]
+    desk.land(third)
+    worker.turn()
+    assert log.committed["judge.requests", 0] == 4
+    assert told() == [("judge.requests", 2, "c")], "of nonsense no id can be told"
+    requests = log.records["judge.requests", 0]
+    assert [worker.agent.identity(each) for each in requests] == ["a", "b", "c", None]
+    assert not list(worker.agent.origins(requests[0]))
+
+
 def test_what_finishes_out_of_order_is_emitted_in_order_and_only_as_a_finished_prefix() -> None:
     log, desk, worker = judging()
     for name in "abc":

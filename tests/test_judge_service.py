@@ -21,7 +21,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 from conftest import create_topic, produce, read_to_end
-from faults import QUICK_CLIENT, Service, end_all, eventually, gone
+from faults import BEHIND, QUICK_CLIENT, Service, end_all, eventually, forget, gone, set_offset
 
 from schemas.codec import encode
 from schemas.evaluation import Decision, Evaluation, SuiteDecision
@@ -185,6 +185,33 @@ def test_kills_lose_nothing_and_double_no_result_and_lost_calls_count_as_spent(
         assert calls["count"] >= 300
         assert cost(calls) <= spent, "every call is in the ledger, those too whose answers nobody heard"
         print(f"{calls['count'] - 300} calls repeated over 4 kills; charged {cost(calls):.0f}, booked {spent}")
+
+
+@pytest.mark.parametrize("how", ["older", "none"])
+def test_an_offset_that_was_forgotten_judges_nothing_twice(
+    kafka: LocalKafka, prefix: str, start: Start, how: str
+) -> None:
+    """Where Kafka answers an older one, or none, the ledger tells up to where requests are settled."""
+    requests, group = Requests(kafka.bootstrap, prefix), f"{prefix}judge"
+    with simulated_judge() as judge:
+        requests.send(80)
+        service = start(requests, judge)
+        requests.must_be_judged_exactly_once()
+        eventually(requests.settled, "all is committed")
+        assert service.stop() == 0
+        assert not service.logged(BEHIND)
+        if how == "older":
+            for partition in range(PARTITIONS):
+                set_offset(kafka.bootstrap, group, f"{prefix}judge.requests", partition, 3 * partition)
+        else:
+            forget(requests.admin, group)
+        requests.send(20)
+        again = start(requests, judge)
+        eventually(requests.settled, "all is committed")
+        requests.must_be_judged_exactly_once()
+        assert judge.calls()["count"] == 100
+        told = again.logged(BEHIND, level="error")
+        assert [(line["partition"], line["goes_on_at"]) for line in told] == [(each, 20) for each in range(PARTITIONS)]
 
 
 @pytest.mark.parametrize("fault", ["503", "cut-connection"])

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 from conftest import produce, read_to_end
-from faults import Service, Traffic, commit, end_all, environment, eventually
+from faults import BEHIND, Service, Traffic, end_all, environment, forget, set_offset
 
 from streams.local.kafka import LocalKafka
 
 Start = Callable[..., Service]
-BEHIND = "lies behind what is written already"
 
 
 @pytest.fixture
@@ -40,28 +39,12 @@ def evaluated(traffic: Traffic, start: Start) -> None:
     assert not worker.logged(BEHIND)
 
 
-def set_back(traffic: Traffic, partition: int, offset: int) -> None:
-    """Commit an offset, once the broker has let the worker's session end."""
-
-    def done() -> bool:
-        commit(traffic, partition, offset)
-        return True
-
-    eventually(done, "the offset is set back")
-
-
-def forget(traffic: Traffic) -> None:
-    """Make Kafka answer that the group has committed nothing."""
-    group = f"{traffic.prefix}evaluate"
-    eventually(lambda: traffic.admin.delete_consumer_groups([group])[group].result(30) is None, "the group is gone")
-
-
 def test_an_offset_that_was_set_back_doubles_nothing(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """The worker goes on behind what it has written, and says so for each partition that it concerns."""
     traffic = Traffic(kafka.bootstrap, prefix)
     evaluated(traffic, start)
     for partition, offset in ((0, 30), (1, 119), (2, 0)):
-        set_back(traffic, partition, offset)
+        set_offset(kafka.bootstrap, f"{prefix}evaluate", traffic.topic, partition, offset)
     worker = start(traffic)
     traffic.publish(40)
     traffic.must_be_settled_exactly_once()
@@ -77,7 +60,7 @@ def test_a_forgotten_group_doubles_and_loses_nothing(kafka: LocalKafka, prefix: 
     """What came while nobody worked is evaluated, although a new group would begin at the end."""
     traffic = Traffic(kafka.bootstrap, prefix)
     evaluated(traffic, start)
-    forget(traffic)
+    forget(traffic.admin, f"{prefix}evaluate")
     traffic.publish(30)
     start(traffic, input__start_from="latest")
     traffic.must_be_settled_exactly_once()

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from conftest import create_topic, read_to_end
-from faults import QUICK_CLIENT, Service, end_all, eventually
+from faults import QUICK_CLIENT, Service, end_all, eventually, forget, set_offset
 
 from metrics.catalogue import Catalogue, everything
 from metrics.contents import Contents
@@ -107,17 +107,7 @@ class Evaluations:
 
     def commit(self, partition: int, offset: int) -> None:
         """Set the offset of the group, which must not be at work."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group, "log_level": 0})
-
-        def done() -> bool:
-            try:
-                consumer.commit(offsets=[TopicPartition(self.topic, partition, offset)], asynchronous=False)
-            except KafkaException:  # Its last member has not left yet.
-                return False
-            return True
-
-        eventually(done, "the offset is set")
-        consumer.close()
+        set_offset(self.bootstrap, self.group, self.topic, partition, offset)
 
     def held(self) -> dict[str, int]:
         """How many partitions each slot holds, by the broker's account."""
@@ -436,12 +426,7 @@ def test_state_that_does_not_fit_the_offsets_is_refused(
     elif what == "windows":
         of.delete_before(of.windows, 0)
     else:
-
-        def deleted() -> bool:
-            of.admin.delete_consumer_groups([of.group])[of.group].result(30)
-            return True
-
-        eventually(deleted, "the group is deleted")
+        forget(of.admin, of.group)
     before = of.ends()
     again = start(of, "--slot", "0")
     assert again.ended() == REFUSED

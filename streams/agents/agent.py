@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -134,8 +134,8 @@ class Traced(Agent, Protocol):
     def trace(self) -> str:
         """The output that does, by its name in the topic table."""
 
-    def origin(self, output: Record) -> tuple[Place, int, str] | None:
-        """What a record of that output was made of: where that stands, its offset, its id; None if it does not tell."""
+    def origins(self, output: Record) -> Iterable[tuple[Place, int, str]]:
+        """What a record of that output was made of: where each stands, its offset, its id; none if it does not tell."""
 
     def identity(self, record: Record) -> str | None:
         """The id of a record of the input; None if it has none."""

@@ -154,13 +154,11 @@ class EvaluateAgent:
         """Evaluations tell where their interaction was read."""
         return "evaluations"
 
-    def origin(self, output: Record) -> tuple[Place, int, str] | None:
-        """See `streams.agents.agent.Traced`; None for what is no evaluation."""
-        try:
+    def origins(self, output: Record) -> Iterator[tuple[Place, int, str]]:
+        """See `streams.agents.agent.Traced`; none for what is no evaluation."""
+        with suppress(ValidationError):
             made = _Origin.model_validate_json(output.value or b"")
-        except ValidationError:
-            return None
-        return (made.source.topic, made.source.partition), made.source.offset, made.event_id
+            yield (made.source.topic, made.source.partition), made.source.offset, made.event_id
 
     def identity(self, record: Record) -> str | None:
         """The id of a readable event."""

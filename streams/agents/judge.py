@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -18,7 +19,7 @@ from metrics.judged.suite import Case, Suite
 from schemas.codec import Rejected, parse
 from schemas.dead_letter import HEAD_BYTES
 from schemas.evaluation import Evaluation
-from schemas.judging import JudgeRequest
+from schemas.judging import JudgeRequest, LedgerEntry, Settled
 from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from streams.agents.agent import Count, Emission, Outcome, Place, Record
 from streams.agents.writing import bury, cloud_event
@@ -91,13 +92,15 @@ class _Lane:
     held: deque[_Held] = field(default_factory=deque)
     emitted: int = 0
     """How many of the first ones what was emitted last has finished."""
+    last: Settled | None = None
+    """The last that could be read of what is finished with it."""
 
 
 class JudgeAgent:
     """Judges requests through a desk, within the budgets."""
 
     outputs = ("evaluations", "judge.retry", "judge.deferred", "judge.ledger", "dead-letter")
-    changelog = "judge.ledger"
+    changelog = trace = "judge.ledger"
 
     def __init__(self, config: JudgeConfig, desk: Desk) -> None:
         self._config = config
@@ -233,7 +236,8 @@ class JudgeAgent:
         self._begin(day)
         self._emit_finished(outcome)
         for partition, ledger in self._booked.items():
-            for key, value in ledger.changes(self._ledgers[partition]):
+            lasts = (lane.last for (_, each), lane in self._lanes.items() if each == partition)
+            for key, value in ledger.changes(self._ledgers[partition], tuple(last for last in lasts if last)):
                 headers = cloud_event(_SERVICE, "ledger", key.decode(), next_day(day), "application/json")
                 outcome.emissions.append(Emission("judge.ledger", key, value, headers, partition))
         self._tell_budget(day, outcome)
@@ -307,6 +311,8 @@ class JudgeAgent:
             done = _finished(lane)
             for held in islice(lane.held, lane.emitted, done):
                 self._emit(held, outcome)
+                if held.request is not _UNREADABLE:
+                    lane.last = _settled(held)
             lane.emitted = done
 
     def _emit(self, held: _Held, outcome: Outcome) -> None:
@@ -354,6 +360,17 @@ class JudgeAgent:
 
     # Partitions.
 
+    def origins(self, output: Record) -> Iterator[tuple[Place, int, str]]:
+        """What a record of the ledger tells to be settled."""
+        with suppress(ValidationError):
+            for each in LedgerEntry.model_validate_json(output.value or b"").settled:
+                yield (each.topic, each.partition), each.offset, each.event_id
+
+    def identity(self, record: Record) -> str | None:
+        """The id of the event that a request is about."""
+        request = self._read(record).request
+        return None if request is _UNREADABLE else request.evaluation.event_id
+
     def restore(self, partition: int, committed: int | None, start: int, changelog: Iterator[Record]) -> None:  # noqa: ARG002
         """Take a partition over with its ledger."""
         self._ledgers[partition] = Ledger.restored(partition, self._budget, changelog)
@@ -379,6 +396,11 @@ _UNREADABLE = JudgeRequest(
     response="",
 )
 """Stands for a request that could not be read."""
+
+
+def _settled(held: _Held) -> Settled:
+    topic, partition, offset = held.id
+    return Settled(topic=topic, partition=partition, offset=offset, event_id=held.request.evaluation.event_id)
 
 
 def _finished(lane: _Lane) -> int:

@@ -80,9 +80,7 @@ class Traces:
         told: defaultdict[Place, dict[int, str]] = defaultdict(dict)
         for record in read(self._settings, span(self._settings, self._topic).newest(_TAIL)):
             self._alive()
-            origin = self._agent.origin(record)
-            if origin is not None:
-                place, offset, identity = origin
+            for place, offset, identity in self._agent.origins(record):
                 told[place][offset] = identity
         return told
 
