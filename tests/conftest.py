@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from streams.kafka_client import settling
 from streams.local.kafka import LocalKafka, LocalKafkaError, local_kafka
+from streams.local.prometheus import LocalPrometheusError, Programs, programs
 
 # The same examples in every run, and no stopwatch: a test that fails, fails for everybody.
 hypothesis.settings.register_profile("ragweir", derandomize=True, deadline=None)
@@ -64,6 +65,15 @@ def kafka() -> Iterator[LocalKafka]:
             coordinated(broker.bootstrap)
             yield broker
     except LocalKafkaError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def tools() -> Programs:
+    """Prometheus' programs."""
+    try:
+        return programs()
+    except LocalPrometheusError as error:
         pytest.fail(str(error), pytrace=False)
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from streams import slo_rules
 from streams.alerts import rows
 from streams.cli.slo import app
-from streams.local.prometheus import LocalPrometheusError, Programs, programs
+from streams.local.prometheus import Programs
 from streams.serving.exporter import _HEADS as WINDOW_SERIES
 from streams.serving.telemetry import TABLE
 from streams.settings import Slo, WrongSettings
@@ -32,14 +32,6 @@ SLOS = (
 COMPARISON = re.compile(r"(?<=[<>=] )\d+(\.\d+)?\b")
 
 Rules = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def tools() -> Programs:
-    try:
-        return programs()
-    except LocalPrometheusError as error:
-        pytest.fail(str(error), pytrace=False)
 
 
 def promtool(tools: Programs, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -29,7 +29,7 @@ from streams.history.rehearse import Rehearsal, Rehearsed, rehearse
 from streams.history.timeline import page
 from streams.kafka_client import Refusal
 from streams.local.kafka import LocalKafka
-from streams.local.prometheus import LocalPrometheusError, Programs, programs
+from streams.local.prometheus import Programs
 from streams.settings import Slo, WindowSettings, WrongSettings
 from streams.slo_rules import FAST, SLOW, rules, written
 
@@ -42,14 +42,6 @@ SCRAPE_S, SLACK_M = 15, 2
 HOURS = 16
 
 Line = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def tools() -> Programs:
-    try:
-        return programs()
-    except LocalPrometheusError as error:
-        pytest.fail(str(error), pytrace=False)
 
 
 def promtool(tools: Programs, folder: Path, file: str) -> subprocess.CompletedProcess[str]:

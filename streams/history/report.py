@@ -1,15 +1,12 @@
-"""A comparison as one HTML page: tables and plots in SVG, with nothing to load and no script.
-
-All that comes from events is escaped, and the page's own policy forbids everything but its style.
-"""
+"""A comparison as one HTML page: tables, and plots in SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Sequence
 
 from metrics.comparison import Difference
 from streams.history.compare import Change, Comparison, MetricChange
+from streams.history.markup import document, drawing, row, text
 from streams.history.pairing import Side
 
 _MOST = 60
@@ -18,27 +15,12 @@ _EVENT_METRICS = 20
 _ROW, _LEFT, _WIDTH = 22, 330, 960
 _MARGIN = 1.08
 
-_HEAD = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width">
-<title>ragweir compare</title>
-<style>
-body { font: 15px/1.45 system-ui, sans-serif; color: #1d2733; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem }
-table { border-collapse: collapse; width: 100%; font-size: .85rem }
-th, td { text-align: right; padding: .2rem .5rem; border-bottom: 1px solid #e3e8ee; font-variant-numeric: tabular-nums }
-th, td { white-space: nowrap }
+_STYLE = """th, td { text-align: right; white-space: nowrap }
 th:first-child, td:first-child { text-align: left; white-space: normal; overflow-wrap: anywhere }
 .worse { color: #b3261e; fill: #b3261e; stroke: #b3261e } .better { color: #1b7a3d; fill: #1b7a3d; stroke: #1b7a3d }
 .changed { color: #2457a6; fill: #2457a6; stroke: #2457a6 }
 .unchanged { color: #66727f; fill: #66727f; stroke: #66727f }
-svg { width: 100%; height: auto } svg text { font-size: 12px; stroke: none }
-.note { background: #fff6dd; padding: .5rem .8rem } .quiet { color: #66727f }
-</style>
-</head>
+.note { background: #fff6dd; padding: .5rem .8rem }
 """
 
 
@@ -49,8 +31,7 @@ def page(comparison: Comparison) -> str:
     slices = [change for change in changes if change.dimension is not None and change.significant]
     metrics = {metric.metric: metric for metric in comparison.metrics}
     parts = [
-        _HEAD,
-        f"<body>\n<h1>{_text(comparison.b.name)} compared with {_text(comparison.a.name)}</h1>\n",
+        f"<h1>{text(comparison.b.name)} compared with {text(comparison.a.name)}</h1>\n",
         _sides(comparison),
         f"<p><b>{sum(change.significant for change in whole)}</b> of {len(whole)} metrics and <b>{len(slices)}</b> ",
         f"slices changed significantly, at a false discovery rate of 5 % over {comparison.tests} tests.</p>\n",
@@ -62,35 +43,20 @@ def page(comparison: Comparison) -> str:
         _plot(slices),
         _table(slices, metrics),
         _events([metrics[change.metric] for change in whole if change.difference.mean]),
-        "</body>\n</html>\n",
     ]
-    return "".join(parts)
-
-
-def _text(value: str, most: int = 200) -> str:
-    """Text from outside, shortened and escaped.
-
-    >>> _text("<b>&amp;"), _text("x" * 9, 5)
-    ('&lt;b&gt;&amp;amp;', 'xxxx…')
-    """
-    return escape(value if len(value) <= most else value[: most - 1] + "…")
+    return document("ragweir compare", _STYLE, parts)
 
 
 def _sides(comparison: Comparison) -> str:
     rows = "".join(_side(letter, side) for letter, side in (("A", comparison.a), ("B", comparison.b)))
-    note = f'<p class="note">{_text(comparison.versions, 1_000)}.</p>\n' if comparison.versions else ""
-    head = _row(("side", "evaluations", "events", "only here", "catalogue versions"), "th")
+    note = f'<p class="note">{text(comparison.versions, 1_000)}.</p>\n' if comparison.versions else ""
+    head = row(("side", "evaluations", "events", "only here", "catalogue versions"), "th")
     return f"<table>{head}{rows}</table>\n<p>{comparison.pairs:,} events on both sides.</p>\n{note}"
 
 
 def _side(letter: str, side: Side) -> str:
-    versions = ", ".join(f"{_text(version)}: {count:,}" for version, count in side.catalogue_versions.items())
-    return _row((f"{letter}: {_text(side.name)}", f"{side.records:,}", f"{side.events:,}", f"{side.only:,}", versions))
-
-
-def _row(cells: Iterable[str], tag: str = "td", kind: str = "") -> str:
-    """A row of a table, of cells that are HTML."""
-    return f'<tr class="{kind}">' + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>\n"
+    versions = ", ".join(f"{text(version)}: {count:,}" for version, count in side.catalogue_versions.items())
+    return row((f"{letter}: {text(side.name)}", f"{side.records:,}", f"{side.events:,}", f"{side.only:,}", versions))
 
 
 def _moved(change: Change) -> bool:
@@ -98,7 +64,7 @@ def _moved(change: Change) -> bool:
 
 
 def _unmoved(names: Sequence[str]) -> str:
-    listed = ", ".join(_text(name) for name in names)
+    listed = ", ".join(text(name) for name in names)
     return f'<p class="quiet">The same on every event: {listed}.</p>\n' if names else ""
 
 
@@ -120,18 +86,16 @@ def _plot(changes: Sequence[Change]) -> str:
         f'<text x="{_WIDTH}" y="{height - 6}" text-anchor="end">+{reach:.3g} standard deviations</text>',
         f'<text x="{_LEFT}" y="{height - 6}">-{reach:.3g}</text>',
     ]
-    for row, (change, limits) in enumerate(shown):
-        y = _ROW * row + _ROW / 2
+    for number, (change, limits) in enumerate(shown):
+        y = _ROW * number + _ROW / 2
         low, mean, high = (middle + scale * limit for limit in limits)
         marks.append(
-            f'<g class="{change.verdict}"><title>{_text(_name(change))}: {_interval(change.difference)}</title>'
-            f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{_text(_name(change), 50)}</text>'
+            f'<g class="{change.verdict}"><title>{text(_name(change))}: {_interval(change.difference)}</title>'
+            f'<text x="{_LEFT - 10}" y="{y + 4}" text-anchor="end">{text(_name(change), 50)}</text>'
             f'<line x1="{low:.1f}" y1="{y}" x2="{high:.1f}" y2="{y}" stroke-width="2"/>'
             f'<circle cx="{mean:.1f}" cy="{y}" r="4"/></g>'
         )
-    joined = "\n".join(marks)
-    label = "Standardised mean differences with 95 % intervals"
-    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{label}">\n{joined}\n</svg>\n'
+    return drawing(_WIDTH, height, "Standardised mean differences with 95 % intervals", marks)
 
 
 def _standardised(found: Difference) -> tuple[float, float, float] | None:
@@ -150,13 +114,13 @@ def _table(changes: Sequence[Change], metrics: dict[str, MetricChange]) -> str:
     if not changes:
         return ""
     head = ("metric", "A", "B", "B - A (95 %)", "effect", "better", "worse", "q", "pairs", "only A", "only B")
-    rows = [_row(head, "th")]
+    rows = [row(head, "th")]
     for change in changes[:_MOST]:
         found, metric = change.difference, metrics[change.metric]
         numbers = (found.before, found.after)
         shares = (change.better, change.worse)
         cells = (
-            _text(_name(change)),
+            text(_name(change)),
             *("" if number is None else f"{number:.4g}" for number in numbers),
             _interval(found),
             "" if found.effect is None else f"{found.effect:+.2f}",
@@ -165,17 +129,17 @@ def _table(changes: Sequence[Change], metrics: dict[str, MetricChange]) -> str:
             f"{found.pairs:,}",
             *(("", "") if change.dimension is not None else (f"{metric.only_a:,}", f"{metric.only_b:,}")),
         )
-        rows.append(_row(cells, kind=change.verdict))
+        rows.append(row(cells, kind=change.verdict))
     more = f'<p class="quiet">and {len(changes) - _MOST} more.</p>\n' if len(changes) > _MOST else ""
     return f"<table>{''.join(rows)}</table>\n{more}"
 
 
 def _events(metrics: Sequence[MetricChange]) -> str:
     rows = [
-        _row((_text(metric.metric), _text(event.event_id), f"{event.before:.4g}", f"{event.after:.4g}"))
+        row((text(metric.metric), text(event.event_id), f"{event.before:.4g}", f"{event.after:.4g}"))
         for metric in metrics[:_EVENT_METRICS]
         for event in metric.events
     ]
     if not rows:
         return ""
-    return f"<h2>Most changed events</h2>\n<table>{_row(('metric', 'event', 'A', 'B'), 'th')}{''.join(rows)}</table>\n"
+    return f"<h2>Most changed events</h2>\n<table>{row(('metric', 'event', 'A', 'B'), 'th')}{''.join(rows)}</table>\n"

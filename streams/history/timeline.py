@@ -1,15 +1,12 @@
-"""A rehearsal as one HTML page: a timeline of each SLO in SVG, with nothing to load and no script.
-
-All that comes from events is escaped, and the page's own policy forbids everything but its style.
-"""
+"""A rehearsal as one HTML page: a timeline of each SLO in SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from html import escape
 from itertools import groupby
 
+from streams.history.markup import document, drawing, row, text
 from streams.history.rehearse import Firing, Rehearsal, Rehearsed, SloRehearsal, in_words, objective
 from streams.slo_rules import duration
 
@@ -22,45 +19,25 @@ _DAY_S = 86_400
 _MINUTE_S = 60
 _TIME = "%Y-%m-%d %H:%M"
 
-_HEAD = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width">
-<title>ragweir slo rehearse</title>
-<style>
-body { font: 15px/1.45 system-ui, sans-serif; color: #1d2733; max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin: 2.2rem 0 .2rem } p { margin: .3rem 0 }
-table { border-collapse: collapse; width: 100%; font-size: .85rem; margin-top: .6rem }
-th, td { text-align: left; padding: .2rem .5rem; border-bottom: 1px solid #e3e8ee; vertical-align: top }
-td { overflow-wrap: anywhere; font-variant-numeric: tabular-nums }
+_STYLE = """p { margin: .3rem 0 } table { margin-top: .6rem }
+th, td { text-align: left; vertical-align: top }
+td { overflow-wrap: anywhere }
 .page { fill: #b3261e; stroke: #b3261e; color: #b3261e } .ticket { fill: #b26a00; stroke: #b26a00; color: #b26a00 }
 path.page, path.ticket { fill: none; stroke-width: 1.6 } line.page, line.ticket { stroke-dasharray: 6 4 }
 .share { fill: #c4ccd6 } .axis { stroke: #8a96a3 } .grid { stroke: #e9edf1 }
-.during { opacity: .1; stroke: none } svg { width: 100%; height: auto } svg text { font-size: 11px; stroke: none }
-.quiet { color: #66727f }
-</style>
-</head>
+.during { opacity: .1; stroke: none }
 """
 
 
 def page(rehearsal: Rehearsal) -> str:
     """The whole page."""
     parts = [
-        _HEAD,
-        f"<body>\n<h1>Alerts rehearsed on {_text(rehearsal.source)}</h1>\n",
+        f"<h1>Alerts rehearsed on {text(rehearsal.source)}</h1>\n",
         f"<p>{rehearsal.evaluations:,} evaluations from {_at(rehearsal.start)} to {_at(rehearsal.end)} UTC. ",
         "The alerts did not exist then; this is when they would have fired.</p>\n",
         *(_section(slo, rehearsal) for slo in rehearsal.slos),
-        "</body>\n</html>\n",
     ]
-    return "".join(parts)
-
-
-def _text(value: str, most: int = 200) -> str:
-    """Text from outside, shortened and escaped."""
-    return escape(value if len(value) <= most else value[: most - 1] + "…")
+    return document("ragweir slo rehearse", _STYLE, parts)
 
 
 def _at(time: datetime) -> str:
@@ -68,7 +45,7 @@ def _at(time: datetime) -> str:
 
 
 def _section(slo: SloRehearsal, rehearsal: Rehearsal) -> str:
-    head = f"<h2>{_text(slo.slo.name)}</h2>\n<p>{_text(objective(slo.slo), 1_000)}</p>\n"
+    head = f"<h2>{text(slo.slo.name)}</h2>\n<p>{text(objective(slo.slo), 1_000)}</p>\n"
     if slo.spent is None:
         return f'{head}<p class="quiet">No event counts for it.</p>\n'
     counted = f"<p>{slo.events:,} events, {slo.bad / slo.events:.2%} bad: {slo.spent:.0%} of the error budget.</p>\n"
@@ -93,10 +70,10 @@ def _longest(firings: Sequence[Firing]) -> list[Firing]:
 
 
 def _table(alert: Rehearsed) -> str:
-    rows = [_row(("from", "for", "bad events", "at most", "concentrated on", "such as"), "th")]
+    rows = [row(("from", "for", "bad events", "at most", "concentrated on", "such as"), "th")]
     for firing in _longest(alert.firings):
         named = [
-            f"{_text(each.dimension)} {_text(each.value)}: {each.bad:,} of {each.events:,} bad"
+            f"{text(each.dimension)} {text(each.value)}: {each.bad:,} of {each.events:,} bad"
             for each in firing.concentrated
         ]
         cells = (
@@ -105,17 +82,12 @@ def _table(alert: Rehearsed) -> str:
             f"{firing.bad:,} of {firing.events:,}",
             f"{firing.peak:.1%}",
             "<br>".join(named) or "no value more than the others",
-            "<br>".join(f"{_text(each.event_id)} ({each.score:.3g})" for each in firing.examples),
+            "<br>".join(f"{text(each.event_id)} ({each.score:.3g})" for each in firing.examples),
         )
-        rows.append(_row(cells))
+        rows.append(row(cells))
     left = len(alert.firings) - _MOST
     more = f'<p class="quiet">and {left} shorter ones.</p>\n' if left > 0 else ""
     return f"<table>{''.join(rows)}</table>\n{more}"
-
-
-def _row(cells: Iterable[str], tag: str = "td") -> str:
-    """A row of a table, of cells that are HTML."""
-    return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>\n"
 
 
 class _Scales:
@@ -144,9 +116,8 @@ def _plot(slo: SloRehearsal, rehearsal: Rehearsal) -> str:
         *_bars(slo, scales, rehearsal.end),
         *(mark for lane, alert in enumerate(slo.alerts) for mark in _alert(slo, alert, lane, scales)),
     ]
-    joined = "\n".join(marks)
-    label = f"Share of bad events of {_text(slo.slo.name)} over time, and when its alerts would have fired"
-    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{label}">\n{joined}\n</svg>\n'
+    label = f"Share of bad events of {slo.slo.name} over time, and when its alerts would have fired"
+    return drawing(_WIDTH, height, label, marks)
 
 
 def _axes(scales: _Scales, rehearsal: Rehearsal) -> Iterator[str]:
