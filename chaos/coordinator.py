@@ -14,7 +14,8 @@ import threading
 import time
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 
 from streams.local.kafka import local_kafka
