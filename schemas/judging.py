@@ -29,7 +29,7 @@ class JudgeRequest(Part):
     """Why it waits, or waited last."""
 
 
-class Settled(Source):
+class Finished(Source):
     """A request that is finished, as all before it in its partition are."""
 
     event_id: str
@@ -56,7 +56,7 @@ class LedgerEntry(Part):
     """How many asked to be judged for the first time, those too for which there was no money."""
     floor: NonNegativeInt = 0
     """How many of these only a random floor had chosen."""
-    settled: tuple[Settled, ...] = ()
+    finished: tuple[Finished, ...] = ()
     """Of each topic of requests the last that was finished when this was written, whatever account it belongs to."""
 
 

@@ -61,7 +61,7 @@ def test_nothing_is_called_before_its_reservation_is_committed() -> None:
     assert entry["reserved"] == AMOUNT == desk.jobs[desk.started[0]].allowance
 
 
-def test_the_ledger_tells_up_to_where_requests_are_settled() -> None:
+def test_the_ledger_tells_up_to_where_requests_are_finished() -> None:
     """Never further than what is committed with it, whatever finishes first and whatever is aborted."""
     log, desk, worker = judging()
     for name in "abc":

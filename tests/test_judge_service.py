@@ -191,7 +191,7 @@ def test_kills_lose_nothing_and_double_no_result_and_lost_calls_count_as_spent(
 def test_an_offset_that_was_forgotten_judges_nothing_twice(
     kafka: LocalKafka, prefix: str, start: Start, how: str
 ) -> None:
-    """Where Kafka answers an older one, or none, the ledger tells up to where requests are settled."""
+    """Where Kafka answers an older one, or none, the ledger tells up to where requests are finished."""
     requests, group = Requests(kafka.bootstrap, prefix), f"{prefix}judge"
     with simulated_judge() as judge:
         requests.send(80)

@@ -250,12 +250,12 @@ def test_the_golden_records_of_the_judge_are_read_and_written(record: str, model
     assert all(getattr(read, name) not in (None, "", 0) for name in model.model_fields)
 
 
-def test_a_ledger_from_before_it_told_what_is_settled_is_read() -> None:
+def test_a_ledger_from_before_it_told_what_is_finished_is_read() -> None:
     """It tells of nothing, and is written anew with all fields."""
-    read = LedgerEntry.model_validate_json(golden("judge_ledger_without_settled"))
-    assert read.settled == ()
-    told = LedgerEntry.model_validate_json(golden("judge_ledger")).settled
-    assert encode(read.model_copy(update={"settled": told})) == golden("judge_ledger")
+    read = LedgerEntry.model_validate_json(golden("judge_ledger_without_finished"))
+    assert read.finished == ()
+    told = LedgerEntry.model_validate_json(golden("judge_ledger")).finished
+    assert encode(read.model_copy(update={"finished": told})) == golden("judge_ledger")
 
 
 def test_the_golden_dead_letter_is_read_and_written() -> None:

@@ -19,7 +19,7 @@ from metrics.judged.suite import Case, Suite
 from schemas.codec import Rejected, parse
 from schemas.dead_letter import HEAD_BYTES
 from schemas.evaluation import Evaluation
-from schemas.judging import JudgeRequest, LedgerEntry, Settled
+from schemas.judging import Finished, JudgeRequest, LedgerEntry
 from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from streams.agents.agent import Count, Emission, Outcome, Place, Record
 from streams.agents.writing import bury, cloud_event
@@ -92,7 +92,7 @@ class _Lane:
     held: deque[_Held] = field(default_factory=deque)
     emitted: int = 0
     """How many of the first ones what was emitted last has finished."""
-    last: Settled | None = None
+    last: Finished | None = None
     """The last that could be read of what is finished with it."""
 
 
@@ -312,7 +312,7 @@ class JudgeAgent:
             for held in islice(lane.held, lane.emitted, done):
                 self._emit(held, outcome)
                 if held.request is not _UNREADABLE:
-                    lane.last = _settled(held)
+                    lane.last = _end(held)
             lane.emitted = done
 
     def _emit(self, held: _Held, outcome: Outcome) -> None:
@@ -358,18 +358,20 @@ class JudgeAgent:
             lane.emitted = 0
         self._starting = []
 
-    # Partitions.
+    # Traces.
 
     def origins(self, output: Record) -> Iterator[tuple[Place, int, str]]:
-        """What a record of the ledger tells to be settled."""
+        """Which requests a record of the ledger tells to be finished."""
         with suppress(ValidationError):
-            for each in LedgerEntry.model_validate_json(output.value or b"").settled:
+            for each in LedgerEntry.model_validate_json(output.value or b"").finished:
                 yield (each.topic, each.partition), each.offset, each.event_id
 
     def identity(self, record: Record) -> str | None:
         """The id of the event that a request is about."""
         request = self._read(record).request
         return None if request is _UNREADABLE else request.evaluation.event_id
+
+    # Partitions.
 
     def restore(self, partition: int, committed: int | None, start: int, changelog: Iterator[Record]) -> None:  # noqa: ARG002
         """Take a partition over with its ledger."""
@@ -398,9 +400,9 @@ _UNREADABLE = JudgeRequest(
 """Stands for a request that could not be read."""
 
 
-def _settled(held: _Held) -> Settled:
+def _end(held: _Held) -> Finished:
     topic, partition, offset = held.id
-    return Settled(topic=topic, partition=partition, offset=offset, event_id=held.request.evaluation.event_id)
+    return Finished(topic=topic, partition=partition, offset=offset, event_id=held.request.evaluation.event_id)
 
 
 def _finished(lane: _Lane) -> int:

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 import orjson
 
 from schemas.codec import encode
-from schemas.judging import LedgerEntry, Settled, ledger_key
+from schemas.judging import Finished, LedgerEntry, ledger_key
 from streams.agents.agent import Record
 
 _KEPT_DAYS = 2
@@ -153,14 +153,14 @@ class Ledger:
         kept = {key: entry for key, entry in self.accounts.items() if key[0] > oldest or entry.reserved}
         return self if len(kept) == len(self.accounts) else replace(self, accounts=kept)
 
-    def changes(self, before: Ledger, settled: tuple[Settled, ...] = ()) -> Iterator[tuple[bytes, bytes]]:
+    def changes(self, before: Ledger, finished: tuple[Finished, ...] = ()) -> Iterator[tuple[bytes, bytes]]:
         """The keys and values of the records that lead from another state of this ledger to this one.
 
-        Each tells what was settled by then.
+        Each tells which requests were finished by then.
         """
         for account, entry in self.accounts.items():
             if before.accounts.get(account) is not entry:
-                yield orjson.dumps(ledger_key(entry)), encode(entry.model_copy(update={"settled": settled}))
+                yield orjson.dumps(ledger_key(entry)), encode(entry.model_copy(update={"finished": finished}))
 
 
 def affordable(entries: Iterable[LedgerEntry], budget: int | None) -> float | None:
