@@ -172,7 +172,8 @@ def test_replays_are_the_same_whatever_the_workers_batches_and_kills(
     for how, batch in ((signal.SIGINT, "300"), (signal.SIGKILL, "77"), (None, "77")):
         process = past.start(*flags, RAGWEIR_BATCH__MAX_EVENTS=batch)
         for _ in range(2):
-            eventually(lambda: workers_of("hurt"), "workers are there")
+            # A run that is over sooner has no more workers.
+            eventually(lambda run=process: workers_of("hurt") or run.poll() is not None, "workers are there")
             time.sleep(chance.uniform(0.5, 2.0))
             if alive := workers_of("hurt"):
                 os.kill(chance.choice(alive), signal.SIGKILL)
