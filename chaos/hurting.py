@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 import threading
@@ -41,6 +42,24 @@ class Lengths:
     delay: float = 0.2
 
 
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """A slot's way from a SIGKILL to its next commit."""
+
+    slot: str
+    killed: float
+    """Seconds since 1970."""
+    seconds: float
+    beside: tuple[str, ...]
+    """The kinds of other faults that lasted, or happened, meanwhile. Kills of other slots are not among them."""
+
+
+@dataclass(slots=True)
+class _Trouble:
+    kind: str
+    until: float = math.inf
+
+
 @dataclass(slots=True)
 class Done:
     """What was done."""
@@ -55,8 +74,7 @@ class Done:
     """SIGKILLs of workers that have transactions at all."""
     zombies_alive: int = 0
     """Zombies whose place was taken and who did not notice."""
-    recoveries_s: list[float] = field(default_factory=list)
-    """From a SIGKILL to the same slot's next commit."""
+    recoveries: list[Recovery] = field(default_factory=list)
 
 
 class Hurting:
@@ -73,6 +91,7 @@ class Hurting:
         self._cluster, self._fleet, self._judge, self._lengths = cluster, fleet, judge, lengths
         self.done = Done()
         self._killed: defaultdict[str, list[float]] = defaultdict(list)
+        self._troubles: list[_Trouble] = []
         self._sleeping: set[Slot] = set()
         self._abandoned: list[subprocess.Popen[bytes] | None] = []
         self._number = 0
@@ -89,18 +108,29 @@ class Hurting:
             "reset": self._reset,
             "judge outage": self._outage,
         }
+        self._passes_s = {"zombie": lengths.zombie, "delay": lengths.network, "judge outage": lengths.outage}
+        """Of what passes by itself."""
         cluster.proxy.call(self._listen)
 
     def _listen(self) -> None:
         self._cluster.proxy.transactions.on_commit = self._committed
 
     def _committed(self, member: str) -> None:
-        now = time.monotonic()
-        self.done.recoveries_s += [now - killed for killed in self._killed.pop(member, ())]
+        now = time.time()
+        kills = self._killed.pop(member, [])
+        for killed in kills:
+            beside = {trouble.kind for trouble in self._troubles if trouble.until > killed}
+            if killed != kills[-1]:
+                beside.add("killed again")
+            self.done.recoveries.append(Recovery(member, killed, now - killed, tuple(sorted(beside))))
 
     def inflict(self, fault: Fault) -> None:
         """Carry one fault out, as far as it is not left to pass by itself."""
+        trouble = _Trouble(fault.kind)
+        if fault.kind != "kill":
+            self._troubles.append(trouble)
         met = self._kinds[fault.kind](fault)
+        trouble.until = time.time() + self._passes_s.get(fault.kind, 0.0) if met else 0.0
         (self.done.faults if met else self.done.skipped)[fault.kind] += 1
 
     def settle(self) -> None:
@@ -169,7 +199,7 @@ class Hurting:
                 self.done.in_transaction += slot.member in transactions.opened
                 transactions.opened.discard(slot.member)
                 if slot.service != "export":
-                    self._killed[slot.member].append(time.monotonic())
+                    self._killed[slot.member].append(time.time())
             return "drop"
 
         self._at(slot, "any" if slot.service == "export" else fault.when, act)

@@ -11,7 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.findings import FAULTS
+from chaos.hurting import Recovery
 from chaos.run import Result
+
+_QUANTILES = {"p50": 0.5, "p99": 0.99, "most": 1.0}
+_LONGEST = 10
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
@@ -38,12 +42,10 @@ def as_json(result: Result) -> dict[str, Any]:
         "kills_by_service": dict(done.kills_by_service),
         "kills_in_an_open_transaction": done.in_transaction,
         "share_of_kills_in_an_open_transaction": _share(done.in_transaction, done.can_transact),
-        "recovery_s": {
-            "count": len(done.recoveries_s),
-            "p50": quantile(done.recoveries_s, 0.5),
-            "p99": quantile(done.recoveries_s, 0.99),
-            "most": quantile(done.recoveries_s, 1.0),
-        },
+        "recovery_s": {name: _quantiles(seconds) for name, seconds in _recoveries(done.recoveries).items()},
+        "longest_recoveries": [
+            asdict(each) for each in sorted(done.recoveries, key=lambda each: -each.seconds)[:_LONGEST]
+        ],
         "killed_and_idle_since": result.unrecovered,
         "zombies_that_lived_on": done.zombies_alive,
         "repeated_ids_passed_over": result.repeated,
@@ -51,6 +53,19 @@ def as_json(result: Result) -> dict[str, Any]:
         "refused_to_start": dict(result.refusals),
         "outputs": {name: asdict(found) for name, found in result.findings.outputs.items()},
     }
+
+
+def _recoveries(recoveries: Sequence[Recovery]) -> dict[str, list[float]]:
+    """From SIGKILL to the same slot's next commit: all, by what else went wrong meanwhile, and where nothing did."""
+    seconds: dict[str, list[float]] = {"all": [], "nothing else": []}
+    for each in recoveries:
+        for name in ("all", *(each.beside or ("nothing else",))):
+            seconds.setdefault(name, []).append(each.seconds)
+    return seconds
+
+
+def _quantiles(seconds: Sequence[float]) -> dict[str, float | None]:
+    return {"count": len(seconds), **{name: quantile(seconds, share) for name, share in _QUANTILES.items()}}
 
 
 def _share(part: int, whole: int) -> float | None:
@@ -65,7 +80,6 @@ def show(result: Result, console: Console) -> None:
         table.add_row(name, f"{found.expected:,}", f"{found.found:,}", *faults)
     console.print(table)
     told = as_json(result)
-    recovery = told["recovery_s"]
     facts = Table("", "", show_header=False, title="What was done", title_justify="left")
     for name, value in (
         ("seed", told["seed"]),
@@ -74,16 +88,17 @@ def show(result: Result, console: Console) -> None:
         *((f"{name}, nobody to be hurt", count) for name, count in told["faults_without_a_victim"].items()),
         ("kills by service", ", ".join(f"{name} {count}" for name, count in told["kills_by_service"].items())),
         ("kills in an open transaction", f"{result.done.in_transaction} of {result.done.can_transact}"),
-        (
-            "SIGKILL to the same slot's next commit",
-            f"p50 {_seconds(recovery['p50'])}, p99 {_seconds(recovery['p99'])}, of {recovery['count']}",
-        ),
         ("killed, and without a commit since", ", ".join(result.unrecovered) or "none"),
         ("repeated ids passed over", told["repeated_ids_passed_over"]),
         ("judged (by a simulated judge)", ", ".join(f"{name} {count}" for name, count in result.statuses.items())),
     ):
         facts.add_row(name, str(value))
     console.print(facts)
+    recovery = Table("meanwhile", "kills", *_QUANTILES, title="SIGKILL to the same slot's next commit")
+    recovery.title_justify = "left"
+    for name, quantiles in told["recovery_s"].items():
+        recovery.add_row(name, str(quantiles["count"]), *(_seconds(quantiles[each]) for each in _QUANTILES))
+    console.print(recovery)
     for name, found in result.findings.outputs.items():
         for fault, examples in found.examples.items():
             console.print(f"[red]{name} {fault}[/]: {'; '.join(examples)}", highlight=False)
