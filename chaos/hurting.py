@@ -52,6 +52,8 @@ class Recovery:
     seconds: float
     beside: tuple[str, ...]
     """The kinds of other faults that lasted, or happened, meanwhile. Kills of other slots are not among them."""
+    own: float
+    """Of the seconds those since the last of the other faults that had an end."""
 
 
 @dataclass(slots=True)
@@ -119,10 +121,12 @@ class Hurting:
         now = time.time()
         kills = self._killed.pop(member, [])
         for killed in kills:
-            beside = {trouble.kind for trouble in self._troubles if trouble.until > killed}
-            if killed != kills[-1]:
-                beside.add("killed again")
-            self.done.recoveries.append(Recovery(member, killed, now - killed, tuple(sorted(beside))))
+            troubles = [trouble for trouble in self._troubles if trouble.until > killed]
+            beside = {trouble.kind for trouble in troubles} | ({"killed again"} if killed != kills[-1] else set())
+            alone_since = max([killed, *(trouble.until for trouble in troubles if trouble.until < now)])
+            self.done.recoveries.append(
+                Recovery(member, killed, now - killed, tuple(sorted(beside)), now - alone_since)
+            )
 
     def inflict(self, fault: Fault) -> None:
         """Carry one fault out, as far as it is not left to pass by itself."""

@@ -42,7 +42,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "kills_by_service": dict(done.kills_by_service),
         "kills_in_an_open_transaction": done.in_transaction,
         "share_of_kills_in_an_open_transaction": _share(done.in_transaction, done.can_transact),
-        "recovery_s": {name: _quantiles(seconds) for name, seconds in _recoveries(done.recoveries).items()},
+        "recovery_s": _recoveries(done.recoveries),
         "longest_recoveries": [
             asdict(each) for each in sorted(done.recoveries, key=lambda each: -each.seconds)[:_LONGEST]
         ],
@@ -55,17 +55,20 @@ def as_json(result: Result) -> dict[str, Any]:
     }
 
 
-def _recoveries(recoveries: Sequence[Recovery]) -> dict[str, list[float]]:
+def _recoveries(recoveries: Sequence[Recovery]) -> dict[str, dict[str, float | None]]:
     """From SIGKILL to the same slot's next commit: all, by what else went wrong meanwhile, and where nothing did."""
-    seconds: dict[str, list[float]] = {"all": [], "nothing else": []}
+    kinds: dict[str, list[Recovery]] = {"all": [], "nothing else": []}
     for each in recoveries:
-        for name in ("all", *(each.beside or ("nothing else",))):
-            seconds.setdefault(name, []).append(each.seconds)
-    return seconds
-
-
-def _quantiles(seconds: Sequence[float]) -> dict[str, float | None]:
-    return {"count": len(seconds), **{name: quantile(seconds, share) for name, share in _QUANTILES.items()}}
+        for kind in ("all", *(each.beside or ("nothing else",))):
+            kinds.setdefault(kind, []).append(each)
+    return {
+        kind: {
+            "count": len(those),
+            **{name: quantile([each.seconds for each in those], share) for name, share in _QUANTILES.items()},
+            "most after it": quantile([each.own for each in those], 1.0),
+        }
+        for kind, those in kinds.items()
+    }
 
 
 def _share(part: int, whole: int) -> float | None:
@@ -94,10 +97,10 @@ def show(result: Result, console: Console) -> None:
     ):
         facts.add_row(name, str(value))
     console.print(facts)
-    recovery = Table("meanwhile", "kills", *_QUANTILES, title="SIGKILL to the same slot's next commit")
+    recovery = Table("meanwhile", "kills", *_QUANTILES, "most after it", title="SIGKILL to the same slot's next commit")
     recovery.title_justify = "left"
-    for name, quantiles in told["recovery_s"].items():
-        recovery.add_row(name, str(quantiles["count"]), *(_seconds(quantiles[each]) for each in _QUANTILES))
+    for kind, row in told["recovery_s"].items():
+        recovery.add_row(kind, str(row["count"]), *(_seconds(row[each]) for each in (*_QUANTILES, "most after it")))
     console.print(recovery)
     for name, found in result.findings.outputs.items():
         for fault, examples in found.examples.items():
