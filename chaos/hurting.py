@@ -17,8 +17,9 @@ from chaos.fleet import Fleet, Slot
 from chaos.plan import Fault, When
 from chaos.transactions import Verdict
 
-_TRAP_S = 3.0
-"""How long a worker is waited for to come to the moment at which it is to be hurt; then it is hurt at any."""
+_TRAP_S = 10.0
+"""How long a worker, which may only just be starting, is waited for to come to the moment at which it is to be hurt;
+then it is hurt at any."""
 _START_S = 30.0
 
 

@@ -205,10 +205,17 @@ def woken_too_late(stage: Stage) -> None:
     stage.until(sprung)
     other = stage.slot(number=1)
     stage.until(lambda: stage.commits(other))
-    before = stage.commits(slot)
+    before, lived = stage.commits(slot), len(slot.logged("partitions assigned"))
     stage.cluster.proxy.release(slot.client)
     slot.send(signal.SIGCONT)
-    stage.until(lambda: stage.commits(slot) > before or slot.exits.total() or slot.logged("transaction aborted"))
+    # If it ends, its next life ends its transaction, which what it has still written at its last would keep open.
+    stage.until(
+        lambda: (
+            stage.commits(slot) > before
+            or slot.logged("transaction aborted")
+            or len(slot.logged("partitions assigned")) > lived
+        )
+    )
     stage.settle()
 
 

@@ -23,10 +23,11 @@ ROOT = Path(__file__).parent.parent
 QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
 
 HOLD = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from streams.local.kafka import local_kafka
+signal.signal(signal.SIGINT, signal.default_int_handler)  # What runs in a shell's background ignores it.
 with local_kafka(folder=Path(sys.argv[1]) if sys.argv[1:] else None) as kafka:
     try:
         print(kafka.bootstrap, kafka._runner._folder, flush=True)
