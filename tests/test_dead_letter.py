@@ -238,7 +238,7 @@ def test_what_is_left_survives_being_written(offset: int, left: frozenset[int]) 
 HURT = """
 import os, signal, sys
 from streams.cli import main
-from streams.history import redrive
+from streams.history import redrive, sending
 
 moment, turn, how = sys.argv.pop(1), int(sys.argv.pop(1)), signal.Signals[sys.argv.pop(1)]
 redrive._BATCH_LETTERS = 25
@@ -257,8 +257,8 @@ class Hurt:
         if (self.commits, moment) == (turn, "after"):
             os.kill(os.getpid(), how)
 
-plain = redrive.Redrive._producer
-redrive.Redrive._producer = lambda self: Hurt(plain(self))
+plain = sending.build
+sending.build = lambda *given: Hurt(plain(*given))
 main()
 """
 

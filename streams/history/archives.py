@@ -9,19 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Self
-
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from schemas.codec import Rejected, decode
 from schemas.run import Archive, Loaded
 from schemas.topics import max_record_bytes
-from streams.history.runs import produce_loaded
-from streams.kafka_client import Connection, Identity, Refusal, build, producer_properties
+from streams.history.runs import loaded_record
+from streams.history.sending import Sending
+from streams.kafka_client import Refusal
 from streams.runtimes.files import read_lines
 from streams.settings import Settings
 
-_TIMEOUT_S = 30.0
 _BATCH = 1_000
 _ROOM_BYTES = 16 * 1024
 """Of a record beside its value."""
@@ -90,7 +87,7 @@ def load(
     Raises:
         Refusal: if a file cannot be read, or Kafka does not take it; the same call goes on where it is.
     """
-    producer = _Transactions(run)
+    sending = Sending(run, "load", "the archive")
     loaded = reached()  # Now that whatever was under way is settled, and not before.
     most = max_record_bytes(run.limits.max_event_bytes) - _ROOM_BYTES
     topic = f"{run.topics.prefix}interactions"
@@ -103,11 +100,11 @@ def load(
             fitting = [line for _, line in batch if len(line) <= most]
             left_out = loaded.left_out + len(batch) - len(fitting)
             loaded = Loaded(file=number, line=batch[-1][0], left_out=left_out)
-            with producer as transaction:
+            with sending:
                 for line in fitting:
                     key = event_id(line)
-                    transaction.produce(topic, line, None if key is None else key.encode())
-                produce_loaded(transaction.producer, settings, run_id, loaded)
+                    sending.produce(topic, line, None if key is None else key.encode())
+                sending.produce(*loaded_record(settings, run_id, loaded))
             moved(number, sum(len(line) + 1 for _, line in batch))
     return loaded
 
@@ -129,48 +126,3 @@ def id_reader(mapping: Callable[[object], object] | None, max_bytes: int) -> Cal
         return None
 
     return event_id
-
-
-class _Transactions:
-    """A producer whose every block is a transaction."""
-
-    def __init__(self, run: Settings) -> None:
-        identity = Identity("load", 0, run.topics.prefix, host="only")
-        self.producer = build(Producer, producer_properties(run, identity, Connection(quiet=True)))
-        self._undelivered: KafkaError | None = None
-        try:
-            # Whoever else was loading is shut out, and what it left open is aborted.
-            self.producer.init_transactions(_TIMEOUT_S)
-        except KafkaException as error:
-            raise Refusal(f"Kafka begins no transaction: {error.args[0].str()}") from None
-
-    def produce(self, topic: str, value: bytes, key: bytes | None) -> None:
-        """Add a record; waits while the producer's queue is full."""
-        while True:
-            try:
-                self.producer.produce(topic, value, key, on_delivery=self._delivered)
-                break
-            except BufferError:
-                self.producer.poll(0.5)
-
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None and self._undelivered is None:
-            self._undelivered = error
-
-    def __enter__(self) -> Self:
-        self.producer.begin_transaction()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if kind is None:
-            try:
-                self.producer.commit_transaction(_TIMEOUT_S)
-            except KafkaException as raised:
-                error = raised
-            else:
-                return
-        with suppress(KafkaException):
-            self.producer.abort_transaction(_TIMEOUT_S)
-        if isinstance(error, KafkaException):
-            why = (self._undelivered or error.args[0]).str()
-            raise Refusal(f"Kafka does not take the archive ({why}); the same command goes on where it is") from None

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from schemas.codec import Rejected, encode_json, event_time, interaction, parse
 from streams.agents.agent import Headers
 from streams.agents.writing import cloud_event
 from streams.history.dead_letters import Letter, letter
+from streams.history.sending import Sending
 from streams.history.standing import Fate, Standing
-from streams.kafka_client import Connection, Identity, Refusal, build, producer_properties, reader_properties
+from streams.kafka_client import Identity, Refusal, build, reader_properties
 from streams.reading import Kept, Moved, read, span, topics
 from streams.settings import Settings
 
@@ -99,13 +99,11 @@ class Redrive:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.topic, self.target = (f"{settings.topics.prefix}{name}" for name in ("dead-letter", "redrive"))
-        # One at a time, wherever it runs: the next one takes over the id and ends what the one before left open.
-        self._identity = Identity("redrive", 0, settings.topics.prefix, host="only")
+        self._group = Identity("redrive", 0, settings.topics.prefix).group
         self._present = topics(settings)
         for name in (self.topic, self.target):
             if name not in self._present:
                 raise Refusal(f"there is no topic {name}, or it may not be seen; `ragweir topics create` makes ours")
-        self._undelivered: KafkaError | None = None
 
     def standings(self) -> dict[int, Standing]:
         """How each partition stands, as committed."""
@@ -116,7 +114,7 @@ class Redrive:
             consumer.close()
 
     def _member(self) -> Consumer:
-        return build(Consumer, {**reader_properties(self.settings), "group.id": self._identity.group})
+        return build(Consumer, {**reader_properties(self.settings), "group.id": self._group})
 
     def _standings(self, consumer: Consumer) -> dict[int, Standing]:
         wanted = [TopicPartition(self.topic, each) for each in range(self._present[self.topic])]
@@ -125,7 +123,7 @@ class Redrive:
             return {each.partition: Standing.stored(each.offset, each.metadata) for each in committed}
         except ValueError:
             raise Refusal(
-                f"the offsets of the group {self._identity.group} were committed by somebody else; "
+                f"the offsets of the group {self._group} were committed by somebody else; "
                 "delete the group with kafka-consumer-groups, and all dead letters are sent again"
             ) from None
 
@@ -142,25 +140,16 @@ class Redrive:
         """
         report, consumer = Report(), self._member()
         try:
-            producer = None if dry_run else self._producer()
+            sending = None if dry_run else Sending(self.settings, "redrive", "the redrive")
             standings = self._standings(consumer)
             now = span(self.settings, self.topic)
             standings = {each: standing.since(now.starts[each]) for each, standing in standings.items()}
             now = now.since({each: standing.start for each, standing in standings.items()})
             for batch in _batches(read(self.settings, now, watch(len(now)))):
-                self._settle(batch, choice, standings, report, (producer, consumer))
+                self._settle(batch, choice, standings, report, (sending, consumer))
         finally:
             consumer.close()
         return report
-
-    def _producer(self) -> Producer:
-        connection = Connection(quiet=True)
-        producer = build(Producer, producer_properties(self.settings, self._identity, connection))
-        try:
-            producer.init_transactions(_TIMEOUT_S)
-        except KafkaException as error:
-            raise Refusal(f"Kafka begins no transaction: {error.args[0].str()}") from None
-        return producer
 
     def _settle(
         self,
@@ -168,7 +157,7 @@ class Redrive:
         choice: Choice,
         standings: dict[int, Standing],
         report: Report,
-        clients: tuple[Producer | None, Consumer],
+        clients: tuple[Sending | None, Consumer],
     ) -> None:
         lanes: dict[int, list[tuple[Kept, Letter | None, Fate, bytes | str]]] = {}
         for kept in batch:
@@ -190,14 +179,14 @@ class Redrive:
                     sent.append((each, found))
                 elif fate == "refused":
                     report.reasons[str(found)] += 1
-        producer, consumer = clients
-        if producer is not None and moved:
-            self._transact(producer, consumer, sent, moved)
+        sending, consumer = clients
+        if sending is not None and moved:
+            self._send(sending, consumer, sent, moved)
         standings.update(moved)
 
-    def _transact(
+    def _send(
         self,
-        producer: Producer,
+        sending: Sending,
         consumer: Consumer,
         sent: Iterable[tuple[Letter, bytes]],
         moved: Mapping[int, Standing],
@@ -206,30 +195,10 @@ class Redrive:
             TopicPartition(self.topic, partition, standing.next_offset, standing.metadata())
             for partition, standing in moved.items()
         ]
-        try:
-            producer.begin_transaction()
+        with sending:
             for each, value in sent:
-                self._produce(producer, each, value)
-            producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), _TIMEOUT_S)
-            producer.commit_transaction(_TIMEOUT_S)
-        except KafkaException as error:
-            why = (self._undelivered or error.args[0]).str()
-            with suppress(KafkaException):
-                producer.abort_transaction(_TIMEOUT_S)
-            raise Refusal(f"Kafka does not take the redrive ({why}); the same command goes on where it is") from None
-
-    def _produce(self, producer: Producer, each: Letter, value: bytes) -> None:
-        headers: list[tuple[str, str | bytes | None]] = [*_headers(each)]
-        while True:
-            try:
-                producer.produce(self.target, value, each.kept.key, headers=headers, on_delivery=self._delivered)
-                break
-            except BufferError:
-                producer.poll(1.0)
-
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None and self._undelivered is None:
-            self._undelivered = error
+                sending.produce(self.target, value, each.kept.key, _headers(each))
+            sending.commit(offsets, consumer)
 
 
 def _headers(each: Letter) -> Headers:

@@ -156,9 +156,9 @@ def store(settings: Settings, run: Run) -> None:
         raise Refusal(f"Kafka does not take the record of the run: {lost[0].str() if lost else 'no answer in time'}")
 
 
-def produce_loaded(producer: Producer, settings: Settings, run_id: str, loaded: Loaded) -> None:
-    """Add how far files are loaded to a transaction."""
-    producer.produce(prefix_of(settings, run_id) + RUN.name, encode(loaded), _LOADED)
+def loaded_record(settings: Settings, run_id: str, loaded: Loaded) -> tuple[str, bytes, bytes]:
+    """How far files are loaded, as topic, value and key."""
+    return prefix_of(settings, run_id) + RUN.name, encode(loaded), _LOADED
 
 
 def delete(settings: Settings, run_id: str) -> list[str]:
