@@ -6,7 +6,7 @@ Each is put into a worker's process by `chaos.mutant`; the product has no hook f
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
@@ -15,12 +15,13 @@ from confluent_kafka import Consumer, TopicPartition
 
 from schemas.evaluation import Evaluation
 from streams.agents import aggregate
-from streams.agents.agent import Outcome
+from streams.agents.agent import Emission, Outcome
 from streams.kafka_client import build, producer_properties, reader_properties
-from streams.runtimes import changelog, kafka
+from streams.runtimes import changelog, kafka, transactions
 from streams.runtimes.kafka import KafkaRuntime
 from streams.runtimes.positions import Positions
 from streams.runtimes.traces import Traces
+from streams.runtimes.transactions import Transactions
 
 
 def _break(place: Any, name: str, broken: object) -> None:
@@ -29,16 +30,16 @@ def _break(place: Any, name: str, broken: object) -> None:
 
 def commit_before_produce() -> None:
     """The offsets are committed in a transaction of their own, before the one with the outputs."""
-    transact = KafkaRuntime._transact
+    commit = Transactions.commit
 
-    def broken(self: KafkaRuntime, outcome: Outcome) -> None:
-        transact(self, Outcome())
+    def broken(self: Transactions, emissions: Sequence[Emission], *given: Any) -> None:
+        commit(self, [], *given)
         self._insist(lambda _: self._producer.begin_transaction())
-        for emission in outcome.emissions:
+        for emission in emissions:
             self._produce(emission)
         self._insist(self._producer.commit_transaction)
 
-    _break(KafkaRuntime, "_transact", broken)
+    _break(Transactions, "commit", broken)
 
 
 def no_rewind() -> None:
@@ -63,7 +64,7 @@ def no_fencing() -> None:
             return self._nobody.consumer_group_metadata()
 
     # A worker that was stopped within a call would see how long that took, and end.
-    _break(kafka, "CALL_LIMIT_S", 600.0)
+    _break(transactions, "CALL_LIMIT_S", 600.0)
     _break(kafka, "producer_properties", with_fresh_id)
     _break(kafka, "Consumer", Anybody)
 

@@ -25,9 +25,9 @@ from streams.kafka_client import (
     reader_properties,
     wait_for_broker,
 )
-from streams.runtimes.kafka import Fatal
 from streams.runtimes.messages import place_of, received
 from streams.runtimes.positions import Interrupted, patiently
+from streams.runtimes.transactions import Fatal
 from streams.service import catalogue, totals
 from streams.serving.exporter import Exposition
 from streams.serving.health import Health, serve

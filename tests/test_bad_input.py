@@ -22,7 +22,7 @@ from schemas.dead_letter import HEAD_BYTES, DeadLetter
 from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from streams.local.kafka import LocalKafka
 from streams.runtimes import kafka as runtime
-from streams.runtimes.kafka import Fatal
+from streams.runtimes.transactions import Fatal
 from streams.service import SERVICES, run_slot
 from streams.settings import Settings
 

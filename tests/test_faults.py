@@ -30,34 +30,37 @@ HURT = """
 import os, signal, sys
 import streams.service
 from streams.cli import main
-from streams.runtimes.kafka import KafkaRuntime
+from streams.runtimes import kafka
 
 moment, how = sys.argv.pop(1), signal.Signals[sys.argv.pop(1)]
+armed = True
 
-class Hurt(KafkaRuntime):
-    armed = True
-
-    def _transact(self, outcome):
-        if outcome.emissions and self.armed and moment == "before":
-            self.hurt()
-        self.writes = bool(outcome.emissions)
-        super()._transact(outcome)
-
-    def _insist(self, step):
-        if step == self._producer.commit_transaction and self.writes and self.armed and moment == "inside":
-            self._producer.flush(10)
-            self.hurt()
-        super()._insist(step)
-
-    def _revoked(self, consumer, partitions):
-        if moment == "revoked":
-            self.hurt()
-        super()._revoked(consumer, partitions)
-
-    def hurt(self):
-        self.armed = False
+def hurt():
+    global armed
+    if armed:
+        armed = False
         os.kill(os.getpid(), how)
 
+class HurtTransactions(kafka.Transactions):
+    def commit(self, emissions, *given):
+        if emissions and moment == "before":
+            hurt()
+        self.writes = bool(emissions)
+        super().commit(emissions, *given)
+
+    def _insist(self, step):
+        if step == self._producer.commit_transaction and self.writes and armed and moment == "inside":
+            self._producer.flush(10)
+            hurt()
+        super()._insist(step)
+
+class Hurt(kafka.KafkaRuntime):
+    def _revoked(self, consumer, partitions):
+        if moment == "revoked":
+            hurt()
+        super()._revoked(consumer, partitions)
+
+kafka.Transactions = HurtTransactions
 streams.service.KafkaRuntime = Hurt
 main()
 """

@@ -28,7 +28,7 @@ _STATUS: Mapping[str, int] = {
     "streams.settings.WrongSettings": USAGE,
     "streams.kafka_client.Refusal": FAILURE,
     "streams.kafka_client.Unreachable": FAILURE,
-    "streams.runtimes.kafka.Fatal": FAILURE,
+    "streams.runtimes.transactions.Fatal": FAILURE,
     "schemas.codec.Rejected": FAILURE,
     "streams.local.node.LocalKafkaError": FAILURE,
     "streams.local.prometheus.LocalPrometheusError": FAILURE,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from streams.kafka_client import Refusal
-from streams.runtimes.kafka import Fatal
+from streams.runtimes.transactions import Fatal
 from streams.settings import WrongSettings
 from streams.supervisor import REFUSED
 

@@ -1,8 +1,7 @@
 """The Kafka runtime: one consumer, one transactional producer, one loop; outputs and offsets commit together.
 
-Every error of librdkafka has one of three answers: the same call again, abort and go back to the committed offsets,
-or leave the process, whose supervisor starts it anew. The last also settles a commit whose outcome is unknown: the
-new process takes over the transactional id, which ends the old transaction, and reads the committed offsets.
+What is read is accepted once and in order (`positions`), computed by the agent, and committed (`transactions`). After
+an abort it is read again from the committed offsets; what a restart settles is left to the supervisor.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import stamina
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from streams.agents.agent import Agent, Emission, Keeper, Mindful, Outcome, Patient, Place, Record, StateError, Traced
+from streams.agents.agent import Agent, Keeper, Mindful, Outcome, Patient, Place, Record, StateError, Traced
 from streams.kafka_client import (
     Assignor,
     Connection,
@@ -31,43 +30,19 @@ from streams.runtimes.messages import place_of, received
 from streams.runtimes.pacing import Pacing
 from streams.runtimes.positions import Interrupted, Positions
 from streams.runtimes.traces import Traces
-from streams.runtimes.watchdog import Watchdog
+from streams.runtimes.transactions import CALL_TIMEOUT_S, Aborted, Fatal, Transactions, fatal
 from streams.serving.health import Health
 from streams.serving.telemetry import Telemetry
 from streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-CALL_TIMEOUT_S = 1.0
-CALL_LIMIT_S = 5.0
-"""When a call that ignores its timeout is given up, and the process with it."""
-STOP_GRACE_S = 3.0
-"""How long a stopping worker goes on asking a broker that does not answer. With a call before it, one after it and the
-clients' own end, it must stay well under what the supervisor grants."""
 DRAIN_S = 2.0
 """How long a stopping worker waits for what is under way."""
-_SILENCE_S = 5.0
-"""A broker that has not answered the same call for so long is lost, even where librdkafka does not say so: its error
-callback tells of connections that break, and may have told the consumer only, which is not polled meanwhile."""
-_GIVE_UP_S = 60.0
-"""A call that has found no answer for so long is given up: the transaction it belongs to has long timed out, and a new
-process waits for the broker from the start."""
 _LAG_EVERY_S = 5.0
 _DOUBT_S = 4.0
 """How long committed offsets that do not fit the state are asked for again: a coordinator that is still loading can
 answer wrong ones; see `streams.runtimes.traces`."""
-
-
-class Aborted(Exception):
-    """The transaction cannot be committed and must be aborted."""
-
-    def __init__(self, error: KafkaError) -> None:
-        super().__init__(error.str())
-        self.error = error
-
-
-class Fatal(Exception):
-    """The process has to go. The message is one sentence for people."""
 
 
 class KafkaRuntime:
@@ -104,7 +79,6 @@ class KafkaRuntime:
         self._connection = Connection()
         self._positions = Positions(settings.input.start_from, self._missed, bounds.starts if bounds else {})
         self._isolation = Isolation(settings.batch.max_events)
-        self._watchdog = Watchdog(CALL_LIMIT_S)
         self._keeper = agent if isinstance(agent, Keeper) else None
         self._mindful = agent if isinstance(agent, Mindful) else None
         self._patient = agent if isinstance(agent, Patient) else None
@@ -115,13 +89,13 @@ class KafkaRuntime:
         )
         self._ends: set[Place] = set()
         self._pending: list[Record] = []
-        self._undelivered: KafkaError | None = None
         self._aborts = 0
-        self._stop_by = 0.0
         self._lag_at = 0.0
         self._joined = False
         self._consumer = build(Consumer, consumer_properties(settings, identity, self._connection, assignor))
-        self._producer = build(Producer, producer_properties(settings, identity, self._connection))
+        producer = build(Producer, producer_properties(settings, identity, self._connection))
+        topics, member = self._topics, identity.member
+        self._transactions = Transactions(producer, topics, member, self._connection, self._waiting, stopped)
         self._bounding = None if bounds is None else Bounding(bounds, self._consumer)
         self._pacing = (
             None if self._patient is None else Pacing(self._patient, self._consumer, self._positions, self._seek)
@@ -135,7 +109,7 @@ class KafkaRuntime:
             Refusal: if a partition cannot be begun without a decision by people.
         """
         try:
-            self._insist(self._producer.init_transactions)
+            self._transactions.take_over()
             self._consumer.subscribe(self._inputs, self._assigned, self._revoked, self._lost)
             while not self._stopped():
                 self._turn()
@@ -270,83 +244,19 @@ class KafkaRuntime:
         else:
             self._health.not_ready = "" if self._joined else "waiting for partitions"
 
+    def _waiting(self) -> None:
+        self._health.alive()
+        self._show()
+
     # One transaction.
 
     def _transact(self, outcome: Outcome) -> None:
-        self._undelivered = None
-        self._insist(lambda _: self._producer.begin_transaction())
-        for emission in outcome.emissions:
-            self._produce(emission)
         offsets = self._positions.offsets(None if self._patient is None else self._patient.finished())
-        group = self._consumer.consumer_group_metadata()
-        self._insist(lambda timeout: self._producer.send_offsets_to_transaction(offsets, group, timeout))
-        self._insist(self._producer.commit_transaction)
-
-    def _produce(self, emission: Emission) -> None:
-        # No timestamp: Kafka refuses stamps far ahead, and retention would delete old ones at once.
-        def produce(_: float) -> None:
-            try:
-                self._producer.produce(
-                    self._topics[emission.topic],
-                    value=emission.value,
-                    key=emission.key,
-                    headers=list(emission.headers),
-                    on_delivery=self._delivered,
-                    partition=emission.partition,
-                )
-            except BufferError:
-                raise KafkaException(KafkaError(KafkaError._QUEUE_FULL, retriable=True)) from None
-            except KafkaException as error:
-                # Refused by the client itself, which leaves the transaction open.
-                if error.args[0].fatal():
-                    raise
-                raise Aborted(error.args[0]) from None
-
-        self._insist(produce)
-
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None and self._undelivered is None:
-            self._undelivered = error
-
-    def _insist(self, step: Callable[[float], None]) -> None:
-        """Make a call until it succeeds, or its error has another answer than to call again."""
-        asked = time.monotonic()
-        while True:
-            self._watchdog.call_begins()
-            try:
-                return step(CALL_TIMEOUT_S)
-            except KafkaException as raised:
-                error: KafkaError = raised.args[0]
-                if error.fatal():
-                    raise Fatal(self._fatal(error)) from None
-                if error.txn_requires_abort():
-                    raise Aborted(error) from None
-                if not error.retriable():
-                    why = f"the outcome of a transaction is unknown ({error.str()}); a restart settles it"
-                    raise Fatal(why) from None
-            finally:
-                self._watchdog.call_ended()
-            self._health.alive()
-            self._producer.poll(0.05)
-            waited = time.monotonic() - asked
-            if waited > _SILENCE_S:
-                self._connection.lost(error.str())
-            if waited > _GIVE_UP_S:
-                raise Fatal(f"Kafka has not answered for {waited:.0f} s ({error.str()}); a restart settles it")
-            self._show()
-            self._stop_in_time()
-
-    def _stop_in_time(self) -> None:
-        if not self._stopped():
-            return
-        self._stop_by = self._stop_by or time.monotonic() + STOP_GRACE_S
-        if time.monotonic() > self._stop_by:
-            raise Fatal("stopped while Kafka did not answer; the next start settles the open transaction")
+        self._transactions.commit(outcome.emissions, offsets, self._consumer.consumer_group_metadata())
 
     def _abort(self, aborted: Aborted, records: Sequence[Record]) -> None:
         """Abort, go back to the committed offsets, and remember what may be at fault."""
-        cause = self._undelivered or aborted.error
-        self._insist(self._producer.abort_transaction)
+        cause = self._transactions.abort(aborted)
         self._telemetry.count("ragweir_transactions_total", 1, "aborted")
         log.warning("transaction aborted", reason=cause.str(), code=cause.name(), events=len(records))
         buried = bool(self._isolation.verdict(records))
@@ -451,7 +361,7 @@ class KafkaRuntime:
     def _consumer_error(self, error: KafkaError, message: Message) -> None:
         if error.fatal() or error.code() == KafkaError._FATAL:
             # A quiet consumer that was fenced reports only the code.
-            raise Fatal(self._fatal(error))
+            raise fatal(self._identity.member, error)
         if error.code() == KafkaError._PARTITION_EOF:
             self._ends.add(place_of(message))
             return
@@ -466,16 +376,3 @@ class KafkaRuntime:
             self._consumer.assign(self._positions.reached_all())
             return
         log.warning("the consumer reports", reason=error.str(), code=error.name())
-
-    def _fatal(self, error: KafkaError) -> str:
-        if error.code() in (
-            KafkaError._FATAL,
-            KafkaError._FENCED,
-            KafkaError.FENCED_INSTANCE_ID,
-            KafkaError.INVALID_PRODUCER_EPOCH,
-        ):
-            return (
-                f"{self._identity.member!r} was taken over by another process, or the broker gave it up "
-                f"({error.str()}); if it runs twice, give each its own slot"
-            )
-        return f"Kafka: {error.str()}"
