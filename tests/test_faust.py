@@ -292,7 +292,7 @@ SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.
 )
 def test_what_has_no_counterpart_is_refused_by_name(kafka_settings: dict[str, Any], told_of: str) -> None:
     """A property that Faust cannot be given is never passed over in silence."""
-    from streams.runtimes.faust import connection_options  # noqa: PLC0415 - of the extra [faust]
+    from streams.runtimes.faust_connection import connection_options  # noqa: PLC0415 - of the extra [faust]
 
     with pytest.raises(WrongSettings, match=told_of):
         connection_options(KafkaSettings(**kafka_settings))
@@ -300,7 +300,7 @@ def test_what_has_no_counterpart_is_refused_by_name(kafka_settings: dict[str, An
 
 def test_sign_in_is_said_in_fausts_words() -> None:
     """User, password, mechanism and TLS reach Faust; so do the brokers and the timeouts."""
-    from streams.runtimes.faust import connection_options  # noqa: PLC0415 - of the extra [faust]
+    from streams.runtimes.faust_connection import connection_options  # noqa: PLC0415 - of the extra [faust]
 
     client = SASL | {"security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-512", "session.timeout.ms": 7_000}
     options = connection_options(KafkaSettings(bootstrap_servers="a:1, b:2", client=client))

@@ -17,10 +17,9 @@ import asyncio
 import logging
 import os
 import signal
-import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, NoReturn, cast
 
@@ -30,7 +29,6 @@ from aiokafka import AIOKafkaConsumer
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from faust.app.base import BootStrategy
-from faust.auth import SASLCredentials, SSLCredentials
 from faust.streams import Stream
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP, Message, ProcessingGuarantee, StreamT
@@ -39,11 +37,12 @@ from faust.types.transports import ConsumerT
 from schemas.topics import max_record_bytes
 from streams.agents.agent import Agent, Emission, Mindful, Record
 from streams.kafka_client import Identity, Refusal, build, client_properties, missing_topics, wait_for_broker
+from streams.runtimes.faust_connection import connection_options
 from streams.runtimes.isolation import RECORD_FAULTS
 from streams.service import SERVICES
 from streams.serving.health import Health, serve
 from streams.serving.telemetry import Telemetry
-from streams.settings import KafkaSettings, Settings, WrongSettings
+from streams.settings import Settings, WrongSettings
 from streams.supervisor import REFUSED
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -300,65 +299,3 @@ def check(settings: Settings) -> None:
         WrongSettings: if the settings cannot be used, or not with Faust.
     """
     EvaluateApp(settings, 0)
-
-
-_PLAIN = {
-    "security.protocol",
-    "sasl.mechanism",
-    "sasl.mechanisms",
-    "sasl.username",
-    "sasl.password",
-    "ssl.ca.location",
-    "ssl.certificate.location",
-    "ssl.key.location",
-    "ssl.key.password",
-    "session.timeout.ms",
-    "heartbeat.interval.ms",
-}
-"""The librdkafka properties that have a plain counterpart in Faust."""
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-
-
-def connection_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """How to reach Kafka, in Faust's words.
-
-    Raises:
-        WrongSettings: if that cannot be said in them, or a file of TLS cannot be read.
-    """
-    client = kafka.client
-    if others := sorted(client.keys() - _PLAIN):
-        raise WrongSettings(f"kafka.client sets {', '.join(others)}, which the Faust runtime has no counterpart for")
-    if kafka.oauth:
-        raise WrongSettings("kafka.oauth is not for the Faust runtime; use `--runtime kafka`")
-    return {
-        "broker": [f"kafka://{each.strip()}" for each in kafka.bootstrap_servers.split(",")],
-        "broker_client_id": "ragweir",
-        "broker_credentials": _credentials(client),
-        "broker_session_timeout": float(client.get("session.timeout.ms", 10_000)) / 1000,
-        "broker_heartbeat_interval": float(client.get("heartbeat.interval.ms", 2_000)) / 1000,
-    }
-
-
-def _credentials(client: Mapping[str, Any]) -> SASLCredentials | SSLCredentials | None:
-    protocol = str(client.get("security.protocol", "plaintext")).upper()
-    context = None
-    if protocol in ("SSL", "SASL_SSL"):
-        try:
-            context = ssl.create_default_context(cafile=client.get("ssl.ca.location"))
-            if certificate := client.get("ssl.certificate.location"):
-                context.load_cert_chain(certificate, client.get("ssl.key.location"), client.get("ssl.key.password"))
-        except OSError as error:
-            raise WrongSettings(f"a file of kafka.client's ssl properties cannot be used ({error.strerror})") from None
-    match protocol:
-        case "PLAINTEXT":
-            return None
-        case "SSL":
-            return SSLCredentials(context)
-        case "SASL_PLAINTEXT" | "SASL_SSL":
-            mechanism = str(client.get("sasl.mechanism", client.get("sasl.mechanisms", "GSSAPI")))
-            if mechanism not in _MECHANISMS:
-                known = ", ".join(_MECHANISMS)
-                raise WrongSettings(f"the Faust runtime signs in by sasl.mechanism {known}, not by {mechanism}")
-            names = {"username": client.get("sasl.username"), "password": client.get("sasl.password")}
-            return SASLCredentials(**names, mechanism=mechanism, ssl_context=context)
-    raise WrongSettings(f"kafka.client's security.protocol is none that there is: {protocol.lower()}")
