@@ -56,7 +56,12 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def _recoveries(recoveries: Sequence[Recovery]) -> dict[str, dict[str, float | None]]:
-    """From SIGKILL to the same slot's next commit: all, by what else went wrong meanwhile, and where nothing did."""
+    """From SIGKILL to the same slot's next commit: all, by what else went wrong meanwhile, and where nothing did.
+
+    >>> both = _recoveries([Recovery("a", 1, 3, (), 3), Recovery("b", 1, 14, ("broker kill",), 2)])
+    >>> {kind: (row["count"], row["most"], row["most after it"]) for kind, row in both.items()}
+    {'all': (2, 14, 3), 'nothing else': (1, 3, 3), 'broker kill': (1, 14, 2)}
+    """
     kinds: dict[str, list[Recovery]] = {"all": [], "nothing else": []}
     for each in recoveries:
         for kind in ("all", *(each.beside or ("nothing else",))):

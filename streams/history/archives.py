@@ -100,7 +100,7 @@ def load(
             fitting = [line for _, line in batch if len(line) <= most]
             left_out = loaded.left_out + len(batch) - len(fitting)
             loaded = Loaded(file=number, line=batch[-1][0], left_out=left_out)
-            with sending:
+            with sending.transaction():
                 for line in fitting:
                     key = event_id(line)
                     sending.produce(topic, line, None if key is None else key.encode())

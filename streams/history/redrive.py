@@ -195,10 +195,10 @@ class Redrive:
             TopicPartition(self.topic, partition, standing.next_offset, standing.metadata())
             for partition, standing in moved.items()
         ]
-        with sending:
+        with sending.transaction():
             for each, value in sent:
                 sending.produce(self.target, value, each.kept.key, _headers(each))
-            sending.commit(offsets, consumer)
+            sending.add_offsets(offsets, consumer)
 
 
 def _headers(each: Letter) -> Headers:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import Self
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -17,7 +16,7 @@ _ROOM_S = 1.0
 
 
 class Sending:
-    """A producer whose every `with` block is a transaction; there is one at a time, wherever it runs.
+    """A producer of transactions; there is one at a time, wherever it runs.
 
     Whoever else was sending by the same name is shut out, and what it left open is aborted.
 
@@ -48,8 +47,8 @@ class Sending:
             except BufferError:
                 self._producer.poll(_ROOM_S)
 
-    def commit(self, offsets: Sequence[TopicPartition], consumer: Consumer) -> None:
-        """Add offsets of a consumer's group."""
+    def add_offsets(self, offsets: Sequence[TopicPartition], consumer: Consumer) -> None:
+        """Add the offsets that the consumer's group is to commit."""
         group = consumer.consumer_group_metadata()
         self._producer.send_offsets_to_transaction(list(offsets), group, _TIMEOUT_S)
 
@@ -57,20 +56,17 @@ class Sending:
         if error is not None and self._undelivered is None:
             self._undelivered = error
 
-    def __enter__(self) -> Self:
-        self._producer.begin_transaction()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if kind is None:
-            try:
-                self._producer.commit_transaction(_TIMEOUT_S)
-            except KafkaException as raised:
-                error = raised
-            else:
-                return
-        with suppress(KafkaException):
-            self._producer.abort_transaction(_TIMEOUT_S)
-        if isinstance(error, KafkaException):
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All that is added in a `with` block is taken, or nothing is."""
+        try:
+            self._producer.begin_transaction()
+            yield
+            self._producer.commit_transaction(_TIMEOUT_S)
+        except BaseException as error:
+            with suppress(KafkaException):
+                self._producer.abort_transaction(_TIMEOUT_S)
+            if not isinstance(error, KafkaException):
+                raise
             why = (self._undelivered or error.args[0]).str()
             raise Refusal(f"Kafka does not take {self._what} ({why}); the same command goes on where it is") from None

@@ -30,7 +30,7 @@ from streams.runtimes.messages import place_of, received
 from streams.runtimes.pacing import Pacing
 from streams.runtimes.positions import Interrupted, Positions
 from streams.runtimes.traces import Traces
-from streams.runtimes.transactions import CALL_TIMEOUT_S, Aborted, Fatal, Transactions, fatal
+from streams.runtimes.transactions import CALL_TIMEOUT_S, Aborted, Fatal, Transactions
 from streams.serving.health import Health
 from streams.serving.telemetry import Telemetry
 from streams.settings import Settings
@@ -361,7 +361,7 @@ class KafkaRuntime:
     def _consumer_error(self, error: KafkaError, message: Message) -> None:
         if error.fatal() or error.code() == KafkaError._FATAL:
             # A quiet consumer that was fenced reports only the code.
-            raise fatal(self._identity.member, error)
+            raise Fatal.of(self._identity.member, error)
         if error.code() == KafkaError._PARTITION_EOF:
             self._ends.add(place_of(message))
             return

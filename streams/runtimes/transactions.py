@@ -42,25 +42,25 @@ class Aborted(Exception):
 class Fatal(Exception):
     """The process has to go. The message is one sentence for people."""
 
+    @classmethod
+    def of(cls, member: str, error: KafkaError) -> Fatal:
+        """What to leave with after an error that ends a client for good.
 
-def fatal(member: str, error: KafkaError) -> Fatal:
-    """What to leave with after an error that ends a client for good.
-
-    Args:
-        member: the slot's name in its group, and its transactional id.
-        error: as librdkafka tells it.
-    """
-    if error.code() in (
-        KafkaError._FATAL,
-        KafkaError._FENCED,
-        KafkaError.FENCED_INSTANCE_ID,
-        KafkaError.INVALID_PRODUCER_EPOCH,
-    ):
-        return Fatal(
-            f"{member!r} was taken over by another process, or the broker gave it up "
-            f"({error.str()}); if it runs twice, give each its own slot"
-        )
-    return Fatal(f"Kafka: {error.str()}")
+        Args:
+            member: the slot's name in its group, and its transactional id.
+            error: as librdkafka tells it.
+        """
+        if error.code() in (
+            KafkaError._FATAL,
+            KafkaError._FENCED,
+            KafkaError.FENCED_INSTANCE_ID,
+            KafkaError.INVALID_PRODUCER_EPOCH,
+        ):
+            return cls(
+                f"{member!r} was taken over by another process, or the broker gave it up "
+                f"({error.str()}); if it runs twice, give each its own slot"
+            )
+        return cls(f"Kafka: {error.str()}")
 
 
 class Transactions:
@@ -161,7 +161,7 @@ class Transactions:
             except KafkaException as raised:
                 error: KafkaError = raised.args[0]
                 if error.fatal():
-                    raise fatal(self._member, error) from None
+                    raise Fatal.of(self._member, error) from None
                 if error.txn_requires_abort():
                     raise Aborted(error) from None
                 if not error.retriable():
