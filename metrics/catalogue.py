@@ -24,7 +24,7 @@ from metrics.judged.suites import suites
 from metrics.metric import Flagged, Metric, Null
 from metrics.view import View
 
-CATALOGUE_VERSION = "1"
+CATALOGUE_VERSION = "2"
 """Raised whenever some metric may give another value than before for the same event."""
 
 GROUPS = (

@@ -96,7 +96,8 @@ def same(settings: Settings, found: Found, asked: Asked, files: Sequence[Path]) 
         if now != then:
             raise Refusal(f"{told} other {name} ({then or 'none'}); use another --run-id, or `ragweir runs delete`")
     if run.catalogue_version != CATALOGUE_VERSION:
-        raise Refusal(f"{told} catalogue version {run.catalogue_version}, and this is {CATALOGUE_VERSION}")
+        why = f"{told} catalogue version {run.catalogue_version}, and this is {CATALOGUE_VERSION}"
+        raise Refusal(f"{why}; use another --run-id, or `ragweir runs delete`")
     if run.phase != "complete" and fingerprint(_essence(settings, asked)) != run.fingerprint:
         raise Refusal(f"{told} other settings, which `ragweir runs show {run.run_id}` tells; use another --run-id")
     for file, archive in zip(files, run.files, strict=True):

@@ -1,0 +1,193 @@
+"""Upgrading from the release before: its records are read, and its workers run beside ours."""
+
+import io
+import json
+import subprocess
+import tarfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+from conftest import coordinated, produce, read_to_end
+from faults import QUICK_CLIENT, ROOT, Service, end_all, eventually
+
+from streams.local.kafka import LocalKafka
+from streams.simulated.server import SimulatedJudge, simulated_judge
+
+BEFORE = "d967030540379767959fcabaecdacec1447ffa2f"
+"""The last commit of the release before, 0.1.0."""
+PARTITIONS = 2
+SERVICES = ("evaluate", "aggregate", "judge")
+PRICE = {"input_usd": 1.0, "output_usd": 4.0}
+
+
+@pytest.fixture(scope="session")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packages of the release before."""
+    packed = subprocess.run(
+        ["git", "archive", BEFORE, "schemas", "metrics", "streams"], cwd=ROOT, capture_output=True, check=False
+    )
+    if packed.returncode:
+        pytest.skip("this checkout does not hold the history of the release before")
+    folder = tmp_path_factory.mktemp("before")
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+class Deployment:
+    """A whole pipeline on topics of its own, each of whose slots runs either release."""
+
+    def __init__(self, kafka: LocalKafka, prefix: str, before: Path, judge: SimulatedJudge, logs: Path) -> None:
+        self.bootstrap, self.prefix, self.logs = kafka.bootstrap, prefix, logs
+        self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+        self.published = 0
+        self.services: list[Service] = []
+        self.folders = {"before": before, "ours": ROOT}
+        settings = {
+            "kafka__bootstrap_servers": kafka.bootstrap,
+            "kafka__client": QUICK_CLIENT,
+            "topics__prefix": prefix,
+            "topics__partitions": PARTITIONS,
+            "topics__replication_factor": 1,
+            "telemetry__port": 0,
+            "batch__max_events": 20,
+            "windows__commit_ms": 100,
+            "judge__base_url": judge.base_url,
+            "judge__model": "simulated-judge",
+            "judge__prices": {"simulated-judge": PRICE},
+            "routing__floors": {"rubric": 0.3},
+            "routing__key": "upgrade",
+            "routing__rules": [],
+        }
+        self.environment = {
+            f"RAGWEIR_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+            for name, value in settings.items()
+        }
+
+    def run(self, release: str, *arguments: str) -> Service:
+        """Run a command of a release; the processes that it starts are of that release too."""
+        log = self.logs / f"{len(self.services)}-{release}-{'-'.join(arguments)}.log"
+        variables = self.environment | {"PYTHONPATH": str(self.folders[release])}
+        self.services.append(Service(["-P", "-m", "streams.cli", *arguments], log, variables))
+        return self.services[-1]
+
+    def start(self, release: str, service: str, slot: int) -> Service:
+        """Run one slot of a service."""
+        return self.run(release, service, "--slot", str(slot))
+
+    def publish(self, number: int) -> None:
+        """Append so many events, spread over the partitions."""
+        for partition in range(PARTITIONS):
+            mine = [n for n in range(self.published, self.published + number) if n % PARTITIONS == partition]
+            values = [
+                json.dumps(
+                    {
+                        "event_id": f"event-{n}",
+                        "ended_at": f"2026-11-21T10:{n // 60 % 60:02}:{n % 60:02}Z",
+                        "application": f"bot-{n % 3}",
+                        "query": f"How far is town {n} from the sea?",
+                        "response": f"Town {n} is {n % 97} miles from the sea.",
+                        "contexts": [{"text": f"Town {n} lies {n % 97} miles from the sea."}],
+                    }
+                ).encode()
+                for n in mine
+            ]
+            produce(self.bootstrap, f"{self.prefix}interactions", values, partition=partition)
+        self.published += number
+
+    def lag(self) -> int:
+        """The records of all inputs that are not yet committed."""
+        left = 0
+        for service, topic in zip(SERVICES, ("interactions", "evaluations", "judge.requests"), strict=True):
+            group = f"{self.prefix}{service}"
+            asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+            reached = {(at.topic, at.partition): at.offset for at in asked.result(30).topic_partitions}
+            for message in read_to_end(self.bootstrap, self.prefix + topic):
+                left += message.offset() >= reached.get((self.prefix + topic, message.partition()), 0)
+        return left
+
+    def values(self, topic: str) -> list[dict[str, object]]:
+        """The committed records of a topic."""
+        return [json.loads(each.value()) for each in read_to_end(self.bootstrap, self.prefix + topic) if each.value()]
+
+
+@pytest.fixture
+def deployment(kafka: LocalKafka, prefix: str, before: Path, tmp_path: Path) -> Iterator[Deployment]:
+    coordinated(kafka.bootstrap)
+    with simulated_judge() as judge:
+        deployed = Deployment(kafka, prefix, before, judge, tmp_path)
+        made = deployed.run("before", "topics", "create")
+        assert made.ended() == 0, made.log.read_text()
+        yield deployed
+        end_all(deployed.services)
+
+
+def must_be_whole(deployment: Deployment) -> Counter[object]:
+    """Every event is evaluated, selected, judged, booked and counted once; gives the catalogue versions that did."""
+    eventually(lambda: deployment.lag() == 0, "everything is settled")
+    found = deployment.values("evaluations")
+    wanted = {f"event-{n}" for n in range(deployment.published)}
+    by_stage = {stage: [each for each in found if each["stage"] == stage] for stage in ("scored", "judged")}
+    assert Counter(each["event_id"] for each in by_stage["scored"]) == Counter(wanted)
+    selected = [
+        each["event_id"] for each in by_stage["scored"] if each["decision"]["suites"][0]["status"] == "selected"
+    ]
+    assert Counter(each["event_id"] for each in by_stage["judged"]) == Counter(selected)
+    assert deployment.values("dead-letter") == []
+    booked = {(each["day"], each["partition"]): each for each in deployment.values("judge.ledger")}
+    spent = round(sum(each["judge"]["cost_usd"] for each in by_stage["judged"]) * 1_000_000)
+    assert sum(each["spent"] for each in booked.values()) == spent
+    assert sum(each["reserved"] for each in booked.values()) == 0
+
+    def counted() -> int:
+        parts = {
+            (each["start"], json.dumps(each["dimensions"]), each["partition"], each["part"]): each["events"]
+            for each in deployment.values("windows")
+            if "window" in each
+        }
+        return sum(parts.values())
+
+    eventually(lambda: counted() == deployment.published, "windows hold every event once")
+    return Counter(each["catalogue_version"] for each in by_stage["scored"])
+
+
+def test_slot_after_slot_is_upgraded_and_nothing_is_lost_doubled_or_paid_twice(deployment: Deployment) -> None:
+    """Both releases work side by side under traffic; a worker of ours goes on where one of the release before stood."""
+    running = {(service, slot): deployment.start("before", service, slot) for service in SERVICES for slot in (0, 1)}
+    deployment.publish(120)
+    eventually(lambda: len(deployment.values("evaluations")) > 60, "the release before works")
+    for (service, slot), old in running.items():
+        assert old.stop() == 0
+        new = deployment.start("ours", service, slot)
+        deployment.publish(40)
+        eventually(lambda new=new: new.logged("partitions assigned"), f"{service} {slot} works")
+    versions = must_be_whole(deployment)
+    assert len(versions) == 2, versions
+
+
+def test_an_upgrade_that_is_taken_back_loses_and_doubles_nothing(deployment: Deployment) -> None:
+    """What ours has committed, written and booked, the release before reads."""
+    for release in ("ours", "before", "ours"):
+        started = [deployment.start(release, service, 0) for service in SERVICES]
+        deployment.publish(100)
+        eventually(lambda: deployment.lag() == 0, f"{release} settles everything")
+        assert [each.stop() for each in started] == [0, 0, 0]
+    must_be_whole(deployment)
+
+
+def test_a_replay_that_was_begun_before_is_refused_with_that_reason(deployment: Deployment) -> None:
+    """Half of its evaluations would be of another catalogue version."""
+    deployment.publish(20)
+    replay = ("replay", "--run-id", "begun-before")
+    begun = deployment.run("before", *replay)
+    assert begun.ended() == 0, begun.log.read_text()
+    again = deployment.run("ours", *replay)
+    assert again.ended() == 1
+    said = again.log.read_text()
+    assert "catalogue version 1, and this is" in said
+    assert "another --run-id" in said
+    assert "Traceback" not in said
