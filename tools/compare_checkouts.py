@@ -1,0 +1,289 @@
+"""Compares what two checkouts make of the same events, byte for byte: `python tools/compare_checkouts.py REVISION`.
+
+Each checkout scores the same files on the command line, and runs evaluate, aggregate and export on a Kafka of its own.
+Compared are evaluations, windows in their canonical form, dead letters with their headers, the reports of `compare` and
+`slo rehearse`, and the samples that Prometheus scrapes. The exit status is 1 where anything differs.
+
+A revision is extracted from the history; the other side is the working tree, whose catalogue version the revision is
+given, so that a version that was raised hides no other difference. The labelled data beside the project is used where
+it is present.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from streams.local.kafka import local_kafka
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"
+PARTITIONS = 1
+"""With several, the order of evaluations depends on how the broker fills fetches."""
+STAMP_MS = 1_764_000_000_000
+"""The timestamp of every record that is produced: 2025-11-24T16:00Z."""
+BEGIN_MAP = """
+event_id = ["message", "model_name"]
+query = "message"
+response = "response"
+model = "model_name"
+"contexts[].text" = "knowledge"
+ended_at = { constant = 2024-12-01T00:00:00Z }
+"""
+SETTINGS = {
+    "RAGWEIR_TELEMETRY__PORT": "0",
+    "RAGWEIR_TOPICS__PARTITIONS": str(PARTITIONS),
+    "RAGWEIR_TOPICS__REPLICATION_FACTOR": "1",
+    "RAGWEIR_WINDOWS__IDLE_S": "1",
+    "RAGWEIR_JUDGE__BASE_URL": "http://127.0.0.1:9/v1",  # Requests are written; nobody judges them.
+    "RAGWEIR_ROUTING__KEY": "compared",
+}
+ARRIVAL = ("late", "closed", "revision")
+"""Fields of a window that depend on when records arrived; the canonical form leaves them out."""
+_VERSION = re.compile(r"^CATALOGUE_VERSION = .*$", re.MULTILINE)
+
+
+class Checkout:
+    """One side: where its code is, and where its outputs go."""
+
+    def __init__(self, code: Path, outputs: Path, work: Path) -> None:
+        self.code, self.outputs, self.work = code, outputs, work
+        outputs.mkdir(parents=True)
+        self.module = "ragweir.streams.cli" if (code / "ragweir").exists() else "streams.cli"
+
+    def command(self, *arguments: str | Path) -> list[str]:
+        return [sys.executable, "-P", "-m", self.module, *map(str, arguments)]
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("RAGWEIR_")}
+        return {**kept, "PYTHONPATH": str(self.code), "COLUMNS": "200", "NO_COLOR": "1", **SETTINGS, **more}
+
+    def run(self, *arguments: str | Path, **settings: str) -> bytes:
+        done = subprocess.run(
+            self.command(*arguments), cwd=self.work, env=self.environment(**settings), capture_output=True, check=False
+        )
+        if b"Traceback" in done.stderr or done.returncode > 1:
+            raise SystemExit(f"{self.module} {arguments}: exit {done.returncode}\n{done.stderr.decode()[-2000:]}")
+        return done.stdout
+
+    @contextmanager
+    def service(self, name: str, bootstrap: str) -> Iterator[Path]:
+        """One slot of a service for the length of the block; gives its log."""
+        log = self.outputs.parent / f"{self.outputs.name}-{name}.log"
+        variables = self.environment(RAGWEIR_KAFKA__BOOTSTRAP_SERVERS=bootstrap)
+        command = self.command(name, "--slot", "0")
+        with (
+            log.open("wb") as stderr,
+            subprocess.Popen(command, cwd=self.work, env=variables, stderr=stderr) as process,
+        ):
+            try:
+                yield log
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.wait(60)
+
+
+def hostile(count: int) -> Iterator[bytes]:
+    """Events of every shape: plain, rich, wrong, and no events at all."""
+    lot = random.Random(7)
+    words = "the policy premium rose by 4.2 % in 2025 on Dec 9, 2025 for Rule C-1 although it may not apply".split()
+    for number in range(count):
+        text = " ".join(lot.choices(words, k=lot.randint(0, 60)))
+        event: dict[str, Any] = {
+            "event_id": f"e{lot.randrange(count)}",
+            "query": " ".join(lot.choices(words, k=6)),
+            "response": text,
+            "ended_at": f"2025-11-24T{lot.randrange(24):02}:{lot.randrange(60):02}:00Z",
+            "application": lot.choice(["a", "b", None]),
+            "contexts": [{"text": " ".join(lot.choices(words, k=30)), "score": lot.random()} for _ in range(3)],
+            "expected": lot.choice([None, "4.2 %", ["Rule C-1", "2025"]]),
+            "spans": [{"kind": "llm", "started_at": STAMP_MS, "ended_at": STAMP_MS + lot.randrange(9_000)}],
+        }
+        odd = lot.randrange(12)
+        if odd == 0:
+            event[lot.choice(["query", "response", "event_id"])] = None
+        elif odd == 1:
+            yield lot.choice([b"", b"no json", b'{"event_id": NaN}', b"[1]", b"\xff"])
+            continue
+        yield json.dumps(event | {"unknown": number}).encode()
+
+
+def inputs(folder: Path) -> dict[str, tuple[Path, Path | None]]:
+    """The files to score, and the map of each."""
+    (folder / "hostile.jsonl").write_bytes(b"\n".join(hostile(2_000)) + b"\n")
+    (folder / "begin.toml").write_text(BEGIN_MAP)
+    found: dict[str, tuple[Path, Path | None]] = {
+        "hostile": (folder / "hostile.jsonl", None),
+        "mtrag": (DATA / "mtrag.jsonl", ROOT / "deploy" / "maps" / "mtrag.toml"),
+        "begin": (DATA / "begin.jsonl", folder / "begin.toml"),
+    }
+    return {name: files for name, files in found.items() if files[0].exists()}
+
+
+def canonical(line: bytes) -> bytes:
+    """A window without what depends on arrival."""
+    window = {name: value for name, value in json.loads(line).items() if name not in ARRIVAL}
+    return json.dumps(window, sort_keys=True).encode()
+
+
+def by_files(side: Checkout, files: dict[str, tuple[Path, Path | None]]) -> None:
+    """Score every file, and write the reports."""
+    for name, (file, mapping) in files.items():
+        made, windows = side.outputs / f"{name}.evaluations", side.outputs / f"{name}.windows"
+        mapped = ["--map", mapping] if mapping else []
+        side.run("score", file, *mapped, "--out", made, "--windows", windows, "--explain")
+        windows.write_bytes(b"\n".join(map(canonical, windows.read_bytes().splitlines())))
+    made = side.outputs / "hostile.evaluations"
+    other = side.outputs.parent / "short.evaluations"  # The same path on both sides: reports name their sources.
+    side.run("score", files["hostile"][0], "--out", other, RAGWEIR_LIMITS__MAX_TOKENS="20")
+    baseline = side.outputs.parent / "whole.evaluations"
+    baseline.write_bytes(made.read_bytes())
+    reports = side.outputs
+    side.run("compare", baseline, other, "--json", reports / "compare.json", "--html", reports / "compare.html")
+    slo = ("--slo", "supported: context_support >= 0.5 for 95%", "--slo", "short: response_words <= 40 for 90%")
+    rehearsed = ("--json", reports / "rehearse.json", "--picture", reports / "rehearse.html")
+    side.run("slo", "rehearse", baseline, *slo, *rehearsed, "--write", reports / "rules")
+
+
+def records(bootstrap: str, topic: str) -> list[tuple[int, bytes, bytes, Any]]:
+    """The committed records of a topic: partition, key, value, headers."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "reads", "enable.partition.eof": True, "log_level": 0}
+    )
+    found = []
+    try:
+        partitions = set(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        while partitions:
+            message = consumer.poll(30)
+            if message is None:
+                raise SystemExit(f"{topic} gives nothing")
+            if message.error() is None:
+                found.append((message.partition(), message.key() or b"", message.value() or b"", message.headers()))
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                partitions.discard(message.partition())
+    finally:
+        consumer.close()
+    return found
+
+
+def until_steady(ask: Any, steady_s: float = 6.0, least_s: float = 8.0) -> Any:
+    """Ask until the answer has not changed for some seconds."""
+    began = changed = time.monotonic()
+    last = ask()
+    while time.monotonic() - changed < steady_s or time.monotonic() - began < least_s:
+        time.sleep(0.5)
+        if (now := ask()) != last:
+            last, changed = now, time.monotonic()
+    return last
+
+
+def by_kafka(side: Checkout, file: Path) -> None:
+    """Run the services on the events of a file, and keep what they wrote and show."""
+    with local_kafka() as kafka:
+        at = kafka.bootstrap
+        side.run("topics", "create", RAGWEIR_KAFKA__BOOTSTRAP_SERVERS=at)
+        producer = Producer({"bootstrap.servers": at, "linger.ms": 5})
+        for value in file.read_bytes().splitlines():
+            producer.produce("rag.interactions", value, partition=0, timestamp=STAMP_MS)
+        producer.flush(60)
+        with side.service("evaluate", at), side.service("aggregate", at), side.service("export", at) as log:
+            count = until_steady(lambda: sum(len(records(at, f"rag.{name}")) for name in ("evaluations", "windows")))
+            address = re.search(rb"http://127\.0\.0\.1:\d+", log.read_bytes())
+            if not count or address is None:
+                raise SystemExit(f"nothing was written; see {log}")
+
+            def scraped() -> list[str]:
+                with urllib.request.urlopen(f"{address[0].decode()}/metrics", timeout=30) as answer:
+                    lines = answer.read().decode().splitlines()
+                return [line for line in lines if line.startswith("ragweir_window_") and 'window="' in line]
+
+            (side.outputs / "exposition").write_text("\n".join(until_steady(scraped)))
+        for name in ("evaluations", "dead-letter", "judge.requests"):
+            lines = sorted(repr(record).encode() for record in records(at, f"rag.{name}"))
+            (side.outputs / f"kafka.{name}").write_bytes(b"\n".join(lines))
+        newest = {(partition, key): value for partition, key, value, _ in records(at, "rag.windows")}
+        parts = [(*place, canonical(value)) for place, value in newest.items() if value and b"progress" not in place[1]]
+        (side.outputs / "kafka.windows").write_bytes(b"\n".join(repr(part).encode() for part in sorted(parts)))
+
+
+def extracted(revision: str, folder: Path) -> Path:
+    """A revision's packages."""
+    packages = ["schemas", "metrics", "streams"]
+    listed = subprocess.run(["git", "ls-tree", "--name-only", revision], cwd=ROOT, capture_output=True, check=True)
+    packages += ["ragweir"] if b"ragweir\n" in listed.stdout else []
+    packed = subprocess.run(["git", "archive", revision, *packages], cwd=ROOT, capture_output=True, check=True)
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+        archive.extractall(folder, filter="tar")
+    catalogue = folder / "metrics" / "catalogue.py"
+    version = _VERSION.search((ROOT / "metrics" / "catalogue.py").read_text())
+    if version is None:
+        raise SystemExit("the catalogue has no version")
+    catalogue.write_text(_VERSION.sub(version[0], catalogue.read_text()))
+    return folder
+
+
+def main() -> int:
+    """Compare; gives the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("revision", help="the revision that the working tree is compared with")
+    parser.add_argument("--no-kafka", action="store_true", help="compare only what the command line makes of files")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        files = inputs(folder)
+        before = Checkout(extracted(chosen.revision, folder / "code"), folder / "1" / "out", folder)
+        after = Checkout(ROOT, folder / "2" / "out", folder)
+        for side in (before, after):
+            by_files(side, files)
+            if not chosen.no_kafka:
+                by_kafka(side, files["hostile"][0])
+        differing = sum(map(differ(before, after), names(before, after)))
+    return int(differing > 0)
+
+
+def names(*sides: Checkout) -> list[str]:
+    """The outputs of any side."""
+    return sorted({str(f.relative_to(side.outputs)) for side in sides for f in side.outputs.rglob("*") if f.is_file()})
+
+
+def differ(before: Checkout, after: Checkout) -> Callable[[str], bool]:
+    """Make a function that prints how an output of both sides compares, and says whether it differs."""
+
+    def content(side: Checkout, name: str) -> bytes:
+        file, place = side.outputs / name, str(side.outputs.parent).encode()
+        return file.read_bytes().replace(place, b"") if file.exists() else b""
+
+    def compare(name: str) -> bool:
+        both = content(before, name), content(after, name)
+        print(f"{'same     ' if both[0] == both[1] else 'DIFFERENT'}  {len(both[0]):>10,} bytes  {name}")
+        if both[0] != both[1]:
+            lines = zip_longest(*(each.splitlines() for each in both), fillvalue=b"")
+            old, new = next((pair for pair in lines if pair[0] != pair[1]), both)
+            at = next((place for place, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), 0)
+            print(f"    before: {old[max(0, at - 80) : at + 120]!r}\n    after:  {new[max(0, at - 80) : at + 120]!r}")
+        return both[0] != both[1]
+
+    return compare
+
+
+if __name__ == "__main__":
+    sys.exit(main())
