@@ -1,12 +1,13 @@
 """The codec: bytes to interactions and models to bytes; whatever the bytes are, a model or a plain reason."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from schemas import intake
 from schemas.dead_letter import ErrorClass
 from schemas.interaction import Interaction
 from schemas.topics import MAX_EVENT_BYTES
@@ -74,8 +75,8 @@ def parse(value: bytes | None, max_bytes: int = MAX_EVENT_BYTES) -> object:
         raise Rejected("unreadable", f"parsing raised {type(error).__name__}") from None
 
 
-def interaction(data: object) -> Interaction:
-    """Validate parsed JSON as an interaction.
+def interaction(data: object, max_items: Mapping[str, int] = intake.MAX_ITEMS) -> Interaction:
+    """Read parsed JSON as an interaction; see `schemas.intake`.
 
     >>> interaction({"event_id": "1", "query": "q"})
     Traceback (most recent call last):
@@ -86,7 +87,7 @@ def interaction(data: object) -> Interaction:
         Rejected: with the reason.
     """
     try:
-        return Interaction.model_validate(data)
+        return intake.read(data, max_items)
     except ValidationError as error:
         raise Rejected("invalid", _explain(error)) from None
     except Exception as error:  # As above.
@@ -98,6 +99,7 @@ def decode(
     *,
     max_bytes: int = MAX_EVENT_BYTES,
     mapping: Callable[[object], object] | None = None,
+    max_items: Mapping[str, int] = intake.MAX_ITEMS,
 ) -> Interaction:
     """Read an interaction from a record's value, through a mapping where the shape is foreign.
 
@@ -112,7 +114,7 @@ def decode(
         Rejected: with a reason that quotes nothing of the value. No other exception escapes.
     """
     data = parse(value, max_bytes)
-    return interaction(mapping(data) if mapping else data)
+    return interaction(mapping(data) if mapping else data, max_items)
 
 
 def event_time(event: Interaction, record_ms: int | None) -> datetime:
