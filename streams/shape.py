@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, product
 
-from schemas.times import is_plausible, parse_time
+from schemas.times import FIRST_YEAR, LAST_YEAR, parse_time
 
 Rules = dict[str, object]
 Step = str | int | None
@@ -63,7 +63,7 @@ def _is_list(value: object) -> bool:
 
 def _is_time(value: object) -> bool:
     try:
-        return is_plausible(parse_time(value))
+        return FIRST_YEAR <= parse_time(value).year <= LAST_YEAR
     except ValueError:
         return False
 

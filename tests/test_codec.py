@@ -9,11 +9,12 @@ import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from poison import ANYTHING, GOOD, MARK, POISON, WRONG, Poison, event, fifty_megabytes, nested
+from poison import ANYTHING, GOOD, MARK, POISON, REPAIRED, WRONG, Poison, event, fifty_megabytes, nested
 
 from schemas.codec import Rejected, decode, encode, encode_json, event_time, parse
 from schemas.dead_letter import HEAD_BYTES, kept_bytes
 from schemas.evaluation import MAX_DOCUMENT_IDS, Decision, Evaluation, SuiteDecision, Texts, document_ids
+from schemas.intake import REPAIRS, REQUIRED
 from schemas.interaction import Interaction
 from schemas.judging import JudgeRequest
 from schemas.topics import MAX_EVENT_BYTES
@@ -50,14 +51,26 @@ def test_every_field_has_wrong_values_in_the_table() -> None:
     assert WRONG.keys() | ANYTHING == Interaction.model_fields.keys()
 
 
-def test_a_reason_names_the_place() -> None:
-    """A reason says which field is wrong, by its path, and stops where the event's own keys begin."""
-    assert rejection(event(contexts=[{}, {"rank": MARK}])).message.startswith("contexts[1].rank: ")
-    assert rejection(event(labels={MARK: [1]})).message == "labels: Input should be a valid string"
-    assert rejection(event(contexts=[{"page": []}])).message.count("contexts[0].page: ") == 2
+@pytest.mark.parametrize("name", REPAIRED)
+def test_what_is_optional_never_costs_an_event(name: str) -> None:
+    """An event in which something optional is wrong is read, flagged, and its flags quote nothing of it."""
+    event = decode(REPAIRED[name])
+    assert event.event_id == "event-1"
+    assert event.flags
+    assert set(event.flags) <= REPAIRS
+
+
+def test_a_reason_names_the_field_and_the_map() -> None:
+    """A reason says which of our fields is wrong, and what to write in the map where the event has it elsewhere."""
+    assert rejection(event(ended_at=MARK)).message == (
+        "ended_at: not a time: write RFC 3339, or a number of s, ms, us or ns since 1970; "
+        'if the event has it elsewhere, say where in the map of input.map: ended_at = "PATH"'
+    )
+    both = rejection(event(query=[MARK], response=None)).message
+    assert both.startswith("query: not text; response: not text; ")
+    assert both.endswith(': query = "PATH", response = "PATH"')
     assert rejection(b"[]").message == "the event: must be an object"
-    assert rejection(event(contexts={})).message == "contexts: must be a list"
-    assert rejection(event(spans=[{}] * 9)).message.endswith("; and 6 more")
+    assert "contexts" not in rejection(event(query=[MARK], contexts={"a": MARK})).message
 
 
 def test_fifty_megabytes_cost_no_memory() -> None:
@@ -104,15 +117,28 @@ def test_any_bytes_are_survived(value: bytes) -> None:
         assert rejected.error_class in ("not_json", "invalid")  # noqa: PT017 - reading it is as right as rejecting it
 
 
-@given(st.dictionaries(fields, json_values, max_size=6))
+_INNER = "text rank page score relevant kind role started_at ended_at error input_tokens relevant_ids confidence field"
+parts = st.fixed_dictionaries({}, optional=dict.fromkeys(_INNER.split(), json_values))
+near = json_values | parts | st.lists(parts | json_values, max_size=4)
+
+
+@given(st.dictionaries(fields, near, max_size=6))
 def test_any_json_is_survived(given_fields: dict[str, Any]) -> None:
-    """Whatever values the fields have, an event is read or rejected as invalid; what is read can be written."""
+    """Whatever values the fields have, only required ones cost an event; what is read is as written, and read again."""
     try:
-        decoded = decode(orjson.dumps(GOOD | given_fields, option=orjson.OPT_NON_STR_KEYS))
-    except (Rejected, TypeError) as error:  # orjson does not write integers beyond 64 bits
-        assert isinstance(error, TypeError) or error.error_class == "invalid"  # noqa: PT017 - reading it is as right as rejecting it
+        value = orjson.dumps(GOOD | given_fields)
+    except TypeError:  # orjson does not write integers beyond 64 bits
+        return
+    try:
+        decoded = decode(value)
+    except Rejected as rejected:
+        assert rejected.error_class == "invalid"  # noqa: PT017 - reading it is as right as rejecting it
+        assert given_fields.keys() & REQUIRED
     else:
-        assert decode(encode(decoded)) == decoded
+        assert set(decoded.flags) <= REPAIRS
+        again = decode(encode(decoded))
+        assert encode(again) == encode(decoded)
+        assert set(again.flags) <= {"time_implausible"}, "what was repaired once needs no repair"
 
 
 @given(
