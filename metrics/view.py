@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metrics.lazy import lazy
+from metrics.list_cut import cut_fields, withhold
 from metrics.text import Text
 from schemas.interaction import Interaction
 
@@ -27,8 +28,10 @@ class View:
     """An interaction with lazily tokenised texts. Each text is walked once, however many metrics read it."""
 
     def __init__(self, interaction: Interaction, limits: Limits = Limits()) -> None:
-        self.interaction = interaction
+        self.interaction = withhold(interaction, cut_fields(interaction.flags))
+        """The event. Reading a list of it that was cut raises `metrics.list_cut.ListCut`."""
         self.limits = limits
+        self._contexts = len(interaction.contexts or ())
         self.memo: dict[Callable[..., Any], Any] = {}
         """What metrics share; see `metrics.metric.shared`."""
 
@@ -61,7 +64,7 @@ class View:
             if name in _TEXTS:
                 read[name] = texts if isinstance(texts, tuple) else (texts,)
         flags = [f"{name}_cut" for name in _TEXTS if any(text.cut for text in read.get(name, ()))]
-        if len(self.interaction.contexts or ()) > self.limits.max_contexts:
+        if self._contexts > self.limits.max_contexts:
             flags.append("contexts_dropped")
         return tuple(flags)
 

@@ -15,6 +15,7 @@ from metrics.view import Limits, View
 from schemas.codec import Rejected, decode, encode, event_time
 from schemas.dead_letter import HEAD_BYTES
 from schemas.evaluation import CARRIED_OVER, Decision, Evaluation, Source, Texts, document_ids
+from schemas.intake import MAX_ITEMS
 from schemas.interaction import Interaction
 from schemas.judging import JudgeRequest
 from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
@@ -36,6 +37,8 @@ class EvaluateConfig:
     catalogue: Catalogue
     limits: Limits = field(default_factory=Limits)
     max_event_bytes: int = MAX_EVENT_BYTES
+    max_items: Mapping[str, int] = field(default_factory=lambda: MAX_ITEMS)
+    """How many elements are read of each list of an event; see `schemas.intake`."""
     mappings: Mapping[str, Callable[[object], object]] = field(default_factory=dict)
     """For the topics in a foreign shape, the map that reads them."""
     include_text: bool = False
@@ -105,8 +108,8 @@ class EvaluateAgent:
                 outcome.emissions += emissions
                 outcome.counts["ragweir_evaluations_total", evaluation.stage] += 1
                 decisions.append(evaluation.decision)
-                for metric in raised:
-                    outcome.counts["ragweir_metric_errors_total", metric] += 1
+                outcome.counts.update(("ragweir_repaired_total", flag) for flag in event.flags)
+                outcome.counts.update(("ragweir_metric_errors_total", metric) for metric in raised)
         for record in {(record.topic, record.partition): record for record in records}.values():
             self._duplicates.passed((record.topic, record.partition), record.offset)
         _count(outcome, decisions)
@@ -177,7 +180,12 @@ class EvaluateAgent:
     def _read(self, record: Record) -> tuple[Interaction, datetime]:
         """The event and its time."""
         config = self._config
-        event = decode(record.value, max_bytes=config.max_event_bytes, mapping=config.mappings.get(record.topic))
+        event = decode(
+            record.value,
+            max_bytes=config.max_event_bytes,
+            mapping=config.mappings.get(record.topic),
+            max_items=config.max_items,
+        )
         return event, event_time(event, None if config.own_times else record.timestamp_ms)
 
     def _evaluation(self, event: Interaction, time: datetime, record: Record) -> tuple[Evaluation, list[str]]:
@@ -190,7 +198,7 @@ class EvaluateAgent:
             scores=scored.scores,
             categories=scored.categories,
             reasons=scored.reasons,
-            flags=tuple(scored.flags),
+            flags=(*event.flags, *scored.flags),
             evidence=config.catalogue.explain(view) if config.explain else {},
             decision=config.router.decide(event, scored.scores, scored.categories) if config.router else Decision(),
             document_ids=document_ids(event),
