@@ -89,7 +89,7 @@ class Catalogue:
         }
 
     def score(self, view: View) -> Scored:
-        """Score one event. Never raises: a metric that does is null, says so, and stands in `raised`."""
+        """Score one event. Raises MemoryError only: a metric that raises is null, says so, and stands in `raised`."""
         scored = Scored()
         interaction = view.interaction
         for metric in self._by_question.get(interaction.question_id or "", self._always):
@@ -104,6 +104,8 @@ class Catalogue:
             else:
                 try:
                     value = metric.compute(view)
+                except MemoryError:  # Says nothing about the metric: whoever gave the memory decides.
+                    raise
                 except Exception as error:  # A metric must never cost the event; the count shows it.
                     scored.raised.append(name)
                     scored.reasons[name] = f"the metric raised {type(error).__name__}"
@@ -132,6 +134,8 @@ class Catalogue:
                 continue
             try:
                 told = metric.explain(view)
+            except MemoryError:
+                raise
             except Exception as error:  # As in `score`: an explanation must never cost the event.
                 told = (f"the explanation raised {type(error).__name__}",)
             if told:
