@@ -18,6 +18,7 @@ from rich.progress import track
 from rich.table import Table
 
 from metrics.catalogue import Catalogue, everything
+from schemas.dead_letter import ErrorClass
 from streams.agents.agent import Agent, Emission, Outcome, Record
 from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from streams.kafka_client import Connection, Identity, consumer_properties, producer_properties
@@ -56,9 +57,9 @@ class Echo:
         emissions = [Emission("evaluations", record.key, (record.value or b"")[:3500], _HEADERS) for record in records]
         return Outcome(emissions, Counter({("ragweir_events_in_total",): len(records)}))
 
-    def refuse(self, record: Record, reason: str) -> Outcome:
+    def refuse(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
         """Not met here."""
-        raise RuntimeError(f"{reason} at {record.offset}")
+        raise RuntimeError(f"{error_class} ({reason}) at {record.offset}")
 
 
 class Meter:

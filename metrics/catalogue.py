@@ -90,7 +90,7 @@ class Catalogue:
         }
 
     def score(self, view: View) -> Scored:
-        """Score one event. Never raises: a metric that does is null, says so, and stands in `raised`."""
+        """Score one event. Raises MemoryError only: a metric that raises is null, says so, and stands in `raised`."""
         scored = Scored()
         interaction = view.interaction
         for metric in self._by_question.get(interaction.question_id or "", self._always):
@@ -107,6 +107,8 @@ class Catalogue:
                     value = metric.compute(view)
             except ListCut:
                 scored.reasons[name] = LIST_CUT
+            except MemoryError:  # It says nothing about the metric; who set the limit of memory decides.
+                raise
             except Exception as error:  # A metric must never cost the event; the count shows it.
                 scored.raised.append(name)
                 scored.reasons[name] = f"the metric raised {type(error).__name__}"
@@ -138,6 +140,8 @@ class Catalogue:
                 told = metric.explain(view)
             except ListCut:
                 continue
+            except MemoryError:
+                raise
             except Exception as error:  # As in `score`: an explanation must never cost the event.
                 told = (f"the explanation raised {type(error).__name__}",)
             if told:

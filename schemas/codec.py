@@ -55,6 +55,8 @@ def parse(value: bytes | None, max_bytes: int = MAX_EVENT_BYTES) -> object:
         return orjson.loads(value)
     except orjson.JSONDecodeError as error:
         raise Rejected("not_json", f"not JSON: {error.msg} at character {error.pos}") from None
+    except MemoryError:  # Says nothing about the record: there may be none left for any.
+        raise
     except Exception as error:  # Nothing about one record may stop the stream.
         raise Rejected("unreadable", f"parsing raised {type(error).__name__}") from None
 
@@ -74,6 +76,8 @@ def interaction(data: object, max_items: Mapping[str, int] = intake.MAX_ITEMS) -
         return intake.read(data, max_items)
     except ValidationError as error:
         raise Rejected("invalid", _explain(error)) from None
+    except MemoryError:
+        raise
     except Exception as error:  # As above.
         raise Rejected("unreadable", f"validation raised {type(error).__name__}") from None
 

@@ -11,7 +11,11 @@ from schemas.interaction import Part
 HEAD_BYTES = 64 * 1024
 """How much of a record over the size limit is kept."""
 
-ErrorClass = Literal["too_large", "tombstone", "not_json", "invalid", "no_time", "unmapped", "unreadable", "refused"]
+ErrorClass = Literal[
+    "too_large", "tombstone", "not_json", "invalid", "no_time", "unmapped", "unreadable", "refused", "fatal"
+]
+"""Why a record could not become an evaluation. `fatal`: evaluating it, alone and twice, ended the process or took
+longer than its limits allow."""
 _PREFIX = "ragweir-"
 
 

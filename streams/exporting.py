@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from metrics.closing import Closing
 from metrics.contents import Reading
 from schemas.window import duration_s
+from streams.heartbeat import Heartbeat
 from streams.kafka_client import (
     Connection,
     Identity,
@@ -185,18 +186,26 @@ def run_export(settings: Settings, slot: int, stopped: Callable[[], bool]) -> No
     metrics = catalogue(settings)
     booleans = [name for name, metric in metrics.metrics.items() if metric.unit == "boolean"]
     exposition = Exposition(settings.windows.dimensions, booleans)
-    telemetry, health = Telemetry(service, slot), Health()
+    heartbeat = Heartbeat.inherited()
+    telemetry, health = Telemetry(service, slot), Health(pulse=heartbeat)
+
+    def told() -> bool:
+        """Whether to stop; asked while waiting, which is no standing still."""
+        health.alive()
+        return stopped()
+
     port = settings.telemetry.port and settings.telemetry.port + PORT + slot
     try:
         with serve(telemetry.registry, health, settings.telemetry.host, port, more=lambda: exposition.content) as bound:
             log.info("started", telemetry=f"http://{settings.telemetry.host}:{bound}")
+            heartbeat.announce(service, slot, bound)
             health.not_ready = "waiting for a broker"
-            topics = wait_for_broker(settings, stopped)
+            topics = wait_for_broker(settings, told)
             if topics is None:
                 return
             partitions = _partitions(settings, topics)
             reading = totals(settings).reading()
-            Exporter(settings, reading, exposition, partitions, telemetry, health, stopped).run()
+            Exporter(settings, reading, exposition, partitions, telemetry, health, told).run()
             log.info("stopped")
     except OSError as error:
         raise Refusal(f"the telemetry port {port} cannot be opened ({error.strerror}); set telemetry.port") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +19,13 @@ from streams.agents.agent import Agent
 from streams.agents.aggregate import AggregateAgent, AggregateConfig
 from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from streams.agents.judge import JudgeAgent, JudgeConfig
+from streams.heartbeat import Heartbeat
 from streams.judging.desk import LiveDesk
 from streams.judging.money import FREE
 from streams.judging.redaction import Redactor
 from streams.kafka_client import Assignor, Identity, Refusal, missing_topics, wait_for_broker
 from streams.routing import Router
+from streams.runtimes import canary as trials
 from streams.runtimes.bounds import Bounds
 from streams.runtimes.kafka import KafkaRuntime
 from streams.serving.health import Health, serve
@@ -142,6 +144,8 @@ class Service:
     assignor: Assignor = "roundrobin"
     bounds: Bounds | None = None
     """What of its inputs is read; all of it without."""
+    guarded: bool = False
+    """Whether records on which a process may have died are tried one by one in a process of their own."""
 
 
 def _evaluate_agent(settings: Settings, _: int) -> Agent:
@@ -174,6 +178,7 @@ SERVICES: Mapping[str, Service] = {
             agent=_evaluate_agent,
             check=lambda settings: _evaluate_agent(settings, 1),
             inputs=lambda settings: [settings.input_topic, f"{settings.topics.prefix}redrive"],
+            guarded=True,
         ),
         Service(
             "aggregate",
@@ -205,8 +210,17 @@ SERVICES: Mapping[str, Service] = {
 }
 
 
-def run_slot(service: Service, settings: Settings, slot: int, stopped: Callable[[], bool]) -> None:
+def run_slot(
+    service: Service, settings: Settings, slot: int, stopped: Callable[[], bool], canary: Sequence[str] = ()
+) -> None:
     """Run one slot of a service until told to stop.
+
+    Args:
+        service: which one.
+        settings: all of them.
+        slot: its number on this host.
+        stopped: says whether to stop.
+        canary: the command line of a process that does `run_canary` for the same service and settings.
 
     Raises:
         Refusal, WrongSettings: if people have to mend something first.
@@ -216,7 +230,14 @@ def run_slot(service: Service, settings: Settings, slot: int, stopped: Callable[
     structlog.contextvars.bind_contextvars(service=identity.service, slot=slot, pid=os.getpid())
     service.check(settings)
     agent: Agent | None = None
-    telemetry, health = Telemetry(identity.service, slot), Health()
+    heartbeat = Heartbeat.inherited()
+    telemetry, health = Telemetry(identity.service, slot), Health(pulse=heartbeat)
+
+    def told() -> bool:
+        """Whether to stop; asked while waiting, which is no standing still."""
+        health.alive()
+        return stopped()
+
     for slo in settings.slo:
         telemetry.set("ragweir_slo_objective", slo.objective, slo.name)
         for outcome in ("good", "bad"):  # A counter has to start at 0 for its first events to be seen.
@@ -225,11 +246,12 @@ def run_slot(service: Service, settings: Settings, slot: int, stopped: Callable[
     try:
         with serve(telemetry.registry, health, settings.telemetry.host, port) as bound:
             log.info("started", member=identity.member, telemetry=f"http://{settings.telemetry.host}:{bound}")
+            heartbeat.announce(identity.service, slot, bound)
             health.not_ready = "waiting for a broker"
             inputs = service.inputs(settings)
             look_until = time.monotonic() + _NEW_TOPIC_S
             needed = inputs
-            while (topics := wait_for_broker(settings, stopped)) is not None:
+            while (topics := wait_for_broker(settings, told)) is not None:
                 if agent is None and inputs[0] in topics:
                     agent = service.agent(settings, topics[inputs[0]])
                     needed = [*inputs, *(settings.topics.prefix + name for name in agent.outputs)]
@@ -243,11 +265,30 @@ def run_slot(service: Service, settings: Settings, slot: int, stopped: Callable[
                 return
             own = settings.model_copy(update={"batch": service.batch(settings)})
             KafkaRuntime(
-                own, identity, agent, inputs, telemetry, health, stopped, service.assignor, service.bounds
+                own,
+                identity,
+                agent,
+                inputs,
+                telemetry,
+                health,
+                stopped,
+                service.assignor,
+                service.bounds,
+                canary if service.guarded else (),
             ).run()
             log.info("stopped")
     except OSError as error:
         raise Refusal(f"the telemetry port {port} cannot be opened ({error.strerror}); set telemetry.port") from None
+
+
+def run_canary(service: Service, settings: Settings, slot: int) -> None:
+    """Handle on trial what a worker of the service sends, until it sends no more; see `streams.runtimes.canary`.
+
+    Raises:
+        WrongSettings: if the settings cannot be used.
+    """
+    structlog.contextvars.bind_contextvars(service=service.name, slot=slot, pid=os.getpid())
+    trials.run(service.agent(settings, 1), settings.limits.max_event_bytes)
 
 
 def _check_topics(service: Service, prefix: str, present: Mapping[str, int], needed: list[str]) -> None:

@@ -1,4 +1,8 @@
-"""The supervisor: keeps one process per slot of each service running, and ends them all in time when told to stop."""
+"""The supervisor: keeps one process per slot of each service running, and ends them all in time when told to stop.
+
+A worker whose loop stands still is ended and started anew. Where the workers serve their telemetry, Prometheus learns
+from /targets.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FrameType
 from typing import IO
 
 import structlog
+
+from streams.heartbeat import HEARTBEAT, Announcement, Listener
+from streams.serving.discovery import discovery
+from streams.serving.health import STALLED_S, Health
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -27,14 +36,18 @@ _SETTLED_S = 30.0
 _POLL_S = 0.05
 _TOLD_WORDS = 3
 """Of a command line that are logged: service, --slot and its number."""
-_SUPERVISOR = "RAGWEIR_SUPERVISOR"
+START_S = 300.0
+"""How long a worker may take to its first heartbeat, however slow the machine."""
+_LONGEST_TURN_S = 1.0
+"""What counts at most of the time between two looks at a worker: a machine that stood still is no fault of it."""
+SUPERVISOR = "RAGWEIR_SUPERVISOR"
 """Tells a worker the process that it must not outlive; asking for its parent may come too late."""
 
 
 def stop_flag() -> Callable[[], bool]:
     """Whether this process was told to stop, by SIGTERM, SIGINT or, for a worker, the end of its supervisor."""
     told = False
-    supervisor = os.environ.get(_SUPERVISOR)
+    supervisor = os.environ.get(SUPERVISOR)
 
     def tell(_: int, __: FrameType | None) -> None:
         nonlocal told
@@ -53,6 +66,13 @@ class _Worker:
     started: float = 0.0
     next_start: float = 0.0
     delay: float = _FIRST_DELAY_S
+    listener: Listener | None = None
+    beats: bool = False
+    """Whether a heartbeat has come from the process."""
+    silent_s: float = 0.0
+    """How long none has come."""
+    announced: Announcement | None = None
+    """Where it serves, or its predecessor did: a worker that is down has to be missed."""
 
 
 class Supervisor:
@@ -61,16 +81,46 @@ class Supervisor:
     Args:
         commands: the workers' command lines.
         log: where their standard error goes, in place of ours.
+        listen: the address and port where /targets and /healthz are served; nowhere without it.
+        stalled_s: how long a worker's loop may stand still, in seconds, before the worker is ended.
+        start_s: how long a worker may take to its first heartbeat.
     """
 
-    def __init__(self, commands: Iterable[Sequence[str]], log: IO[bytes] | None = None) -> None:
+    def __init__(
+        self,
+        commands: Iterable[Sequence[str]],
+        log: IO[bytes] | None = None,
+        *,
+        listen: tuple[str, int] | None = None,
+        stalled_s: float = STALLED_S,
+        start_s: float = START_S,
+    ) -> None:
         self._log = log
         self._workers = [_Worker(list(command)) for command in commands]
+        self._listen = listen
+        self._stalled_s, self._start_s = stalled_s, start_s
+        self._health = Health()
 
     def run(self, stopped: Callable[[], bool]) -> int:
-        """Supervise until told to stop (gives 0), or until a worker says that a restart would not help (gives 1)."""
-        status = 0
+        """Supervise until told to stop (gives 0), or until a worker says that a restart would not help (gives 1).
+
+        Raises:
+            OSError: if the port of /targets is taken.
+        """
+        with ExitStack() as stack:
+            if self._listen is not None:
+                host, port = self._listen
+                bound = stack.enter_context(discovery(host, port, self._announced, self._health))
+                log.info("supervising", workers=len(self._workers), targets=f"http://{host}:{bound}/targets")
+            return self._supervise(stopped)
+
+    def _announced(self) -> list[Announcement]:
+        return [worker.announced for worker in self._workers if worker.announced is not None]
+
+    def _supervise(self, stopped: Callable[[], bool]) -> int:
+        status, before = 0, time.monotonic()
         while not stopped() and not status:
+            self._health.alive()
             now = time.monotonic()
             for worker in self._workers:
                 if worker.process is None:
@@ -80,18 +130,49 @@ class Supervisor:
                     if code == REFUSED:
                         status = 1
                     self._ended(worker, code, now)
+                else:
+                    self._listen_to(worker, worker.process, min(now - before, _LONGEST_TURN_S))
+            before = now
             time.sleep(_POLL_S)
         self._stop()
         return status
 
+    def _listen_to(self, worker: _Worker, process: subprocess.Popen[bytes], passed_s: float) -> None:
+        """Notice a heartbeat, or how long there was none."""
+        if worker.listener is None:
+            return
+        if worker.listener.heard():
+            worker.announced = worker.listener.announced or worker.announced
+            worker.beats, worker.silent_s = True, 0.0
+            return
+        worker.silent_s += passed_s
+        if worker.silent_s > (self._stalled_s if worker.beats else self._start_s):
+            command, silent_s = worker.command[-_TOLD_WORDS:], round(worker.silent_s)
+            log.error("worker's loop stands still; it is killed", command=command, pid=process.pid, for_s=silent_s)
+            process.kill()
+            worker.silent_s = 0.0
+
     def _start(self, worker: _Worker, now: float) -> None:
         # A session of its own: an interrupt from the keyboard reaches the supervisor, which stops workers in order.
-        environment = {**os.environ, _SUPERVISOR: str(os.getpid())}
-        worker.process = subprocess.Popen(worker.command, env=environment, stderr=self._log, start_new_session=True)
-        worker.started = now
+        listener = worker.listener = Listener()
+        environment = {**os.environ, SUPERVISOR: str(os.getpid()), HEARTBEAT: str(listener.descriptor)}
+        try:
+            worker.process = subprocess.Popen(
+                worker.command,
+                env=environment,
+                stderr=self._log,
+                start_new_session=True,
+                pass_fds=[listener.descriptor],
+            )
+        finally:
+            listener.started()
+        worker.started, worker.beats, worker.silent_s = now, False, 0.0
 
     def _ended(self, worker: _Worker, code: int, now: float) -> None:
         worker.process = None
+        if worker.listener is not None:
+            worker.listener.close()
+            worker.listener = None
         if now - worker.started > _SETTLED_S:
             worker.delay = _FIRST_DELAY_S
         worker.next_start = now + worker.delay
@@ -111,9 +192,18 @@ class Supervisor:
                 log.error("worker did not stop in time and is killed", pid=process.pid)
                 process.kill()
                 process.wait()
+        for worker in self._workers:
+            if worker.listener is not None:
+                worker.listener.close()
+                worker.listener = None
 
 
 def own_command(*arguments: str) -> list[str]:
     """The command line that runs ragweir again in another process."""
     # -P: a folder called metrics where the user stands must not stand in for ours.
     return [sys.executable, "-P", "-m", "streams.cli", *arguments]
+
+
+def same_command(*more: str) -> list[str]:
+    """The command line that runs what this process runs in another one, with further arguments."""
+    return [sys.executable, *sys.orig_argv[1:], *more]

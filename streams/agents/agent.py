@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from schemas.dead_letter import ErrorClass
+
 Headers = tuple[tuple[str, bytes], ...]
 Place = tuple[str, int]
 """A topic and one of its partitions."""
@@ -55,7 +57,10 @@ class Outcome:
 
 
 class Agent(Protocol):
-    """Handles batches. Neither method raises, whatever the records hold."""
+    """Handles batches. Neither method raises, whatever the records hold, but MemoryError.
+
+    A batch may be handed over in parts, one `handle` or `refuse` after the other, unless the agent is a keeper.
+    """
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -64,8 +69,11 @@ class Agent(Protocol):
     def handle(self, records: Sequence[Record]) -> Outcome:
         """What to emit for these records."""
 
-    def refuse(self, record: Record, reason: str) -> Outcome:
-        """What to emit for a record whose own outcome the broker refuses to take."""
+    def refuse(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
+        """What to emit for a record that cannot be handled: a dead letter of this class.
+
+        `refused` is a record whose own outcome the broker refuses to take, `fatal` one that ends the process.
+        """
 
 
 class StateError(Exception):

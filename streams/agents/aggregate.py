@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from metrics.contents import Contents, merged
 from metrics.totals import Scored, Totals
 from schemas.codec import Rejected, encode, parse
-from schemas.dead_letter import HEAD_BYTES
+from schemas.dead_letter import HEAD_BYTES, ErrorClass
 from schemas.evaluation import Evaluation
 from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from schemas.window import Progress, Window, duration_s
@@ -122,11 +122,11 @@ class AggregateAgent:
             self._pending[partition] = self._advance(partition, own, outcome)
         return outcome
 
-    def refuse(self, record: Record, reason: str) -> Outcome:
+    def refuse(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
         """A dead letter; the evaluation enters no window."""
         outcome = Outcome()
         outcome.counts["ragweir_events_in_total",] += 1
-        bury(outcome, _SERVICE, record, "refused", reason, HEAD_BYTES)
+        bury(outcome, _SERVICE, record, error_class, reason, HEAD_BYTES)
         state = replace(self._states[record.partition], next_offset=record.offset + 1)
         self._pending[record.partition] = self._tell(record.partition, state, outcome)
         return outcome

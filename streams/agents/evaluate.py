@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from metrics.catalogue import CATALOGUE_VERSION, Catalogue
 from metrics.view import Limits, View
 from schemas.codec import Rejected, decode, encode, event_time
-from schemas.dead_letter import HEAD_BYTES
+from schemas.dead_letter import HEAD_BYTES, ErrorClass
 from schemas.evaluation import CARRIED_OVER, Decision, Evaluation, Source, Texts, document_ids
 from schemas.intake import MAX_ITEMS
 from schemas.interaction import Interaction
@@ -102,8 +102,7 @@ class EvaluateAgent:
             except Rejected as rejected:
                 bury(outcome, _SERVICE, record, rejected.error_class, rejected.message, self._config.max_event_bytes)
             except Exception as error:  # One record must not stop the stream; it is kept and named.
-                why = f"evaluating raised {type(error).__name__}"
-                bury(outcome, _SERVICE, record, "unreadable", why, self._config.max_event_bytes)
+                bury(outcome, _SERVICE, record, "unreadable", _raised(error), self._config.max_event_bytes)
             else:
                 outcome.emissions += emissions
                 outcome.counts["ragweir_evaluations_total", evaluation.stage] += 1
@@ -115,13 +114,15 @@ class EvaluateAgent:
         _count(outcome, decisions)
         return outcome
 
-    def refuse(self, record: Record, reason: str) -> Outcome:
-        """A dead letter; only its head is kept, since the broker may have refused its size."""
+    def refuse(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
+        """A dead letter. Of one that the broker refuses only the head is kept, since that may be for its size."""
         outcome = Outcome()
         outcome.counts["ragweir_events_in_total",] += 1
-        bury(outcome, _SERVICE, record, "refused", reason, HEAD_BYTES)
-        for offset, event_id in self._ids([record]):
-            self._duplicates.met((record.topic, record.partition), offset, event_id)
+        most = HEAD_BYTES if error_class == "refused" else self._config.max_event_bytes
+        bury(outcome, _SERVICE, record, error_class, reason, most)
+        if error_class == "refused":  # Not even the id of a record that ends processes is read.
+            for offset, event_id in self._ids([record]):
+                self._duplicates.met((record.topic, record.partition), offset, event_id)
         self._duplicates.passed((record.topic, record.partition), record.offset)
         return outcome
 
@@ -239,6 +240,17 @@ class EvaluateAgent:
             contexts=None if contexts is None else tuple(context.text for context in contexts),
             expected=event.expected,
         )
+
+
+def _raised(error: Exception) -> str:
+    """The reason of a record whose evaluation raised.
+
+    Raises:
+        MemoryError: if it was that. It says nothing about the record: there may be no memory left for any.
+    """
+    if isinstance(error, MemoryError):
+        raise error
+    return f"evaluating raised {type(error).__name__}"
 
 
 def _count(outcome: Outcome, decisions: Sequence[Decision]) -> None:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from metrics.judged.suite import Case, Suite
 from schemas.codec import Rejected, parse
-from schemas.dead_letter import HEAD_BYTES
+from schemas.dead_letter import HEAD_BYTES, ErrorClass
 from schemas.evaluation import Evaluation
 from schemas.judging import Finished, JudgeRequest, LedgerEntry
 from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
@@ -208,10 +208,10 @@ class JudgeAgent:
 
         return emit
 
-    def refuse(self, record: Record, reason: str) -> Outcome:
+    def refuse(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
         """A dead letter."""
         outcome = Outcome()
-        bury(outcome, _SERVICE, record, "refused", reason, HEAD_BYTES)
+        bury(outcome, _SERVICE, record, error_class, reason, HEAD_BYTES)
         return outcome
 
     # Working.

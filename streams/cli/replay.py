@@ -28,8 +28,9 @@ from streams.history.writing import Format, JsonLines, write
 from streams.kafka_client import Refusal
 from streams.reading import Moved, read, span
 from streams.settings import Settings
-from streams.supervisor import own_command, stop_flag
+from streams.supervisor import own_command, same_command, stop_flag
 
+_CANARY = "--canary"
 _STOPPED = 130
 _LAGS = 6
 """Partitions whose lag is shown, the longest first."""
@@ -82,6 +83,9 @@ def replay(
         bool, typer.Option("--dry-run", help="Say what there is, how long it takes and what the judge may cost.")
     ] = False,
     slot: Annotated[int | None, typer.Option(hidden=True, help="Be this one of its workers.")] = None,
+    canary: Annotated[
+        bool, typer.Option(_CANARY, hidden=True, help="Try the records that come on standard input.")
+    ] = False,
 ) -> None:
     """Evaluate history once more, by the present settings or those of `--config`, without touching anything live.
 
@@ -98,7 +102,8 @@ def replay(
     if topic not in (None, effective.input_topic) and map is None:  # The settings' map is for the live input.
         effective = effective.model_copy(update={"input": effective.input.model_copy(update={"map": None})})
     if slot is not None:
-        as_worker(partial(run_worker, effective, run_id, workers, rate, slot, stop_flag()))
+        own = None if canary else same_command(_CANARY)
+        as_worker(partial(run_worker, effective, run_id, workers, rate, slot, stop_flag(), own))
         return
     if windows_file and openmetrics and windows_file.resolve() == openmetrics.resolve():
         raise typer.BadParameter("--windows and --openmetrics are two files")

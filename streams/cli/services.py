@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import structlog
 import typer
 
 from streams.cli.app import app, settings, shared_flags
 from streams.cli.working import as_worker
+from streams.exporting import PORT as EXPORT_PORT
 from streams.exporting import run_export
 from streams.kafka_client import Refusal
-from streams.service import SERVICES, catalogue, run_slot
+from streams.service import SERVICES, catalogue, run_canary, run_slot
 from streams.settings import Settings
-from streams.supervisor import Supervisor, own_command, stop_flag
+from streams.supervisor import Supervisor, own_command, same_command, stop_flag
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+_UP_PORT = 400
+"""Added to the base of the telemetry ports for the supervisor of `up`."""
+_OWN_PORT = 90
+"""Added to a service's first telemetry port for the supervisor of that service alone."""
 
 Workers = Annotated[int, typer.Option(min=1, max=256, help="Processes; at most one per partition has work.")]
 Slot = Annotated[
     int | None,
     typer.Option(min=0, help="Run this one slot without a supervisor, as on Kubernetes (the pod's ordinal)."),
 ]
+CANARY = "--canary"
+Canary = Annotated[bool, typer.Option(CANARY, hidden=True, help="Try the records that come on standard input.")]
 
 
 @app.command()
@@ -39,14 +47,19 @@ def evaluate(
         Literal["kafka", "faust"],
         typer.Option(help="kafka: exactly once. faust (ragweir[faust]): at least once, in a group of its own."),
     ] = "kafka",
+    canary: Canary = False,
 ) -> None:
     """Evaluate interactions as they come, exactly once; with `--runtime faust` at least once.
 
     Reads the interactions topic (or `--input-topic`), writes evaluations and dead letters. Stops on SIGTERM or Ctrl-C
-    after the batch in hand. Each worker shows /metrics, /healthz and /readyz on its own port. On Faust some events are
+    after the batch in hand. Each worker shows /metrics, /healthz and /readyz on its own port, telemetry.port plus its
+    number; the supervisor shows all of them to Prometheus as /targets on telemetry.port + 90. On Faust some events are
     evaluated again after a crash: readers keep the newest record per key.
     """
     effective = settings(input={"topic": input_topic, "map": map})
+    if canary:
+        as_worker(partial(run_canary, SERVICES["evaluate"], effective, slot or 0))
+        return
     flags = ["--input-topic", input_topic] if input_topic else []
     flags += ["--map", str(map)] if map else []
     if runtime == "faust":
@@ -100,7 +113,8 @@ def up(
 ) -> None:
     """Run all services on this machine under one supervisor: evaluate, aggregate, export, and judge if there is one.
 
-    Their telemetry ports are telemetry.port, + 100, + 200 and + 300, each plus the worker's number.
+    Their telemetry ports are telemetry.port, + 100, + 200 and + 300, each plus the worker's number. Prometheus finds
+    all of them through /targets of the supervisor, on telemetry.port + 400 (http_sd).
     """
     effective = settings()
     workers = {"evaluate": evaluate_workers, "aggregate": aggregate_workers, "export": 1}
@@ -109,19 +123,23 @@ def up(
     for name in workers:
         _RUNNERS[name].check(effective)
     commands = [_worker(name, slot, []) for name, number in workers.items() for slot in range(number)]
-    sys.exit(Supervisor(commands).run(stop_flag()))
+    _supervise(commands, effective, _UP_PORT, stop_flag())
 
 
 @dataclass(frozen=True, slots=True)
 class _Runner:
-    """How one slot of a service is run, and what is checked before any slot starts."""
+    """How one slot of a service is run, what is checked before any slot starts, and what its ports are based on."""
 
     check: Callable[[Settings], object]
     run: Callable[[Settings, int, Callable[[], bool]], None]
+    port: int
 
 
-_RUNNERS = {name: _Runner(service.check, partial(run_slot, service)) for name, service in SERVICES.items()}
-_RUNNERS["export"] = _Runner(catalogue, run_export)
+_RUNNERS = {
+    name: _Runner(service.check, partial(run_slot, service, canary=same_command(CANARY)), service.port)
+    for name, service in SERVICES.items()
+}
+_RUNNERS["export"] = _Runner(catalogue, run_export, EXPORT_PORT)
 
 
 def _on_faust() -> _Runner:
@@ -129,7 +147,7 @@ def _on_faust() -> _Runner:
         from streams.runtimes import faust  # noqa: PLC0415 - of the extra [faust]
     except ModuleNotFoundError as error:
         raise Refusal(f"the Faust runtime needs the package {error.name}: pip install 'ragweir[faust]'") from None
-    return _Runner(faust.check, faust.run_slot)
+    return _Runner(faust.check, faust.run_slot, SERVICES["evaluate"].port)
 
 
 def _worker(name: str, slot: int, flags: list[str]) -> list[str]:
@@ -144,5 +162,16 @@ def _run(
     if slot is None:
         # What is wrong for every worker is told once, before any starts.
         runner.check(effective)
-        sys.exit(Supervisor(_worker(name, each, flags) for each in range(workers)).run(stopped))
+        _supervise((_worker(name, each, flags) for each in range(workers)), effective, runner.port + _OWN_PORT, stopped)
     as_worker(partial(runner.run, effective, slot, stopped))
+
+
+def _supervise(commands: Iterable[list[str]], effective: Settings, port: int, stopped: Callable[[], bool]) -> NoReturn:
+    telemetry = effective.telemetry
+    bound = telemetry.port and telemetry.port + port
+    try:
+        sys.exit(Supervisor(commands, listen=(telemetry.host, bound)).run(stopped))
+    except OSError as error:
+        raise Refusal(
+            f"the supervisor's port {bound} cannot be opened ({error.strerror}); set telemetry.port"
+        ) from None

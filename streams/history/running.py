@@ -24,7 +24,7 @@ from streams.history.replay import SERVICE, loader_id, service, topics_of
 from streams.history.runs import Found, find, run_settings, store
 from streams.kafka_client import Identity, Refusal, Unreachable, build, reader_properties
 from streams.reading import Span, read, span
-from streams.service import run_slot
+from streams.service import run_canary, run_slot
 from streams.settings import Settings
 from streams.supervisor import Supervisor
 from streams.topics import create_topics
@@ -277,9 +277,15 @@ def _last_error(log: IO[bytes]) -> str:
 
 
 def run_worker(
-    settings: Settings, run_id: str, workers: int, rate: float | None, slot: int, stopped: Callable[[], bool]
+    settings: Settings,
+    run_id: str,
+    workers: int,
+    rate: float | None,
+    slot: int,
+    stopped: Callable[[], bool],
+    canary: Sequence[str] | None,
 ) -> None:
-    """Run one worker of the phase that a run is in.
+    """Run one worker of the phase that a run is in, or, without the command line of one, its canary.
 
     Raises:
         Refusal, WrongSettings: if people have to mend something first.
@@ -288,4 +294,8 @@ def run_worker(
     found = find(settings, run_id)
     if found is None:
         raise Refusal(f"there is no run {run_id}")
-    run_slot(service(found.run, workers, rate), run_settings(settings, found.run), slot, stopped)
+    own, of = run_settings(settings, found.run), service(found.run, workers, rate)
+    if canary is None:
+        run_canary(of, own, slot)
+    else:
+        run_slot(of, own, slot, stopped, canary)

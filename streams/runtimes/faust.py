@@ -7,6 +7,9 @@ that is not acknowledged as soon as the next one is, so one event at a time is w
 one cannot be finished. It would drop what it cannot decode, so it is given bytes. Its exactly_once is refused: over
 four SIGKILLs it wrote 1,924 of 85,623 outputs twice.
 
+A record on which the process dies is read again by the next one, over and over: only the kafka runtime tries such
+records in a child first.
+
 What counts as a duplicate is only what this process has read: what stood before its start is not looked at. Counters
 count what was written, and so an event that is evaluated again, again.
 """
@@ -36,6 +39,7 @@ from faust.types.transports import ConsumerT
 
 from schemas.topics import max_record_bytes
 from streams.agents.agent import Agent, Emission, Mindful, Record
+from streams.heartbeat import Heartbeat
 from streams.kafka_client import Identity, Refusal, build, client_properties, missing_topics, wait_for_broker
 from streams.runtimes.faust_connection import connection_options
 from streams.runtimes.isolation import RECORD_FAULTS
@@ -98,7 +102,8 @@ class EvaluateApp(faust.App):
         self._inputs = service.inputs(settings)
         self._agent: Agent = service.agent(settings, 1)
         self._outputs = {name: settings.topics.prefix + name for name in self._agent.outputs}
-        self._telemetry, self._health = Telemetry("evaluate", slot), Health()
+        self._heartbeat = Heartbeat.inherited()
+        self._telemetry, self._health = Telemetry("evaluate", slot), Health(pulse=self._heartbeat)
         self._joined = False
         self._reached: dict[TP, int] = {}
         most = max_record_bytes(settings.limits.max_event_bytes)
@@ -151,14 +156,20 @@ class EvaluateApp(faust.App):
             _refused(f"the telemetry port {port} cannot be opened ({error.strerror}); set telemetry.port")
         where = f"http://{telemetry.host}:{bound}"
         log.info("started", member=self._member, runtime="faust", guarantee=GUARANTEE, telemetry=where)
+        self._heartbeat.announce("evaluate", self._slot, bound)
         self._health.not_ready = "waiting for a broker"
         try:
-            topics = await asyncio.to_thread(wait_for_broker, self._settings, lambda: self.should_stop or self._told())
+            topics = await asyncio.to_thread(wait_for_broker, self._settings, self._waiting)
         except (Refusal, WrongSettings) as error:
             _refused(str(error))
         if topics is not None and (missing := missing_topics([*self._inputs, *self._outputs.values()], topics)):
             names = ", ".join(missing)
             _refused(f"there is no topic {names}, or it may not be seen; `ragweir topics create` makes ours")
+
+    def _waiting(self) -> bool:
+        """Whether to stop; asked while waiting, which is no standing still."""
+        self._health.alive()
+        return self.should_stop or self._told()
 
     async def stop(self) -> None:
         """Stop in time, also where Faust waits for a broker that does not answer."""

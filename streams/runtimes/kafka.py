@@ -1,19 +1,32 @@
 """The Kafka runtime: one consumer, one transactional producer, one loop; outputs and offsets commit together.
 
 What is read is accepted once and in order (`positions`), computed by the agent, and committed (`transactions`). After
-an abort it is read again from the committed offsets; what a restart settles is left to the supervisor.
+an abort it is read again from the committed offsets; what a restart settles is left to the supervisor. Records on which
+a process may have died are tried in a child first (`attempts`, `guard`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 import stamina
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from streams.agents.agent import Agent, Keeper, Mindful, Outcome, Patient, Place, Record, StateError, Traced
+from streams.agents.agent import (
+    Agent,
+    Emission,
+    Keeper,
+    Mindful,
+    Outcome,
+    Patient,
+    Place,
+    Record,
+    StateError,
+    Traced,
+)
 from streams.kafka_client import (
     Assignor,
     Connection,
@@ -23,8 +36,10 @@ from streams.kafka_client import (
     consumer_properties,
     producer_properties,
 )
+from streams.runtimes.attempts import MOST, Attempts, OffsetMetadata
 from streams.runtimes.bounds import Bounding, Bounds
 from streams.runtimes.changelog import before, changelog
+from streams.runtimes.guard import Guard
 from streams.runtimes.isolation import RECORD_FAULTS, Isolation
 from streams.runtimes.messages import place_of, received
 from streams.runtimes.pacing import Pacing
@@ -40,6 +55,11 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 DRAIN_S = 2.0
 """How long a stopping worker waits for what is under way."""
 _LAG_EVERY_S = 5.0
+_PART = 500
+"""The records of a batch that are handled at once, where it may be handed over in parts: between them the worker shows
+that it is alive."""
+_OUTLIVED_S = 30.0
+"""The time after which a patient agent's worker has survived the records that it was given."""
 _DOUBT_S = 4.0
 """How long committed offsets that do not fit the state are asked for again: a coordinator that is still loading can
 answer wrong ones; see `streams.runtimes.traces`."""
@@ -54,6 +74,8 @@ class KafkaRuntime:
         stopped: says whether to stop; the batch in hand is committed first.
         assignor: how Kafka deals out the inputs' partitions.
         bounds: what of the inputs is read; all of it without.
+        canary: the command line of the process that tries suspected records; without it, and for agents with state,
+            the worker stops for good after so many attempts.
     """
 
     def __init__(
@@ -67,6 +89,7 @@ class KafkaRuntime:
         stopped: Callable[[], bool],
         assignor: Assignor = "roundrobin",
         bounds: Bounds | None = None,
+        canary: Sequence[str] = (),
     ) -> None:
         self._settings = settings
         self._identity = identity
@@ -79,6 +102,7 @@ class KafkaRuntime:
         self._connection = Connection()
         self._positions = Positions(settings.input.start_from, self._missed, bounds.starts if bounds else {})
         self._isolation = Isolation(settings.batch.max_events)
+        self._attempts = Attempts()
         self._keeper = agent if isinstance(agent, Keeper) else None
         self._mindful = agent if isinstance(agent, Mindful) else None
         self._patient = agent if isinstance(agent, Patient) else None
@@ -87,6 +111,8 @@ class KafkaRuntime:
             if isinstance(agent, Traced)
             else None
         )
+        guarded = canary and self._keeper is None
+        self._guard = Guard(canary, health.alive, stopped) if guarded else None
         self._ends: set[Place] = set()
         self._pending: list[Record] = []
         self._aborts = 0
@@ -114,6 +140,7 @@ class KafkaRuntime:
             while not self._stopped():
                 self._turn()
             self._drain()
+            self._withdraw()
             self._consumer.close()
         except Interrupted:
             log.info("ended while waiting for the broker")
@@ -125,6 +152,8 @@ class KafkaRuntime:
             # The consumer is not closed on the way out of an error: a fenced or lost one may hang, and the broker
             # settles what it left.
             self._health.not_ready = "stopped"
+            if self._guard is not None:
+                self._guard.close()
 
     # The loop.
 
@@ -141,14 +170,16 @@ class KafkaRuntime:
         self._health.alive()
         self._watch()
         records = self._gather()
-        began = time.perf_counter()
-        outcome = self._work(records)
-        handled = time.perf_counter()
-        moved = bool(records) and self._patient is None
-        if not moved and not outcome.emissions and not self._positions.uncommitted:
-            self._settled(committed=True)
-            return
+        began = handled = time.perf_counter()
         try:
+            self._begin(records)
+            outcome = self._work(records)
+            handled = time.perf_counter()
+            self._survived(records)
+            moved = bool(records) and self._patient is None
+            if not (moved or outcome.emissions or self._positions.uncommitted or self._attempts.uncommitted):
+                self._settled(committed=True)
+                return
             self._transact(outcome)
         except Aborted as aborted:
             self._settled(committed=False)
@@ -156,8 +187,9 @@ class KafkaRuntime:
             self._abort(aborted, records if self._patient is None else [])
             return
         self._settled(committed=True)
-        self._positions.committed()
         self._isolation.committed()
+        if self._guard is not None:
+            self._guard.settled()
         self._aborts = 0
         self._telemetry.add(outcome.counts)
         self._telemetry.show(outcome.levels)
@@ -169,7 +201,7 @@ class KafkaRuntime:
 
     def _work(self, records: Sequence[Record]) -> Outcome:
         reason = self._isolation.verdict(records)
-        outcome = self._agent.refuse(records[0], reason) if reason else self._agent.handle(records)
+        outcome = self._agent.refuse(records[0], reason) if reason else self._handled(records)
         if self._keeper is not None:
             held = self._positions.places()
             outcome.extend(self._keeper.look(time.time(), [place[1] for place in held if place in self._ends]))
@@ -180,6 +212,75 @@ class KafkaRuntime:
             for each in seconds:
                 self._telemetry.observe("ragweir_judge_call_seconds", each)
         return outcome
+
+    def _handled(self, records: Sequence[Record]) -> Outcome:
+        """What the agent comes to; records that are known to end a process become dead letters."""
+        if self._keeper is not None or not records:
+            return self._agent.handle(records)
+        outcome, guard = Outcome(), self._guard
+        for cause, run in groupby(records, key=guard.cause if guard else lambda _: ""):
+            own = [*run]
+            if cause:
+                for record in own:
+                    self._attempts.condemned(record)
+                    outcome.extend(self._agent.refuse(record, cause, "fatal"))
+                continue
+            for first in range(0, len(own), _PART):
+                self._health.alive()
+                outcome.extend(self._agent.handle(own[first : first + _PART]))
+        return outcome
+
+    # Attempts.
+
+    def _begin(self, records: list[Record]) -> None:
+        """Commit that these records are about to be handled, where nobody knows yet that a process survives that.
+
+        Those on which one may have died are tried first. What there was no time to try is taken out and read again.
+        """
+        if self._attempts.begin(records, time.monotonic()):
+            self._note()
+        if self._guard is None:
+            return
+        suspects = [record for record in records if self._attempts.suspects(record)]
+        if not suspects:
+            self._guard.close()
+            return
+        tried = self._guard.tried(suspects)
+        if tried < len(suspects):
+            self._put_back(records, records.index(suspects[tried]))
+
+    def _put_back(self, records: list[Record], first: int) -> None:
+        back: dict[Place, int] = {}
+        for record in records[first:]:
+            back.setdefault((record.topic, record.partition), record.offset)
+        del records[first:]
+        if self._bounding is not None:
+            self._bounding.forget()
+        for place, offset in back.items():
+            self._positions.back(place, offset)
+            self._seek(TopicPartition(*place, offset))
+
+    def _survived(self, records: Sequence[Record]) -> None:
+        """Tell those that come after that handling these records ends no process, whatever becomes of the commit."""
+        now = time.monotonic()
+        if self._patient is not None:
+            self._attempts.survived(now - _OUTLIVED_S)
+        elif records and self._attempts.survived(now, least=2):
+            self._note()
+
+    def _withdraw(self) -> None:
+        """A stop in good order counts as no attempt."""
+        if not self._attempts.withdraw() or self._connection.lost_because:
+            return
+        try:
+            self._note()
+        except Aborted as aborted:
+            self._transactions.abort(aborted)
+
+    def _note(self) -> None:
+        """Commit the offsets as they are, for the sake of their metadata."""
+        self._commit([], self._positions.offsets({}))
+        self._telemetry.count("ragweir_transactions_total", 1, "committed")
 
     def _settled(self, *, committed: bool) -> None:
         for each in (self._keeper, self._mindful):
@@ -251,8 +352,16 @@ class KafkaRuntime:
     # One transaction.
 
     def _transact(self, outcome: Outcome) -> None:
-        offsets = self._positions.offsets(None if self._patient is None else self._patient.finished())
-        self._transactions.commit(outcome.emissions, offsets, self._consumer.consumer_group_metadata())
+        self._commit(
+            outcome.emissions, self._positions.offsets(None if self._patient is None else self._patient.finished())
+        )
+
+    def _commit(self, emissions: Sequence[Emission], offsets: Sequence[TopicPartition]) -> None:
+        before = dict(self._positions.settled_all())
+        noted = self._attempts.noted(offsets, before)
+        self._transactions.commit(emissions, noted, self._consumer.consumer_group_metadata())
+        self._attempts.committed(noted, before)
+        self._positions.committed()
 
     def _abort(self, aborted: Aborted, records: Sequence[Record]) -> None:
         """Abort, go back to the committed offsets, and remember what may be at fault."""
@@ -303,18 +412,26 @@ class KafkaRuntime:
         if self._stopped():
             raise Interrupted
         mended = self._traces.mended if self._traces else list
-        started = self._positions.start(consumer, partitions, self._stopped, mended)
+        started = self._positions.start(consumer, partitions, self._told, mended)
         for committed, start in started:
+            found = self._attempts.take_over(start)
+            if found.attempts >= MOST and self._guard is None:
+                raise Refusal(_given_up(self._identity.group, start, found))
             self._restore(committed, start)
-            self._remind(start)
+            self._remind(start, found)
         return started
+
+    def _told(self) -> bool:
+        """Whether to stop; asked while waiting, which is no standing still."""
+        self._health.alive()
+        return self._stopped()
 
     def _restore(self, committed: int | None, start: TopicPartition) -> None:
         if self._keeper is None or start.topic != self._inputs[0]:
             return  # Where there are several inputs, the state goes with the first one's partitions.
         topic, partition = self._topics[self._keeper.changelog], start.partition
         began = time.monotonic()
-        records = changelog(self._settings, topic, partition, self._stopped, self._health.alive)
+        records = changelog(self._settings, topic, partition, self._told, self._health.alive)
         try:
             self._keeper.restore(partition, committed, start.offset, records)
         except StateError as error:
@@ -324,10 +441,11 @@ class KafkaRuntime:
             records.close()
         log.info("state restored", partition=partition, seconds=round(time.monotonic() - began, 1))
 
-    def _remind(self, start: TopicPartition) -> None:
+    def _remind(self, start: TopicPartition, known: OffsetMetadata) -> None:
         if self._mindful is not None:
             records = before(self._settings, start, self._mindful.horizon, self._stopped, self._health.alive)
-            self._mindful.remember((start.topic, start.partition), start.offset, records)
+            readable = (record for record in records if known.readable(record.offset))
+            self._mindful.remember((start.topic, start.partition), start.offset, readable)
             records.close()
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -339,6 +457,7 @@ class KafkaRuntime:
         gone = {(each.topic, each.partition) for each in partitions}
         self._pending[:] = [record for record in self._pending if (record.topic, record.partition) not in gone]
         self._ends -= gone
+        self._attempts.drop(gone)
         if self._keeper is not None:
             self._keeper.drop([partition for _, partition in gone])
         if self._mindful is not None:
@@ -371,8 +490,19 @@ class KafkaRuntime:
                 raise Fatal(f"retention deleted records of {message.topic()} unread; a restart goes on behind them")
             place = place_of(message)
             at = TopicPartition(*place, self._positions.reached(place))
-            self._positions.begin(self._consumer, at, self._stopped)
+            self._positions.begin(self._consumer, at, self._told)
             # After this error librdkafka no longer fetches the partition, and what is not fetched cannot be sought.
             self._consumer.assign(self._positions.reached_all())
             return
         log.warning("the consumer reports", reason=error.str(), code=error.name())
+
+
+def _given_up(group: str, start: TopicPartition, found: OffsetMetadata) -> str:
+    place = f"{start.topic}/{start.partition}"
+    return (
+        f"{found.attempts} processes in a row have ended while they handled the records of {place} from offset "
+        f"{start.offset} to before {found.until}, so one of these may be what ends them. Nothing is passed over: give "
+        "the process more memory or upgrade it, and then try again by setting the same offset anew, with "
+        f"kafka-consumer-groups --group {group} --topic {start.topic}:{start.partition} --reset-offsets "
+        f"--to-offset {start.offset} --execute"
+    )

@@ -79,8 +79,8 @@ class Positions:
     ) -> list[tuple[int | None, TopicPartition]]:
         """Take partitions over: at their committed offset, else where `start_from` says.
 
-        Gives for each its committed offset, None if there is none, and where it is to be read from. What Kafka says
-        was committed is taken as `mended` gives it back.
+        Gives for each its committed offset, None if there is none, and where it is to be read from, with the metadata
+        of the commit. What Kafka says was committed is taken as `mended` gives it back.
 
         Raises:
             Refusal: if a committed offset lies beyond the partition's end.
@@ -111,7 +111,7 @@ class Positions:
                 "recreated or lost records; reset the group's offsets with kafka-consumer-groups to go on"
             )
         self._next[place] = self._reached[place] = offset
-        return TopicPartition(at.topic, at.partition, offset)
+        return TopicPartition(at.topic, at.partition, offset, at.metadata or "")
 
     @staticmethod
     def _watermarks(consumer: Consumer, at: TopicPartition, stopped: Callable[[], bool]) -> tuple[int, int]:
@@ -155,6 +155,10 @@ class Positions:
         """All that was sent is committed."""
         self._next.update(self._sent)
         self.uncommitted = False
+
+    def settled_all(self) -> Mapping[Place, int]:
+        """Up to where every partition held is settled."""
+        return self._next
 
     def reached_all(self) -> list[TopicPartition]:
         """How far every partition held was read."""

@@ -103,4 +103,4 @@ class Traces:
             committed=committed.offset if committed.offset >= 0 else None,
             goes_on_at=last + 1,
         )
-        return TopicPartition(topic, partition, last + 1)
+        return TopicPartition(topic, partition, last + 1, committed.metadata or "")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.types import WSGIApplication
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -27,10 +28,13 @@ class Health:
     not_ready: str = "starting"
     """Why the service cannot work now; empty when it can."""
     beat: float = field(default_factory=time.monotonic)
+    pulse: Callable[[], object] = lambda: None
+    """Called each time that the loop comes round."""
 
     def alive(self) -> None:
         """The loop came round."""
         self.beat = time.monotonic()
+        self.pulse()
 
     @property
     def stalled(self) -> bool:
@@ -108,6 +112,17 @@ def serve(
         start("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
         return [b"try /metrics, /healthz or /readyz\n"]
 
+    with listening(host, port, app) as bound:
+        yield bound
+
+
+@contextmanager
+def listening(host: str, port: int, app: WSGIApplication) -> Iterator[int]:
+    """Serve an application while the block runs; gives the port, which the system chooses when `port` is 0.
+
+    Raises:
+        OSError: if the port is taken.
+    """
     server = make_server(host, port, app, server_class=_Server, handler_class=_Quiet)
     thread = threading.Thread(target=server.serve_forever, name="telemetry", daemon=True)
     thread.start()

@@ -1,0 +1,82 @@
+"""What the supervisor serves: /targets, where Prometheus finds its workers (http_sd), and /healthz."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import orjson
+
+from streams.heartbeat import Announcement
+from streams.serving.health import Health, listening
+
+_ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - the addresses that mean every interface
+_HOST = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d+)?", re.ASCII)
+
+
+def targets(workers: Iterable[Announcement], host: str) -> bytes:
+    """The workers as Prometheus reads them.
+
+    Service and slot are labels that only relabelling sees: `ragweir_build_info` has labels of these names already.
+
+    >>> targets([Announcement(service="evaluate", slot=1, port=9465)], "127.0.0.1").decode()
+    '[{"targets":["127.0.0.1:9465"],"labels":{"__meta_ragweir_service":"evaluate","__meta_ragweir_slot":"1"}}]'
+    """
+    return orjson.dumps(
+        [
+            {
+                "targets": [f"{host}:{each.port}"],
+                "labels": {"__meta_ragweir_service": each.service, "__meta_ragweir_slot": str(each.slot)},
+            }
+            for each in workers
+        ]
+    )
+
+
+def reachable(host: str, asked: str) -> str:
+    """The host under which whoever asks reaches the workers.
+
+    Args:
+        host: the address that they listen on.
+        asked: the request's Host header, which stands in for an address that means every interface.
+
+    >>> reachable("127.0.0.1", "x:9864"), reachable("0.0.0.0", "ragweir-host:9864"), reachable("::1", "")
+    ('127.0.0.1', 'ragweir-host', '[::1]')
+    """
+    if host in _ANYWHERE:
+        found = _HOST.fullmatch(asked)
+        return found[1] if found else "localhost"
+    return f"[{host}]" if ":" in host else host
+
+
+def discovery(
+    host: str, port: int, workers: Callable[[], Iterable[Announcement]], health: Health
+) -> AbstractContextManager[int]:
+    """Serve while a `with` block runs; gives the port, which the system chooses when `port` is 0.
+
+    Args:
+        host: the address to listen on, which is that of the workers too.
+        port: the port to listen on.
+        workers: gives what the workers have announced.
+        health: of the supervisor's loop.
+
+    Raises:
+        OSError: if the port is taken.
+    """
+
+    def app(environ: dict[str, Any], start: Callable[..., Any]) -> Iterator[bytes]:
+        status, kind, body = "404 Not Found", "text/plain; charset=utf-8", b"try /targets or /healthz\n"
+        match environ["PATH_INFO"]:
+            case "/targets":
+                body = targets(workers(), reachable(host, environ.get("HTTP_HOST", "")))
+                status, kind = "200 OK", "application/json"
+            case "/healthz":
+                status, body = "200 OK", b"ok\n"
+                if health.stalled:
+                    status, body = "503 Service Unavailable", b"the loop has stalled\n"
+        start(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
+        return iter((body,))
+
+    return listening(host, port, app)
