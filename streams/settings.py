@@ -418,6 +418,9 @@ class JudgeSettings(Group):
     """Regular expressions by name, beside those for e-mail addresses, telephone and card numbers, IBANs and keys."""
     redact_hook: str | None = None
     """`module:function` from text to text, after the patterns."""
+    redact_timeout_s: Annotated[float, Field(gt=0, le=30)] = 5
+    """Time limit in seconds for `redact_patterns` and `redact_hook` on the texts of one event; they run in a child
+    process, and an event on which they take longer is not sent to the judge and its status becomes `failed`."""
     ragas_weights: tuple[Weight, Weight, Weight, Weight] = (0.30, 0.20, 0.20, 0.30)
     """Of faithfulness, context precision, context recall and answer relevance in `ragas_score`."""
     breaker_failures: Annotated[int, Field(ge=1)] = 5
