@@ -386,8 +386,10 @@ class JudgeSettings(Group):
     embedding_model: str | None = None
     """Of the same endpoint, for `ragas_answer_relevance` and `semantic_similarity_percentage`; without one a local
     model (extra `semantic`) gives embeddings."""
-    answers: Literal["auto", "json_schema", "json_object"] = "auto"
-    """How answers are bound to their schema: by the endpoint, or by the prompt; auto falls back where it must."""
+    answers: Literal["auto", "json_schema", "json_object", "text"] = "auto"
+    """How an answer of the judge is bound to its schema: "json_schema" by the endpoint, "json_object" to JSON by the
+    endpoint and to the schema by the prompt, "text" by the prompt alone; "auto" takes the first that the endpoint
+    accepts."""
     prices: dict[str, Price] = {}
     """Per model. A model without a price is refused while there is a budget."""
     daily_budget_usd: Annotated[float, Field(ge=0)] | None = 5.0
@@ -430,6 +432,9 @@ class JudgeSettings(Group):
     """Regular expressions by name, beside those for e-mail addresses, telephone and card numbers, IBANs and keys."""
     redact_hook: str | None = None
     """`module:function` from text to text, after the patterns."""
+    redact_timeout_s: Annotated[float, Field(gt=0, le=30)] = 5
+    """Time limit in seconds for `redact_patterns` and `redact_hook` on the texts of one event; they run in a child
+    process, and an event on which they take longer is not sent to the judge and its status becomes `failed`."""
     ragas_weights: tuple[Weight, Weight, Weight, Weight] = (0.30, 0.20, 0.20, 0.30)
     """Of faithfulness, context precision, context recall and answer relevance in `ragas_score`."""
     breaker_failures: Annotated[int, Field(ge=1)] = 5

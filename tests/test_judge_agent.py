@@ -10,6 +10,8 @@ import orjson
 import pytest
 from judging import GOOD, NOON, PRICE, Log, ScriptedDesk, Worker, config, request
 
+from metrics.judged.suite import Case
+from metrics.metric import Null
 from schemas.evaluation import Evaluation
 from schemas.judging import JudgeRequest
 from streams.agents.judge import JudgeAgent
@@ -397,12 +399,32 @@ def test_metrics_that_are_off_are_not_published() -> None:
 def test_what_may_not_leave_is_not_judged() -> None:
     log, desk = Log(), ScriptedDesk()
     chosen = config()
-    refusing = replace(chosen, redact=lambda _: None)
+    refusing = replace(chosen, redact=lambda _: Null("they must stay"))
     worker = Worker(log, JudgeAgent(refusing, desk))
     log.ask(request("a"))
     worker.turn()
     assert not desk.started
-    assert log.read("evaluations")[0]["decision"]["suites"][0]["status"] == "failed"
+    (found,) = log.read("evaluations")
+    assert found["decision"]["suites"][0]["status"] == "failed"
+    assert found["reasons"] == {"grade": "they must stay", "mark": "they must stay"}
+    assert log.counts["ragweir_judge_requests_total", "failed"] == 1
+
+
+def test_slow_redaction_does_not_hold_up_a_whole_look() -> None:
+    """Each event takes 4 s of 5 s a look: the runtime gets its turn after two of twenty, and nothing is lost."""
+    log, desk, now = Log(), ScriptedDesk(), [0.0]
+
+    def slow(_: Case) -> Null:
+        now[0] += 4
+        return Null("redaction took longer than judge.redact_timeout_s")
+
+    chosen = replace(config(concurrency=20), redact=slow, clock=lambda: now[0])
+    worker = Worker(log, JudgeAgent(chosen, desk))
+    for number in range(20):
+        log.ask(request(f"{number}"))
+    turns = [len(worker.turn()) and round(now[0]) for _ in range(10)]
+    assert turns == [8 * turn for turn in range(1, 11)]
+    assert [each["event_id"] for each in log.read("evaluations")] == [f"{number}" for number in range(20)]
 
 
 class Trouble:

@@ -1,5 +1,6 @@
 """Stored answers: the newest are kept, over restarts and between processes, and a broken file costs nothing else."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -54,6 +55,30 @@ def test_a_file_outlives_the_process(tmp_path: Path) -> None:
         assert cache.get(b"a") == text
         cache.put(b"a", "a")
         cache.close()
+
+
+def modes(folder: Path) -> dict[str, str]:
+    return {each.name: oct(each.stat().st_mode & 0o777) for each in folder.iterdir()}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX")
+def test_nobody_else_can_read_the_file_nor_those_beside_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        cache = Cache(10, tmp_path / "answers.sqlite")
+        cache.put(b"a", "a")
+        names = {"answers.sqlite", "answers.sqlite-wal", "answers.sqlite-shm"}
+        assert modes(tmp_path) == dict.fromkeys(names, "0o600")
+        # An earlier release made it for everybody; a group may share it by somebody's will.
+        for name in names:
+            (tmp_path / name).chmod(0o664)
+        again = Cache(10, tmp_path / "answers.sqlite")
+        assert again.get(b"a") == "a"
+        assert modes(tmp_path) == dict.fromkeys(names, "0o660")
+        again.close()
+        cache.close()
+    finally:
+        os.umask(before)
 
 
 WRITER = """

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ import numpy as np
 import pytest
 import structlog
 
+from metrics.judged.classification import CLASSIFICATION
 from metrics.judged.framing import unframed
+from metrics.judged.rubric import RUBRIC
 from metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite, Vectors
 from metrics.metric import Metric, Null
 from streams.judging import client
@@ -29,6 +31,8 @@ from streams.judging.desk import LiveDesk
 from streams.judging.job import Desk, Ended, Job
 from streams.judging.money import cost
 from streams.settings import JudgeSettings, Price, WrongSettings
+from streams.simulated.faults import Faults
+from streams.simulated.server import simulated_judge
 
 SECONDS = 20
 PRICE = Price(input_usd=1, output_usd=10)
@@ -602,6 +606,80 @@ def test_a_form_is_not_remembered_from_a_question_that_no_form_helps(endpoint: E
     assert endpoint.asked[-1].body["response_format"]["type"] == "json_schema"
 
 
+# What llama-cpp-python and ik_llama.cpp say.
+LLAMA = (
+    "[{'type': 'literal_error', 'loc': ('body', 'response_format', 'type'), 'msg': \"Input should be 'text' or "
+    "'json_object'\", 'input': 'json_schema', 'ctx': {'expected': \"'text' or 'json_object'\"}}]"
+)
+IK_LLAMA = 'response_format type must be one of "text" or "json_object", but got: json_schema'
+
+
+@pytest.mark.parametrize("message", [LLAMA, IK_LLAMA])
+@pytest.mark.parametrize("status", [400, 422, 500, 503])
+def test_an_error_that_names_the_form_leads_to_a_simpler_one_whatever_its_status(
+    endpoint: Endpoint, status: int, message: str
+) -> None:
+    def script(asked: Asked) -> Reply:
+        kind = asked.body["response_format"]["type"]
+        return completion(asked) if kind == "json_object" else error(status, message, "None")
+
+    endpoint.script = script
+    with desk(endpoint, breaker_failures=1) as live:
+        assert judged_score(one(live)) == 0.5
+        assert (live.shut, calls(live.counts())) == ("", {"rejected": 1, "ok": 1})
+
+
+def test_a_server_error_that_no_form_helps_is_one(endpoint: Endpoint) -> None:
+    """It is tried again, and does not blame the event."""
+    endpoint.script = lambda _: error(500, "response_format broke")
+    with desk(endpoint, attempts=2) as live:
+        end = one(live)
+    assert (end.judged, end.why) == (None, "the judge's endpoint fails (500)")
+    kinds = [asked.body.get("response_format", {}).get("type") for asked in endpoint.asked]
+    assert kinds == ["json_schema", "json_object", None] * 2
+
+
+def bounds(schema: Any) -> list[int]:
+    """Every maxLength in a schema."""
+    if isinstance(schema, list):
+        return [each for node in schema for each in bounds(node)]
+    if not isinstance(schema, dict):
+        return []
+    own = [schema["maxLength"]] if "maxLength" in schema else []
+    return own + bounds(list(schema.values()))
+
+
+def test_strings_are_bounded_where_the_endpoint_takes_that_and_the_prompt_says_so_everywhere(
+    endpoint: Endpoint,
+) -> None:
+    """In the words of OpenAI, which names response_format too."""
+
+    def script(asked: Asked) -> Reply:
+        if bounds(asked.body["response_format"]):
+            return error(400, "Invalid schema for response_format 'a': In context=(), 'maxLength' is not permitted.")
+        return completion(asked, '{"check": "CHECK", "reason": "", "verdict": "CORRECT"}')
+
+    endpoint.script = script
+    case = Case("a", "b", expected=("c",))
+    with desk(endpoint) as live:
+        for number in range(2):
+            end = one(live, Job(("requests", 0, number), replace(case, query=f"{number}"), (CLASSIFICATION,), PLENTY))
+            assert end.judged
+            assert end.judged.categories == {"answer_class": "CORRECT"}
+    kinds = [asked.body["response_format"]["type"] for asked in endpoint.asked]
+    assert kinds == ["json_schema"] * 3, "it is remembered"
+    assert [sorted(bounds(asked.body["response_format"])) for asked in endpoint.asked] == [[64, 400], [], []]
+    assert all("at most 400 characters" in asked.body["messages"][0]["content"] for asked in endpoint.asked)
+
+
+def test_text_can_be_chosen(endpoint: Endpoint) -> None:
+    with desk(endpoint, answers="text") as live:
+        assert judged_score(one(live)) == 0.5
+    (asked,) = endpoint.asked
+    assert "response_format" not in asked.body
+    assert '"additionalProperties"' in asked.body["messages"][0]["content"]
+
+
 @pytest.mark.parametrize("forced", ["json_schema", "json_object"])
 def test_a_form_that_the_settings_force_is_kept(endpoint: Endpoint, forced: str) -> None:
     endpoint.script = understands(None)
@@ -697,20 +775,60 @@ def test_another_model_is_asked_itself(endpoint: Endpoint, tmp_path: Path) -> No
     assert [asked.body["model"] for asked in endpoint.asked] == ["one", "two"]
 
 
-def test_an_answer_that_had_to_be_asked_for_again_is_not_kept(endpoint: Endpoint) -> None:
-    endpoint.then(
-        Reply(
-            said={
-                "choices": [{"message": {"content": "I think 0.5."}}],
-                "usage": {"prompt_tokens": 1, "completion_tokens": 1},
-            }
-        )
-    )
+PROSE = Reply(
+    said={"choices": [{"message": {"content": "I think 0.5."}}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+)
+
+
+def test_the_answer_of_a_repair_is_kept_for_the_question_that_led_to_it(endpoint: Endpoint) -> None:
+    endpoint.then(PROSE)
     with desk(endpoint) as live:
-        for _ in range(2):
-            assert judged_score(one(live)) == 0.5
+        ended = [one(live) for _ in range(2)]
+        assert [judged_score(end) for end in ended] == [0.5, 0.5]
+        assert [end.judged and end.judged.repairs for end in ended] == [1, 0]
         assert live.counts()["ragweir_judge_repairs_total",] == 1
-    assert len(endpoint.asked) == 3
+    assert len(endpoint.asked) == 2
+
+
+def test_an_answer_that_could_not_be_used_is_not_kept(endpoint: Endpoint) -> None:
+    """Neither the first nor that of the repair, whatever is asked after it."""
+    endpoint.then(PROSE, PROSE)
+    with desk(endpoint) as live:
+        two = suite("two", 1), suite("other", 1)
+        assert why_null(one(live, job(0, *two)), "two") == "the judge's answer was not JSON"
+        assert judged_score(one(live, job(0, *two)), "two") == 0.5
+    assert len(endpoint.asked) == 4, "two in vain, one of the other suite, and the first question again"
+
+
+def test_forty_events_are_judged_again_from_the_cache_alone_though_many_answers_had_to_be_repaired(
+    tmp_path: Path,
+) -> None:
+    """The judge is simulated; 12 % of its answers cannot be used."""
+    settings: dict[str, Any] = {"cache_file": tmp_path / "answers", "concurrency": 40, "model": "simulated-judge"}
+    cases = [
+        Case(f"How far is town {number}?", f"{number} miles.", (f"Town {number} is {number} miles off.",))
+        for number in range(40)
+    ]
+    jobs = [Job(("requests", 0, number), case, (RUBRIC,), PLENTY) for number, case in enumerate(cases)]
+    # One after the other, since faults are drawn in the order of requests; by this seed no repair meets one.
+    faults = Faults(shares={"prose": 0.06, "wrong-schema": 0.03, "cut-answer": 0.03}, seed=6)
+    with simulated_judge(faults=faults) as judge:
+        with desk(None, base_url=judge.base_url, **settings) as live:
+            first = [one(live, each).judged for each in jobs]
+            assert live.counts()["ragweir_judge_repairs_total",] >= 3
+        calls_before = judge.calls()["count"]
+        assert calls_before > 40
+        for again in ({"base_url": judge.base_url}, {"cached_only": True}):
+            with desk(None, **settings | again) as live:
+                ended = finish(live, jobs)
+            assert [ended[number].usage.cached for number in range(40)] == [1] * 40
+            for number, judged in enumerate(first):
+                found = ended[number].judged
+                assert judged is not None
+                assert found is not None
+                assert found.scores == judged.scores
+                assert found.statuses == {"rubric": "judged"}
+        assert judge.calls()["count"] == calls_before
 
 
 def test_cached_only_calls_nobody(endpoint: Endpoint, tmp_path: Path) -> None:

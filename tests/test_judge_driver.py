@@ -255,8 +255,9 @@ def test_an_unusable_answer_is_asked_for_again_once(faulty: Completion, fault: F
     assert judged == Judged(scores={"quality": 0.25}, statuses={"tested": "judged"}, repairs=1)
     assert isinstance(first, Call)
     assert isinstance(second, Call)
-    assert first.identity
-    assert second.identity == b""
+    assert (first.repairs, second.repairs) == (False, True)
+    assert first.identity == second.identity != b"", "so that its answer can be kept for the question"
+    assert first.read(faulty) == fault
     texts, instructions, check = unframed(first.framed.system, first.framed.user)
     texts_again, instructions_again, check_again = unframed(second.framed.system, second.framed.user)
     assert texts == texts_again

@@ -1,13 +1,19 @@
 """What leaves for the judge is redacted, and only what is meant to be."""
 
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from faults import eventually, gone
 from hypothesis import given
 from hypothesis import strategies as st
 
 from metrics.judged.suite import Case
+from metrics.metric import Null
 from streams.judging.redaction import Redactor
 from streams.settings import JudgeSettings, WrongSettings
 
@@ -107,7 +113,7 @@ def test_off_leaves_and_on_changes_every_text_and_refuse_lets_nothing_go() -> No
     assert Redactor(JudgeSettings()).applied(CASE) is CASE
     assert ON.applied(CASE) == redacted
     refusing = Redactor(JudgeSettings(redaction="refuse"))
-    assert refusing.applied(CASE) is None
+    assert refusing.applied(CASE) == Null("its texts hold what must not leave (judge.redaction)")
     assert refusing.applied(redacted) == redacted
 
 
@@ -126,6 +132,10 @@ HOOKS = """
 def names(text): return text.replace("Ada", "[name]")
 def broken(text): raise ValueError(text)
 def silent(text): return None
+def endless(text):
+    while text == "Babbage": pass
+    return text
+def deadly(text): return text if text == "Grace" else __import__("os")._exit(3)
 """
 
 
@@ -139,17 +149,73 @@ def hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("hooks")
 def test_the_hook_gets_what_the_patterns_left() -> None:
     hooked = Redactor(JudgeSettings(redaction="on", redact_hook="redaction_hooks:names")).applied(CASE)
-    assert hooked is not None
+    assert isinstance(hooked, Case)
     assert (hooked.query, hooked.expected) == ("Who is [email]?", ("[name]",))
 
 
 @pytest.mark.usefixtures("hooks")
-@pytest.mark.parametrize("hook", ["broken", "silent"])
-def test_a_hook_that_fails_lets_nothing_go_and_quotes_nothing(hook: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert Redactor(JudgeSettings(redaction="on", redact_hook=f"redaction_hooks:{hook}")).applied(CASE) is None
+@pytest.mark.parametrize(("hook", "error"), [("broken", "ValueError"), ("silent", "TypeError")])
+def test_a_hook_that_fails_lets_nothing_go_and_quotes_nothing(
+    hook: str, error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    redactor = Redactor(JudgeSettings(redaction="on", redact_hook=f"redaction_hooks:{hook}"))
+    assert redactor.applied(CASE) == Null(f"redaction raised {error}")
     told = capsys.readouterr()
-    assert "judge.redact_hook failed" in told.out + told.err
+    assert "redaction failed" in told.out + told.err
     assert "example.org" not in told.out + told.err
+
+
+@pytest.mark.usefixtures("hooks")
+def test_a_hook_that_ends_its_process_lets_nothing_go_and_the_next_event_finds_another() -> None:
+    redactor = Redactor(JudgeSettings(redaction="on", redact_hook="redaction_hooks:deadly"))
+    assert redactor.applied(CASE) == Null("the process that redacts ended")
+    assert redactor.text("Grace") == "Grace"
+
+
+CATASTROPHE = Case("a" * 60 + "!", "Babbage")
+"""What (a+)+$ tries in 2^60 ways."""
+
+
+@pytest.mark.usefixtures("hooks")
+@pytest.mark.parametrize(
+    "settings", [{"redact_patterns": {"bad": "(a+)+$"}}, {"redact_hook": "redaction_hooks:endless"}], ids=str
+)
+def test_what_takes_too_long_is_ended_and_the_next_event_is_redacted(settings: dict[str, Any]) -> None:
+    redactor = Redactor(JudgeSettings(redaction="on", redact_timeout_s=0.5, **settings))
+    for _ in range(2):
+        assert isinstance(redactor.applied(CASE), Case)
+        assert redactor._own
+        assert redactor._own._child
+        process, _ = redactor._own._child
+        assert redactor.applied(CATASTROPHE) == Null("redaction took longer than judge.redact_timeout_s")
+        assert process.exitcode == -signal.SIGKILL, "nothing goes on searching"
+
+
+ORPHAN = """
+import os, threading, time
+from metrics.metric import Null
+from streams.judging.redaction import Redactor
+from streams.settings import JudgeSettings
+
+if __name__ == "__main__":
+    redactor = Redactor(JudgeSettings(redaction="on", redact_timeout_s={limit}, redact_patterns={{"bad": "(a+)+$"}}))
+    redactor.text("fine")
+    process, _ = redactor._own._child
+    print(process.pid, flush=True)
+    threading.Thread(target=redactor.text, args=("{text}",), daemon=True).start()
+    time.sleep(0.5)
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("text", ["fine", "a" * 60 + "!"], ids=["idle", "searching"])
+def test_the_process_does_not_outlive_a_worker_that_is_killed(text: str, tmp_path: Path) -> None:
+    (tmp_path / "orphan.py").write_text(ORPHAN.format(limit=1.0, text=text))
+    told = subprocess.run(
+        [sys.executable, "orphan.py"], check=False, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert told.returncode == -signal.SIGKILL, told.stderr
+    eventually(lambda: gone(int(told.stdout)), "it is gone")
 
 
 def test_a_hook_that_does_not_exist_is_told_at_the_start() -> None:

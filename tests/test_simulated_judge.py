@@ -14,6 +14,7 @@ import urllib.request
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -102,8 +103,8 @@ def chat(call: Call, mode: str = "json_schema") -> dict[str, Any]:
 def rubric(case: Case = GROUNDED, draw: Callable[[], str] | None = None) -> Call:
     contexts = tuple((f"context {number}", text) for number, text in enumerate(case.contexts or (), 1))
     ask = Ask("Grade it.", (("query", case.query), ("response", case.response), *contexts), Rubric)
-    framed, _ = frame(ask, draw or drawing())
-    return Call(framed, "rubric_Rubric", answers.schema(Rubric), b"")
+    framed, check = frame(ask, draw or drawing())
+    return Call(framed, "rubric_Rubric", answers.schema(Rubric), b"", Rubric, check)
 
 
 def asked(using: openai.OpenAI, call: Call | None = None, **more: Any) -> Any:
@@ -355,7 +356,7 @@ def test_a_schema_that_it_does_not_know_is_answered_validly(judge: SimulatedJudg
         "additionalProperties": False,
     }
     call = rubric()
-    found = asked(client(judge), Call(call.framed, "manners", schema, b""))
+    found = asked(client(judge), replace(call, name="manners", schema=schema))
     answer = json.loads(found.choices[0].message.content)
     Draft202012Validator(schema).validate(answer)
     assert answer["tone"] == "warm"
@@ -367,7 +368,7 @@ def test_a_schema_that_it_does_not_know_is_answered_validly(judge: SimulatedJudg
 @pytest.mark.parametrize("schema", [{"$ref": "#/nowhere"}, {"$ref": "#"}, {"type": "elephant"}, {"enum": 3}])
 def test_a_schema_that_nothing_can_fulfil_is_refused(judge: SimulatedJudge, schema: dict[str, Any]) -> None:
     with pytest.raises(openai.BadRequestError, match="schema"):
-        asked(client(judge), Call(rubric().framed, "odd", schema, b""))
+        asked(client(judge), replace(rubric(), name="odd", schema=schema))
 
 
 # Embeddings

@@ -17,6 +17,9 @@ from metrics.judged.suite import Answer
 MAX_CHARACTERS = 100_000
 """A longer answer is not read."""
 
+CHECK_CHARACTERS = 64
+"""The most that a check word may have."""
+
 A = TypeVar("A", bound=Answer)
 
 
@@ -92,7 +95,8 @@ def schema(answer: type[Answer]) -> dict[str, Any]:
     """
     plain = answer.model_json_schema()
     strict: dict[str, Any] = _strict(plain, plain.get("$defs", {}))
-    strict["properties"]["check"] = {"type": "string", "description": "The check word that the instructions name."}
+    told = "The check word that the instructions name."
+    strict["properties"]["check"] = {"type": "string", "maxLength": CHECK_CHARACTERS, "description": told}
     strict["required"].append("check")
     return strict
 

@@ -1,7 +1,8 @@
 """What the suites' questions have in common: how the event's texts are named, and the bounded parts of answers.
 
-Schemas stay within what strict structured outputs take everywhere: every field required, no keyword on the length of
-strings. Lengths are told in words, and what is longer is cut here, since a long reason is no reason to ask again.
+Schemas stay within what strict structured outputs take everywhere, with one exception: every field is required, and
+strings have a `maxLength`, which is left out for endpoints that refuse it. The prompt states the bound too, and what is
+longer all the same is cut here, since a long reason is no reason to ask again.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, Field, WithJsonSchema, create_model, field_validator
 
+from metrics.judged.framing import SAID_CHARACTERS
 from metrics.judged.suite import Answer, Ask, Case, Embed, Vectors
 from metrics.metric import Null
 
-SAID_CHARACTERS = 400
-"""What is kept of one reason, claim or statement of a judge."""
 MOST_STATEMENTS = 40
 """Claims or statements that one text is taken apart into, at most; with verdicts on them an answer still has room."""
 
@@ -47,8 +47,12 @@ Share = Annotated[float, _SHARE[0], _SHARE[1]]
 """A score from 0 to 1."""
 Points = Annotated[float, _POINTS[0], _POINTS[1]]
 """A score from 0 to 100."""
-Said = Annotated[str, AfterValidator(lambda text: text[:SAID_CHARACTERS])]
-"""What a judge says in words."""
+Said = Annotated[
+    str,
+    AfterValidator(lambda text: text[:SAID_CHARACTERS]),
+    WithJsonSchema({"type": "string", "maxLength": SAID_CHARACTERS}),
+]
+"""One reason, claim or statement of a judge."""
 
 
 class Verdict(Answer):

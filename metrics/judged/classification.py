@@ -71,4 +71,4 @@ METRICS = (
     ),
 )
 
-CLASSIFICATION = Suite("classification", "1", METRICS, converse, asks=1, needs=("expected",))
+CLASSIFICATION = Suite("classification", "2", METRICS, converse, asks=1, needs=("expected",))

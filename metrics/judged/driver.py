@@ -6,13 +6,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Literal
 
 from metrics.judged import answers
 from metrics.judged.framing import RULES, Framed, frame
-from metrics.judged.suite import Ask, Case, Embed, Findings, Suite
+from metrics.judged.suite import Answer, Ask, Case, Embed, Findings, Suite
 from metrics.list_cut import LIST_CUT
 from metrics.metric import Flagged, Metric, Null
 
@@ -33,7 +33,17 @@ class Call:
     schema: Mapping[str, Any]
     """The JSON schema of the answer."""
     identity: bytes
-    """A digest of what is asked, without marks and check words: equal questions have equal ones. Empty for a repair."""
+    """A digest of what is asked, without marks and check words: equal questions have equal ones, repairs included."""
+    answer: type[Answer]
+    """The shape of the answer."""
+    check: str
+    """The check word that the answer has to hold."""
+    repairs: bool = False
+    """Whether it asks again because the first answer could not be used."""
+
+    def read(self, completion: Completion) -> Answer | answers.Fault:
+        """The answer that a completion holds, or what is wrong with it."""
+        return answers.read(completion.text, self.answer, self.check, cut=completion.cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +123,19 @@ def _ask(ask: Ask, suite: Suite, draw: Callable[[], str], judged: Judged) -> Gen
     shape = answers.schema(ask.answer)
     name = f"{suite.name}_{ask.answer.__name__}"
     framed, check = frame(ask, draw)
-    call = Call(framed, name, shape, _identity(ask, suite, shape))
-    for repaired in (False, True):
+    call = Call(framed, name, shape, _identity(ask, suite, shape), ask.answer, check)
+    while True:
         reply = yield call
         if not isinstance(reply, Completion):
             return reply
-        answer = answers.read(reply.text, ask.answer, check, cut=reply.cut)
+        answer = call.read(reply)
         if not isinstance(answer, answers.Fault):
             return answer
-        if repaired:
+        if call.repairs:
             return Null(answer.reason)
         judged.repairs += 1
         framed, check = frame(ask, draw, answer.advice)
-        call = Call(framed, name, shape, b"")
-    raise AssertionError("the second answer is the last")
+        call = replace(call, framed=framed, check=check, repairs=True)
 
 
 def _identity(ask: Ask, suite: Suite, shape: Mapping[str, Any]) -> bytes:

@@ -108,4 +108,4 @@ METRICS = (
     ),
 )
 
-FACTUAL = Suite("factual", "1", METRICS, converse, asks=1, needs=("expected",))
+FACTUAL = Suite("factual", "2", METRICS, converse, asks=1, needs=("expected",))

@@ -336,4 +336,4 @@ METRICS = (
 
 def ragas(weights: Sequence[float] = WEIGHTS) -> Suite:
     """The suite, with the weights of faithfulness, context precision, context recall and answer relevance."""
-    return Suite("ragas", "1", METRICS, partial(converse, weights=weights), asks=7)
+    return Suite("ragas", "2", METRICS, partial(converse, weights=weights), asks=7)

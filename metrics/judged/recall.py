@@ -65,4 +65,4 @@ METRICS = (
     ),
 )
 
-CONTEXT_RECALL = Suite("context_recall", "1", METRICS, converse, asks=1, needs=("contexts",))
+CONTEXT_RECALL = Suite("context_recall", "2", METRICS, converse, asks=1, needs=("contexts",))

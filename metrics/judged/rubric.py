@@ -168,4 +168,4 @@ METRICS = (
 )
 _NAMES = tuple(metric.name for metric in METRICS)
 
-RUBRIC = Suite("rubric", "1", METRICS, converse, asks=1)
+RUBRIC = Suite("rubric", "2", METRICS, converse, asks=1)

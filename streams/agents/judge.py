@@ -6,6 +6,7 @@ only after what they may cost is committed to the ledger. The desk does the call
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from itertools import islice
 from pydantic import ValidationError
 
 from metrics.judged.suite import Case, Suite
+from metrics.metric import Null
 from schemas.codec import Rejected, parse
 from schemas.dead_letter import HEAD_BYTES, ErrorClass
 from schemas.evaluation import Evaluation
@@ -37,6 +39,8 @@ _MOST_HELD_BYTES = 64 * 1024 * 1024
 """What the held requests may take as they were read, but for the last batch."""
 _RESUME = 0.75
 """The part of what may be held at which reading goes on: stopping and going on throws away what was fetched."""
+_DECIDING_S = 5.0
+"""After so long no other request is redacted before the next look: a user's redaction may be slow."""
 _ABOVE_BUDGET = "what it may cost is above a partition's part of a day's budget"
 _OVER_BUDGET = "the day's budget is spent"
 
@@ -51,13 +55,15 @@ class JudgeConfig:
     embedding_price: Price
     partitions: int
     """Of the requests' topic: each has an equal part of the budgets."""
-    redact: Callable[[Case], Case | None] = lambda case: case
-    """None where the case must not leave."""
+    redact: Callable[[Case], Case | Null] = lambda case: case
+    """Gives the case as it may leave, or the reason why it must not."""
     day: str | None = None
     """The day that all costs are booked on; without one the budget renews each day."""
     off: frozenset[str] = frozenset()
     """Metrics that are not published."""
     max_bytes: int = max_record_bytes(MAX_EVENT_BYTES)
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that never go back."""
 
 
 Emit = Callable[[Outcome], None]
@@ -266,11 +272,14 @@ class JudgeAgent:
         expire = timedelta(hours=config.judge.expire_h)
         stopped = self._draining or bool(self._desk.shut)
         stay: deque[_Held] = deque()
+        until = config.clock() + _DECIDING_S
         for held in self._waiting:
             if self._now - held.requested_at > expire:
                 emission = unjudged(held.request, "expired", "it waited too long", config.suites, config.off)
                 held.emit = _emitting(emission, "expired")
-            elif stopped or len(self._flying) + len(self._starting) >= config.judge.concurrency:
+            elif (
+                stopped or len(self._flying) + len(self._starting) >= config.judge.concurrency or config.clock() > until
+            ):
                 stay.append(held)
             else:
                 self._decide(held, day)
@@ -278,16 +287,20 @@ class JudgeAgent:
                     stay.append(held)
         self._waiting = stay
 
+    @property
+    def _is_full(self) -> bool:
+        return len(self._flying) + len(self._starting) >= self._config.judge.concurrency
+
     def _decide(self, held: _Held, day: str) -> None:
         """Reserve for a request, or settle it. It stays as it is while calls under way hold the money that it needs."""
         config, request, partition = self._config, held.request, held.record.partition
         if held.case is None:
             whole, held.cut = case_of(request, config.judge.max_input_chars)
-            held.case = config.redact(whole)
-        if held.case is None:
-            reason = "its texts hold what must not leave (judge.redaction)"
-            held.emit = _emitting(unjudged(request, "failed", reason, config.suites, config.off), "failed")
-            return
+            redacted = config.redact(whole)
+            if isinstance(redacted, Null):
+                held.emit = _emitting(unjudged(request, "failed", redacted.reason, config.suites, config.off), "failed")
+                return
+            held.case = redacted
         suites = [config.suites[each.suite] for each in chosen(request.evaluation) if each.suite in config.suites]
         amount = allowance(config.price, config.embedding_price, held.case, suites, config.judge.max_output_tokens)
         ledger = self._booked[partition]

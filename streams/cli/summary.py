@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from statistics import fmean
 
+from rich.markup import escape
 from rich.table import Table
 
 from metrics.contents import Contents
@@ -17,6 +18,8 @@ _KEPT = 100_000
 """Values kept per metric for its quantiles: enough for a file that somebody looks at, and a bound on memory."""
 _BATCH = 1_000
 """Summing up many evaluations at once costs far less than one by one."""
+_MOST_JUDGES = 5
+"""Names of models that are shown: an endpoint may give each answer another."""
 
 
 def dollars(micro: int) -> str:
@@ -77,7 +80,8 @@ class Summary:
         statuses = {suite.status for suite in evaluation.decision.suites}
         self.outcomes[next((status for status in ("judged", "expired") if status in statuses), "failed")] += 1
         if evaluation.judge is not None:
-            self._judges[evaluation.judge.model] = None
+            if len(self._judges) <= _MOST_JUDGES:
+                self._judges[evaluation.judge.model] = None
 
     def _sum_up(self) -> None:
         for contents in self._totals.of(self._waiting).values():
@@ -90,12 +94,12 @@ class Summary:
         return self.outcomes.total() + self.deferred
 
     def line(self) -> str:
-        """What became of the lines, in one line."""
+        """What became of the lines, in one line with rich's markup."""
         parts = {"scored": self.scored, "refused": self.refused, "duplicates left out": self.duplicates}
         told = ", ".join(f"{number} {what}" for what, number in parts.items() if number or what == "scored")
         if not self._judging:
             return told + (f"; {self.selected} selected for the judge" if self.selected else "")
-        by = f" by {', '.join(map(self._called, self._judges))}" if self._judges else ""
+        by = f" by {self._judged_by}" if self._judges else ""
         ends = {
             f"judged{by}": self.outcomes["judged"],
             "failed": self.outcomes["failed"],
@@ -112,14 +116,20 @@ class Summary:
             + f"; {dollars(self.spent)} spent{more}"
         )
 
-    def _called(self, model: str) -> str:
-        return f"{model} (simulated: no model is behind it)" if model == NAME else model
+    @property
+    def _judged_by(self) -> str:
+        """The models that judged, as the endpoint calls them; rich's markup in a name is escaped."""
+        names = [
+            f"{NAME} (simulated: no model is behind it)" if model == NAME else escape(model)
+            for model in list(self._judges)[:_MOST_JUDGES]
+        ]
+        return ", ".join([*names, *(["others"] if len(self._judges) > _MOST_JUDGES else [])])
 
     def table(self) -> Table:
         """One row per metric that has a value; of judged metrics also what they come to over all events."""
         self._sum_up()
         estimates = self._contents.results()
-        judges = f", {self.outcomes['judged']} judged by {', '.join(map(self._called, self._judges))}"
+        judges = f", {self.outcomes['judged']} judged by {self._judged_by}"
         title = f"{self.scored} evaluations" + (judges if self._judges else "")
         table = Table(title=title, title_justify="left")
         table.add_column("metric")

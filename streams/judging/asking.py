@@ -11,12 +11,13 @@ Troubles, by whose fault it is that no answer came:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from metrics.judged.driver import Call, Completion
 from metrics.judged.framing import sendable
@@ -26,6 +27,12 @@ from streams.judging.money import cost, most_tokens
 from streams.settings import JudgeSettings, Price
 
 TEMPERATURE = 0
+MAX_RESPONSE_BYTES = 1024 * 1024
+"""The most that a chat completion may have, and that any response may have at least."""
+MAX_VECTOR_BYTES = 64 * 1024
+"""The most that a response may have per text whose vector is asked for, where that comes to more."""
+MAX_NAME_CHARACTERS = 100
+"""What is kept of a model's name."""
 _TEMPLATE_TOKENS = 32
 """What a chat template puts around two messages, at most."""
 
@@ -79,12 +86,14 @@ class Dialect:
     """What the longest answer is called."""
     temperature: bool = True
     """Whether a temperature may be set."""
+    bounds: bool = True
+    """Whether the schema may bound the length of strings."""
 
     def without(self, option: str) -> Dialect | None:
         """The next simpler one; None if there is none.
 
         >>> Dialect().without("answers").without("answers")
-        Dialect(answers='text', length='max_tokens', temperature=True)
+        Dialect(answers='text', length='max_tokens', temperature=True, bounds=True)
         """
         if option == "answers" and self.answers != "text":
             return replace(self, answers="json_object" if self.answers == "json_schema" else "text")
@@ -92,6 +101,8 @@ class Dialect:
             return replace(self, length="max_completion_tokens")
         if option == "temperature" and self.temperature:
             return replace(self, temperature=False)
+        if option == "bounds" and self.bounds and self.answers == "json_schema":
+            return replace(self, bounds=False)
         return None
 
     @classmethod
@@ -112,7 +123,9 @@ class Asked:
     path: str
     body: Callable[[Dialect], dict[str, Any]]
     read: Callable[[Any], Completion | Vectors | Null]
-    """What the decoded response says. Raises LookupError, TypeError or ValueError if it is none."""
+    """Reads the decoded response. Raises some exception if it is none."""
+    most_bytes: int
+    """The most that the response may have, decompressed."""
     most_input: int
     """Tokens."""
     most_output: int
@@ -152,14 +165,30 @@ def chat(call: Call, settings: JudgeSettings) -> Asked:
         if dialect.temperature:
             data["temperature"] = TEMPERATURE
         if by_endpoint:
-            named = {"name": call.name, "strict": True, "schema": call.schema}
-            data["response_format"] = {"type": "json_schema", "json_schema": named}
+            bound_to = call.schema if dialect.bounds else _unbounded(call.schema)
+            form = {"name": call.name, "strict": True, "schema": bound_to}
+            data["response_format"] = {"type": "json_schema", "json_schema": form}
         elif dialect.answers == "json_object":
             data["response_format"] = {"type": "json_object"}
         return data
 
     most_input = most_tokens(call.framed.system, call.framed.user, in_prompt) + _TEMPLATE_TOKENS
-    return Asked(settings.model, "/chat/completions", body, _completion, most_input, settings.max_output_tokens)
+    return Asked(
+        settings.model,
+        "/chat/completions",
+        body,
+        _completion,
+        MAX_RESPONSE_BYTES,
+        most_input,
+        settings.max_output_tokens,
+    )
+
+
+def _unbounded(schema: Any) -> Any:
+    """A schema without bounds on the length of strings, which some endpoints refuse."""
+    if isinstance(schema, Mapping):
+        return {key: _unbounded(each) for key, each in schema.items() if key != "maxLength"}
+    return [_unbounded(each) for each in schema] if isinstance(schema, list) else schema
 
 
 def embedding(embed: Embed, model: str) -> Asked:
@@ -171,15 +200,46 @@ def embedding(embed: Embed, model: str) -> Asked:
 
     def read(said: Any) -> Vectors:
         found = sorted(said["data"], key=lambda each: each["index"])
-        vectors = [np.asarray(each["embedding"], dtype=np.float32) for each in found]
-        shapes = {vector.shape for vector in vectors}
-        if len(vectors) != len(texts) or len(shapes) != 1 or not all(np.isfinite(vector).all() for vector in vectors):
+        if [each["index"] for each in found] != list(range(len(texts))):
             raise ValueError("not one vector per text")
-        if vectors[0].ndim != 1 or not vectors[0].size:
-            raise ValueError("not vectors")
+        vectors = [_vector(each["embedding"]) for each in found]
+        if len({vector.shape for vector in vectors}) != 1:
+            raise ValueError("vectors of different lengths")
         return vectors
 
-    return Asked(model, "/embeddings", body, read, most_tokens(*texts) + _TEMPLATE_TOKENS * len(texts), 0)
+    most_bytes = max(MAX_RESPONSE_BYTES, MAX_VECTOR_BYTES * len(texts))
+    most_input = most_tokens(*texts) + _TEMPLATE_TOKENS * len(texts)
+    return Asked(model, "/embeddings", body, read, most_bytes, most_input, 0)
+
+
+def _vector(given: Any) -> NDArray[np.float32]:
+    """One vector.
+
+    Raises:
+        TypeError, ValueError: if it is not a list of numbers, is empty, or holds what 32 bits cannot.
+    """
+    if not isinstance(given, list) or not given or not set(map(type, given)) <= {int, float}:
+        raise TypeError("not a list of numbers")
+    with np.errstate(over="ignore"):
+        vector = np.asarray(given, dtype=np.float64).astype(np.float32)
+    if not np.isfinite(vector).all():
+        raise ValueError("a number is out of range")
+    return vector
+
+
+def named(given: object, asked: str) -> str:
+    r"""The name of the model that answered, as it may be kept and shown: a short text without control characters.
+
+    Args:
+        given: what the endpoint calls it.
+        asked: the name that was asked for, which takes its place where it is none.
+
+    >>> named("gpt\x1b[2J", "asked"), named("a" * 1_000, "asked") == "a" * 100, named(["a"], "asked")
+    ('gpt?[2J', True, 'asked')
+    """
+    if not isinstance(given, str) or not given.strip():
+        return asked
+    return "".join(each if each.isprintable() else "?" for each in given[:MAX_NAME_CHARACTERS])
 
 
 def _completion(said: Any) -> Completion | Null:

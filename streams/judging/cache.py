@@ -1,8 +1,14 @@
-"""Answers that were given before, in memory or in an SQLite file that several processes may share."""
+"""Answers that were given before, in memory or in an SQLite file that several processes may share.
+
+The judge's words may quote events, so the file is made for its owner alone.
+"""
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
@@ -12,6 +18,7 @@ import structlog
 _BUSY_S = 2.0
 """How long another process that writes is waited for."""
 _MEMORY = ":memory:"
+_OWNER, _OTHERS = 0o600, 0o007
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -80,6 +87,8 @@ def _opened(file: Path | None) -> sqlite3.Connection:
     Raises:
         sqlite3.Error: if it cannot be used.
     """
+    if file is not None:
+        _hide(file)
     answers = sqlite3.connect(file or _MEMORY, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
     try:
         answers.execute("PRAGMA journal_mode = WAL")
@@ -92,3 +101,15 @@ def _opened(file: Path | None) -> sqlite3.Connection:
         answers.close()
         raise
     return answers
+
+
+def _hide(file: Path) -> None:
+    """Make the file for its owner alone; take it from others where it is there already, as from an earlier release.
+
+    A group keeps what it has, since several users may share the file. SQLite gives the files beside it the same mode.
+    """
+    with suppress(OSError):  # What cannot be made or changed shows when it is opened, or belongs to another.
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, _OWNER))
+        for each in (file, *(file.with_name(file.name + suffix) for suffix in ("-wal", "-shm"))):
+            if each.exists() and (mode := stat.S_IMODE(each.stat().st_mode)) & _OTHERS:
+                each.chmod(mode & ~_OTHERS)

@@ -1,22 +1,19 @@
-"""Carries single calls to an OpenAI-compatible endpoint, and tells whose fault it is when one comes to nothing.
+"""Makes single calls to an OpenAI-compatible endpoint, and tells whose fault it is when one comes to nothing.
 
-One call is one request; waiting and repeating are the caller's. The transport is aiohttp, at half the CPU of openai's
-default. Nothing that is raised or logged here quotes the endpoint, which may have quoted the event.
+One call is one request; waiting and repeating are the caller's. Nothing that is raised or logged here quotes the
+endpoint, which may have quoted the event.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import math
 import re
 import time
 from collections.abc import Container, Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from typing import Any
 
-import aiohttp
-import httpx2
-import openai
 import orjson
 
 from metrics.judged.driver import Completion
@@ -30,67 +27,54 @@ from streams.judging.asking import (
     Transient,
     Trouble,
     Unsupported,
+    named,
 )
+from streams.judging.transport import Response, Transport, unusable
 from streams.settings import JudgeSettings, WrongSettings
 
 _LONGEST_PAUSE_S = 86_400.0
 _REFUSED_PAUSE_S = 60.0
-_LATE = "the judge did not answer in time"
 _HEARD_CHARACTERS = 600
 """How much of an error is searched for words: what quotes a request does so further behind."""
+_MOST_TOKENS = 2**53
+"""A count of tokens is below this, so that every reader of JSON holds it exactly."""
 
 
 class Client:
     """The one endpoint.
 
     Raises:
-        WrongSettings: if the key cannot be read.
+        WrongSettings: if there is none, its URL cannot be read, or its key.
     """
 
     def __init__(self, settings: JudgeSettings) -> None:
-        # What they log at lower levels quotes requests.
-        for name in ("openai", "httpx2"):
-            logging.getLogger(name).setLevel(logging.WARNING)
-        self._timeout_s, half_s = settings.timeout_s, settings.timeout_s / 2
-        self._openai = openai.AsyncOpenAI(
-            api_key=key(settings),
-            base_url=settings.base_url,
-            max_retries=0,
-            # A connection that cannot be made is given up first, and so told apart from an answer that does not come.
-            timeout=httpx2.Timeout(settings.timeout_s, connect=half_s, pool=half_s),
-            http_client=openai.DefaultAioHttpClient(limits=httpx2.Limits(max_connections=settings.concurrency)),
-        )
+        if settings.base_url is None:
+            raise WrongSettings("there is no judge: set judge.base_url")
+        self._transport = Transport(settings.base_url, key(settings), settings.timeout_s, settings.concurrency)
 
     async def send(self, asked: Asked, dialect: Dialect) -> Answered:
         """Make one call.
 
         Raises:
-            Trouble: if it came to nothing.
+            Trouble: if it came to nothing; no other exception is raised but that of a cancelled task.
         """
-        try:
-            # The client's own bounds are between two packets.
-            async with asyncio.timeout(self._timeout_s):
-                response = await self._openai.post(asked.path, cast_to=httpx2.Response, body=asked.body(dialect))
-        except TimeoutError:
-            raise Transient("timeout", _LATE, billed=True) from None
-        except openai.APIStatusError as error:
+        response = await self._transport.post(asked.path, orjson.dumps(asked.body(dialect)), asked.most_bytes)
+        if response.status >= 300:
+            error = _Error.read(response)
             if error.code == "json_validate_failed":  # Groq's word for an answer that is not JSON.
                 return Answered(Completion(""), None, None, asked.model)
-            raise of_status(error, asked.model) from None
-        except openai.APIConnectionError as error:
-            raise of_connection(error) from None
+            raise of_error(error, asked.model, dialect)
         try:
-            said = orjson.loads(response.content)
+            said = orjson.loads(response.body)
             value = asked.read(said)
-            usage = said.get("usage") or {}
-            took = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens", 0))
-            return Answered(value, *took, str(said.get("model") or asked.model))
-        except (LookupError, TypeError, ValueError, AttributeError):
-            raise Transient("unusable", "the judge's endpoint sent what is no answer", billed=True) from None
+            took = tokens(said.get("usage"), chat=asked.most_output > 0)
+            return Answered(value, *took, named(said.get("model"), asked.model))
+        except Exception:  # Whatever the endpoint sends, of any type at any place, is the endpoint's fault.
+            raise unusable() from None
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._openai.close()
+        await self._transport.aclose()
 
 
 def key(settings: JudgeSettings) -> str:
@@ -107,22 +91,41 @@ def key(settings: JudgeSettings) -> str:
         raise WrongSettings("judge.api_key_file cannot be read") from None
 
 
+def tokens(usage: object, *, chat: bool) -> tuple[int | None, int | None]:
+    """The tokens that an answer says it took, in and out; None for each that it does not say, or says impossibly.
+
+    >>> tokens({"prompt_tokens": 12, "completion_tokens": 3}, chat=True)
+    (12, 3)
+    >>> tokens({"prompt_tokens": 2**63, "completion_tokens": True}, chat=True), tokens({"prompt_tokens": 4}, chat=False)
+    ((None, None), (4, 0))
+    """
+    stated: Mapping[str, object] = usage if isinstance(usage, dict) else {}
+    return _count(stated.get("prompt_tokens")), _count(stated.get("completion_tokens")) if chat else 0
+
+
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else None
+    return value if type(value) is int and 0 <= value < _MOST_TOKENS else None
 
 
 _ANY = range(300, 600)
+_REDIRECTS = range(300, 400)
 _TIMEOUTS = frozenset({408, 504, 524})
 _FILTER = "content.?(filter|policy|management)|moderat|flagged|safety"
 _NO_MODEL = r"model_not_found|(invalid|unknown) model|not a valid model|model\b.{0,200}\bnot (found|exist)"
 _LENGTH = "context.?(length|window)|maximum context|too long|too large|too many tokens|reduce the length"
 
-# What an error says, by its status and the words that stand in it, and what that means; the first row that fits.
-_OPTIONS = (
-    ("max_completion_tokens", "length"),
-    ("response_format|json_schema|json_object|structured.?output|guided|grammar", "answers"),
-    ("temperature", "temperature"),
+# Which option an error is about, by its status and the words that stand in it; the first row that fits. Some servers
+# answer 500 to a request that they cannot read (llama-cpp-python): there only a field's own name counts.
+_WRONG = frozenset({400, 404, 415, 422, 501})
+_BROKEN = frozenset({500, 502, 503, *_WRONG})
+_OPTIONS: tuple[tuple[Container[int], str, str], ...] = (
+    (_BROKEN, "max_completion_tokens", "length"),
+    (_BROKEN, "maxlength", "bounds"),
+    (_BROKEN, "response_format|json_schema|json_object", "answers"),
+    (_WRONG, "structured.?output|guided|grammar", "answers"),
+    (_WRONG, "temperature", "temperature"),
 )
+# What an error means, by the same; the first row that fits.
 _MEANINGS: tuple[tuple[Container[int], str, type[Trouble], str, str], ...] = (
     ({429}, "insufficient_quota", Refused, "refused", "the judge's account has no credit left ({status})"),
     ({429}, "", Limited, "rate_limited", "the judge wants fewer calls ({status})"),
@@ -132,7 +135,8 @@ _MEANINGS: tuple[tuple[Container[int], str, type[Trouble], str, str], ...] = (
     ({403}, _FILTER, Rejected, "rejected", "the judge's content filter refused the texts"),
     ({401, 403}, "", Refused, "refused", "the judge refuses the key ({status})"),
     ({400, 404, 422}, _NO_MODEL, Refused, "refused", "the judge does not know the model {model} ({status})"),
-    ({404, 405, 410, *range(300, 400)}, "", Refused, "refused", "nothing answers at judge.base_url ({status})"),
+    (_REDIRECTS, "", Refused, "refused", "judge.base_url redirects, which is not followed ({status})"),
+    ({404, 405, 410}, "", Refused, "refused", "nothing answers at judge.base_url ({status})"),
     (_ANY, _FILTER, Rejected, "rejected", "the judge's content filter refused the texts"),
     ({413}, "", Rejected, "rejected", "the texts are too long for the judge"),
     (_ANY, _LENGTH, Rejected, "rejected", "the texts are too long for the judge"),
@@ -140,29 +144,45 @@ _MEANINGS: tuple[tuple[Container[int], str, type[Trouble], str, str], ...] = (
 )
 
 
-def of_status(error: openai.APIStatusError, model: str) -> Trouble:
-    """What an HTTP error means."""
-    status = error.status_code
-    said = f"{error.code} {error.param} {error.message}"[:_HEARD_CHARACTERS].lower()
-    for words, option in _OPTIONS:
-        if status in {400, 422} and re.search(words, said) and not re.search(_NO_MODEL, said):
-            return Unsupported(option)
-    _, _, kind, outcome, why = next(row for row in _MEANINGS if status in row[0] and re.search(row[1], said))
-    pause_s = _REFUSED_PAUSE_S if kind is Refused else retry_after_s(error.response.headers, time.time())
+@dataclass(frozen=True, slots=True)
+class _Error:
+    """What is read of a response that is no answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    code: str
+    said: str
+    """The beginning of what it says, in lower case."""
+
+    @classmethod
+    def read(cls, response: Response) -> _Error:
+        """An error in OpenAI's form, or in any other."""
+        try:
+            body = orjson.loads(response.body)
+        except orjson.JSONDecodeError:
+            body = None
+        error: Any = body.get("error") if isinstance(body, dict) else None
+        error = error if isinstance(error, dict) else {}
+        code, param = (each if isinstance(each := error.get(name), str) else "" for name in ("code", "param"))
+        text = response.body[:_HEARD_CHARACTERS].decode(errors="replace")
+        return cls(response.status, response.headers, code, f"{code} {param} {text}"[:_HEARD_CHARACTERS].lower())
+
+
+def of_error(error: _Error, model: str, dialect: Dialect) -> Trouble:
+    """The trouble that an HTTP error means, to a call of a model in a dialect."""
+    status, said = error.status, error.said
+    for statuses, words, option in _OPTIONS:
+        if status in statuses and re.search(words, said) and not re.search(_NO_MODEL, said):
+            if option == "bounds" and not dialect.bounds:
+                continue
+            if status in _WRONG or dialect.without(option):
+                return Unsupported(option)
+    found = next((row for row in _MEANINGS if status in row[0] and re.search(row[1], said)), None)
+    if found is None:
+        return unusable()
+    _, _, kind, outcome, why = found
+    pause_s = _REFUSED_PAUSE_S if kind is Refused else retry_after_s(error.headers, time.time())
     return kind(outcome, why.format(status=status, model=model), pause_s=pause_s, billed=status in _TIMEOUTS)
-
-
-def of_connection(error: openai.APIConnectionError) -> Transient:
-    """What it means that no response came."""
-    # The layers between call a cut connection a timeout; the lowest one knows better.
-    cause: BaseException = error
-    while cause.__cause__ is not None and not isinstance(cause, aiohttp.ClientError):
-        cause = cause.__cause__
-    if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
-        return Transient("unreachable", "the judge's endpoint cannot be reached")
-    if isinstance(cause, TimeoutError):
-        return Transient("timeout", _LATE, billed=True)
-    return Transient("cut", "the connection to the judge broke", billed=True)
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:

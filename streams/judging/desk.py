@@ -9,20 +9,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import orjson
 import structlog
 
+from metrics.judged.answers import Fault
 from metrics.judged.driver import Call, Completion, Judged, judge
-from metrics.judged.framing import unframed
 from metrics.judged.suite import Embed
 from metrics.metric import Null
 from streams.agents.agent import Count
 from streams.judging import cache
-from streams.judging.asking import TEMPERATURE, chat, embedding
+from streams.judging.asking import TEMPERATURE, chat, embedding, named
 from streams.judging.calling import Caller, GaveUp, Tab, Tally, Value
 from streams.judging.embedder import Embedder, LocalEmbedder
 from streams.judging.job import Ended, Job, JobId
@@ -47,15 +47,6 @@ class _Run:
     job: Job
     tab: Tab
     task: asyncio.Task[None] | None = None
-
-
-@dataclass(slots=True)
-class _Fresh:
-    """An answer from the endpoint, of which the next thing that is asked tells whether it was usable."""
-
-    key: bytes
-    model: str
-    text: str = field(repr=False)
 
 
 def client_of(settings: JudgeSettings) -> Client:
@@ -98,8 +89,6 @@ class LiveDesk:
         self._done: deque[tuple[_Run, Ended]] = deque()
         self._client = self._caller = None
         if not settings.cached_only:
-            if settings.base_url is None:
-                raise WrongSettings("there is no judge: set judge.base_url")
             limits = Limits(
                 settings.requests_per_minute, settings.tokens_per_minute, settings.slots, time.monotonic, window_s
             )
@@ -216,44 +205,35 @@ class LiveDesk:
     async def _judged(self, job: Job, tab: Tab) -> Judged:
         conversation = judge(job.case, job.suites, partial(secrets.token_hex, _WORD_BYTES))
         reply: Value | None = None
-        fresh: _Fresh | None = None
         while True:
             try:
                 said = conversation.send(reply)
             except StopIteration as end:
-                self._keep(fresh)
                 judged: Judged = end.value
                 return judged
             if isinstance(said, Embed):
-                self._keep(fresh)
-                reply, fresh = await self._embedded(said, tab), None
-                continue
-            if said.identity:
-                self._keep(fresh)
+                reply = await self._embedded(said, tab)
             else:
-                self._tally.add("ragweir_judge_repairs_total")
-            reply, fresh = await self._answered(said, tab)
+                reply = await self._answered(said, tab)
 
-    async def _answered(self, call: Call, tab: Tab) -> tuple[Value, _Fresh | None]:
-        """The answer to a question; and the same to be kept, if it may be."""
+    async def _answered(self, call: Call, tab: Tab) -> Value:
+        """The answer to a question. A usable one is kept for it, that of a repair too."""
         key = cache.key(self._settings.model, TEMPERATURE, call.identity)
-        check = unframed(call.framed.system, "")[2]
-        stored = self._cache.get(key) if call.identity else None
-        if stored is not None:
-            tab.usage.model, text = orjson.loads(stored)
+        if call.repairs:
+            self._tally.add("ragweir_judge_repairs_total")
+        elif (stored := self._cache.get(key)) is not None:
+            model, text = orjson.loads(stored)
+            tab.usage.model = named(model, self._settings.model)
             tab.usage.cached += 1
             self._tally.add("ragweir_judge_calls_total", "cached")
-            return Completion(text.replace(_CHECK, check)), None
+            return Completion(text.replace(_CHECK, call.check))
         if self._caller is None:
-            return _NOT_CACHED, None
+            return _NOT_CACHED
         reply = await self._caller.answer(chat(call, self._settings), tab)
-        if not isinstance(reply, Completion) or not call.identity:
-            return reply, None
-        return reply, _Fresh(key, tab.usage.model, reply.text.replace(check, _CHECK))
-
-    def _keep(self, fresh: _Fresh | None) -> None:
-        if fresh is not None:
-            self._cache.put(fresh.key, orjson.dumps([fresh.model, fresh.text]).decode())
+        if isinstance(reply, Completion) and not isinstance(call.read(reply), Fault):
+            kept = [tab.usage.model, reply.text.replace(call.check, _CHECK)]
+            self._cache.put(key, orjson.dumps(kept).decode())
+        return reply
 
     async def _embedded(self, embed: Embed, tab: Tab) -> Value:
         model = self._settings.embedding_model

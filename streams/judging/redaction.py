@@ -2,20 +2,24 @@
 
 Patterns find what has a form of its own: e-mail addresses, telephone and card numbers, IBANs and keys; names of people
 have none, and need the hook. Card numbers and IBANs have to pass their checksums, so that other long numbers stay. Time
-is linear in a text's length: no built-in pattern looks at a character more than a bounded number of times.
+is linear in a text's length: no built-in pattern looks at a character more than a bounded number of times. The user's
+patterns and hook may take any time, so they run in a process of their own with a time limit.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 
 from metrics.judged.suite import Case
+from metrics.metric import Null
+from streams.judging.isolated import Isolated, RedactionFailed
 from streams.settings import JudgeSettings, WrongSettings, imported
 
+_MUST_NOT_LEAVE = Null("its texts hold what must not leave (judge.redaction)")
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -113,7 +117,7 @@ _BUILT_IN = (
 
 
 class Redactor:
-    """What the settings want redacted.
+    """Redacts the texts of events as the settings want.
 
     Raises:
         WrongSettings: if a pattern or the hook cannot be used.
@@ -124,47 +128,71 @@ class Redactor:
 
     def __init__(self, settings: JudgeSettings) -> None:
         self._mode = settings.redaction
-        self._patterns = (*_BUILT_IN, *(_own(name, form) for name, form in settings.redact_patterns.items()))
-        self._hook = imported(settings.redact_hook) if settings.redact_hook else str
+        own = dict(settings.redact_patterns), settings.redact_hook
+        _own(*own)
+        self._own = Isolated(_own, own, settings.redact_timeout_s) if any(own) else None
 
-    def applied(self, case: Case) -> Case | None:
-        """The case as it may leave; None if it may not leave at all.
+    def applied(self, case: Case) -> Case | Null:
+        """The case as it may leave; why it may not leave at all.
 
-        It may not where `refuse` is set and there is something to redact, nor where the hook fails.
+        It may not where `refuse` is set and there is something to redact, nor where the user's redaction fails.
         """
         if self._mode == "off":
             return case
+        lists = (case.contexts or (), case.expected or ())
         try:
-            redacted = replace(
-                case,
-                query=self.text(case.query),
-                response=self.text(case.response),
-                contexts=self._texts(case.contexts),
-                expected=self._texts(case.expected),
-            )
-        except Exception as error:  # Of the hook: what it could not look at must not leave.
-            _log.error("judge.redact_hook failed; the event is not judged", error=type(error).__name__)
-            return None
-        return None if self._mode == "refuse" and redacted != case else redacted
+            query, response, *rest = self._texts([case.query, case.response, *lists[0], *lists[1]])
+        except RedactionFailed as error:  # What could not be looked at must not leave.
+            _log.error("redaction failed; the event is not judged", why=str(error))
+            return Null(str(error))
+        contexts, expected = tuple(rest[: len(lists[0])]), tuple(rest[len(lists[0]) :])
+        redacted = replace(
+            case,
+            query=query,
+            response=response,
+            contexts=None if case.contexts is None else contexts,
+            expected=None if case.expected is None else expected,
+        )
+        return _MUST_NOT_LEAVE if self._mode == "refuse" and redacted != case else redacted
 
     def text(self, text: str) -> str:
         """One text, redacted.
 
         Raises:
-            Exception: whatever the hook raises.
+            RedactionFailed: if the user's patterns or hook took too long or raised.
         """
-        for pattern in self._patterns:
-            text = pattern.replaced(text)
-        hooked = self._hook(text)
+        return self._texts([text])[0]
+
+    def _texts(self, texts: Sequence[str]) -> list[str]:
+        redacted = [_replaced(text, _BUILT_IN) for text in texts]
+        return self._own.redacted(redacted) if self._own else redacted
+
+
+def _replaced(text: str, patterns: Iterable[_Pattern]) -> str:
+    for pattern in patterns:
+        text = pattern.replaced(text)
+    return text
+
+
+def _own(forms: Mapping[str, str], place: str | None) -> Callable[[str], str]:
+    """The user's patterns, and after them the hook, as one function from text to text.
+
+    Raises:
+        WrongSettings: if a pattern or the hook cannot be used.
+    """
+    patterns = [_compiled(name, form) for name, form in forms.items()]
+    hook = imported(place) if place else str
+
+    def redact(text: str) -> str:
+        hooked = hook(_replaced(text, patterns))
         if not isinstance(hooked, str):
             raise TypeError("the hook gave no text")
         return hooked
 
-    def _texts(self, texts: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        return None if texts is None else tuple(map(self.text, texts))
+    return redact
 
 
-def _own(name: str, form: str) -> _Pattern:
+def _compiled(name: str, form: str) -> _Pattern:
     try:
         compiled = re.compile(form)
     except re.error as error:

@@ -1,0 +1,112 @@
+"""Runs a user's own patterns and hook for redaction in a child process, with a time limit.
+
+Python's `re` has no time limit and holds the interpreter's lock, so that a pattern that backtracks for hours can only
+be ended together with its process. The child is started when it is first needed, and again after it was ended.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+Redact = Callable[[str], str]
+_START_S = 30.0
+"""The most that starting the child may take: the hook's module may load a model."""
+_SLACK_S = 1.0
+_CONTEXT = multiprocessing.get_context("spawn")  # Forking a process with librdkafka's threads is not safe.
+
+
+class RedactionFailed(Exception):
+    """The texts could not be redacted. The message is fixed words and quotes nothing of them."""
+
+
+class Isolated:
+    """A child process that redacts texts. One thread may use it.
+
+    Args:
+        make: gives, in the child, what redacts one text; a function that can be imported.
+        arguments: of `make`; plain data.
+        timeout_s: the most that the texts of one event may take.
+    """
+
+    def __init__(self, make: Callable[..., Redact], arguments: tuple[object, ...], timeout_s: float) -> None:
+        self._make, self._arguments, self._timeout_s = make, arguments, timeout_s
+        self._child: tuple[BaseProcess, Connection] | None = None
+
+    def redacted(self, texts: Sequence[str]) -> list[str]:
+        """The texts of one event, redacted.
+
+        Raises:
+            RedactionFailed: if that took too long, raised, or ended the child.
+        """
+        pipe = self._started()
+        try:
+            pipe.send(list(texts))
+            answer: list[str] | str | None = pipe.recv() if pipe.poll(self._timeout_s) else None
+        except (EOFError, OSError):
+            self.close()
+            raise RedactionFailed("the process that redacts ended") from None
+        if answer is None:
+            self.close()
+            raise RedactionFailed("redaction took longer than judge.redact_timeout_s")
+        if isinstance(answer, str):
+            raise RedactionFailed(f"redaction raised {answer}")
+        return answer
+
+    def close(self) -> None:
+        """End the child, whatever it does."""
+        if self._child is not None:
+            process, pipe = self._child
+            self._child = None
+            process.kill()
+            process.join()
+            pipe.close()
+
+    def _started(self) -> Connection:
+        if self._child is None:
+            ours, theirs = _CONTEXT.Pipe()
+            given = (theirs, self._make, self._arguments, self._timeout_s + _SLACK_S)
+            process = _CONTEXT.Process(target=_serve, args=given, name="redaction", daemon=True)
+            process.start()
+            theirs.close()
+            self._child = process, ours
+            try:
+                ready = ours.poll(_START_S) and ours.recv()
+            except (EOFError, OSError):
+                ready = False
+            if not ready:
+                self.close()
+                raise RedactionFailed("the process that redacts does not start")
+        return self._child[1]
+
+
+def _serve(pipe: Connection, make: Callable[..., Redact], arguments: tuple[object, ...], limit_s: float) -> None:
+    """The child's whole life: it ends with its parent, or by an alarm if its parent is gone while it works."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        redact = make(*arguments)
+        pipe.send(True)  # noqa: FBT003
+        while True:
+            texts = pipe.recv()
+            _alarm(limit_s)
+            pipe.send(_answer(redact, texts))
+            _alarm(0)
+    except (EOFError, OSError):
+        return
+
+
+def _answer(redact: Redact, texts: Sequence[str]) -> list[str] | str:
+    """The texts redacted; the name of the exception that this raised, since its message may quote them."""
+    try:
+        return [redact(text) for text in texts]
+    except Exception as error:
+        return type(error).__name__
+
+
+def _alarm(seconds: float) -> None:
+    """Let SIGALRM end this process after so long; 0 calls it off. Without such alarms, as on Windows, nothing."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
