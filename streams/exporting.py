@@ -31,7 +31,7 @@ from streams.runtimes.transactions import Fatal
 from streams.service import catalogue, totals
 from streams.serving.exporter import Exposition
 from streams.serving.health import Health, serve
-from streams.serving.telemetry import Telemetry
+from streams.serving.telemetry import Known, Telemetry
 from streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -173,6 +173,11 @@ class Exporter:
             self._telemetry.set("ragweir_lag", max(0, high - reached), self._topic, str(partition))
 
 
+def known(settings: Settings) -> Known:
+    """What its telemetry shows from the start."""
+    return Known(windows=settings.windows.sizes)
+
+
 def run_export(settings: Settings, slot: int, stopped: Callable[[], bool]) -> None:
     """Run one exporter until told to stop.
 
@@ -185,7 +190,7 @@ def run_export(settings: Settings, slot: int, stopped: Callable[[], bool]) -> No
     metrics = catalogue(settings)
     booleans = [name for name, metric in metrics.metrics.items() if metric.unit == "boolean"]
     exposition = Exposition(settings.windows.dimensions, booleans)
-    telemetry, health = Telemetry(service, slot), Health()
+    telemetry, health = Telemetry(service, slot, known(settings)), Health()
     port = settings.telemetry.port and settings.telemetry.port + PORT + slot
     try:
         with serve(telemetry.registry, health, settings.telemetry.host, port, more=lambda: exposition.content) as bound:

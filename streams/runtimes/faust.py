@@ -98,7 +98,7 @@ class EvaluateApp(faust.App):
         self._inputs = service.inputs(settings)
         self._agent: Agent = service.agent(settings, 1)
         self._outputs = {name: settings.topics.prefix + name for name in self._agent.outputs}
-        self._telemetry, self._health = Telemetry("evaluate", slot), Health()
+        self._telemetry, self._health = Telemetry("evaluate", slot, service.known(settings)), Health()
         self._joined = False
         self._reached: dict[TP, int] = {}
         most = max_record_bytes(settings.limits.max_event_bytes)
