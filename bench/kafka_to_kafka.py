@@ -123,7 +123,7 @@ def runtime_worker(bootstrap: str, prefix: str, batch: int, slot: int, work: str
     settings = _settings(bootstrap, prefix, batch)
     config = EvaluateConfig(Catalogue(everything()), duplicate_horizon=settings.input.duplicate_horizon)
     meter = Meter(Echo()) if work == "null" else MindfulMeter(EvaluateAgent(config))
-    identity, telemetry = Identity("bench", slot, prefix), Telemetry("bench", slot)
+    identity, telemetry = Identity("bench", slot, prefix), Telemetry("evaluate", slot)
     bounds = _everything(settings) if work == "replay" else None
     topics = ["bench.input"]
     KafkaRuntime(settings, identity, meter, topics, telemetry, Health(), meter.stopped, bounds=bounds).run()

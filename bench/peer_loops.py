@@ -129,7 +129,7 @@ class Meter:
 
 def ragweir_kafka(task: Task, meter: Meter) -> None:
     """One slot of our Kafka runtime."""
-    identity, telemetry = Identity("bench", 0, task.prefix), Telemetry("bench", 0)
+    identity, telemetry = Identity("bench", 0, task.prefix), Telemetry("evaluate", 0)
     settings, topics = task.settings, [task.source]
     KafkaRuntime(settings, identity, meter, topics, telemetry, Health(), lambda: meter.done).run()
 

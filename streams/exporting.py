@@ -32,7 +32,7 @@ from streams.runtimes.transactions import Fatal
 from streams.service import catalogue, totals
 from streams.serving.exporter import Exposition
 from streams.serving.health import Health, serve
-from streams.serving.telemetry import Telemetry
+from streams.serving.telemetry import Known, Telemetry
 from streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -174,6 +174,11 @@ class Exporter:
             self._telemetry.set("ragweir_lag", max(0, high - reached), self._topic, str(partition))
 
 
+def known(settings: Settings) -> Known:
+    """What its telemetry shows from the start."""
+    return Known(windows=settings.windows.sizes)
+
+
 def run_export(settings: Settings, slot: int, stopped: Callable[[], bool]) -> None:
     """Run one exporter until told to stop.
 
@@ -187,7 +192,7 @@ def run_export(settings: Settings, slot: int, stopped: Callable[[], bool]) -> No
     booleans = [name for name, metric in metrics.metrics.items() if metric.unit == "boolean"]
     exposition = Exposition(settings.windows.dimensions, booleans)
     heartbeat = Heartbeat.inherited()
-    telemetry, health = Telemetry(service, slot), Health(pulse=heartbeat)
+    telemetry, health = Telemetry(service, slot, known(settings)), Health(pulse=heartbeat)
 
     def told() -> bool:
         """Whether to stop; asked while waiting, which is no standing still."""

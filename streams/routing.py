@@ -110,6 +110,8 @@ class Router:
         # The metrics of a suite are a group of its name: one that is switched off is not asked, and costs nothing.
         wanted = named & {metric.group for metric in catalogue.metrics.values()}
         self._suites = tuple((1 << place, place, name) for place, name in enumerate(suites) if name in wanted)
+        self.suites = tuple(name for _, _, name in self._suites)
+        """The suites that events are selected for."""
         self._keyed = blake2b(digest_size=_LOTS.size, key=routing.key.encode())
         self._chances = lru_cache(_REMEMBERED)(self._chances_of)
         self._decision = lru_cache(_REMEMBERED)(self._decision_of)

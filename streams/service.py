@@ -15,7 +15,7 @@ from metrics.judged.suites import suites
 from metrics.totals import Totals
 from schemas.mapping import FieldMap, MapError
 from schemas.topics import max_record_bytes
-from streams.agents.agent import Agent
+from streams.agents.agent import Agent, Count
 from streams.agents.aggregate import AggregateAgent, AggregateConfig
 from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from streams.agents.judge import JudgeAgent, JudgeConfig
@@ -29,7 +29,7 @@ from streams.runtimes import canary as trials
 from streams.runtimes.bounds import Bounds
 from streams.runtimes.kafka import KafkaRuntime
 from streams.serving.health import Health, serve
-from streams.serving.telemetry import Telemetry
+from streams.serving.telemetry import Known, Telemetry
 from streams.settings import BatchSettings, Settings, WrongSettings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -146,10 +146,21 @@ class Service:
     """What of its inputs is read; all of it without."""
     guarded: bool = False
     """Whether records on which a process may have died are tried one by one in a process of their own."""
+    known: Callable[[Settings], Known] = lambda _: Known()
+    """What its telemetry shows from the start."""
 
 
 def _evaluate_agent(settings: Settings, _: int) -> Agent:
     return EvaluateAgent(evaluate_config(settings, settings.input_topic))
+
+
+def _evaluate_known(settings: Settings) -> Known:
+    config = evaluate_config(settings, settings.input_topic)
+    return Known(
+        stages=("scored",),
+        metrics=config.catalogue.free,
+        suites=config.router.suites if config.router else (),
+    )
 
 
 def _aggregate_agent(settings: Settings, _: int) -> Agent:
@@ -161,6 +172,11 @@ def _aggregate_agent(settings: Settings, _: int) -> Agent:
         raise WrongSettings(f"an SLO is on {unknown[0]!r}, which is no metric of numbers that is switched on")
     most = max_record_bytes(settings.limits.max_event_bytes)
     return AggregateAgent(AggregateConfig(totals(settings), settings.windows, settings.slo, most))
+
+
+def _aggregate_known(settings: Settings) -> Known:
+    objectives: dict[Count, float] = {("ragweir_slo_objective", slo.name): slo.objective for slo in settings.slo}
+    return Known(slos=[slo.name for slo in settings.slo], levels=objectives)
 
 
 _JUDGED = ("judge.requests", "judge.retry", "judge.deferred")
@@ -179,6 +195,7 @@ SERVICES: Mapping[str, Service] = {
             check=lambda settings: _evaluate_agent(settings, 1),
             inputs=lambda settings: [settings.input_topic, f"{settings.topics.prefix}redrive"],
             guarded=True,
+            known=_evaluate_known,
         ),
         Service(
             "aggregate",
@@ -191,6 +208,7 @@ SERVICES: Mapping[str, Service] = {
                 max_events=5_000, max_bytes=16 * 1024 * 1024, max_wait_ms=settings.windows.commit_ms
             ),
             beside=("windows",),
+            known=_aggregate_known,
         ),
         Service(
             "judge",
@@ -205,6 +223,7 @@ SERVICES: Mapping[str, Service] = {
             beside=(*_JUDGED[1:], "judge.ledger"),
             # A partition's requests, those of them that wait, and its ledger belong to one worker.
             assignor="range",
+            known=lambda _: Known(stages=("judged",)),
         ),
     )
 }
@@ -231,17 +250,13 @@ def run_slot(
     service.check(settings)
     agent: Agent | None = None
     heartbeat = Heartbeat.inherited()
-    telemetry, health = Telemetry(identity.service, slot), Health(pulse=heartbeat)
+    telemetry, health = Telemetry(identity.service, slot, service.known(settings)), Health(pulse=heartbeat)
 
     def told() -> bool:
         """Whether to stop; asked while waiting, which is no standing still."""
         health.alive()
         return stopped()
 
-    for slo in settings.slo:
-        telemetry.set("ragweir_slo_objective", slo.objective, slo.name)
-        for outcome in ("good", "bad"):  # A counter has to start at 0 for its first events to be seen.
-            telemetry.count("ragweir_slo_events_total", 0, slo.name, outcome)
     port = settings.telemetry.port and settings.telemetry.port + service.port + slot
     try:
         with serve(telemetry.registry, health, settings.telemetry.host, port) as bound:

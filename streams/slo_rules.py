@@ -4,6 +4,11 @@ A budget is the share of events that may be bad. The burn rate is the share that
 used up exactly. An alert looks at two windows: the long one says that it matters, the short one that it still goes on,
 so that the alert ends soon after its cause. The scheme is that of the multiwindow, multi-burn-rate alerts in
 "Alerting on SLOs", The Site Reliability Workbook, Google, 2018.
+
+A worker that starts on a backlog has counted hundreds of events before its first scrape, of which `rate` and `increase`
+see nothing: they need a sample from before. A counter that did not exist when the range began has counted all of its
+value within the range, so that value is taken instead. When a counter began is told by its `_created` series, which
+prometheus-client writes: a counter that Prometheus has merely begun to scrape, or that a scrape has missed, is older.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from typing import Any
 from streams.settings import Slo
 
 _COUNTER = "ragweir_slo_events_total"
+_CREATED = "ragweir_slo_events_created"
 _MINUTE_S = 60.0
 _STEPS = 5
 """Samples of a test's short window."""
@@ -94,19 +100,28 @@ def rules(slos: Sequence[Slo], scale: float = 1.0) -> dict[str, Any]:
 
 
 def _recorded(scale: float) -> Iterator[dict[str, Any]]:
-    for minutes in sorted({minutes for burn in BURNS for minutes in (burn.long_m, burn.short_m)}):
-        span = duration(minutes * _MINUTE_S * scale)
-        yield {
-            "record": _share(minutes),
-            "expr": f'sum by (slo) (rate({_COUNTER}{{outcome="bad"}}[{span}]))'
-            f" / sum by (slo) (rate({_COUNTER}[{span}]))",
-        }
+    spans = sorted({minutes for burn in BURNS for minutes in (burn.long_m, burn.short_m)})
+    for minutes in spans:
+        yield {"record": _events(minutes), "expr": _increase(minutes * _MINUTE_S * scale)}
+    for minutes in spans:
+        bad = f'sum by (slo) ({_events(minutes)}{{outcome="bad"}})'
+        yield {"record": _share(minutes), "expr": f"{bad} / sum by (slo) ({_events(minutes)})"}
     for burn in BURNS:
-        span = duration(burn.long_m * _MINUTE_S * scale)
         yield {
             "record": _count(burn.long_m),
-            "expr": f'sum by (slo) (increase({_COUNTER}{{outcome="bad"}}[{span}]))',
+            "expr": f'sum by (slo) ({_events(burn.long_m)}{{outcome="bad"}})',
         }
+
+
+def _increase(seconds: float) -> str:
+    """The events of the last seconds, those of counters that began within them too."""
+    span = duration(seconds)
+    born = f"max_over_time({_COUNTER}[{span}]) unless {_COUNTER} offset {span}"
+    return f"sum by (slo, outcome) ({born} unless {_CREATED} < time() - {seconds:.9g} or increase({_COUNTER}[{span}]))"
+
+
+def _events(minutes: int) -> str:
+    return f"slo_outcome:ragweir_slo_events:increase{duration(minutes * _MINUTE_S)}"
 
 
 def _share(minutes: int) -> str:
@@ -124,7 +139,8 @@ def _alert(slo: Slo, burn: Burn, scale: float) -> dict[str, Any]:
         "alert": burn.alert,
         "expr": f"{_share(burn.long_m)}{own} > {threshold} and {_share(burn.short_m)}{own} > {threshold}"
         f" and {_count(burn.long_m)}{own} > {burn.bad}",
-        "labels": {"severity": burn.severity},
+        # The series have the label already; promtool's lint takes two rules without it for one written twice.
+        "labels": {"severity": burn.severity, "slo": slo.name},
         "annotations": {"summary": _summary(slo), "description": _description(slo, burn, scale)},
     }
 
@@ -152,6 +168,8 @@ class _Case:
         lately: share of bad events in the short window; None without any events.
         bad: bad events in the long window.
         fires: whether the alert must.
+        born: whether the counters appear only in the short window, with all that they count.
+        old: whether such counters say that they began before the long window.
     """
 
     what: str
@@ -159,6 +177,8 @@ class _Case:
     lately: float | None
     bad: float
     fires: bool
+    born: bool = False
+    old: bool = False
 
 
 def _cases(threshold: float, burn: Burn) -> tuple[_Case, ...]:
@@ -178,6 +198,8 @@ def _cases(threshold: float, burn: Burn) -> tuple[_Case, ...]:
         _Case("the long window is not bad enough", before(below, above), above, many, fires=False),
         _Case("the short window is no longer bad", before(above, below), below, many, fires=False),
         _Case("the events have ended", above, None, many, fires=False),
+        _Case("all were counted before the first scrape", above, above, some, fires=True, born=True),
+        _Case("the first scrape of old counters", above, above, some, fires=False, born=True, old=True),
     )
 
 
@@ -219,15 +241,20 @@ def _test(slo: Slo, burn: Burn, case: _Case, scale: float) -> dict[str, Any]:
         },
     }
     step_s = burn.short_m * _MINUTE_S * scale / _STEPS
+
+    def values(first: float, then: float) -> str:
+        if case.born:
+            return f"_x{earlier + 1} {first * earlier + then * _STEPS}x{_STEPS - 1}"
+        return f"0+{first}x{earlier} {first * earlier + then}+{then}x{_STEPS - 1}"
+
+    created = [(_CREATED, outcome, f"-1x{earlier + _STEPS}") for outcome in ("bad", "good") if case.old]
+    counted = [(_COUNTER, "bad", values(*bad)), (_COUNTER, "good", values(*good))]
     return {
         "name": f"{slo.name}, {burn.severity}: {case.what}",
         "interval": duration(step_s),
         "input_series": [
-            {
-                "series": f'{_COUNTER}{{slo="{slo.name}", outcome="{outcome}"}}',
-                "values": f"0+{first}x{earlier} {first * earlier + then}+{then}x{_STEPS - 1}",
-            }
-            for outcome, (first, then) in (("bad", bad), ("good", good))
+            {"series": f'{series}{{slo="{slo.name}", outcome="{outcome}"}}', "values": samples}
+            for series, outcome, samples in (*counted, *created)
         ],
         "alert_rule_test": [
             {

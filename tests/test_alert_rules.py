@@ -2,6 +2,7 @@
 
 import copy
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,6 +94,17 @@ def test_prometheus_takes_the_configuration_and_every_rule(tools: Programs) -> N
     assert "1 rule files found" in done.stdout
 
 
+@pytest.mark.parametrize("slos", [(), SLOS[:1], SLOS], ids=["no", "one", "three"])
+def test_lint_finds_nothing_in_all_rules(tools: Programs, tmp_path: Path, slos: tuple[Slo, ...]) -> None:
+    """The rules that ship and those of no, one and several SLOs pass every check of `promtool check config`."""
+    shipped = tmp_path / "prometheus"
+    shutil.copytree(DEPLOY / "prometheus", shipped)
+    (shipped / "rules" / "slo.yml").write_text(slo_rules.written(slo_rules.rules(slos)))
+    done = promtool(tools, "check", "config", "--lint=all", "--lint-fatal", shipped / "prometheus.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "slo.yml" in done.stdout
+
+
 def test_alertmanager_takes_the_configuration(tools: Programs) -> None:
     """Alertmanager's configuration that ships has no error."""
     file = DEPLOY / "alertmanager" / "alertmanager.yml"
@@ -171,6 +183,7 @@ def test_expressions_are_about_series_that_exist() -> None:
     rules = every(loaded(HEALTH)) + every(slo_rules.rules(SLOS))
     parts = {"histogram": ("_bucket", "_count", "_sum")}
     known = {f"{line.name}{part}" for line in TABLE for part in parts.get(line.kind, ("",))}
+    known |= {f"{line.name.removesuffix('_total')}_created" for line in TABLE if line.kind == "counter"}
     known |= set(WINDOW_SERIES) | {rule["record"] for rule in rules if "record" in rule}
     for rule in rules:
         bare = re.sub(r"\{.*?\}|\[.*?\]", "", rule["expr"])

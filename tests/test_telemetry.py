@@ -8,7 +8,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from commands import ROOT, evaluating, ragweir, settled
@@ -18,13 +20,20 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from metrics.catalogue import Catalogue, everything
+from metrics.closing import Fate
 from metrics.metric import Metric
 from metrics.view import View
+from schemas.dead_letter import ErrorClass
+from streams import exporting
 from streams.agents.agent import Record
 from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from streams.judging import client
+from streams.judging.asking import Limited, Refused, Rejected, Transient, Unsupported
 from streams.local.kafka import LocalKafka
+from streams.service import SERVICES
 from streams.serving.health import STALLED_S, Health, serve
 from streams.serving.telemetry import TABLE, Telemetry
+from streams.settings import Settings
 
 
 def named_in(*folders: Path) -> set[str]:
@@ -68,6 +77,103 @@ def test_whatever_an_agent_counts_can_be_counted() -> None:
     assert sample("ragweir_metric_errors_total", {"metric": "broken"}) == 1
 
 
+def labelled(telemetry: Telemetry) -> dict[str, set[tuple[str, ...]]]:
+    """The label values of each counter that a service shows, in the order of its labels."""
+    names = {line.name: line.labels for line in TABLE if line.kind == "counter" and line.labels}
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for family in telemetry.registry.collect():
+        for sample in family.samples:
+            if sample.name in names:
+                values = tuple(sample.labels[label] for label in names[sample.name])
+                found.setdefault(sample.name, set()).add(values)
+    return found
+
+
+def started(service: str, **settings: Any) -> Telemetry:
+    """The telemetry of a service as it starts, of the Kafka services or the exporter."""
+    made = Settings.model_validate(settings)
+    return Telemetry(service, 0, SERVICES[service].known(made) if service in SERVICES else exporting.known(made))
+
+
+def words(folder: str, call: str, place: int) -> set[str]:
+    """The constants that stand in one place of the calls of a name, in the sources of a folder."""
+    calls = (
+        node
+        for source in (ROOT / "streams" / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == call
+    )
+    given = (node.args[place] for node in calls if len(node.args) > place)
+    return {each.value for each in given if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+
+
+def test_counters_exist_from_the_start_for_all_that_is_known() -> None:
+    """Each service begins with a 0 for every combination of labels that it can count, and has none of the others'."""
+    slo = {"name": "quick", "metric": "total_latency_ms", "at_most": 3_000, "objective": 0.99}
+    judge = {"base_url": "http://127.0.0.1:1/v1"}
+    evaluate = started("evaluate", judge=judge, metrics={"off": ["ragas", "retrieval"]})
+    found = labelled(evaluate)
+    catalogue = Catalogue(everything(), ["ragas", "retrieval"])
+    assert found == {
+        "ragweir_evaluations_total": {("scored",)},
+        "ragweir_dead_letters_total": {(each,) for each in get_args(ErrorClass)},
+        "ragweir_metric_errors_total": {(each,) for each in catalogue.free},
+        "ragweir_routed_total": set(
+            product(
+                ("rubric", "context_recall", "factual", "classification", "semantic"),
+                ("selected", "not_selected", "failed"),
+            )
+        ),
+        "ragweir_transactions_total": {("committed",), ("aborted",)},
+    }
+    assert all(
+        sample.value == 0
+        for family in evaluate.registry.collect()
+        for sample in family.samples
+        if sample.name.endswith("_total")
+    )
+    assert "ragweir_routed_total" not in labelled(started("evaluate")), "there is no judge"
+    aggregate = started("aggregate", slo=[slo])
+    assert labelled(aggregate) == {
+        "ragweir_slo_events_total": {("quick", "good"), ("quick", "bad")},
+        "ragweir_dead_letters_total": {(each,) for each in get_args(ErrorClass)},
+        "ragweir_transactions_total": {("committed",), ("aborted",)},
+    }
+    assert aggregate.registry.get_sample_value("ragweir_slo_objective", {"slo": "quick"}) == 0.99
+    assert labelled(started("judge")).keys() == {
+        "ragweir_evaluations_total",
+        "ragweir_dead_letters_total",
+        "ragweir_judge_requests_total",
+        "ragweir_judge_calls_total",
+        "ragweir_judge_tokens_total",
+        "ragweir_transactions_total",
+    }
+    assert labelled(started("export", windows={"sizes": ["1m", "5m"]})) == {
+        "ragweir_window_records_total": {(each,) for each in get_args(Fate)},
+        "ragweir_windows_shown_total": {("1m",), ("5m",)},
+        "ragweir_label_sets_folded_total": {("1m",), ("5m",)},
+    }
+
+
+def test_every_counter_with_labels_is_born_at_0() -> None:
+    """Only of partitions nobody knows beforehand which they are."""
+    late = {line.name for line in TABLE if line.kind == "counter" and line.labels and not line.values}
+    assert late == {"ragweir_events_missed_total"}
+    for line in TABLE:
+        assert len(line.values) in {0, len(line.labels)}, line.name
+
+
+def test_the_known_outcomes_of_judging_are_those_that_occur() -> None:
+    """What becomes of requests and calls is read from the sources: a new outcome has to be added to the table."""
+    found = labelled(started("judge"))
+    assert found["ragweir_judge_requests_total"] == {(each,) for each in words("agents", "_emitting", 1)}
+    troubles = {each.__name__ for each in (Transient, Limited, Refused, Rejected)}
+    calls = {"ok", "broken_off", "cached", Unsupported("length").outcome}
+    calls |= {outcome for trouble in troubles for outcome in words("judging", trouble, 0)}
+    calls |= {outcome for *_, outcome, _ in client._MEANINGS}
+    assert found["ragweir_judge_calls_total"] == {(each,) for each in calls}
+
+
 def test_what_the_table_does_not_hold_cannot_be_counted() -> None:
     """A misspelt instrument, or a label too many, is an error where it is used."""
     telemetry = Telemetry("evaluate", 0)
@@ -109,7 +215,8 @@ def test_the_paths_tell_the_truth() -> None:
         status, text = ask("/metrics")
         families = {family.name: family for family in text_string_to_metric_families(text)}
         assert status == 200
-        assert {line.name.removesuffix("_total") for line in TABLE} <= families.keys()
+        own = {line.name.removesuffix("_total") for line in TABLE if not line.by or "evaluate" in line.by}
+        assert own == {name for name in families if not name.endswith("_created")}
         (info,) = families["ragweir_build_info"].samples
         assert (info.value, info.labels["service"], info.labels["slot"]) == (1, "evaluate", "3")
         assert ask("/readyz") == (503, "starting\n")

@@ -103,7 +103,8 @@ class EvaluateApp(faust.App):
         self._agent: Agent = service.agent(settings, 1)
         self._outputs = {name: settings.topics.prefix + name for name in self._agent.outputs}
         self._heartbeat = Heartbeat.inherited()
-        self._telemetry, self._health = Telemetry("evaluate", slot), Health(pulse=self._heartbeat)
+        self._telemetry = Telemetry("evaluate", slot, service.known(settings))
+        self._health = Health(pulse=self._heartbeat)
         self._joined = False
         self._reached: dict[TP, int] = {}
         most = max_record_bytes(settings.limits.max_event_bytes)
