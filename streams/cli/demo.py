@@ -23,6 +23,7 @@ from streams.demo.show import Report, screen, summarise
 from streams.demo.traffic import Publisher, results
 from streams.local.kafka import local_kafka
 from streams.local.prometheus import LocalPrometheusError, programs
+from streams.permissions import create
 from streams.service import evaluate_config
 from streams.settings import Settings
 from streams.simulated.faults import Faults
@@ -187,7 +188,7 @@ def _watch(check: Callable[[], None]) -> None:
 def _write(file: Path, count: int) -> None:
     """Write samples that end at this moment, one interaction a line."""
     try:
-        with file.open("wb") as sink:
+        with create(file) as sink:
             sink.writelines(orjson.dumps(event) + b"\n" for event in interactions(count, datetime.now(UTC)))
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from None

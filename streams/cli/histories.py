@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from streams.cli.app import err
 from streams.history.evaluations import Shown
 from streams.kafka_client import Refusal
+from streams.permissions import create
 from streams.reading import Moved
 from streams.settings import Settings
 
@@ -55,13 +56,14 @@ def sliced_by(effective: Settings, by: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def write(file: Path, data: bytes) -> None:
-    """Write a whole file.
+    """Write a whole file; a new one is readable by its owner alone.
 
     Raises:
         Refusal: if it cannot be written.
     """
     try:
-        file.write_bytes(data)
+        with create(file) as output:
+            output.write(data)
     except OSError as error:
         raise Refusal(f"{file} cannot be written: {error.strerror}") from None
 

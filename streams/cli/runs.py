@@ -13,6 +13,7 @@ from streams.cli.app import app, err, out, settings
 from streams.history.runs import delete as delete_run
 from streams.history.runs import every, find, prefix_of
 from streams.kafka_client import Refusal
+from streams.masking import masked
 
 commands = typer.Typer(help="List, show or delete replays.", no_args_is_help=True)
 app.add_typer(commands, name="runs")
@@ -42,6 +43,7 @@ def show(run_id: RunId) -> None:
     if found is None:
         raise Refusal(f"there is no run {run_id}; `ragweir runs list` tells which there are")
     record = orjson.loads(encode(found.run))
+    record["settings"] = masked(record["settings"])  # An earlier release may have kept some.
     record["loaded"] = found.loaded.model_dump() if found.run.files else None
     record["topics"] = f"{prefix_of(effective, run_id)}*"
     out.print_json(data=record)

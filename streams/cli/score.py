@@ -28,6 +28,7 @@ from streams.judging.asking import Limited, Trouble
 from streams.judging.checking import told, try_out, unpriced
 from streams.judging.desk import LiveDesk
 from streams.kafka_client import Refusal
+from streams.permissions import create
 from streams.runtimes import files
 from streams.runtimes.judged_files import JudgedFiles
 from streams.service import evaluate_config, judge_config
@@ -53,7 +54,8 @@ def score(
 
     Evaluations go to `--out` or standard output, as JSON lines. A terminal also shows a summary, and every line that
     could not be scored is named with its reason. `--windows` sums them up besides, as JSON lines: the same bytes
-    whatever the order of the interactions. Exit status 1 when no line could be scored.
+    whatever the order of the interactions. New files are readable by their owner alone. Exit status 1 when no line
+    could be scored.
 
     With `--judge` the judged evaluations stand there too, each somewhere after the scored one of its event. The run has
     `judge.daily_budget_usd` to itself; events over it are counted and stay unjudged, which is no failure. An endpoint
@@ -65,7 +67,9 @@ def score(
     totals = Totals(config.catalogue)
     summary = Summary(totals, judging=judge)
     with ExitStack() as stack:
-        source: BinaryIO = sys.stdin.buffer if str(file) == "-" else stack.enter_context(_open(file, "rb"))
+        source: BinaryIO = (
+            sys.stdin.buffer if str(file) == "-" else stack.enter_context(_open(file, "rb"))
+        )
         judging = stack.enter_context(_judging(effective)) if judge else None
         sink: BinaryIO = stack.enter_context(_open(out, "wb")) if out else sys.stdout.buffer
         summed = stack.enter_context(_open(windows, "wb")) if windows else None
@@ -93,7 +97,7 @@ def score(
 
 def _open(file: Path, mode: Literal["rb", "wb"]) -> BinaryIO:
     try:
-        return file.open(mode)
+        return create(file) if mode == "wb" else file.open("rb")
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be opened: {error.strerror}") from None
 

@@ -17,7 +17,7 @@ from streams.cli.working import as_worker
 from streams.exporting import run_export
 from streams.kafka_client import Refusal
 from streams.service import SERVICES, catalogue, run_slot
-from streams.settings import Settings
+from streams.settings import SHIPPED_KEY, Settings
 from streams.supervisor import Supervisor, own_command, stop_flag
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -145,4 +145,9 @@ def _run(
         # What is wrong for every worker is told once, before any starts.
         runner.check(effective)
         sys.exit(Supervisor(_worker(name, each, flags) for each in range(workers)).run(stopped))
+    if name == "evaluate" and effective.judge.base_url is not None and effective.routing.key == SHIPPED_KEY:
+        log.warning(
+            "routing.key is the shipped default: whoever knows it can choose event ids that are judged; "
+            "set RAGWEIR_ROUTING__KEY to a secret"
+        )
     as_worker(partial(runner.run, effective, slot, stopped))
