@@ -13,6 +13,7 @@ from typing import Annotated
 
 import orjson
 import typer
+from rich.text import Text
 
 from streams.cli.app import FAILURE, app, err, out, shared_flags
 from streams.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
@@ -92,12 +93,12 @@ def demo(
         _say("Stopped early; everything that the demo started is gone.")
         raise typer.Exit(_INTERRUPTED) from None
     except DemoError as error:
-        err.print(f"ragweir: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        err.print(f"ragweir: {error}", style="red", soft_wrap=True)
         raise typer.Exit(FAILURE) from None
 
 
 def _say(text: str) -> None:
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
+    out.print(text, soft_wrap=True)
 
 
 def _run(
@@ -128,15 +129,14 @@ def _run(
             if alerts and _programs_found():
                 _alert(settings, report, Path(folder), check, keep=keep)
             else:
-                out.print(_NEXT, highlight=False, soft_wrap=True)
+                out.print(_NEXT, markup=True, soft_wrap=True)
                 if keep:
                     _keep(settings, lambda: _watch(check))
 
 
 def _programs_found() -> bool:
-    out.print(
-        "\n[bold]An alert, from worse answers to a webhook[/] (sample traffic, its drop injected)", soft_wrap=True
-    )
+    head = "\nAn alert, from worse answers to a webhook", "bold"
+    out.print(Text.assemble(head, " (sample traffic, its drop injected)"), soft_wrap=True)
     try:
         programs(_say)
     except LocalPrometheusError as error:
@@ -160,7 +160,7 @@ def _alert(settings: Settings, report: Report, folder: Path, check: Callable[[],
     with monitoring(settings, folder) as watch:
         drill = AlertDrill(settings, watch, check, out)
         drill.run()
-        out.print(_NEXT, highlight=False, soft_wrap=True)
+        out.print(_NEXT, markup=True, soft_wrap=True)
         if keep:
             pages = {"Prometheus": f"{watch.prometheus.url}/graph", "Alertmanager": watch.alertmanager.url}
             _keep(settings, drill.linger, pages)

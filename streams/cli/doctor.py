@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from rich.markup import escape
+from rich.text import Text
 
 from schemas.judging import LedgerEntry
 from schemas.topics import TOPICS
@@ -37,9 +37,11 @@ from streams.masking import masked, masked_url
 from streams.permissions import readable_by_others
 from streams.service import evaluate_config, judge_config
 from streams.settings import SHIPPED_KEY, Settings, WrongSettings
+from streams.terminal import printable
 
 _SKEW_S = 300
 _TIMEOUT_S = 5.0
+_MODEL_WIDTH = 100
 _FORMS = {
     "json_schema": "with structured outputs",
     "json_object": "in JSON mode",
@@ -139,8 +141,9 @@ def judge(findings: Findings) -> str:
         raise Unwell(told(chosen, trouble)) from None
     simulated = " (simulated: no model is behind it)" if found.simulated else ""
     without = f"; the price of {' and '.join(unpriced(chosen))} is not known" if unpriced(chosen) else ""
+    model = printable(found.model, _MODEL_WIDTH)
     return (
-        f"{masked_url(chosen.base_url)} answers as {found.model}{simulated}, {_FORMS[found.dialect.answers]}; "
+        f"{masked_url(chosen.base_url)} answers as {model}{simulated}, {_FORMS[found.dialect.answers]}; "
         f"asking cost {dollars(found.cost)}{without}"
     )
 
@@ -279,21 +282,21 @@ def doctor() -> None:
     for group_name, values in masked(effective.model_dump(mode="json")).items():
         named = {f".{name}": value for name, value in values.items()} if isinstance(values, dict) else {"": values}
         for name, value in named.items():
-            out.print(f"[dim]{group_name}{name} =[/] {escape(repr(value))}", highlight=False, soft_wrap=True)
+            out.print(Text.assemble((f"{group_name}{name} =", "dim"), f" {value!r}"), soft_wrap=True)
     findings = Findings(effective)
     wrong = 0
     for check in CHECKS:
         try:
-            verdict, text = "[green]ok[/]   ", check(findings)
+            verdict, style, text = "ok   ", "green", check(findings)
         except Unwell as error:
             wrong += 1
-            verdict, text = "[red]wrong[/]", str(error)
+            verdict, style, text = "wrong", "red", str(error)
         except Warned as error:
-            verdict, text = "[yellow]warn[/] ", str(error)
+            verdict, style, text = "warn ", "yellow", str(error)
         except KafkaException as error:
             wrong += 1
-            verdict, text = "[red]wrong[/]", f"Kafka: {error.args[0].str()}"
-        out.print(f"{verdict} {check.__name__}: {escape(text)}", highlight=False, soft_wrap=True)
+            verdict, style, text = "wrong", "red", f"Kafka: {error.args[0].str()}"
+        out.print(Text.assemble((verdict, style), f" {check.__name__}: {text}"), soft_wrap=True)
     if wrong:
         raise typer.Exit(FAILURE)
 

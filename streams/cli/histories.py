@@ -16,9 +16,9 @@ from streams.kafka_client import Refusal
 from streams.permissions import create
 from streams.reading import Moved
 from streams.settings import Settings
+from streams.terminal import printable
 
 _DIMENSION = r"application|tenant|environment|pipeline_version|model|question_id|labels\.\w{1,60}"
-_WIDTH = 48
 
 
 @contextmanager
@@ -66,13 +66,3 @@ def write(file: Path, data: bytes) -> None:
             output.write(data)
     except OSError as error:
         raise Refusal(f"{file} cannot be written: {error.strerror}") from None
-
-
-def printable(text: str, most: int = _WIDTH) -> str:
-    r"""What came from outside, without what a terminal would obey, and not too long.
-
-    >>> printable("a\x1b[2Jb"), printable("a" * 9, 5)
-    ('a\ufffd[2Jb', 'aaaa…')
-    """
-    safe = "".join(character if character.isprintable() else "\ufffd" for character in text[: most + 1])
-    return safe if len(safe) <= most else safe[: most - 1] + "…"

@@ -33,6 +33,7 @@ from streams.runtimes import files
 from streams.runtimes.judged_files import JudgedFiles
 from streams.service import evaluate_config, judge_config
 from streams.settings import Settings
+from streams.terminal import printable, printable_json
 from streams.windowing import Windowing
 
 _STOPPED = 130
@@ -67,9 +68,7 @@ def score(
     totals = Totals(config.catalogue)
     summary = Summary(totals, judging=judge)
     with ExitStack() as stack:
-        source: BinaryIO = (
-            sys.stdin.buffer if str(file) == "-" else stack.enter_context(_open(file, "rb"))
-        )
+        source: BinaryIO = sys.stdin.buffer if str(file) == "-" else stack.enter_context(_open(file, "rb"))
         judging = stack.enter_context(_judging(effective)) if judge else None
         sink: BinaryIO = stack.enter_context(_open(out, "wb")) if out else sys.stdout.buffer
         summed = stack.enter_context(_open(windows, "wb")) if windows else None
@@ -88,7 +87,7 @@ def score(
         summary.unpriced = unpriced(effective.judge)
     if err.is_terminal:
         err.print(summary.table())
-    err.print(summary.line(), highlight=False, soft_wrap=True)
+    err.print(summary.line(), soft_wrap=True)
     if judging and judging.stopping:
         raise typer.Exit(_STOPPED)
     if not summary.scored:
@@ -113,7 +112,7 @@ class _Writing:
     def write(self, emission: Emission, line: Record | None) -> None:
         """Write an evaluation, name a line that could not be scored, count what is deferred."""
         if emission.topic == "evaluations" and emission.value is not None:
-            self.sink.write(emission.value + b"\n")
+            self.sink.write((printable_json(emission.value) if self.sink.isatty() else emission.value) + b"\n")
             evaluation = Evaluation.model_validate(orjson.loads(emission.value))
             self.summary.add(evaluation)
             if self.windowing:
@@ -122,7 +121,7 @@ class _Writing:
             self.summary.refused += 1
             letter = DeadLetter.from_headers(emission.headers)
             place = "a request to the judge" if line is None else f"line {line.offset}"
-            err.print(f"{place}: {letter.message}", markup=False, highlight=False, soft_wrap=True)
+            err.print(f"{place}: {printable(letter.message, None)}", soft_wrap=True)
         elif emission.topic == "judge.deferred":
             self.summary.deferred += 1
 
@@ -177,7 +176,7 @@ class _Bars:
     """
 
     def __init__(self, size: int | None, summary: Summary, judging: JudgedFiles | None) -> None:
-        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}")
+        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}", markup=False)
         self._progress = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
         self._size = size
         self._scoring = self._progress.add_task("Scoring", total=size, said="")

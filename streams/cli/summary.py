@@ -12,9 +12,11 @@ from metrics.totals import Scored, Totals
 from schemas.evaluation import Evaluation
 from schemas.window import EstimateResult
 from streams.simulated.dialect import NAME
+from streams.terminal import printable
 
 _KEPT = 100_000
 """Values kept per metric for its quantiles: enough for a file that somebody looks at, and a bound on memory."""
+_MODEL_WIDTH = 100
 _BATCH = 1_000
 """Summing up many evaluations at once costs far less than one by one."""
 
@@ -113,7 +115,7 @@ class Summary:
         )
 
     def _called(self, model: str) -> str:
-        return f"{model} (simulated: no model is behind it)" if model == NAME else model
+        return f"{model} (simulated: no model is behind it)" if model == NAME else printable(model, _MODEL_WIDTH)
 
     def table(self) -> Table:
         """One row per metric that has a value; of judged metrics also what they come to over all events."""
