@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
-.PHONY: help setup demo test test-long chaos chaos-long bench bench-peers soak lock clean
+.PHONY: help setup demo test test-long chaos chaos-long bench bench-peers soak lock jars clean
 
 help: ## list the targets
 	@echo "ragweir: scores RAG traffic on Kafka. Two commands show all of it: make demo, then make test."
@@ -80,6 +80,9 @@ lock: setup ## resolve pyproject.toml again into requirements.txt and the image'
 	@$(COMPILE) pyproject.toml --extra judge --extra semantic --constraint requirements.txt \
 		--output-file deploy/docker/requirements.txt
 	@echo hatchling | $(COMPILE) - --constraint requirements.txt --output-file deploy/docker/build-requirements.txt
+
+jars: setup ## name the SHA-256 sums of Kafka's jars again, after a change of version in streams/local/pom.xml
+	@$(BIN)/python -m streams.local.jars
 
 clean: ## remove .venv and every cache in this folder
 	@rm -rf .venv bench/.venv .cache dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

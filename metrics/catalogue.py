@@ -97,21 +97,7 @@ class Catalogue:
             name = metric.name
             results: dict[str, float | None] | dict[str, str | None]
             results = scored.categories if metric.unit == "category" else scored.scores
-            value: object = None
-            try:
-                for need in metric.needs:
-                    if getattr(interaction, need) is None:
-                        scored.reasons[name] = f"the event has no {need}"
-                        break
-                else:
-                    value = metric.compute(view)
-            except ListCut:
-                scored.reasons[name] = LIST_CUT
-            except MemoryError:  # It says nothing about the metric; who set the limit of memory decides.
-                raise
-            except Exception as error:  # A metric must never cost the event; the count shows it.
-                scored.raised.append(name)
-                scored.reasons[name] = f"the metric raised {type(error).__name__}"
+            value = _value(metric, view, scored)
             if isinstance(value, Flagged):
                 scored.flags.append(f"{name}:{value.flag}")
                 value = value.value
@@ -147,6 +133,22 @@ class Catalogue:
             if told:
                 evidence[metric.name] = tuple(line[:EVIDENCE_CHARACTERS] for line in told[:EVIDENCE_LINES])
         return evidence
+
+
+def _value(metric: Metric, view: View, scored: Scored) -> object:
+    """What a metric gives for an event."""
+    try:
+        for need in metric.needs:
+            if getattr(view.interaction, need) is None:
+                return Null(f"the event has no {need}")
+        return metric.compute(view)
+    except ListCut:
+        return Null(LIST_CUT)
+    except MemoryError:  # It says nothing about the metric; who set the limit of memory decides.
+        raise
+    except Exception as error:  # A metric must never cost the event; the count shows it.
+        scored.raised.append(metric.name)
+        return Null(f"the metric raised {type(error).__name__}")
 
 
 def everything(folder: Path | None = None) -> tuple[Metric, ...]:

@@ -57,9 +57,9 @@ class Run(Part):
     """Not known before files are loaded."""
     catalogue_version: str
     fingerprint: str
-    """Of all settings that results depend on."""
+    """A digest of all settings that results depend on, secrets included by a slow hash that is the run's own."""
     settings: dict[str, Any]
-    """Those settings, without secrets."""
+    """Those settings, with their secrets masked."""
 
 
 class Loaded(Part):

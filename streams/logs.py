@@ -6,6 +6,16 @@ import sys
 import stamina.instrumentation
 import structlog
 
+from streams.terminal import printable
+
+
+def _shown_safely(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Texts without what a terminal obeys; the line ends of a traceback stay."""
+    return {
+        name: "\n".join(printable(line, None) for line in value.split("\n")) if isinstance(value, str) else value
+        for name, value in event.items()
+    }
+
 
 def configure(*, debug: bool = False) -> None:
     """Set logging up for this process."""
@@ -20,6 +30,7 @@ def configure(*, debug: bool = False) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=not on_terminal),
             structlog.processors.format_exc_info,
+            _shown_safely,
             render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),

@@ -30,7 +30,7 @@ from streams.runtimes.bounds import Bounds
 from streams.runtimes.kafka import KafkaRuntime
 from streams.serving.health import Health, serve
 from streams.serving.telemetry import Known, Telemetry
-from streams.settings import BatchSettings, Settings, WrongSettings
+from streams.settings import BatchSettings, Settings, WrongSettings, must_be_closed
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -42,8 +42,9 @@ def read_map(file: Path) -> FieldMap:
     """Read and compile a map.
 
     Raises:
-        WrongSettings: if it cannot be read or is wrong.
+        WrongSettings: if it cannot be read, is wrong, or every user of the machine may change it.
     """
+    must_be_closed(file)
     try:
         return FieldMap.parse(file.read_text(encoding="utf-8"))
     except OSError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -33,8 +33,11 @@ from metrics.view import Limits
 from schemas.intake import MAX_ITEMS, MOST_ITEMS
 from schemas.topics import MAX_EVENT_BYTES
 from schemas.window import duration_s
+from streams.permissions import open_to_all
 
 DEFAULT_FILE = Path("ragweir.toml")
+SHIPPED_KEY = "ragweir"
+"""The default of `routing.key`, which everybody knows."""
 
 GUARDED = frozenset(
     {
@@ -55,9 +58,6 @@ GUARDED = frozenset(
     }
 )
 """The librdkafka properties that carry the guarantees, or have a setting of their own."""
-
-SECRET_WORDS = ("password", "secret", "token", "key.pem", "private", "api_key")
-
 
 _BRANCHES = {"bool", "float", "int", "str"}
 """How pydantic names the branches of a union in a setting's path."""
@@ -343,8 +343,10 @@ class RoutingSettings(Group):
     """
     floors: dict[str, Probability] = {"rubric": 0.02, "context_recall": 0.02}
     """Per suite, the probability with which any event is selected at random, so that estimates speak of all events."""
-    key: str = "ragweir"
-    """Of the hash that draws the lots, at most 64 bytes; another key draws other events."""
+    key: str = SHIPPED_KEY
+    """The secret of the hash that selects events at random, 1 to 64 bytes, best given by the environment as
+    RAGWEIR_ROUTING__KEY. Another key selects other events; a producer who knows the key, such as this default, can
+    choose event ids that are judged."""
 
     @field_validator("rules")
     @classmethod
@@ -358,8 +360,8 @@ class RoutingSettings(Group):
     @field_validator("key")
     @classmethod
     def _fits_the_hash(cls, key: str) -> str:
-        if len(key.encode()) > 64:
-            raise ValueError("the key may have 64 bytes at most")
+        if not 0 < len(key.encode()) <= 64:
+            raise ValueError("the key has 1 to 64 bytes")
         return key
 
 
@@ -498,11 +500,14 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         overrides: what flags set, as nested mappings; None values are left out.
 
     Raises:
-        WrongSettings: in one sentence, without any value that might be secret.
+        WrongSettings: in one sentence, without any value that might be secret; also where a file that the settings
+            come from or name can be changed by every user of the machine.
     """
     if file is not None and not file.is_file():
         raise WrongSettings(f"there is no settings file {file}")
     chosen = file or DEFAULT_FILE
+    if chosen.is_file():
+        must_be_closed(chosen)
     # pydantic-settings passes over variables of groups that it does not know, and a default would stand silently.
     for variable in os.environ:
         group, nested, _ = variable.lower().removeprefix("ragweir_").partition("__")
@@ -526,7 +531,7 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         for group, values in (overrides or {}).items()
     }
     try:
-        return Layered(**given)
+        settings = Layered(**given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         name = ".".join(str(step) for step in first["loc"] if step not in _BRANCHES)
@@ -534,37 +539,61 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         raise WrongSettings(f"setting {name}: {told}") from None
     except (SettingsError, ValueError, OSError) as error:
         raise WrongSettings(f"the settings cannot be read: {error}") from None
+    packs = settings.metrics.packs
+    for named in (settings.judge.api_key_file, packs, *(packs.glob("*.toml") if packs else ())):
+        if named is not None:
+            must_be_closed(named)
+    return settings
 
 
-def masked(settings: Settings) -> dict[str, Any]:
-    """The settings as plain data with secrets masked, to be shown."""
+def must_be_closed(path: Path) -> None:
+    """Refuse a file or folder that decides what ragweir does and that every user of the machine may change.
 
-    def mask(name: str, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: mask(key, inner) for key, inner in value.items()}
-        return "********" if value and isinstance(value, str) and any(word in name for word in SECRET_WORDS) else value
-
-    data = settings.model_dump(mode="json")
-    return {group: mask(group, values) for group, values in data.items()}
+    Raises:
+        WrongSettings: if it, or its folder, is writable by all; on Windows never.
+    """
+    if (place := open_to_all(path)) is not None:
+        of = "" if place == path.absolute() else f", where {path} lies"
+        raise WrongSettings(f"every user of this machine may change {place}{of}, so it is not used: chmod o-w {place}")
 
 
 def imported(place: str) -> Callable[..., Any]:
-    """The function that `module:function` names; the module may lie in the working folder.
+    """The function that `module:function` names; the module may lie in the working folder, and is run.
 
     >>> imported("json:dumps")(1)
     '1'
 
     Raises:
-        WrongSettings: if there is none.
+        WrongSettings: if there is none, or every user of the machine may change its module.
     """
     module, _, name = place.partition(":")
     folder = str(Path.cwd())
     if folder not in sys.path:  # At the end: nothing there may stand in for a module of ours.
         sys.path.append(folder)
+    steps = module.split(".")
     try:
+        for depth in range(1, len(steps) + 1):  # Finding a module runs the packages around it: they are checked first.
+            _must_be_closed_module(".".join(steps[:depth]))
         function = getattr(importlib.import_module(module), name)
+    except WrongSettings:
+        raise
     except Exception as error:
         raise WrongSettings(f"{place!r} cannot be imported as module:function ({type(error).__name__})") from None
     if not callable(function):
         raise WrongSettings(f"{place!r} is not a function")
     return function  # type: ignore[no-any-return]
+
+
+def _must_be_closed_module(name: str) -> None:
+    """Refuse a module whose source, compiled form or package folder every user of the machine may change."""
+    found = importlib.util.find_spec(name)
+    if found is None:
+        return
+    places = [Path(place) for place in found.submodule_search_locations or ()]
+    if found.has_location and found.origin:
+        places.append(Path(found.origin))
+    if found.cached:
+        places += [Path(found.cached), Path(found.cached).parent]
+    for place in places:
+        if place.exists():
+            must_be_closed(place)

@@ -1,6 +1,7 @@
 """The demo: its samples show the whole contract, and one command runs the whole system and leaves nothing."""
 
 import io
+import json
 import os
 import random
 import re
@@ -59,7 +60,7 @@ from streams.supervisor import own_command
 PHASES = ["steady", "injected", "FIRES", "recovery", "RESOLVED"]
 NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)
 JUDGE_URL = "http://127.0.0.1:1/v1"
-SETTINGS = demo_settings("127.0.0.1:1", JUDGE_URL)
+SETTINGS = demo_settings("127.0.0.1:1", JUDGE_URL, key="a key of the tests")
 CATALOGUE = Catalogue(everything())
 PARTS: Mapping[str, type[Part]] = {
     "contexts": Context,
@@ -379,10 +380,12 @@ def test_in_whatever_order_topics_are_read_all_is_awaited_and_counted(seed: int)
     assert report.docket.statuses.keys() == {"judged", "deferred"}
 
 
-def test_the_services_are_given_the_demos_settings(tmp_path: Path) -> None:
-    """What is written to their file is read back as it was, tables within tables too."""
+def test_the_services_are_given_the_demos_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written to their file is read back as it was, tables within tables too; the key is a secret beside it."""
     file = tmp_path / "ragweir.toml"
     file.write_text(settings_file(SETTINGS), encoding="utf-8")
+    assert SETTINGS.routing.key not in file.read_text(encoding="utf-8")
+    monkeypatch.setenv("RAGWEIR_ROUTING__KEY", SETTINGS.routing.key)
     assert load(file).model_dump() == SETTINGS.model_dump()
     assert SETTINGS.judge.model == "simulated-judge"
 
@@ -476,7 +479,8 @@ def must_show_the_judge(output: str) -> None:
     means = re.search(r"plain mean (\S+): .*\n  weighted mean (\S+), 95 % interval (\S+) to (\S+):", output)
     assert means
     plain, mean, low, high = map(float, means.groups())
-    assert plain < low < mean < high
+    assert low < mean < high
+    assert plain < mean
     assert "  incomplete: not all that were selected are judged yet" in output
     assert "ragweir simulate-judge" in output
 
@@ -528,21 +532,27 @@ def test_a_service_that_ends_is_told_with_its_last_words(
 
 
 def test_the_service_runs_on_the_demos_settings_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """RAGWEIR_ variables reach neither the demo's own settings nor, in whatever case, its service."""
+    """RAGWEIR_ variables reach neither the demo's own settings nor, in whatever case, its service.
+
+    One is the demo's own: the key of the routing, another one each time.
+    """
     monkeypatch.setenv("RAGWEIR_TOPICS__PARTITIONS", "99")
     monkeypatch.setenv("RAGWEIR_BATCH__MAX_EVENTS", "7")
     monkeypatch.setenv("ragweir_topics__prefix", "other.")
     settings = demo_settings("127.0.0.1:1", JUDGE_URL)
     assert (settings.topics.partitions, settings.topics.prefix) == (2, "rag.")
     assert settings.batch == BatchSettings()
-    script = "import os; open('names', 'w').write(' '.join(os.environ)); os.rename('names', 'names.done')"
+    assert settings.routing.key not in ("ragweir", demo_settings("127.0.0.1:1", JUDGE_URL).routing.key)
+    script = "import json, os; json.dump(dict(os.environ), open('names', 'w')); os.rename('names', 'names.done')"
     monkeypatch.setattr(service, "own_command", lambda *_: [sys.executable, "-c", script])
     done = tmp_path / "names.done"
     with services(settings, tmp_path):
         while not done.exists():
             time.sleep(0.01)
-    assert "PATH" in done.read_text()
-    assert "RAGWEIR" not in done.read_text().upper()
+    given = json.loads(done.read_bytes())
+    assert "PATH" in given
+    ours = {name: value for name, value in given.items() if "RAGWEIR" in name.upper()}
+    assert ours == {"RAGWEIR_ROUTING__KEY": settings.routing.key}
 
 
 def test_written_samples_can_be_scored(tmp_path: Path) -> None:

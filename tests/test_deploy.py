@@ -28,7 +28,7 @@ from streams.local.prometheus import programs
 from streams.service import SERVICES, evaluate_config, judge_config
 from streams.serving.exporter import Exposition
 from streams.serving.telemetry import TABLE
-from streams.settings import Settings, load
+from streams.settings import SHIPPED_KEY, Settings, WrongSettings, load
 from streams.simulated.dialect import NAME as SIMULATED
 
 DEPLOY = ROOT / "deploy"
@@ -271,6 +271,32 @@ def simulated() -> dict[str, str]:
     return dict(word.split("=", 1) for word in words)
 
 
+def secrets_of(folder: Path) -> dict[str, str]:
+    """What deploy/secrets.sh makes in a folder."""
+    subprocess.run([DEPLOY / "secrets.sh", folder], check=True, capture_output=True)
+    return dict(line.split("=", 1) for line in (folder / ".env").read_text().split())
+
+
+def test_a_key_of_the_routing_is_made_once_and_is_the_owners_alone(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("RAGWEIR_JUDGE__API_KEY=mine")
+    made = secrets_of(tmp_path)
+    assert re.fullmatch("[0-9a-f]{32}", made["RAGWEIR_ROUTING__KEY"])
+    assert made["RAGWEIR_JUDGE__API_KEY"] == "mine"
+    assert (tmp_path / ".env").stat().st_mode & 0o777 == 0o600
+    assert secrets_of(tmp_path) == made
+    other = tmp_path / "other"
+    other.mkdir()
+    assert secrets_of(other)["RAGWEIR_ROUTING__KEY"] != made["RAGWEIR_ROUTING__KEY"]
+    assert "deploy/.env" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def test_compose_starts_without_no_key_of_the_routing() -> None:
+    """Compose ends with what stands after `:?` where the variable is not set; the judge and others do not get it."""
+    own = {name: service.get("environment", {}) for name, service in COMPOSE["services"].items()}
+    assert own["evaluate"]["RAGWEIR_ROUTING__KEY"] == "${RAGWEIR_ROUTING__KEY:?run deploy/secrets.sh once}"
+    assert [name for name, variables in own.items() if "RAGWEIR_ROUTING__KEY" in variables] == ["evaluate"]
+
+
 def scraping(variables: Mapping[str, str]) -> Any:
     """What Prometheus is configured with: compose puts in what stands after `:+` where the variable is set."""
     text = COMPOSE["configs"]["scrape"]["content"]
@@ -284,9 +310,15 @@ def scraped(configuration: Any) -> list[str]:
 
 
 def environment_of(name: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a service in compose; those without a value come from the env file, or are left out."""
+    """The variables of a service in compose; those without a value come from the env file, or are left out.
+
+    What stands as `${NAME:?...}` has to come from there.
+    """
     own: dict[str, str | None] = COMPOSE["services"][name].get("environment", {})
-    return {key: value for key, given in own.items() if (value := given or variables.get(key)) is not None}
+    put_in = {
+        key: given and re.sub(r"\$\{(\w+):\?[^}]*\}", lambda m: variables[m[1]], given) for key, given in own.items()
+    }
+    return {key: value for key, given in put_in.items() if (value := given or variables.get(key)) is not None}
 
 
 def test_compose_runs_the_kafka_of_the_tests() -> None:
@@ -355,7 +387,7 @@ def test_what_compose_copies_into_containers_goes_into_none_that_is_read_only() 
 def test_compose_gives_its_services_settings_that_are_right(
     name: str, judge: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for variable, value in environment_of(name, simulated() if judge else {}).items():
+    for variable, value in environment_of(name, secrets_of(tmp_path) | (simulated() if judge else {})).items():
         monkeypatch.setenv(variable, value)
     settings = settings_of("", tmp_path)
     assert settings.telemetry.host == "0.0.0.0"
@@ -363,6 +395,7 @@ def test_compose_gives_its_services_settings_that_are_right(
     assert f"INSIDE://{inside}" in COMPOSE["services"]["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
     if name == "evaluate":
         assert (evaluate_config(settings, settings.input_topic).router is not None) == judge
+        assert settings.routing.key != SHIPPED_KEY
     if name == "judge" and judge:
         assert judge_config(settings, 1).price.output_usd > 0
         assert settings.judge.base_url == f"http://simulated-judge:{SIMULATED_PORT}/v1"
@@ -529,6 +562,23 @@ def test_the_example_secret_signs_every_service_in(tmp_path: Path, monkeypatch: 
         assert wanted["valueFrom"]["secretKeyRef"]["name"] == secret["metadata"]["name"]
         monkeypatch.setenv("RAGWEIR_KAFKA__CLIENT", secret["stringData"][wanted["valueFrom"]["secretKeyRef"]["key"]])
         assert settings_of("", tmp_path).kafka.client["sasl.username"] == f"ragweir-{name}"
+
+
+def test_kubernetes_takes_the_key_of_the_routing_from_a_secret_that_has_to_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it no pod of evaluate starts, and with the example's neither."""
+    taken = {
+        name: each["valueFrom"]["secretKeyRef"]
+        for name, workload in WORKLOADS.items()
+        for each in containers(workload)[0]["env"]
+        if each["name"] == "RAGWEIR_ROUTING__KEY"
+    }
+    assert taken == {"evaluate": {"name": "ragweir-routing", "key": "key"}}
+    (secret,) = [m for m in MANIFESTS if m["kind"] == "Secret" and m["metadata"]["name"] == "ragweir-routing"]
+    monkeypatch.setenv("RAGWEIR_ROUTING__KEY", secret["stringData"]["key"])
+    with pytest.raises(WrongSettings, match=r"routing\.key"):
+        settings_of("", tmp_path)
 
 
 @pytest.mark.parametrize("slot", [0, 7])

@@ -6,14 +6,16 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Producer
 from conftest import create_topic, produce, read_to_end
 
-from streams.local import jars
+from streams.local import jars, sums
 from streams.local.class_archive import ClassArchive
 from streams.local.kafka import KAFKA_VERSION, LocalKafka, LocalKafkaError, local_kafka
 from streams.local.node import Node, free_port
@@ -211,17 +213,64 @@ def test_a_failed_download_says_why_and_leaves_nothing(bare_path: Path, tmp_path
     assert [entry.name for entry in (tmp_path / "cache" / "ragweir").iterdir()] == ["fetch.lock"]
 
 
-def test_processes_that_fetch_at_once_download_once(bare_path: Path, tmp_path: Path) -> None:
+FILL = 'for a; do case $a in -DoutputDirectory=*) /bin/mkdir "${a#*=}"; echo -n > "${a#*=}/kafka.jar";; esac; done'
+NAMED = {"kafka.jar": sha256(b"").hexdigest()}
+
+
+def test_processes_that_fetch_at_once_download_once(
+    bare_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Four askers get the same full folder from one download, and a fifth asks no Maven at all."""
+    monkeypatch.setattr(sums, "expected", lambda: NAMED)
     calls = tmp_path / "calls"
-    fill = 'for a; do case $a in -DoutputDirectory=*) /bin/mkdir "${a#*=}"; : > "${a#*=}/kafka.jar";; esac; done'
-    install(bare_path, "mvn", f"echo call >> {calls}; /bin/sleep 0.2; {fill}")
+    install(bare_path, "mvn", f"echo call >> {calls}; /bin/sleep 0.2; {FILL}")
     with ThreadPoolExecutor(4) as askers:
         folders = set(askers.map(jars.fetch, [print] * 4))
     (bare_path / "mvn").unlink()
     assert folders == {jars.fetch(print)}
     assert [entry.name for entry in folders.pop().iterdir()] == ["kafka.jar"]
     assert calls.read_text() == "call\n"
+
+
+SPOILT = (
+    (
+        "another content",
+        lambda jars: (jars / "kafka.jar").write_bytes(b"evil"),
+        "kafka.jar has another SHA-256 sum than",
+    ),
+    ("one more", lambda jars: (jars / "evil.jar").write_bytes(b""), "evil.jar is not named in"),
+    ("one less", lambda jars: (jars / "kafka.jar").unlink(), "kafka.jar is missing"),
+)
+
+
+@pytest.mark.parametrize(("spoil", "words"), [case[1:] for case in SPOILT], ids=[case[0] for case in SPOILT])
+def test_jars_that_the_repository_does_not_name_are_not_run(
+    spoil: Callable[[Path], object], words: str, bare_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lay in the cache is compared each time: Java would load whatever is there."""
+    monkeypatch.setattr(sums, "expected", lambda: NAMED)
+    install(bare_path, "mvn", FILL)
+    folder = jars.fetch(print)
+    spoil(folder)
+    with pytest.raises(LocalKafkaError, match=f"^Kafka's jars are not as they should be: {words}") as caught:
+        jars.fetch(print)
+    assert str(caught.value).endswith(f"; {folder} is not used; remove it, and it is fetched again.")
+
+
+def test_a_download_that_the_repository_does_not_name_is_not_kept(bare_path: Path, tmp_path: Path) -> None:
+    """Whatever Maven takes for right: the sums are those of the repository."""
+    install(bare_path, "mvn", FILL)
+    with pytest.raises(LocalKafkaError, match=r"is missing; what Maven has fetched is not used\.$"):
+        jars.fetch(print)
+    assert [entry.name for entry in (tmp_path / "cache" / "ragweir").iterdir()] == ["fetch.lock"]
+
+
+def test_the_sums_are_of_the_version_that_is_fetched(tmp_path: Path) -> None:
+    """And in the form that `sha256sum --check` reads."""
+    assert f"kafka_2.13-{KAFKA_VERSION}.jar" in sums.expected()
+    assert all(name.endswith(".jar") and len(digest) == 64 for name, digest in sums.expected().items())
+    (tmp_path / "a.jar").write_bytes(b"")
+    assert sums.found(tmp_path) == {"a.jar": NAMED["kafka.jar"]}
 
 
 @pytest.mark.parametrize(("status", "kept"), [(0, True), (143, True), (-9, False), (1, False)])

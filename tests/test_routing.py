@@ -499,8 +499,9 @@ REFUSED = {
 }
 GROUP_REFUSED = {
     "[routing.floors]\nrubric = -0.1": "greater than or equal to 0",
-    f"[routing]\nkey = '{'k' * 65}'": "64 bytes",
-    f"[routing]\nkey = '{'ü' * 33}'": "64 bytes",
+    f"[routing]\nkey = '{'k' * 65}'": "1 to 64 bytes",
+    f"[routing]\nkey = '{'ü' * 33}'": "1 to 64 bytes",
+    "[routing]\nkey = ''": "1 to 64 bytes",
     2 * "[[routing.rules]]\nname = 'a'\non = 'tenant'\npresent = true\nsuites = ['rubric']\n": "two rules have the",
     "[[routing.rules]]\nname = 'floor'\non = 'tenant'\npresent = true\nsuites = ['rubric']\n": "the random floor",
 }

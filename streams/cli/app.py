@@ -11,15 +11,15 @@ from typing import Annotated, Any
 
 import typer
 from confluent_kafka import KafkaException
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 from typer.core import TyperGroup
 
 from streams import logs
 from streams.settings import Settings, load
+from streams.terminal import Terminal
 
-out = Console()
-err = Console(stderr=True)
+out = Terminal()
+err = Terminal(stderr=True)
 
 USAGE = 2
 FAILURE = 1
@@ -155,9 +155,7 @@ def main() -> None:
         text = error.format_message().removeprefix("Invalid value: ").rstrip(".")
         if text:  # None where a command was given nothing, and its help has been shown.
             command = error.ctx.command_path if error.ctx else "ragweir"
-            err.print(
-                "[bold red]ragweir:[/]", escape(f"{text} (see `{command} --help`)"), highlight=False, soft_wrap=True
-            )
+            _tell(f"{text} (see `{command} --help`)")
         sys.exit(USAGE)
     except Exception as error:
         if _Shared.debug:
@@ -167,5 +165,10 @@ def main() -> None:
         text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
         if known is None:
             text = f"unexpected {type(error).__name__}: {text} (--debug shows where)"
-        err.print("[bold red]ragweir:[/]", escape(text), highlight=False, soft_wrap=True)
+        _tell(text)
         sys.exit(known or FAILURE)
+
+
+def _tell(text: str) -> None:
+    """Print an error; lines after its first are indented, so that text in it cannot look like a line of ours."""
+    err.print(Text.assemble(("ragweir:", "bold red"), " ", text.replace("\n", "\n  ")), soft_wrap=True)

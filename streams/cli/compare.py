@@ -19,11 +19,12 @@ from metrics.comparison import OTHERS
 from metrics.estimate import metric_and_label, share_of
 from metrics.metric import Metric
 from streams.cli.app import FAILURE, app, err, out, settings
-from streams.cli.histories import printable, progress, showing, sliced_by, write
+from streams.cli.histories import progress, showing, sliced_by, write
 from streams.history.evaluations import Shown, Source
 from streams.kafka_client import Refusal
 from streams.service import catalogue
 from streams.settings import Settings
+from streams.terminal import printable
 
 if TYPE_CHECKING:
     from metrics.comparison import Difference
@@ -139,7 +140,7 @@ def compare(
 
         write(html, page(comparison).encode(errors="replace"))
     for failure in failures:
-        err.print(f"failed: {failure}", style="red", markup=False, highlight=False, soft_wrap=True)
+        err.print(f"failed: {failure}", style="red", soft_wrap=True)
     if failures:
         raise typer.Exit(FAILURE)
 
@@ -261,4 +262,4 @@ def _events(metrics: Sequence[MetricChange]) -> None:
 
 
 def _say(line: str) -> None:
-    out.print(line, markup=False, highlight=False, soft_wrap=True)
+    out.print(line, soft_wrap=True)

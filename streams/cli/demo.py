@@ -13,6 +13,7 @@ from typing import Annotated
 
 import orjson
 import typer
+from rich.text import Text
 
 from streams.cli.app import FAILURE, app, err, out, shared_flags
 from streams.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
@@ -23,6 +24,7 @@ from streams.demo.show import Report, screen, summarise
 from streams.demo.traffic import Publisher, results
 from streams.local.kafka import local_kafka
 from streams.local.prometheus import LocalPrometheusError, programs
+from streams.permissions import create
 from streams.service import evaluate_config
 from streams.settings import Settings
 from streams.simulated.faults import Faults
@@ -91,12 +93,12 @@ def demo(
         _say("Stopped early; everything that the demo started is gone.")
         raise typer.Exit(_INTERRUPTED) from None
     except DemoError as error:
-        err.print(f"ragweir: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        err.print(f"ragweir: {error}", style="red", soft_wrap=True)
         raise typer.Exit(FAILURE) from None
 
 
 def _say(text: str) -> None:
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
+    out.print(text, soft_wrap=True)
 
 
 def _run(
@@ -127,15 +129,14 @@ def _run(
             if alerts and _programs_found():
                 _alert(settings, report, Path(folder), check, keep=keep)
             else:
-                out.print(_NEXT, highlight=False, soft_wrap=True)
+                out.print(_NEXT, markup=True, soft_wrap=True)
                 if keep:
                     _keep(settings, lambda: _watch(check))
 
 
 def _programs_found() -> bool:
-    out.print(
-        "\n[bold]An alert, from worse answers to a webhook[/] (sample traffic, its drop injected)", soft_wrap=True
-    )
+    head = "\nAn alert, from worse answers to a webhook", "bold"
+    out.print(Text.assemble(head, " (sample traffic, its drop injected)"), soft_wrap=True)
     try:
         programs(_say)
     except LocalPrometheusError as error:
@@ -159,7 +160,7 @@ def _alert(settings: Settings, report: Report, folder: Path, check: Callable[[],
     with monitoring(settings, folder) as watch:
         drill = AlertDrill(settings, watch, check, out)
         drill.run()
-        out.print(_NEXT, highlight=False, soft_wrap=True)
+        out.print(_NEXT, markup=True, soft_wrap=True)
         if keep:
             pages = {"Prometheus": f"{watch.prometheus.url}/graph", "Alertmanager": watch.alertmanager.url}
             _keep(settings, drill.linger, pages)
@@ -187,7 +188,7 @@ def _watch(check: Callable[[], None]) -> None:
 def _write(file: Path, count: int) -> None:
     """Write samples that end at this moment, one interaction a line."""
     try:
-        with file.open("wb") as sink:
+        with create(file) as sink:
             sink.writelines(orjson.dumps(event) + b"\n" for event in interactions(count, datetime.now(UTC)))
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from None

@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from rich.markup import escape
+from rich.text import Text
 
 from schemas.judging import LedgerEntry
 from schemas.topics import TOPICS
@@ -33,11 +33,15 @@ from streams.kafka_client import (
     client_properties,
     reader_properties,
 )
+from streams.masking import masked, masked_url
+from streams.permissions import readable_by_others
 from streams.service import evaluate_config, judge_config
-from streams.settings import Settings, WrongSettings, masked
+from streams.settings import SHIPPED_KEY, Settings, WrongSettings
+from streams.terminal import printable
 
 _SKEW_S = 300
 _TIMEOUT_S = 5.0
+_MODEL_WIDTH = 100
 _FORMS = {
     "json_schema": "with structured outputs",
     "json_object": "in JSON mode",
@@ -45,8 +49,16 @@ _FORMS = {
 }
 
 
+_LIBRARIES = ("plugin.library.paths", "ssl.engine.location", "ssl.providers")
+"""The librdkafka properties by which it loads libraries into our processes."""
+
+
 class Unwell(Exception):
     """A check failed; the message says what is wrong and how to mend it."""
+
+
+class Warned(Exception):
+    """A check found what works but may not be meant; the message says what to do about it."""
 
 
 @dataclass(slots=True)
@@ -129,8 +141,9 @@ def judge(findings: Findings) -> str:
         raise Unwell(told(chosen, trouble)) from None
     simulated = " (simulated: no model is behind it)" if found.simulated else ""
     without = f"; the price of {' and '.join(unpriced(chosen))} is not known" if unpriced(chosen) else ""
+    model = printable(found.model, _MODEL_WIDTH)
     return (
-        f"{chosen.base_url} answers as {found.model}{simulated}, {_FORMS[found.dialect.answers]}; "
+        f"{masked_url(chosen.base_url)} answers as {model}{simulated}, {_FORMS[found.dialect.answers]}; "
         f"asking cost {dollars(found.cost)}{without}"
     )
 
@@ -209,6 +222,28 @@ def clock(findings: Findings) -> str:
     return "no record is ahead of this machine" if newest else "no records to compare with yet"
 
 
+def secrets(findings: Findings) -> str:
+    """Secrets are secret, and no library is loaded by a setting."""
+    effective = findings.settings
+    warnings = []
+    if effective.judge.base_url is not None and effective.routing.key == SHIPPED_KEY:
+        warnings.append(
+            "routing.key is the shipped default: whoever knows it can choose ids that are judged; "
+            "set RAGWEIR_ROUTING__KEY to `openssl rand -hex 16`"
+        )
+    key = effective.judge.api_key_file
+    if key is not None and readable_by_others(key):
+        warnings.append(f"judge.api_key_file can be read by other users of this machine; chmod 600 {key}")
+    warnings += [
+        f"kafka.client loads libraries by {name}, which run with all rights of ragweir"
+        for name in _LIBRARIES
+        if name in effective.kafka.client
+    ]
+    if warnings:
+        raise Warned("; ".join(warnings))
+    return "none is known to others by these settings, and kafka.client loads no library"
+
+
 def telemetry(findings: Findings) -> str:
     """The first worker's telemetry port can be opened."""
     host, port = findings.settings.telemetry.host, findings.settings.telemetry.port
@@ -224,6 +259,7 @@ def telemetry(findings: Findings) -> str:
 CHECKS: tuple[Callable[[Findings], str], ...] = (
     packages,
     configuration,
+    secrets,
     broker,
     topics,
     group,
@@ -240,25 +276,27 @@ def doctor() -> None:
     """Check the configuration, the broker, the topics, the judge and the clock; say what is wrong and how to mend it.
 
     Where there is a judge it is asked one small question, which costs a fraction of a cent. Also prints the effective
-    settings, secrets masked. Exit status 1 when something is wrong.
+    settings, secrets masked. Exit status 1 when something is wrong; a warning does not change it.
     """
     effective = settings()
-    for group_name, values in masked(effective).items():
+    for group_name, values in masked(effective.model_dump(mode="json")).items():
         named = {f".{name}": value for name, value in values.items()} if isinstance(values, dict) else {"": values}
         for name, value in named.items():
-            out.print(f"[dim]{group_name}{name} =[/] {escape(repr(value))}", highlight=False, soft_wrap=True)
+            out.print(Text.assemble((f"{group_name}{name} =", "dim"), f" {value!r}"), soft_wrap=True)
     findings = Findings(effective)
     wrong = 0
     for check in CHECKS:
         try:
-            verdict, text = "[green]ok[/]   ", check(findings)
+            verdict, style, text = "ok   ", "green", check(findings)
         except Unwell as error:
             wrong += 1
-            verdict, text = "[red]wrong[/]", str(error)
+            verdict, style, text = "wrong", "red", str(error)
+        except Warned as error:
+            verdict, style, text = "warn ", "yellow", str(error)
         except KafkaException as error:
             wrong += 1
-            verdict, text = "[red]wrong[/]", f"Kafka: {error.args[0].str()}"
-        out.print(f"{verdict} {check.__name__}: {escape(text)}", highlight=False, soft_wrap=True)
+            verdict, style, text = "wrong", "red", f"Kafka: {error.args[0].str()}"
+        out.print(Text.assemble((verdict, style), f" {check.__name__}: {text}"), soft_wrap=True)
     if wrong:
         raise typer.Exit(FAILURE)
 

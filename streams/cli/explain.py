@@ -27,6 +27,7 @@ from streams.history.explain import Looked, Reach, Story, Watch, from_file, from
 from streams.kafka_client import Refusal
 from streams.reading import Kept, Moved
 from streams.settings import WindowSettings
+from streams.terminal import printable_json
 
 _DIRECTION = {"higher": "higher is better", "lower": "lower is better", "neither": "neither way is better"}
 _REASON = 400
@@ -72,7 +73,8 @@ def explain(
         raise Refusal(f"there is nothing of the event {shown(event_id, 200)} in {looked}")
     catalogue = {metric.name: metric for metric in everything(effective.metrics.packs)}
     if as_json:
-        typer.echo(orjson.dumps(_data(story, catalogue), option=orjson.OPT_UTC_Z | orjson.OPT_INDENT_2))
+        data = orjson.dumps(_data(story, catalogue), option=orjson.OPT_UTC_Z | orjson.OPT_INDENT_2)
+        typer.echo(printable_json(data))
         return
     _tell(story, catalogue, effective.windows)
 
@@ -275,7 +277,7 @@ def _indented(text: str, style: str = "") -> None:
 
 @contextmanager
 def _progress() -> Iterator[Watch]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
 
         def watch(what: str, total: int) -> Moved:

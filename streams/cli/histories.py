@@ -13,11 +13,12 @@ from rich.progress import BarColumn, Progress, TextColumn
 from streams.cli.app import err
 from streams.history.evaluations import Shown
 from streams.kafka_client import Refusal
+from streams.permissions import create
 from streams.reading import Moved
 from streams.settings import Settings
+from streams.terminal import printable
 
 _DIMENSION = r"application|tenant|environment|pipeline_version|model|question_id|labels\.\w{1,60}"
-_WIDTH = 48
 
 
 @contextmanager
@@ -55,22 +56,13 @@ def sliced_by(effective: Settings, by: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def write(file: Path, data: bytes) -> None:
-    """Write a whole file.
+    """Write a whole file; a new one is readable by its owner alone.
 
     Raises:
         Refusal: if it cannot be written.
     """
     try:
-        file.write_bytes(data)
+        with create(file) as output:
+            output.write(data)
     except OSError as error:
         raise Refusal(f"{file} cannot be written: {error.strerror}") from None
-
-
-def printable(text: str, most: int = _WIDTH) -> str:
-    r"""What came from outside, without what a terminal would obey, and not too long.
-
-    >>> printable("a\x1b[2Jb"), printable("a" * 9, 5)
-    ('a\ufffd[2Jb', 'aaaa…')
-    """
-    safe = "".join(character if character.isprintable() else "\ufffd" for character in text[: most + 1])
-    return safe if len(safe) <= most else safe[: most - 1] + "…"

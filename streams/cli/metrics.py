@@ -6,8 +6,8 @@ import difflib
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.padding import Padding
+from rich.text import Text
 
 from metrics.catalogue import everything
 from metrics.metric import Metric
@@ -35,13 +35,13 @@ def metrics(name: Annotated[str | None, typer.Argument(help="Show this one in fu
         raise typer.BadParameter(f"there is no metric {name!r}{hint}")
     metric = catalogue[name]
     facts = f"{metric.group}, {metric.unit}, {bounds(metric)}, {_DIRECTION[metric.better]}, {metric.cost}"
-    out.print(f"[bold]{name}[/]  {facts}", highlight=False)
+    out.print(Text.assemble((name, "bold"), f"  {facts}"))
     if metric.aliases:
-        out.print(f"also called {', '.join(metric.aliases)}", highlight=False)
+        out.print(f"also called {', '.join(metric.aliases)}")
     needs = ", ".join(metric.needs) or "nothing beside the required fields"
-    out.print(f"needs {needs}; {metric.source}", highlight=False)
-    out.print(f"{_COST[metric.cost]}\n", highlight=False)
-    out.print(metric.text, markup=False, highlight=False)
+    out.print(f"needs {needs}; {metric.source}")
+    out.print(f"{_COST[metric.cost]}\n")
+    out.print(metric.text)
 
 
 def bounds(metric: Metric) -> str:
@@ -60,8 +60,8 @@ def _list(every: list[Metric]) -> None:
     for metric in every:
         if metric.group != group:
             group = metric.group
-            out.print(f"\n[bold underline]{group}[/]")
+            out.print(Text(f"\n{group}", "bold underline"))
         needs = f"; needs {', '.join(metric.needs)}" if metric.needs else ""
         facts = f"{metric.unit}, {bounds(metric)}, {_DIRECTION[metric.better]}, {metric.cost}{needs}; {metric.source}"
-        out.print(f"[bold]{metric.name}[/]  [dim]{facts}[/]", highlight=False)
-        out.print(Padding(escape(metric.meaning), (0, 0, 0, 4)), highlight=False)
+        out.print(Text.assemble((metric.name, "bold"), "  ", (facts, "dim")))
+        out.print(Padding(metric.meaning, (0, 0, 0, 4)))

@@ -14,6 +14,7 @@ from streams.cli.app import FAILURE, app, err, settings
 from streams.publisher import Publisher
 from streams.runtimes.files import read_lines
 from streams.service import read_map
+from streams.terminal import printable
 
 
 @app.command()
@@ -41,11 +42,9 @@ def publish(
                 sent += 1
             except Rejected as rejected:
                 refused += 1
-                text = f"line {number}: {rejected.message}"
-                progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+                progress.console.print(f"line {number}: {printable(rejected.message, None)}", soft_wrap=True)
     err.print(
         f"{sent} published to {publisher.topic}" + (f", {refused} refused" if refused else ""),
-        highlight=False,
         soft_wrap=True,
     )
     if refused:

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streams.cli.app import out, settings
-from streams.cli.histories import printable, progress, showing, sliced_by, write
+from streams.cli.histories import progress, showing, sliced_by, write
 from streams.history.counting import Counting
 from streams.history.evaluations import Source
 from streams.history.proofs import proofs as history_of
@@ -27,6 +27,7 @@ from streams.moments import moment
 from streams.service import SERVICES, totals
 from streams.settings import Settings, Slo, WrongSettings
 from streams.slo_rules import BURNS, duration, proofs, rules, written
+from streams.terminal import printable
 
 _EXAMPLE = '"relevant: context_support >= 0.5 for 95%"'
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
@@ -276,4 +277,4 @@ def _stayed_quiet(slo: Slo, alert: Rehearsed) -> None:
 
 
 def _say(line: str) -> None:
-    out.print(line, markup=False, highlight=False, soft_wrap=True)
+    out.print(line, soft_wrap=True)

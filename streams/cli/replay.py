@@ -121,7 +121,7 @@ def replay(
     flags += ["--map", str(map)] if map else []
     flags += ["--rate", str(rate)] if rate else []
     if not _run(effective, found, workers, flags):
-        err.print(f"stopped; the same command goes on with the run {run_id}", highlight=False, soft_wrap=True)
+        err.print(f"stopped; the same command goes on with the run {run_id}", soft_wrap=True)
         raise typer.Exit(_STOPPED)
     _finish(effective, run_id, windows_file, openmetrics)
 
@@ -168,10 +168,9 @@ def _run(effective: Settings, found: Found, workers: int, flags: list[str]) -> b
 
 
 def _bar() -> Progress:
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-    return Progress(
-        *columns, TextColumn("{task.fields[said]}"), console=err, transient=True, disable=not err.is_terminal
-    )
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    said = TextColumn("{task.fields[said]}", markup=False)
+    return Progress(*columns, said, console=err, transient=True, disable=not err.is_terminal)
 
 
 def _said(standing: Standing, speed: float | None) -> str:
@@ -226,7 +225,7 @@ def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path 
         told.append(f"{imported.left_out:,} windows before 1970 or in the future are not for Prometheus")
     if left_out.total():
         told.append(f"{left_out.total():,} records of windows could not be read")
-    err.print("; ".join(told), highlight=False, soft_wrap=True)
+    err.print("; ".join(told), soft_wrap=True)
 
 
 def _tell(found: Outlook, where: Found, workers: int, rate: float | None) -> None:

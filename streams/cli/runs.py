@@ -13,6 +13,8 @@ from streams.cli.app import app, err, out, settings
 from streams.history.runs import delete as delete_run
 from streams.history.runs import every, find, prefix_of
 from streams.kafka_client import Refusal
+from streams.masking import masked
+from streams.terminal import printable, printable_json
 
 commands = typer.Typer(help="List, show or delete replays.", no_args_is_help=True)
 app.add_typer(commands, name="runs")
@@ -30,7 +32,8 @@ def list_runs() -> None:
         bounds = (("from", asked.since), ("to", asked.until), ("only", " and ".join(asked.only)))
         what = " ".join([read, *(f"{word} {value}" for word, value in bounds if value)])
         judge = asked.judge if asked.budget_usd is None else f"${asked.budget_usd:,.2f}"
-        table.add_row(run.run_id, f"{run.began_at:%Y-%m-%d %H:%M}", run.phase, what, judge, run.catalogue_version)
+        began = f"{run.began_at:%Y-%m-%d %H:%M}"
+        table.add_row(run.run_id, began, run.phase, printable(what, None), judge, printable(run.catalogue_version))
     out.print(table)
 
 
@@ -42,9 +45,10 @@ def show(run_id: RunId) -> None:
     if found is None:
         raise Refusal(f"there is no run {run_id}; `ragweir runs list` tells which there are")
     record = orjson.loads(encode(found.run))
+    record["settings"] = masked(record["settings"])  # An earlier release may have kept some.
     record["loaded"] = found.loaded.model_dump() if found.run.files else None
     record["topics"] = f"{prefix_of(effective, run_id)}*"
-    out.print_json(data=record)
+    typer.echo(printable_json(orjson.dumps(record, option=orjson.OPT_INDENT_2)))
 
 
 @commands.command()
@@ -59,4 +63,4 @@ def delete(
     if not yes:
         typer.confirm(f"Delete all topics {prefix_of(effective, run_id)}*?", abort=True, err=True)
     names = delete_run(effective, run_id)
-    err.print(f"deleted {', '.join(names)}", highlight=False, soft_wrap=True)
+    err.print(f"deleted {', '.join(names)}", soft_wrap=True)

@@ -28,10 +28,12 @@ from streams.judging.asking import Limited, Trouble
 from streams.judging.checking import told, try_out, unpriced
 from streams.judging.desk import LiveDesk
 from streams.kafka_client import Refusal
+from streams.permissions import create
 from streams.runtimes import files
 from streams.runtimes.judged_files import JudgedFiles
 from streams.service import evaluate_config, judge_config
 from streams.settings import Settings
+from streams.terminal import printable, printable_json
 from streams.windowing import Windowing
 
 _STOPPED = 130
@@ -53,7 +55,8 @@ def score(
 
     Evaluations go to `--out` or standard output, as JSON lines. A terminal also shows a summary, and every line that
     could not be scored is named with its reason. `--windows` sums them up besides, as JSON lines: the same bytes
-    whatever the order of the interactions. Exit status 1 when no line could be scored.
+    whatever the order of the interactions. New files are readable by their owner alone. Exit status 1 when no line
+    could be scored.
 
     With `--judge` the judged evaluations stand there too, each somewhere after the scored one of its event. The run has
     `judge.daily_budget_usd` to itself; events over it are counted and stay unjudged, which is no failure. An endpoint
@@ -84,7 +87,7 @@ def score(
         summary.unpriced = unpriced(effective.judge)
     if err.is_terminal:
         err.print(summary.table())
-    err.print(summary.line(), highlight=False, soft_wrap=True)
+    err.print(summary.line(), soft_wrap=True)
     if judging and judging.stopping:
         raise typer.Exit(_STOPPED)
     if not summary.scored:
@@ -93,7 +96,7 @@ def score(
 
 def _open(file: Path, mode: Literal["rb", "wb"]) -> BinaryIO:
     try:
-        return file.open(mode)
+        return create(file) if mode == "wb" else file.open("rb")
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be opened: {error.strerror}") from None
 
@@ -109,7 +112,7 @@ class _Writing:
     def write(self, emission: Emission, line: Record | None) -> None:
         """Write an evaluation, name a line that could not be scored, count what is deferred."""
         if emission.topic == "evaluations" and emission.value is not None:
-            self.sink.write(emission.value + b"\n")
+            self.sink.write((printable_json(emission.value) if self.sink.isatty() else emission.value) + b"\n")
             evaluation = Evaluation.model_validate(orjson.loads(emission.value))
             self.summary.add(evaluation)
             if self.windowing:
@@ -118,7 +121,7 @@ class _Writing:
             self.summary.refused += 1
             letter = DeadLetter.from_headers(emission.headers)
             place = "a request to the judge" if line is None else f"line {line.offset}"
-            err.print(f"{place}: {letter.message}", markup=False, highlight=False, soft_wrap=True)
+            err.print(f"{place}: {printable(letter.message, None)}", soft_wrap=True)
         elif emission.topic == "judge.deferred":
             self.summary.deferred += 1
 
@@ -173,7 +176,7 @@ class _Bars:
     """
 
     def __init__(self, size: int | None, summary: Summary, judging: JudgedFiles | None) -> None:
-        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}")
+        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}", markup=False)
         self._progress = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
         self._size = size
         self._scoring = self._progress.add_task("Scoring", total=size, said="")

@@ -18,7 +18,7 @@ from streams.exporting import PORT as EXPORT_PORT
 from streams.exporting import run_export
 from streams.kafka_client import Refusal
 from streams.service import SERVICES, catalogue, run_canary, run_slot
-from streams.settings import Settings
+from streams.settings import SHIPPED_KEY, Settings
 from streams.supervisor import Supervisor, own_command, same_command, stop_flag
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -163,6 +163,11 @@ def _run(
         # What is wrong for every worker is told once, before any starts.
         runner.check(effective)
         _supervise((_worker(name, each, flags) for each in range(workers)), effective, runner.port + _OWN_PORT, stopped)
+    if name == "evaluate" and effective.judge.base_url is not None and effective.routing.key == SHIPPED_KEY:
+        log.warning(
+            "routing.key is the shipped default: whoever knows it can choose event ids that are judged; "
+            "set RAGWEIR_ROUTING__KEY to a secret"
+        )
     as_worker(partial(runner.run, effective, slot, stopped))
 
 

@@ -85,7 +85,7 @@ def simulate_judge(
             json_mode=json_mode,
             requests_per_minute=requests_per_minute,
         ) as judge:
-            out.print(_told(judge.base_url, key, models), markup=False, highlight=False, soft_wrap=True)
+            out.print(_told(judge.base_url, key, models), soft_wrap=True)
             while not told_to_stop():
                 time.sleep(_LOOK_S)
     except OSError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from statistics import fmean
 
-from rich.markup import escape
 from rich.table import Table
 
 from metrics.contents import Contents
@@ -13,9 +12,11 @@ from metrics.totals import Scored, Totals
 from schemas.evaluation import Evaluation
 from schemas.window import EstimateResult
 from streams.simulated.dialect import NAME
+from streams.terminal import printable
 
 _KEPT = 100_000
 """Values kept per metric for its quantiles: enough for a file that somebody looks at, and a bound on memory."""
+_MODEL_WIDTH = 100
 _BATCH = 1_000
 """Summing up many evaluations at once costs far less than one by one."""
 _MOST_JUDGES = 5
@@ -79,9 +80,8 @@ class Summary:
     def _judged(self, evaluation: Evaluation) -> None:
         statuses = {suite.status for suite in evaluation.decision.suites}
         self.outcomes[next((status for status in ("judged", "expired") if status in statuses), "failed")] += 1
-        if evaluation.judge is not None:
-            if len(self._judges) <= _MOST_JUDGES:
-                self._judges[evaluation.judge.model] = None
+        if evaluation.judge is not None and len(self._judges) <= _MOST_JUDGES:
+            self._judges[evaluation.judge.model] = None
 
     def _sum_up(self) -> None:
         for contents in self._totals.of(self._waiting).values():
@@ -118,12 +118,13 @@ class Summary:
 
     @property
     def _judged_by(self) -> str:
-        """The models that judged, as the endpoint calls them; rich's markup in a name is escaped."""
-        names = [
-            f"{NAME} (simulated: no model is behind it)" if model == NAME else escape(model)
-            for model in list(self._judges)[:_MOST_JUDGES]
-        ]
+        """The models that judged, as the endpoint calls them."""
+        names = [self._called(model) for model in list(self._judges)[:_MOST_JUDGES]]
         return ", ".join([*names, *(["others"] if len(self._judges) > _MOST_JUDGES else [])])
+
+    @staticmethod
+    def _called(model: str) -> str:
+        return f"{model} (simulated: no model is behind it)" if model == NAME else printable(model, _MODEL_WIDTH)
 
     def table(self) -> Table:
         """One row per metric that has a value; of judged metrics also what they come to over all events."""

@@ -31,6 +31,7 @@ from streams.kafka_client import Refusal
 from streams.service import evaluate_config
 from streams.settings import Settings
 from streams.shape import REQUIRED, innermost, propose, written
+from streams.terminal import printable
 
 _SHOWN = 3
 _ID_WIDTH = 16
@@ -169,7 +170,7 @@ def _tell(what: str, refused: Sequence[Rejected]) -> None:
     for error_class, number in Counter(rejected.error_class for rejected in refused).most_common():
         messages = Counter(rejected.message for rejected in refused if rejected.error_class == error_class)
         others = ", or the like" if len(messages) > 1 else ""
-        _say(f"{number:>6}  {messages.most_common(1)[0][0]}{others}")
+        _say(f"{number:>6}  {printable(messages.most_common(1)[0][0], None)}{others}")
 
 
 def _ours(events: Collection[object]) -> bool:
@@ -192,7 +193,7 @@ def _proposed(events: Sequence[object]) -> FieldMap:
     if complete:
         return FieldMap(rules)
     _say("\nA map can take from these events, among others:\n")
-    out.print(Padding(Text(", ".join(innermost(events)) or "nothing"), (0, 0, 0, 2)))
+    out.print(Padding(", ".join(printable(path, None) for path in innermost(events)) or "nothing", (0, 0, 0, 2)))
     _say("\nComplete the map in a file, and look again with --map FILE.")
     raise typer.Exit(FAILURE)
 
@@ -275,9 +276,7 @@ def _samples(evaluations: Sequence[Evaluation]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("\nSome events")
     for evaluation in shown:
-        # An id comes from outside, and what a terminal obeys must not reach it.
-        name = "".join(character if character.isprintable() else "\ufffd" for character in evaluation.event_id)
-        table.add_column(Text(f"\n{name[:_ID_WIDTH]}"), justify="right", no_wrap=True)
+        table.add_column(f"\n{printable(evaluation.event_id, _ID_WIDTH)}", justify="right", no_wrap=True)
     for name in _HEADLINES:
         row = [evaluation.scores.get(name) for evaluation in shown]
         if any(value is not None for value in row):
@@ -286,4 +285,4 @@ def _samples(evaluations: Sequence[Evaluation]) -> Table:
 
 
 def _say(line: str) -> None:
-    out.print(line, markup=False, highlight=False, soft_wrap=True)
+    out.print(line, soft_wrap=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 from confluent_kafka.admin import AdminClient
 from rich.table import Table
+from rich.text import Text
 
 from schemas.topics import TOPICS
 from streams.cli.app import app, out, settings
@@ -19,7 +20,7 @@ app.add_typer(commands, name="topics")
 def create() -> None:
     """Create the topics that do not exist yet. What exists is left as it is."""
     for name, done in create_topics(settings()).items():
-        out.print(f"{name}: {'created' if done else 'is there'}", highlight=False, soft_wrap=True)
+        out.print(f"{name}: {'created' if done else 'is there'}", soft_wrap=True)
 
 
 @commands.command()
@@ -31,6 +32,6 @@ def show() -> None:
     table = Table("topic", "partitions", "key", "kept", "holds text of users or documents")
     for topic in TOPICS.values():
         name = effective.topics.prefix + topic.name
-        partitions = str(present[name]) if name in present else "[red]missing[/]"
+        partitions = Text(str(present[name])) if name in present else Text("missing", "red")
         table.add_row(name, partitions, topic.key, f"{retention_h(topic, effective) // 24} days", topic.text)
     out.print(table)

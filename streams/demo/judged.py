@@ -36,12 +36,16 @@ def summarise_judged(console: Console, docket: Docket, settings: Settings, calls
         settings: of the services.
         calls: how many the simulated judge has answered.
     """
-    console.print("\n[bold]The judge[/] (simulated: its scores are word overlap, no model is asked)", soft_wrap=True)
+    _head(console, "The judge", " (simulated: its scores are word overlap, no model is asked)")
     console.print(_reasons(docket))
     for line in (_floor(settings), _bill(docket, settings, calls)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     _some(console, docket)
     _estimate(console, docket)
+
+
+def _head(console: Console, head: str, rest: str) -> None:
+    console.print(Text.assemble((f"\n{head}", "bold"), rest), soft_wrap=True)
 
 
 def _reasons(docket: Docket) -> Table:
@@ -81,7 +85,7 @@ def _some(console: Console, docket: Docket) -> None:
             found.setdefault(asked.judged.labels["sample"], (asked.faithfulness, asked.judged))
     if not found:
         return
-    console.print(f"\n[bold]Some judgements[/]: {_FREE}, {FAITHFULNESS} (simulated), why asked", soft_wrap=True)
+    _head(console, "Some judgements", f": {_FREE}, {FAITHFULNESS} (simulated), why asked")
     ordered = sorted(found.values(), key=lambda each: (each[0], each[1].event_id))
     for faithfulness, judged in ordered if len(ordered) <= 2 * _SHOWN else [*ordered[:_SHOWN], *ordered[-_SHOWN:]]:
         risk = judged.scores.get(_FREE)
@@ -107,5 +111,5 @@ def _estimate(console: Console, docket: Docket) -> None:
         f"weighted mean {mean}{between}: all answers, each judged one standing for those like it",
         *(f"{flag}: {_FLAGS[flag]}" for flag in result.flags),
     ]
-    console.print(f"\n[bold]{FAITHFULNESS} of all answers[/], estimated from those judged (simulated)", soft_wrap=True)
+    _head(console, f"{FAITHFULNESS} of all answers", ", estimated from those judged (simulated)")
     console.print("\n".join(f"  {line}" for line in lines), markup=False, highlight=False, soft_wrap=True)

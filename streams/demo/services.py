@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -51,13 +52,14 @@ class _Alone(Settings):
         return (init_settings,)
 
 
-def demo_settings(bootstrap: str, judge_url: str, prefix: str = "rag.") -> Settings:
+def demo_settings(bootstrap: str, judge_url: str, prefix: str = "rag.", key: str | None = None) -> Settings:
     """The settings of the demo: few partitions, free telemetry ports, windows of seconds, one SLO, a simulated judge.
 
     Args:
         bootstrap: address of its Kafka.
         judge_url: base URL of its simulated judge.
         prefix: of its topics.
+        key: of the routing; a new secret by default.
     """
     return _Alone.model_validate(
         {
@@ -76,7 +78,7 @@ def demo_settings(bootstrap: str, judge_url: str, prefix: str = "rag.") -> Setti
                 "idle_s": 2,
                 "commit_ms": 300,
             },
-            "routing": {"floors": {"rubric": 0.25}},
+            "routing": {"floors": {"rubric": 0.25}, "key": key or secrets.token_hex(16)},
             "judge": {
                 "base_url": judge_url,
                 "model": SIMULATED,
@@ -124,7 +126,7 @@ def _free_base() -> int:
 
 
 def settings_file(settings: Settings) -> str:
-    """What of the settings is not a default, as TOML.
+    """What of the settings is not a default, as TOML; without `routing.key`, a secret, which the environment gives.
 
     >>> print(settings_file(demo_settings("127.0.0.1:9999", "http://127.0.0.1:8089/v1")))  # doctest: +ELLIPSIS
     [kafka]
@@ -140,7 +142,8 @@ def settings_file(settings: Settings) -> str:
     objective = 0.95
     """
     lines: list[str] = []
-    for group, content in settings.model_dump(mode="json", exclude_defaults=True).items():
+    told = settings.model_dump(mode="json", exclude_defaults=True, exclude={"routing": {"key"}})
+    for group, content in told.items():
         heading, tables = (f"[[{group}]]", content) if isinstance(content, list) else (f"[{group}]", [content])
         for values in tables:
             lines += [heading, *(f"{name} = {_toml(value)}" for name, value in values.items())]
@@ -167,6 +170,7 @@ def services(settings: Settings, folder: Path) -> Iterator[Callable[[], None]]:
     file, log = folder / "ragweir.toml", folder / "up.log"
     file.write_text(settings_file(settings), encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.upper().startswith("RAGWEIR_")}
+    environment["RAGWEIR_ROUTING__KEY"] = settings.routing.key
     with log.open("wb") as sink:
         process = subprocess.Popen(
             own_command("--config", str(file), "up", "--evaluate-workers", str(WORKERS)),

@@ -227,9 +227,8 @@ def summarise(console: Console, report: Report, sent: int) -> None:
     console.print(f"\n{told}", highlight=False)
     for (error_class, message), count in sorted(report.dead.items()):
         console.print(f"  {count} {error_class}: {message}", markup=False, highlight=False, soft_wrap=True)
-    console.print(
-        "\n[bold]Means per pipeline version[/] (sample traffic written for this demo; v2 is made worse)", soft_wrap=True
-    )
+    head = "\nMeans per pipeline version", "bold"
+    console.print(Text.assemble(head, " (sample traffic written for this demo; v2 is made worse)"), soft_wrap=True)
     console.print(_versions(report))
     named = "; ".join(f"{column.title} is {column.metric}" for column in report.columns)
     console.print(f"{named}.", style="dim", highlight=False, soft_wrap=True)
@@ -251,7 +250,8 @@ def _versions(report: Report) -> Table:
 
 def _worst(console: Console, report: Report, metric: Metric) -> None:
     responses = {sample["event_id"]: sample["response"] for sample in samples()}
-    console.print(f"\n[bold]Worst answers by {metric.name}[/] (text from the samples; evaluations hold none)")
+    head = f"\nWorst answers by {metric.name}", "bold"
+    console.print(Text.assemble(head, " (text from the samples; evaluations hold none)"))
     ordered = sorted(report.ranked.items(), key=lambda item: item[1], reverse=metric.better == "lower")
     for sample, (value, event_id) in ordered[:_WORST]:
         line = Text.assemble((f"{value:.2f}", "bold red"), f"  {event_id:<{EVENT_WIDTH}}  {responses[sample]}")

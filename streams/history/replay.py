@@ -22,6 +22,7 @@ from streams.history.archives import id_reader
 from streams.history.runs import Found, essence, fingerprint, prefix_of, run_settings
 from streams.judging.desk import LiveDesk
 from streams.kafka_client import Refusal
+from streams.masking import masked
 from streams.moments import moment
 from streams.reading import Span, span, topics
 from streams.runtimes.bounds import Bounds
@@ -59,8 +60,8 @@ def begun(settings: Settings, run_id: str, asked: Asked, files: Sequence[Path]) 
         partitions=settings.topics.partitions if files else topics(settings)[main],
         extents=extents,
         catalogue_version=CATALOGUE_VERSION,
-        fingerprint=fingerprint(kept),
-        settings=kept,
+        fingerprint=fingerprint(kept, run_id),
+        settings=masked(kept),
     )
     check(settings, run)
     return run
@@ -98,7 +99,7 @@ def same(settings: Settings, found: Found, asked: Asked, files: Sequence[Path]) 
     if run.catalogue_version != CATALOGUE_VERSION:
         why = f"{told} catalogue version {run.catalogue_version}, and this is {CATALOGUE_VERSION}"
         raise Refusal(f"{why}; use another --run-id, or `ragweir runs delete`")
-    if run.phase != "complete" and fingerprint(_essence(settings, asked)) != run.fingerprint:
+    if run.phase != "complete" and fingerprint(_essence(settings, asked), run.run_id) != run.fingerprint:
         raise Refusal(f"{told} other settings, which `ragweir runs show {run.run_id}` tells; use another --run-id")
     for file, archive in zip(files, run.files, strict=True):
         if run.phase == "loading" and file.stat().st_size != archive.size:

@@ -15,8 +15,9 @@ from schemas.codec import encode
 from schemas.run import Asked, Loaded, Run
 from schemas.topics import RUN
 from streams.kafka_client import Connection, Refusal, build, client_properties, publisher_properties
+from streams.masking import digest_of_secrets, masked
 from streams.reading import read, span, topics
-from streams.settings import Settings, masked
+from streams.settings import Settings
 
 _TIMEOUT_S = 30.0
 _RECORD, _LOADED = b"run", b"loaded"
@@ -64,13 +65,13 @@ def run_settings(settings: Settings, run: Run) -> Settings:
 
 
 def essence(settings: Settings, asked: Asked) -> dict[str, Any]:
-    """The settings that results depend on, without secrets, and the texts of the files that they name.
+    """The settings that results depend on, secrets among them, and the texts of the files that they name.
 
     Raises:
         OSError: if one of these cannot be read.
     """
-    shown = masked(settings)
-    kept = {name: shown[name] for name in _ESSENTIAL}
+    whole = settings.model_dump(mode="json")
+    kept = {name: whole[name] for name in _ESSENTIAL}
     kept["input"] = {"duplicate_horizon": settings.input.duplicate_horizon}
     if settings.input.map is not None:
         kept["input"]["map"] = settings.input.map.read_text(encoding="utf-8")
@@ -78,18 +79,22 @@ def essence(settings: Settings, asked: Asked) -> dict[str, Any]:
         packs = sorted(settings.metrics.packs.glob("*.toml"))
         kept["packs"] = {pack.name: pack.read_text(encoding="utf-8") for pack in packs}
     if asked.judge != "never":
-        kept["routing"] = shown["routing"]
-        kept["judge"] = {name: shown["judge"][name] for name in _JUDGING}
+        kept["routing"] = whole["routing"]
+        kept["judge"] = {name: whole["judge"][name] for name in _JUDGING}
     return kept
 
 
-def fingerprint(kept: Mapping[str, Any]) -> str:
-    """What tells settings apart.
+def fingerprint(kept: Mapping[str, Any], run_id: str) -> str:
+    """A digest that tells a run's settings from others. Of secrets it holds only what is slow to guess, per run.
 
-    >>> fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
+    >>> fingerprint({"a": 1, "b": 2}, "r") == fingerprint({"b": 2, "a": 1}, "r")
     True
+    >>> fingerprint({"routing": {"key": "one"}}, "r") == fingerprint({"routing": {"key": "two"}}, "r")
+    False
     """
-    return hashlib.sha256(orjson.dumps(kept, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+    told = orjson.dumps(masked(kept), option=orjson.OPT_SORT_KEYS)
+    secrets = digest_of_secrets(kept, f"ragweir run {run_id}")
+    return hashlib.sha256(told + secrets.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from schemas.codec import encode
 from schemas.window import Window
+from streams.permissions import replacing
 
 
 class Format(Protocol):
@@ -43,7 +43,7 @@ def write(windows: Iterable[Window], files: Mapping[Path, Format]) -> int:
     """
     count = 0
     with ExitStack() as stack:
-        outputs = [(stack.enter_context(_whole(file)), form) for file, form in files.items()]
+        outputs = [(stack.enter_context(replacing(file)), form) for file, form in files.items()]
         for window in windows:
             count += 1
             for output, form in outputs:
@@ -52,20 +52,3 @@ def write(windows: Iterable[Window], files: Mapping[Path, Format]) -> int:
             output.write(form.end)
             output.flush()  # Here a full disk is noticed, before any file takes its place.
     return count
-
-
-@contextmanager
-def _whole(file: Path) -> Iterator[BinaryIO]:
-    """A file to write, which is there under its name once the block has ended well."""
-    if file.exists() and not file.is_file():
-        with file.open("wb") as output:
-            yield output
-        return
-    target = file.resolve()  # Where a link leads; the link stays.
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as output:
-            yield output
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)

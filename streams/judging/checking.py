@@ -14,6 +14,7 @@ from metrics.judged.suite import Case, Embed
 from streams.judging.asking import Answered, Asked, Dialect, Limited, Rejected, Trouble, Unsupported, chat, embedding
 from streams.judging.desk import client_of
 from streams.judging.money import FREE
+from streams.masking import masked_url
 from streams.settings import JudgeSettings
 from streams.simulated.dialect import NAME
 
@@ -55,7 +56,7 @@ def try_out(settings: JudgeSettings) -> Checked:
 def told(settings: JudgeSettings, trouble: Trouble) -> str:
     """What is wrong with an endpoint and what to look at, in one sentence."""
     hint = "" if isinstance(trouble, Limited) else "; are judge.base_url, judge.api_key and judge.model right?"
-    return f"{settings.base_url}: {trouble.why}{hint}"
+    return f"{masked_url(settings.base_url or '')}: {trouble.why}{hint}"
 
 
 def unpriced(settings: JudgeSettings) -> list[str]:

@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from streams.local import sums
 from streams.local.class_archive import ClassArchive
 from streams.local.node import CLUSTER_ID, KAFKA_VERSION, POM, LocalKafkaError, Node
 
@@ -45,30 +46,59 @@ def find_java() -> tuple[str, str]:
 def fetch(say: Callable[[str], None]) -> Path:
     """Return the folder of Kafka's jars, filled by Maven the first time, with any number of processes asking at once.
 
+    Every time the jars are compared with the SHA-256 sums in this repository, which takes about 0.1 s.
+
     Raises:
-        LocalKafkaError: Maven is missing or could not fetch them.
+        LocalKafkaError: Maven is missing or could not fetch them, or they are not the ones that they should be.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ragweir"
     jars = cache / f"kafka-{KAFKA_VERSION}-{sha256(POM.encode()).hexdigest()[:8]}"
     if jars.exists():
-        return jars
-    mvn = shutil.which("mvn")
-    if mvn is None:
-        raise LocalKafkaError(f"Kafka's jars are fetched with Maven, and it is not installed {_INSTALL}.")
+        return _checked(jars, f"{jars} is not used; remove it, and it is fetched again")
+    mvn = _find_maven()
     cache.mkdir(parents=True, exist_ok=True)
     # The lock saves a second download, and Maven's own store from two writers; the rename keeps half a download unseen.
     with (cache / "fetch.lock").open("w") as lock, tempfile.TemporaryDirectory(dir=cache) as scratch:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not jars.exists():
             say(f"Fetching Kafka {KAFKA_VERSION} from Maven Central (43 MB, once)")
-            _copy_dependencies(mvn, Path(scratch)).rename(jars)
+            fetched = _copy_dependencies(mvn, Path(scratch))
+            _checked(fetched, "what Maven has fetched is not used").rename(jars)
     return jars
+
+
+def _checked(jars: Path, consequence: str) -> Path:
+    """A folder of jars, if they are those that the repository names.
+
+    Raises:
+        LocalKafkaError: they are not.
+    """
+    if wrong := sums.difference(sums.found(jars), sums.expected()):
+        raise LocalKafkaError(f"Kafka's jars are not as they should be: {wrong}; {consequence}.")
+    return jars
+
+
+def _find_maven() -> str:
+    mvn = shutil.which("mvn")
+    if mvn is None:
+        raise LocalKafkaError(f"Kafka's jars are fetched with Maven, and it is not installed {_INSTALL}.")
+    return mvn
+
+
+def renew_sums() -> None:
+    """Have Maven fetch the jars of pom.xml, and name their sums in this repository, after a change of version.
+
+    Raises:
+        LocalKafkaError: Maven is missing or could not fetch them.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        sums.write(_copy_dependencies(_find_maven(), Path(scratch)))
 
 
 def _copy_dependencies(mvn: str, scratch: Path) -> Path:
     pom, jars = scratch / "pom.xml", scratch / "jars"
     pom.write_text(POM, encoding="utf-8")
-    command = [mvn, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+    command = [mvn, "-B", "-C", "-q", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_FETCH_SECONDS)
     except subprocess.TimeoutExpired as error:
@@ -171,3 +201,7 @@ class JarRunner:
         finally:
             if self._temporary:
                 shutil.rmtree(self._folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    renew_sums()

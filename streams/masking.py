@@ -1,0 +1,134 @@
+"""Secrets among the settings: which values are secret, and what is shown in their place."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from streams.settings import SHIPPED_KEY
+
+MASK = "********"
+
+_URL = re.compile(r"([A-Za-z][\w+.-]*://)([^\s,;\"']*)")
+_HOST = re.compile(r"(?:\[[^\]@]*\]|[^:@\[\]]*)(?::\d*)?")
+_WORDS = r"password|passphrase|secret|credential|token|private|jaas|key$|pem$"
+_PLAIN_PROPERTY = (
+    r"(?:.*\.(?:location|locations|paths|list|suites|algorithm)|client\.(?:id|rack|dns\.lookup)|debug|"
+    r"security\.protocol|sasl\.mechanisms?|sasl\.username|sasl\.kerberos\.(?:principal|service\.name|keytab)|"
+    r"sasl\.oauthbearer\.(?:method|client\.id|scope)|ssl\.(?:engine\.id|providers)|"
+    r"compression\.\w+|broker\.address\.family|topic\.blacklist|queuing\.strategy)"
+)
+_NUMBER = re.compile(r"[+-]?[\d.]+|true|false", re.IGNORECASE)
+
+
+def masked_url(text: str) -> str:
+    """A URL without the user information and the values of the query that it may carry; its host and path stay.
+
+    Text that is no URL but holds an `@`, and a URL whose host cannot be told from a password, is masked whole.
+
+    >>> masked_url("https://me:hunter2@proxy.example:8443/v1?key=hunter2&v")
+    'https://********@proxy.example:8443/v1?key=********&********'
+    >>> masked_url("http://127.0.0.1:8089/v1"), masked_url("me:hunter2@proxy.example")
+    ('http://127.0.0.1:8089/v1', '********')
+    """
+    if "://" not in text:
+        return MASK if re.search("[@?#]", text) else text
+    return _URL.sub(lambda url: url[1] + _after_scheme(url[2]), text)
+
+
+def _after_scheme(rest: str) -> str:
+    """What follows `://`, masked."""
+    before, fragment_mark, fragment = rest.partition("#")
+    before, query_mark, query = before.partition("?")
+    place, slash, path = before.partition("/")
+    host = place.rpartition("@")[2]
+    if "@" in path or not _HOST.fullmatch(host):
+        return MASK
+    shown = [MASK + "@" if host != place else "", host, slash, path, query_mark]
+    pairs = (pair.partition("=") for pair in query.split("&") if pair)
+    shown.append("&".join(name + "=" + MASK if equals else MASK for name, equals, _ in pairs))
+    return "".join((*shown, fragment_mark, MASK if fragment else ""))
+
+
+def _whole(_: str) -> str:
+    return MASK
+
+
+def _unless_shipped(text: str) -> str:
+    return text if text == SHIPPED_KEY else MASK
+
+
+def _unless_a_number(text: str) -> str:
+    return text if _NUMBER.fullmatch(text) else MASK
+
+
+def _urls(text: str) -> str:
+    return masked_url(text) if "://" in text else text
+
+
+_RULES: Sequence[tuple[re.Pattern[str], Callable[[str], str]]] = tuple(
+    (re.compile(pattern), treatment)
+    for pattern, treatment in (
+        (r"routing\.key", _unless_shipped),
+        (r"judge\.base_url|kafka\.client\.sasl\.oauthbearer\.token\.endpoint\.url", masked_url),
+        (rf".*(?:{_WORDS}).*", _whole),
+        (rf"kafka\.client\.{_PLAIN_PROPERTY}", _urls),
+        # Plugins bring properties of their own: of those that are not known to be plain, only numbers are shown.
+        (r"kafka\.client\..*", _unless_a_number),
+        (r".*", _urls),
+    )
+)
+"""Which settings are treated how; the first pattern that fits the whole path of a setting decides."""
+
+
+def masked(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as plain data, with their secrets masked, to be shown.
+
+    >>> masked({"judge": {"api_key": "hunter2", "base_url": "https://hunter2@proxy.example/v1", "model": "m"}})
+    {'judge': {'api_key': '********', 'base_url': 'https://********@proxy.example/v1', 'model': 'm'}}
+    """
+    return {name: _shown(name, value) for name, value in data.items()}
+
+
+def digest_of_secrets(data: Mapping[str, Any], salt: str) -> str:
+    """A digest of what `masked` hides, which tells two settings apart without telling either.
+
+    A secret may be short, so that a plain hash of it would be guessed at once: each guess at this one takes scrypt's
+    16 MiB and some 50 ms, and for another salt it has to be made anew.
+
+    >>> digest_of_secrets({"routing": {"key": "a"}}, "1") == digest_of_secrets({"routing": {"key": "b"}}, "1")
+    False
+    >>> digest_of_secrets({"judge": {"model": "m"}}, "1")
+    ''
+    """
+    hidden = list(_hidden("", data))
+    if not hidden:
+        return ""
+    return hashlib.scrypt(orjson.dumps(hidden), salt=salt.encode(), n=2**14, r=8, p=1, dklen=16).hex()
+
+
+def _shown(path: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _shown(f"{path}.{name}", inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(path, inner) for inner in value]
+    # A password of digits is a number in TOML; elsewhere a number is none.
+    if not value or not (isinstance(value, str) or path.startswith("kafka.client.")):
+        return value
+    text = str(value)
+    treatment = next(treatment for pattern, treatment in _RULES if pattern.fullmatch(path))
+    shown = treatment(text)
+    return value if shown == text else shown
+
+
+def _hidden(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The paths and values of all that is not shown as it is, in the order of their paths."""
+    if isinstance(value, Mapping):
+        for name in sorted(value):
+            yield from _hidden(f"{path}.{name}" if path else name, value[name])
+    elif _shown(path, value) != value:
+        yield path, value

@@ -1,0 +1,69 @@
+"""Text on a terminal: nothing from outside (events, topics, endpoints, files) reaches it as more than text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+_WIDTH = 48
+
+
+class Terminal(Console):
+    """A console that prints text as it is: no markup, no emoji names, and no character that a terminal obeys.
+
+    Rich's own control sequences (colours, redrawing) stay. `print(..., markup=True)` is for texts of ours alone.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """What rich makes of something, printable."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable() or segment.text == "\n":
+                yield segment
+            else:
+                lines = (printable(line, None) for line in segment.text.split("\n"))
+                yield Segment("\n".join(lines), segment.style)
+
+
+def printable(text: str, most: int | None = _WIDTH) -> str:
+    r"""Text from outside on one line, without what a terminal obeys, cut to so many characters; None cuts nothing.
+
+    White space becomes a blank, a line's end and all else that is not printable U+FFFD.
+
+    >>> printable("a\x1b[2Jb"), printable("a" * 9, 5), printable("a\u202e\x9b\u00a0b\n")
+    ('a\ufffd[2Jb', 'aaaa…', 'a\ufffd\ufffd b\ufffd')
+    """
+    head = text if most is None else text[: most + 1]
+    safe = head if head.isprintable() else "".join(map(_printable, head))
+    return safe if most is None or len(safe) <= most else safe[: most - 1] + "…"
+
+
+def _printable(character: str) -> str:
+    if character.isprintable():
+        return character
+    return " " if character == "\t" or unicodedata.category(character) == "Zs" else "\ufffd"
+
+
+_OBEYED = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
+
+
+def printable_json(data: bytes) -> bytes:
+    r"""The same JSON, in which what a terminal obeys stands as an escape. What is below U+0020 already does in JSON.
+
+    >>> printable_json('{"a": "ü\u009b2J\u202e"}'.encode()).decode()
+    '{"a": "ü\\u009b2J\\u202e"}'
+    """
+    return _OBEYED.sub(_escaped, data.decode()).encode()
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """A character as JSON escapes it: in UTF-16."""
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
