@@ -225,6 +225,8 @@ class FieldMap:
             rules = tomllib.loads(toml)
         except tomllib.TOMLDecodeError as error:
             raise MapError(f"not TOML: {error}") from None
+        except RecursionError:
+            raise MapError("it is nested too deeply") from None
         return cls(rules)
 
     def __call__(self, data: object) -> dict[str, Any]:

@@ -14,13 +14,26 @@ from streams.serving.telemetry import TABLE
 from streams.settings import Group, Settings
 
 README = Path(__file__).parents[1] / "README.md"
+_MARKUP = re.compile(r"\b_+|_+\b|[*<]")
+"""Outside of code: underscores at the edge of a word, asterisks, and what may begin a tag."""
 
 
 def _markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     lines = [list(head)]
     lines.append(["---"] * len(lines[0]))
-    lines += [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    lines += [[_cell(text) for text in row] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    r"""A text as the content of one cell: without line breaks, and with nothing outside of backticks taken for markup.
+
+    >>> _cell("one | two,\n\nin __three__, `__four__`")
+    'one \\| two, in \\_\\_three\\_\\_, `__four__`'
+    """
+    pieces = " ".join(text.split()).replace("|", "\\|").split("`")
+    pieces[::2] = (_MARKUP.sub(lambda found: "".join(f"\\{each}" for each in found[0]), piece) for piece in pieces[::2])
+    return "`".join(pieces)
 
 
 def _metrics() -> str:

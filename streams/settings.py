@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -537,6 +538,8 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         name = ".".join(str(step) for step in first["loc"] if step not in _BRANCHES)
         told = _IN_TOML.get(first["type"], first["msg"].removeprefix("Value error, "))
         raise WrongSettings(f"setting {name}: {told}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise WrongSettings(f"the settings file {chosen} is not TOML: {error}") from None
     except (SettingsError, ValueError, OSError) as error:
         raise WrongSettings(f"the settings cannot be read: {error}") from None
     packs = settings.metrics.packs

@@ -197,6 +197,7 @@ def changed(old: str, new: str) -> str:
     ("text", "fault"),
     [
         ("x =", "is not TOML: Invalid value (at end of document)"),
+        ("x = " + "[" * 5_000, "is nested too deeply"),
         (changed('"facts"', '"quiz"'), "form: is unknown; it is one of list, facts, calculation"),
         (changed('form = "facts"', ""), "form: is missing; it is one of list, facts, calculation"),
         (changed('form = "facts"', "form = []"), "form: is unknown; it is one of list, facts, calculation"),
@@ -207,6 +208,7 @@ def changed(old: str, new: str) -> str:
         (changed('["deductible of 250"]', '["..."]'), "facts[0].any[0]: has no word or number to look for"),
         (changed('["deductible of 250"]', "[250]"), "facts[0].any[0]: is not text"),
         (changed('["deductible of 250"]', '"250"'), "facts[0].any: is not a list"),
+        (changed("unless", '"two\\nlines\\u001b"'), "facts[0].'two\\nlines\\x1b': is not a field here"),
         (changed("unless", "unles"), "facts[0].unles: is not a field here"),
         (
             changed("has_deductible", "has deductible"),
@@ -218,7 +220,7 @@ def changed(old: str, new: str) -> str:
 def test_a_faulty_pack_is_refused_with_one_sentence_that_names_file_and_field(text: str, fault: str) -> None:
     with pytest.raises(PackError) as refused:
         parse_packs({"mine.toml": text})
-    assert str(refused.value) == f"mine.toml: {fault}"
+    assert str(refused.value) == f"question pack mine.toml: {fault}"
 
 
 def test_a_calculation_must_judge_by_one_of_its_facts() -> None:
@@ -230,7 +232,9 @@ def test_a_calculation_must_judge_by_one_of_its_facts() -> None:
     steps = { name = "has_steps", signs = ["+"] }
     failure = { name = "failed", any = ["cannot"] }
     """
-    with pytest.raises(PackError, match=r"^mine\.toml: correct\.fact is not the name of one of the facts$"):
+    with pytest.raises(
+        PackError, match=r"^question pack mine\.toml: correct\.fact is not the name of one of the facts$"
+    ):
         parse_packs({"mine.toml": pack})
     metrics = Catalogue(parse_packs({"mine.toml": pack.replace("has_5", "has_4")}))
     scores = metrics.score(example(question_id="Q", response="2 + 2 = 4")).scores
@@ -240,23 +244,36 @@ def test_a_calculation_must_judge_by_one_of_its_facts() -> None:
 def test_all_faults_of_all_files_are_told_at_once() -> None:
     with pytest.raises(PackError) as refused:
         parse_packs({"a.toml": "x =", "b.toml": 'form = "facts"', "c.toml": MINE})
-    assert [line.partition(":")[0] for line in str(refused.value).splitlines()] == ["a.toml", "b.toml", "b.toml"]
+    assert [fault.partition(":")[0] for fault in refused.value.faults] == [
+        f"question pack {name}" for name in ("a.toml", "b.toml", "b.toml")
+    ]
+
+
+def test_of_many_faults_the_sentence_names_a_few_and_their_number() -> None:
+    with pytest.raises(PackError) as refused:
+        parse_packs({f"{number}.toml": "x =" for number in range(9)})
+    fault = "is not TOML: Invalid value (at end of document)"
+    assert (
+        str(refused.value) == "; ".join(f"question pack {number}.toml: {fault}" for number in range(3)) + "; and 6 more"
+    )
 
 
 def test_a_name_that_is_taken_is_refused_with_its_owner(tmp_path: Path) -> None:
     with pytest.raises(PackError) as refused:
         parse_packs({"a.toml": MINE, "b.toml": MINE.replace("has_deductible", "other")})
-    assert str(refused.value) == "b.toml: question: Q-7.fact_score is defined already, by a.toml"
+    assert str(refused.value) == "question pack b.toml: question: Q-7.fact_score is defined already, by a.toml"
     (tmp_path / "own.toml").write_text(MINE.replace("Q-7", "EF_2"), encoding="utf-8")
-    with pytest.raises(PackError, match=r"^own\.toml: question: EF_2\.fact_score .* by a pack that ships"):
+    with pytest.raises(
+        PackError, match=r"^question pack .*own\.toml: question: EF_2\.fact_score .* by a pack that ships"
+    ):
         load_packs(tmp_path)
 
 
 def test_a_folder_or_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PackError, match="nowhere: there is no such folder"):
+    with pytest.raises(PackError, match=r"^there is no folder .*nowhere of question packs$"):
         load_packs(tmp_path / "nowhere")
     (tmp_path / "mine.toml").write_bytes(b"question = '\xff'")
-    with pytest.raises(PackError, match=r"^mine\.toml: is not UTF-8 text$"):
+    with pytest.raises(PackError, match=r"^question pack .*mine\.toml: is not UTF-8 text$"):
         load_packs(tmp_path)
 
 

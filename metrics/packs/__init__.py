@@ -38,8 +38,28 @@ _PLAIN = {
 """Our words for pydantic's kinds of error."""
 
 
+_SHOWN = 3
+"""Faults that are named; of more their number."""
+
+
 class PackError(ValueError):
-    """Packs that cannot be used: one sentence per fault, each naming file and field, a line each."""
+    """Packs that cannot be used. The message is one sentence for people, which names files and fields.
+
+    Args:
+        faults: what is wrong, each with its place.
+    """
+
+    def __init__(self, *faults: str) -> None:
+        self.faults = faults
+        more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
+        super().__init__("; ".join(faults[:_SHOWN]) + more)
+
+
+def _step(part: int | str) -> str:
+    """One step of a field's path. A name in a pack may be any text, and must not break the line."""
+    if isinstance(part, int):
+        return f"[{part}]"
+    return f".{part if part.isidentifier() else ascii(part)}"
 
 
 def _faults(error: ValidationError) -> Iterator[str]:
@@ -51,7 +71,7 @@ def _faults(error: ValidationError) -> Iterator[str]:
         # Pydantic calls a list whose members are at fault too short as well.
         if each["type"] == "too_short" and any(other[: len(place)] == place != other for other in places):
             continue
-        field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
+        field = "".join(map(_step, place)).lstrip(".")
         sentence = _PLAIN.get(each["type"]) or each["msg"].removeprefix("Value error, ")
         yield f"{field}: {sentence}" if field else sentence
 
@@ -66,13 +86,15 @@ def _parse(text: str) -> Pack:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise PackError(f"is not TOML: {error}") from None
+    except RecursionError:
+        raise PackError("is nested too deeply") from None
     form = FORMS.get(str(data.get("form")))
     if form is None:
         raise PackError(f"form: is {'unknown' if 'form' in data else 'missing'}; it is one of {', '.join(FORMS)}")
     try:
         return form.model_validate(data)
     except ValidationError as error:
-        raise PackError("\n".join(_faults(error))) from None
+        raise PackError(*_faults(error)) from None
 
 
 def parse_packs(files: Mapping[str, str], taken: Iterable[Metric] = ()) -> tuple[Metric, ...]:
@@ -88,7 +110,7 @@ def parse_packs(files: Mapping[str, str], taken: Iterable[Metric] = ()) -> tuple
     >>> parse_packs({"mine.toml": 'question = "Q7"\nform = "quiz"'})
     Traceback (most recent call last):
     ...
-    metrics.packs.PackError: mine.toml: form: is unknown; it is one of list, facts, calculation
+    metrics.packs.PackError: question pack mine.toml: form: is unknown; it is one of list, facts, calculation
     """
     owners = {metric.name: "a pack that ships with ragweir" for metric in taken}
     metrics: list[Metric] = []
@@ -97,15 +119,17 @@ def parse_packs(files: Mapping[str, str], taken: Iterable[Metric] = ()) -> tuple
         try:
             defined = _parse(text).metrics()
         except PackError as error:
-            faults += [f"{name}: {fault}" for fault in str(error).splitlines()]
+            faults += [f"question pack {name}: {fault}" for fault in error.faults]
             continue
         for metric in defined:
             if metric.name in owners:
-                faults.append(f"{name}: question: {metric.name} is defined already, by {owners[metric.name]}")
+                faults.append(
+                    f"question pack {name}: question: {metric.name} is defined already, by {owners[metric.name]}"
+                )
             owners[metric.name] = name
         metrics += defined
     if faults:
-        raise PackError("\n".join(faults))
+        raise PackError(*faults)
     return tuple(metrics)
 
 
@@ -116,15 +140,15 @@ def load_packs(folder: Path) -> tuple[Metric, ...]:
         PackError: if there is no such folder, a file cannot be read or is no pack, or two define the same metric.
     """
     if not folder.is_dir():
-        raise PackError(f"{folder}: there is no such folder")
+        raise PackError(f"there is no folder {folder} of question packs")
     files: dict[str, str] = {}
     for path in sorted(folder.glob("*.toml")):
         try:
-            files[path.name] = path.read_text(encoding="utf-8")
+            files[str(path)] = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            raise PackError(f"{path.name}: is not UTF-8 text") from None
+            raise PackError(f"question pack {path}: is not UTF-8 text") from None
         except OSError as error:
-            raise PackError(f"{path.name}: cannot be read: {error.strerror}") from None
+            raise PackError(f"question pack {path}: cannot be read: {error.strerror}") from None
     return parse_packs(files, taken=METRICS)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -23,6 +24,8 @@ err = Terminal(stderr=True)
 
 USAGE = 2
 FAILURE = 1
+STOPPED = 130
+"""The exit status of a command that Ctrl-C ended, as shells have it."""
 
 _STATUS: Mapping[str, int] = {
     "streams.settings.WrongSettings": USAGE,
@@ -30,6 +33,7 @@ _STATUS: Mapping[str, int] = {
     "streams.kafka_client.Unreachable": FAILURE,
     "streams.runtimes.transactions.Fatal": FAILURE,
     "schemas.codec.Rejected": FAILURE,
+    "metrics.packs.PackError": USAGE,
     "streams.local.node.LocalKafkaError": FAILURE,
     "streams.local.prometheus.LocalPrometheusError": FAILURE,
     "cimpl.KafkaException": FAILURE,
@@ -102,7 +106,6 @@ app = typer.Typer(
     help="Evaluates RAG traffic on Kafka: every answered question scored, exactly once.\n\n"
     "Start with `ragweir demo`. Settings come from ragweir.toml, then RAGWEIR_... variables, then flags.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
@@ -116,12 +119,21 @@ class _Shared:
     debug = False
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ragweir {version('ragweir')}")
+        raise typer.Exit
+
+
 @app.callback()
 def shared(
     config: Annotated[Path | None, typer.Option(help="Settings file; ragweir.toml of this folder by default.")] = None,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka's address, overriding the settings.")] = None,
     prefix: Annotated[str | None, typer.Option(help="Prefix of ragweir's topics, overriding the settings.")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and debug logs.")] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show ragweir's version and exit.")
+    ] = False,
 ) -> None:
     """Options that go before the command."""
     _Shared.config = config
@@ -157,6 +169,8 @@ def main() -> None:
             command = error.ctx.command_path if error.ctx else "ragweir"
             _tell(f"{text} (see `{command} --help`)")
         sys.exit(USAGE)
+    except typer.Abort:  # Ctrl-C or Ctrl-D in place of an answer.
+        sys.exit(STOPPED)
     except Exception as error:
         if _Shared.debug:
             raise

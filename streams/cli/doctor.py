@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from schemas.judging import LedgerEntry
 from schemas.topics import TOPICS
 from streams.cli.app import FAILURE, app, out, settings
 from streams.cli.looking import ledger, number_behind
+from streams.cli.ports import ports
 from streams.cli.summary import dollars
 from streams.judging.asking import Trouble
 from streams.judging.checking import told, try_out, unpriced
@@ -245,15 +245,14 @@ def secrets(findings: Findings) -> str:
 
 
 def telemetry(findings: Findings) -> str:
-    """The first worker's telemetry port can be opened."""
-    host, port = findings.settings.telemetry.host, findings.settings.telemetry.port
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            return f"{host}:{port} is in use ({error.strerror}): by a running worker, or set telemetry.port"
-    return f"{host}:{port} is free"
+    """Each service's telemetry port is free, or held by that service."""
+    host = findings.settings.telemetry.host
+    if not findings.settings.telemetry.port:
+        return f"the system chooses the ports on {host}"
+    found = ports(findings.settings)
+    if wrong := [str(port) for port in found if not port.usable]:
+        raise Unwell(f"on {host} {'; '.join(wrong)}; set telemetry.host and telemetry.port")
+    return f"on {host} {'; '.join(map(str, found))}"
 
 
 CHECKS: tuple[Callable[[Findings], str], ...] = (

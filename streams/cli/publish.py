@@ -33,7 +33,7 @@ def publish(
     refused = sent = 0
     columns = (TextColumn("Publishing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Publisher(effective) as publisher, Progress(*columns, console=err) as progress, file.open("rb") as source:
-        total = sum(1 for _ in read_lines(source, limit))
+        total = sum(1 for _ in read_lines(source, limit, str(file)))
         source.seek(0)
         for number, line in progress.track(read_lines(source, limit), total):
             try:

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from schemas.run import RUN_ID, Asked, JudgeMode, Loaded, Phase
 from schemas.window import Window
-from streams.cli.app import app, err, out, settings, shared_flags
+from streams.cli.app import STOPPED, app, err, out, settings, shared_flags
 from streams.cli.working import as_worker
 from streams.history.openmetrics import OpenMetrics
 from streams.history.outlook import Outlook, outlook
@@ -31,7 +31,6 @@ from streams.settings import Settings
 from streams.supervisor import own_command, same_command, stop_flag
 
 _CANARY = "--canary"
-_STOPPED = 130
 _LAGS = 6
 """Partitions whose lag is shown, the longest first."""
 _PHASES: Mapping[Phase, str] = {
@@ -122,7 +121,7 @@ def replay(
     flags += ["--rate", str(rate)] if rate else []
     if not _run(effective, found, workers, flags):
         err.print(f"stopped; the same command goes on with the run {run_id}", soft_wrap=True)
-        raise typer.Exit(_STOPPED)
+        raise typer.Exit(STOPPED)
     _finish(effective, run_id, windows_file, openmetrics)
 
 

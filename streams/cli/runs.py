@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import orjson
@@ -9,7 +10,7 @@ import typer
 from rich.table import Table
 
 from schemas.codec import encode
-from streams.cli.app import app, err, out, settings
+from streams.cli.app import FAILURE, app, err, out, settings
 from streams.history.runs import delete as delete_run
 from streams.history.runs import every, find, prefix_of
 from streams.kafka_client import Refusal
@@ -54,13 +55,18 @@ def show(run_id: RunId) -> None:
 @commands.command()
 def delete(
     run_id: RunId,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking first.")] = False,
 ) -> None:
-    """Delete a run's topics, all its results among them, and its groups. Nothing live is touched."""
+    """Delete a run's topics, all its results among them, and its groups. Nothing live is touched.
+
+    Asks first. Without a terminal nobody can answer, and `--yes` is required. Exit status 1 when the answer is no.
+    """
+    if not yes and not (sys.stdin and sys.stdin.isatty()):
+        raise typer.BadParameter("--yes is required where standard input is no terminal, since nobody can be asked")
     effective = settings()
     if find(effective, run_id) is None:
         raise Refusal(f"there is no run {run_id}; `ragweir runs list` tells which there are")
-    if not yes:
-        typer.confirm(f"Delete all topics {prefix_of(effective, run_id)}*?", abort=True, err=True)
+    if not yes and not typer.confirm(f"Delete all topics {prefix_of(effective, run_id)}*?", err=True):
+        raise typer.Exit(FAILURE)
     names = delete_run(effective, run_id)
     err.print(f"deleted {', '.join(names)}", soft_wrap=True)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import signal
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, BinaryIO, Literal, Self
+from typing import Annotated, BinaryIO, Literal, Self, TextIO
 
 import orjson
 import typer
@@ -22,7 +21,8 @@ from schemas.dead_letter import DeadLetter
 from schemas.evaluation import Evaluation
 from streams.agents.agent import Emission, Record
 from streams.agents.evaluate import EvaluateAgent
-from streams.cli.app import FAILURE, app, err, settings
+from streams.cli.app import FAILURE, STOPPED, app, err, settings
+from streams.cli.stopping import Stop
 from streams.cli.summary import Summary, dollars
 from streams.judging.asking import Limited, Trouble
 from streams.judging.checking import told, try_out, unpriced
@@ -35,9 +35,6 @@ from streams.service import evaluate_config, judge_config
 from streams.settings import Settings
 from streams.terminal import printable, printable_json
 from streams.windowing import Windowing
-
-_STOPPED = 130
-"""The exit status of what Ctrl-C ended."""
 
 
 @app.command()
@@ -60,38 +57,88 @@ def score(
 
     With `--judge` the judged evaluations stand there too, each somewhere after the scored one of its event. The run has
     `judge.daily_budget_usd` to itself; events over it are counted and stay unjudged, which is no failure. An endpoint
-    that cannot be used at the start is refused; one that fails later is waited for. Ctrl-C ends the run with what is
-    done, a second one at once.
+    that cannot be used at the start is refused; one that fails later is waited for.
+
+    Ctrl-C ends the run: what was read is finished, the output holds whole lines, and how far it came is told; the exit
+    status is 130. A second one ends it at once.
     """
     effective = settings(input={"map": map})
     config = evaluate_config(effective, file.name, explain=explain)
     totals = Totals(config.catalogue)
     summary = Summary(totals, judging=judge)
+    _check_distinct(file, out, windows)
+    stop, line, share = Stop(), 0, ""
     with ExitStack() as stack:
-        source: BinaryIO = sys.stdin.buffer if str(file) == "-" else stack.enter_context(_open(file, "rb"))
-        judging = stack.enter_context(_judging(effective)) if judge else None
-        sink: BinaryIO = stack.enter_context(_open(out, "wb")) if out else sys.stdout.buffer
+        stack.enter_context(_telling(file, out, windows))
+        source = _standard(sys.stdin, "input") if str(file) == "-" else stack.enter_context(_open(file, "rb"))
+        size = None if str(file) == "-" else os.fstat(source.fileno()).st_size or None
+        judging = stack.enter_context(_judging(effective, stop)) if judge else None
+        stack.enter_context(stop.listening())
+        sink = stack.enter_context(_open(out, "wb")) if out else _standard(sys.stdout, "output")
         summed = stack.enter_context(_open(windows, "wb")) if windows else None
-        bars = stack.enter_context(_Bars(None if str(file) == "-" else file.stat().st_size, summary, judging))
+        bars = stack.enter_context(_Bars(size, summary, judging))
         writing = _Writing(sink, summary, Windowing(effective.windows, totals) if summed else None)
-        lines = files.run(EvaluateAgent(config), bars.reading(source), file.name, effective.limits.max_event_bytes)
+        ending = stop.ending(bars.reading(source))
+        lines = files.run(EvaluateAgent(config), ending, file.name, effective.limits.max_event_bytes)
         for record, outcome in judging.run(lines) if judging else lines:
+            line = record.offset if record else line
             summary.duplicates += outcome.counts["ragweir_duplicates_total",]
             for emission in outcome.emissions:
                 writing.write(emission, record)
             bars.show()
         if summed and writing.windowing:
             summed.writelines(encode(window) + b"\n" for window in writing.windowing.windows())
+        sink.flush()
+        if size:
+            share = f", {source.tell() / size:.0%} of {file}"
     if judging:
         summary.spent, summary.at_most = judging.spent, judging.reserved
         summary.unpriced = unpriced(effective.judge)
     if err.is_terminal:
         err.print(summary.table())
     err.print(summary.line(), soft_wrap=True)
-    if judging and judging.stopping:
-        raise typer.Exit(_STOPPED)
+    if stop.cut or (judging and judging.stopping):
+        told = (
+            f"stopped after line {line:,}{share}: {out or 'the output'} is incomplete, and each of its lines is whole"
+        )
+        err.print(told, soft_wrap=True)
+        raise typer.Exit(STOPPED)
     if not summary.scored:
         raise typer.Exit(FAILURE)
+
+
+def _check_distinct(source: Path, *written: Path | None) -> None:
+    """See that nothing is written over what is read, or over what is written beside it.
+
+    Raises:
+        typer.BadParameter: if two paths are one file.
+    """
+    paths = [path.resolve() for path in (source, *written) if path and path != Path(os.devnull)]
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        raise typer.BadParameter(f"{twice} is named twice, and what is written would replace what stands there")
+
+
+@contextmanager
+def _telling(source: Path, *written: Path | None) -> Iterator[None]:
+    """Name the files where reading or writing fails, such as on a full disk.
+
+    Raises:
+        Refusal: in the place of an OSError.
+    """
+    try:
+        yield
+    except BrokenPipeError:  # A reader that has enough is no error.
+        raise
+    except OSError as error:
+        out = " and ".join(str(path) for path in written if path) or "standard output"
+        raise Refusal(f"reading {source} or writing {out} failed: {error.strerror}") from None
+
+
+def _standard(stream: TextIO | None, name: str) -> BinaryIO:
+    """Standard input or output, which whoever starts the command may have closed."""
+    if stream is None:
+        raise typer.BadParameter(f"standard {name} is closed")
+    return stream.buffer
 
 
 def _open(file: Path, mode: Literal["rb", "wb"]) -> BinaryIO:
@@ -127,7 +174,7 @@ class _Writing:
 
 
 @contextmanager
-def _judging(effective: Settings) -> Iterator[JudgedFiles]:
+def _judging(effective: Settings, stop: Stop) -> Iterator[JudgedFiles]:
     """What judges, once the endpoint has shown that it can be used.
 
     Raises:
@@ -143,27 +190,8 @@ def _judging(effective: Settings) -> Iterator[JudgedFiles]:
             pass  # It is well and wants to be left alone; that is waited for.
         except Trouble as trouble:
             raise Refusal(told(config.judge, trouble)) from None
-    with closing(LiveDesk(config.judge)) as desk, _interruptible() as stopped:
-        yield JudgedFiles(config, desk, stopped, spent)
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Whether the run is to stop, by SIGINT or SIGTERM; a second one interrupts whatever goes on."""
-    asked = False
-
-    def ask(_: int, __: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with closing(LiveDesk(config.judge)) as desk:
+        yield JudgedFiles(config, desk, lambda: stop.asked, spent)
 
 
 class _Bars:

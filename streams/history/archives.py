@@ -37,7 +37,7 @@ def lines(archive: Path, max_bytes: int) -> Lines:
             yield from _rows(archive)
         else:
             with archive.open("rb") as source:
-                yield from read_lines(source, max_bytes)
+                yield from read_lines(source, max_bytes, str(archive))
     except OSError as error:
         raise Refusal(f"{archive} cannot be read: {error.strerror}") from None
 

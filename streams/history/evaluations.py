@@ -86,7 +86,7 @@ class Source:
         try:
             with file.open("rb") as lines, shown(f"reading {self.name}", file.stat().st_size) as moved:
                 at = 0
-                for number, line in read_lines(lines, most):
+                for number, line in read_lines(lines, most, self.name):
                     yield line
                     if number % _TOLD == 0:
                         moved(lines.tell() - at)

@@ -133,12 +133,13 @@ def from_file(file: Path, event_id: str, settings: Settings, watch: Watch) -> St
 
     Raises:
         OSError: if the file cannot be read.
+        Refusal: if it is of another format.
     """
     story, lines = Story(event_id), 0
     most = max_record_bytes(settings.limits.max_event_bytes)
     with file.open("rb") as source:
         moved = watch(str(file), file.stat().st_size)
-        for number, line in read_lines(source, most):
+        for number, line in read_lines(source, most, str(file)):
             lines += 1
             moved(len(line) + 1)
             _take(story, _evaluation(line, event_id, most), f"{file}, line {number}")

@@ -18,7 +18,7 @@ from streams.agents.agent import Agent
 from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from streams.agents.judge import JudgeAgent
 from streams.filters import Filters
-from streams.history.archives import id_reader
+from streams.history.archives import id_reader, lines
 from streams.history.runs import Found, essence, fingerprint, prefix_of, run_settings
 from streams.judging.desk import LiveDesk
 from streams.kafka_client import Refusal
@@ -45,6 +45,8 @@ def begun(settings: Settings, run_id: str, asked: Asked, files: Sequence[Path]) 
         Unreachable: if no broker answers.
     """
     kept = _essence(settings, asked)
+    for file in files:  # What cannot be read is refused before the run has topics.
+        next(lines(file, settings.limits.max_event_bytes), None)
     archives = tuple(Archive(path=str(file.resolve()), size=file.stat().st_size) for file in files)
     main = asked.topic or settings.input_topic
     extents = () if files else extents_of(settings, asked, datetime.now(UTC))

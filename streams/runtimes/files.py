@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from streams.agents.agent import Agent, Mindful, Outcome, Record
+from streams.kafka_client import Refusal
+
+_COMPRESSED = "is compressed ({}); decompress it first"
+_SEVERAL_LINES = "holds JSON that goes over several lines; one event per line is read, as `jq -c` writes them"
+_UTF_16 = "is UTF-16 text; save it as UTF-8"
+_OTHER_FORMATS: Mapping[bytes, str] = {
+    b"\x1f\x8b": _COMPRESSED.format("gzip"),
+    b"\x28\xb5\x2f\xfd": _COMPRESSED.format("zstd"),
+    b"\xfd7zXZ\x00": _COMPRESSED.format("xz"),
+    b"BZh": _COMPRESSED.format("bzip2"),
+    b"\x04\x22\x4d\x18": _COMPRESSED.format("lz4"),
+    b"PK\x03\x04": _COMPRESSED.format("zip"),
+    b"PAR1": "is a Parquet file; only `ragweir replay` reads those, if they are named .parquet",
+    b"\xff\xfe": _UTF_16,
+    b"\xfe\xff": _UTF_16,
+}
+"""By their first bytes, formats of which each line would be refused for itself, with a reason that explains nothing."""
 
 
-def read_lines(file: BinaryIO, max_bytes: int) -> Iterator[tuple[int, bytes]]:
+class Lines(Protocol):
+    """What is read line by line."""
+
+    def readline(self, size: int = -1, /) -> bytes:
+        """The next line with its end, or as much of it as `size` allows; empty at the end."""
+
+
+def _format_problem(first: bytes) -> str | None:
+    """Why a file with this first line holds no JSON lines; None where it may."""
+    if first.strip() in (b"[", b"{"):
+        return _SEVERAL_LINES
+    return next((problem for magic, problem in _OTHER_FORMATS.items() if first.startswith(magic)), None)
+
+
+def read_lines(file: Lines, max_bytes: int, name: str = "the file") -> Iterator[tuple[int, bytes]]:
     r"""The lines of a file with their numbers, from 1; blank ones are passed over.
 
     A line over `max_bytes` comes as its first `max_bytes` + 1 bytes, so that whoever reads it refuses its size
     and memory stays bounded.
+
+    Args:
+        file: JSON lines.
+        max_bytes: the largest line that is given whole.
+        name: of the file, for people.
+
+    Raises:
+        Refusal: if the file's beginning is that of another format.
 
     >>> import io
     >>> list(read_lines(io.BytesIO(b"{}\n\n" + b"x" * 9 + b"\n[]"), max_bytes=4))
@@ -21,6 +60,8 @@ def read_lines(file: BinaryIO, max_bytes: int) -> Iterator[tuple[int, bytes]]:
     number = 0
     while line := file.readline(max_bytes + 2):
         number += 1
+        if number == 1 and (problem := _format_problem(line)):
+            raise Refusal(f"{name} {problem}")
         whole = line.endswith(b"\n")
         kept = line.rstrip(b"\r\n")
         while not whole and (rest := file.readline(1024 * 1024)):
@@ -29,7 +70,7 @@ def read_lines(file: BinaryIO, max_bytes: int) -> Iterator[tuple[int, bytes]]:
             yield number, kept[: max_bytes + 1]
 
 
-def run(agent: Agent, file: BinaryIO, name: str, max_bytes: int) -> Iterator[tuple[Record, Outcome]]:
+def run(agent: Agent, file: Lines, name: str, max_bytes: int) -> Iterator[tuple[Record, Outcome]]:
     """Drive an agent with the lines of a file: each is a record of partition 0 whose offset is its line number.
 
     Args:
@@ -38,7 +79,7 @@ def run(agent: Agent, file: BinaryIO, name: str, max_bytes: int) -> Iterator[tup
         name: stands as the records' topic.
         max_bytes: the largest event.
     """
-    for number, line in read_lines(file, max_bytes):
+    for number, line in read_lines(file, max_bytes, name):
         record = Record(topic=name, partition=0, offset=number, key=None, value=line, timestamp_ms=None)
         yield record, agent.handle([record])
         if isinstance(agent, Mindful):

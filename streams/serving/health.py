@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import threading
 import time
@@ -18,6 +19,8 @@ from prometheus_client.exposition import choose_encoder
 
 STALLED_S = 60.0
 """A loop that has not come round for this long is not alive. A batch is bounded in bytes and takes far less."""
+LAST_PORT = 65_535
+"""A service's port is the base plus its own offset, which may lead beyond it."""
 _END_OF_OPENMETRICS = b"# EOF\n"
 
 
@@ -84,8 +87,10 @@ def serve(
         more: lines that /metrics shows beside the registry's.
 
     Raises:
-        OSError: if the port is taken.
+        OSError: if the port is taken, or is none.
     """
+    if not 0 <= port <= LAST_PORT:
+        raise OSError(errno.EINVAL, f"ports end at {LAST_PORT}")
 
     def metrics(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         body, content_type = exposition(registry, more(), environ.get("HTTP_ACCEPT", ""))

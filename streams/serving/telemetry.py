@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from metrics.catalogue import CATALOGUE_VERSION
 from metrics.closing import Fate
 from schemas.dead_letter import ErrorClass
-from schemas.intake import FLAGS
+from schemas.intake import REPAIRS
 from streams.agents.agent import Count
 
 
@@ -118,7 +118,7 @@ TABLE = (
         "Evaluated events that were repaired as they were read",
         ("flag",),
         by=_EVALUATE,
-        values=(FLAGS,),
+        values=(tuple(sorted(REPAIRS)),),
     ),
     Instrument(
         "ragweir_metric_errors_total",

@@ -1,0 +1,98 @@
+"""The services' telemetry ports on this machine: which are free, and which program holds each of the others."""
+
+from __future__ import annotations
+
+import errno
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+
+from streams import exporting
+from streams.service import SERVICES
+from streams.serving.health import LAST_PORT
+from streams.settings import Settings
+
+_TIMEOUT_S = 2.0
+_MOST_BYTES = 1024 * 1024
+"""Of an answer that are read. A service's own series come first, and take a tenth of it."""
+_EVERYWHERE = ("0.0.0.0", "")  # noqa: S104 - nothing is bound to them
+_BUILD_INFO = re.compile(r"^ragweir_build_info\{(?P<labels>[^\n]*)\} 1\.0$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """The port of one slot of a service, and its state.
+
+    >>> str(Port("export", 0, 9664, "free")), str(Port("evaluate", 0, 9464, "foreign"))
+    ('9664 (export, slot 0) is free', '9464 (evaluate, slot 0) is in use by another program')
+    """
+
+    service: str
+    slot: int
+    number: int
+    state: str
+    """`free`, `ours` where this slot of this service runs, `foreign`, or why it cannot be opened."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether the slot can be started, or runs."""
+        return self.state in _STATES and self.state != "foreign"
+
+    def __str__(self) -> str:
+        return f"{self.number} ({self.service}, slot {self.slot}) {_STATES.get(self.state, self.state)}"
+
+
+_STATES = {
+    "free": "is free",
+    "ours": "is in use by this service, which runs",
+    "foreign": "is in use by another program",
+}
+
+
+def ports(settings: Settings) -> list[Port]:
+    """The ports of all services that `ragweir up` starts with these settings: the slots that run, and the next one."""
+    services = {name: service.port for name, service in SERVICES.items()} | {"export": exporting.PORT}
+    if settings.judge.base_url is None:
+        del services["judge"]
+    return [port for name, offset in services.items() for port in _slots(settings, name, offset)]
+
+
+def _slots(settings: Settings, service: str, offset: int) -> Iterator[Port]:
+    slot, running = 0, True
+    while running:
+        number = settings.telemetry.port + offset + slot
+        state = _state(settings.telemetry.host, number, f"{service}-{slot}")
+        yield Port(service, slot, number, state)
+        slot, running = slot + 1, state == "ours"
+
+
+def _state(host: str, number: int, own: str) -> str:
+    if number > LAST_PORT:
+        return f"is no port: the last one is {LAST_PORT}"
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, number))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                return f"cannot be opened on {host} ({error.strerror})"
+        else:
+            return "free"
+    holder = _holder("127.0.0.1" if host in _EVERYWHERE else host, number)
+    return "ours" if holder == own else f"is in use by ragweir's {holder}" if holder else "foreign"
+
+
+def _holder(host: str, number: int) -> str:
+    """Which slot of which service serves there, as SERVICE-SLOT; empty where it is none of ours."""
+    try:
+        with closing(HTTPConnection(host, number, timeout=_TIMEOUT_S)) as connection:
+            connection.request("GET", "/metrics", headers={"Accept": "text/plain"})
+            answer = connection.getresponse().read(_MOST_BYTES).decode(errors="replace")
+    except (OSError, HTTPException):
+        return ""
+    found = _BUILD_INFO.search(answer)
+    labels = dict(re.findall(r'(\w+)="([\w.-]*)"', found["labels"])) if found else {}
+    return f"{labels['service']}-{labels['slot']}" if {"service", "slot"} <= labels.keys() else ""

@@ -1,0 +1,128 @@
+"""What `doctor` says of the telemetry ports of all services, free, held by themselves or by another program."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+import pytest
+
+from streams.cli.doctor import Findings, Unwell, telemetry
+from streams.cli.ports import ports
+from streams.serving.health import Health, serve
+from streams.serving.telemetry import Telemetry
+from streams.settings import JudgeSettings, Settings, TelemetrySettings
+
+HOST = "127.0.0.1"
+OFFSETS = (0, 1, 2, 100, 200, 300)
+
+
+@pytest.fixture
+def base() -> int:
+    """A base whose ports are all free."""
+    for candidate in range(20_000, 32_000, 400):
+        with ExitStack() as stack, suppress(OSError):
+            for offset in OFFSETS:
+                probe = stack.enter_context(socket.socket())
+                probe.bind((HOST, candidate + offset))
+            return candidate
+    pytest.fail("no free ports")
+
+
+def settings(base: int, **judge: str) -> Settings:
+    return Settings(telemetry=TelemetrySettings(host=HOST, port=base), judge=JudgeSettings(**judge))
+
+
+@contextmanager
+def program(port: int, answer: bytes) -> Iterator[None]:
+    """Another program that listens, and says this to whoever connects, or nothing at all."""
+    with socket.create_server((HOST, port)) as listener:
+
+        def say() -> None:
+            with suppress(OSError):
+                while True:
+                    client, _ = listener.accept()
+                    held.append(client)
+                    client.sendall(answer)
+                    if answer:
+                        client.shutdown(socket.SHUT_WR)
+
+        held: list[socket.socket] = []
+        thread = threading.Thread(target=say, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join(10)
+            for client in held:
+                client.close()
+
+
+@contextmanager
+def service(name: str, slot: int, port: int) -> Iterator[None]:
+    """What a running slot shows."""
+    more = b"".join(b'series{number="%d"} 1.0\n' % number for number in range(100_000))
+    with serve(Telemetry(name, slot).registry, Health(), HOST, port, lambda: more):
+        yield
+
+
+def test_all_services_are_looked_at(base: int) -> None:
+    """Those that `up` starts, judge where there is one, at the offsets that they listen on."""
+    assert [(port.service, port.number, port.state) for port in ports(settings(base))] == [
+        ("evaluate", base, "free"),
+        ("aggregate", base + 100, "free"),
+        ("export", base + 200, "free"),
+    ]
+    judged = ports(settings(base, base_url="http://judge/v1"))
+    assert ("judge", base + 300) in [(port.service, port.number) for port in judged]
+    assert telemetry(Findings(settings(base))).startswith(f"on {HOST} {base} (evaluate, slot 0) is free; {base + 100} ")
+
+
+def test_a_service_that_runs_is_well_and_the_next_slot_is_looked_at(base: int) -> None:
+    """However many slots there are, and however much an exporter shows."""
+    with service("evaluate", 0, base), service("evaluate", 1, base + 1), service("export", 0, base + 200):
+        found = {(port.service, port.slot): port.state for port in ports(settings(base))}
+        said = telemetry(Findings(settings(base)))
+    assert found == {
+        ("evaluate", 0): "ours",
+        ("evaluate", 1): "ours",
+        ("evaluate", 2): "free",
+        ("aggregate", 0): "free",
+        ("export", 0): "ours",
+        ("export", 1): "free",
+    }
+    assert f"{base + 1} (evaluate, slot 1) is in use by this service, which runs; {base + 2} " in said
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n# not ragweir\nup 1\n",
+        b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/metrics\r\n\r\n",
+        b'HTTP/1.1 200 OK\r\n\r\nragweir_build_info{service="evaluate"} 1.0\n',
+        b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\nx",
+    ],
+    ids=["silent", "no HTTP", "HTTP", "redirect", "half of ours", "lies of its length"],
+)
+def test_another_program_is_wrong_whatever_it_answers(base: int, answer: bytes) -> None:
+    with program(base + 100, answer), pytest.raises(Unwell) as found:
+        telemetry(Findings(settings(base)))
+    assert f"{base + 100} (aggregate, slot 0) is in use by another program; set telemetry." in str(found.value)
+
+
+def test_a_service_on_another_ones_port_is_named(base: int) -> None:
+    """As where a second installation has a base 100 below."""
+    with service("evaluate", 0, base + 100), pytest.raises(Unwell, match=r"is in use by ragweir's evaluate-0"):
+        telemetry(Findings(settings(base)))
+
+
+def test_a_port_that_cannot_be_is_wrong() -> None:
+    """Beyond the last port, or on an address that is not this machine's."""
+    with pytest.raises(Unwell, match=r"65700 \(export, slot 0\) is no port: the last one is 65535"):
+        telemetry(Findings(settings(65_500)))
+    with pytest.raises(Unwell, match=r"cannot be opened on 192\.0\.2\.1 \(Cannot assign requested address\)"):
+        telemetry(Findings(Settings(telemetry=TelemetrySettings(host="192.0.2.1", port=9_464))))
+    assert telemetry(Findings(settings(0))) == f"the system chooses the ports on {HOST}"
