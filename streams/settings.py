@@ -542,11 +542,15 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         raise WrongSettings(f"the settings file {chosen} is not TOML: {error}") from None
     except (SettingsError, ValueError, OSError) as error:
         raise WrongSettings(f"the settings cannot be read: {error}") from None
+    _must_name_closed_files(settings)
+    return settings
+
+
+def _must_name_closed_files(settings: Settings) -> None:
     packs = settings.metrics.packs
     for named in (settings.judge.api_key_file, packs, *(packs.glob("*.toml") if packs else ())):
         if named is not None:
             must_be_closed(named)
-    return settings
 
 
 def must_be_closed(path: Path) -> None:
