@@ -158,8 +158,8 @@ def retrieval_latency_ms(view: View) -> Value:
     Reference: by analogy with document 000.
 
     >>> from metrics.view import example
-    >>> both = [{"kind": "retrieval", "started_at": 1000, "ended_at": 1300},
-    ...         {"kind": "retrieval", "started_at": 1100, "ended_at": 1400}]
+    >>> both = [{"kind": "retrieval", "started_at": 1.0, "ended_at": 1.3},
+    ...         {"kind": "retrieval", "started_at": 1.1, "ended_at": 1.4}]
     >>> retrieval_latency_ms(example(spans=both))
     400.0
     """
@@ -175,7 +175,7 @@ def llm_latency_share(view: View) -> Value:
     Reference: document 000 (28 % of 4,230 ms; 34 % of 3,500 ms).
 
     >>> from metrics.view import example
-    >>> view = example(started_at=0, ended_at=4230, spans=[{"kind": "llm", "started_at": 1000, "ended_at": 2200}])
+    >>> view = example(started_at=0, ended_at=4.23, spans=[{"kind": "llm", "started_at": 1.0, "ended_at": 2.2}])
     >>> round(llm_latency_share(view), 4)
     0.2837
     """
@@ -191,7 +191,7 @@ def tool_latency_share(view: View) -> Value:
     Reference: document 000 (66 % of 4,230 ms; 60 % of 3,500 ms).
 
     >>> from metrics.view import example
-    >>> view = example(started_at=0, ended_at=3500, spans=[{"kind": "tool", "started_at": 900, "ended_at": 3000}])
+    >>> view = example(started_at=0, ended_at=3.5, spans=[{"kind": "tool", "started_at": 0.9, "ended_at": 3.0}])
     >>> tool_latency_share(view)
     0.6
     """
@@ -207,7 +207,7 @@ def api_latency_share(view: View) -> Value:
     Reference: document 000 (5 % of 4,230 ms; 6 % of 3,500 ms).
 
     >>> from metrics.view import example
-    >>> view = example(started_at=0, ended_at=3500, spans=[{"kind": "api", "started_at": 900, "ended_at": 1100}])
+    >>> view = example(started_at=0, ended_at=3.5, spans=[{"kind": "api", "started_at": 0.9, "ended_at": 1.1}])
     >>> round(api_latency_share(view), 2)
     0.06
     """
@@ -253,7 +253,7 @@ def time_to_first_token_ms(view: View) -> Value:
     Reference: OpenTelemetry's generative AI conventions, "time to first token".
 
     >>> from metrics.view import example
-    >>> time_to_first_token_ms(example(started_at=1000, first_token_at=1480))
+    >>> time_to_first_token_ms(example(started_at=1.0, first_token_at=1.48))
     480.0
     """
     started, first = view.interaction.started_at, view.interaction.first_token_at
@@ -271,7 +271,7 @@ def output_tokens_per_second(view: View) -> Value:
     Reference: common practice.
 
     >>> from metrics.view import example
-    >>> view = example(usage={"output_tokens": 96}, spans=[{"kind": "llm", "started_at": 0, "ended_at": 1200}])
+    >>> view = example(usage={"output_tokens": 96}, spans=[{"kind": "llm", "started_at": 0, "ended_at": 1.2}])
     >>> output_tokens_per_second(view)
     80.0
     """
