@@ -12,6 +12,8 @@ from schemas.dead_letter import ErrorClass
 from schemas.interaction import Interaction
 from schemas.topics import MAX_EVENT_BYTES
 
+_REGISTRY_BYTES = 5
+"""What the Schema Registry's serializers write before a value: a zero, and the schema's id in four bytes."""
 _OPTIONS = orjson.OPT_UTC_Z
 _PLAIN = {"missing": "Field required", "string_type": "not text"}
 """The errors that pydantic explains in words of its own."""
@@ -54,6 +56,13 @@ def parse(value: bytes | None, max_bytes: int = MAX_EVENT_BYTES) -> object:
     try:
         return orjson.loads(value)
     except orjson.JSONDecodeError as error:
+        if value[:1] == b"\0" and len(value) >= _REGISTRY_BYTES:
+            schema = int.from_bytes(value[1:_REGISTRY_BYTES], "big")
+            raise Rejected(
+                "not_json",
+                "not JSON: it begins like a record of Confluent's Schema Registry (magic byte 0, schema id "
+                f"{schema}), such as Avro or Protobuf; only JSON is read",
+            ) from None
         raise Rejected("not_json", f"not JSON: {error.msg} at character {error.pos}") from None
     except MemoryError:  # Says nothing about the record: there may be none left for any.
         raise

@@ -73,6 +73,17 @@ def test_a_reason_names_the_field_and_the_map() -> None:
     assert "contexts" not in rejection(event(query=[MARK], contexts={"a": MARK})).message
 
 
+def test_a_record_of_the_schema_registry_is_named_as_such() -> None:
+    """Avro and Protobuf behind a Schema Registry header are told from broken JSON, with the id of their schema."""
+    rejected = rejection(b"\0\0\0\1\7" + MARK.encode())
+    assert rejected.error_class == "not_json"
+    assert rejected.message == (
+        "not JSON: it begins like a record of Confluent's Schema Registry (magic byte 0, schema id 263), "
+        "such as Avro or Protobuf; only JSON is read"
+    )
+    assert rejection(b"\0\0\0").message.startswith("not JSON: unexpected")
+
+
 def test_fifty_megabytes_cost_no_memory() -> None:
     """An event far over the limit is refused before anything is made of it; what is kept is its head."""
     value = fifty_megabytes()

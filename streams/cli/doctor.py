@@ -16,10 +16,13 @@ from rich.text import Text
 
 from schemas.judging import LedgerEntry
 from schemas.topics import TOPICS
+from streams.agents.evaluate import EvaluateAgent
 from streams.cli.app import FAILURE, app, out, settings
 from streams.cli.looking import ledger, number_behind
 from streams.cli.ports import ports
 from streams.cli.summary import dollars
+from streams.cli.tap import read_newest
+from streams.event_times import distances
 from streams.judging.asking import Trouble
 from streams.judging.checking import told, try_out, unpriced
 from streams.judging.ledger import affordable, next_day
@@ -40,6 +43,8 @@ from streams.settings import SHIPPED_KEY, Settings, WrongSettings
 from streams.terminal import printable
 
 _SKEW_S = 300
+_SAMPLE = 100
+"""How many of the newest records are looked at for the times of their events."""
 _TIMEOUT_S = 5.0
 _MODEL_WIDTH = 100
 _FORMS = {
@@ -244,6 +249,20 @@ def secrets(findings: Findings) -> str:
     return "none is known to others by these settings, and kafka.client loads no library"
 
 
+def times(findings: Findings) -> str:
+    """The newest events happened about when their records were written."""
+    effective = findings.settings
+    _places(findings, effective.input_topic)
+    try:
+        agent = EvaluateAgent(evaluate_config(effective, effective.input_topic))
+        found = distances(agent, read_newest(effective, effective.input_topic, _SAMPLE))
+    except (Refusal, Unreachable, WrongSettings) as error:
+        raise Unwell(str(error)) from None
+    if found.complaint:
+        raise Unwell(found.complaint)
+    return str(found)
+
+
 def telemetry(findings: Findings) -> str:
     """Each service's telemetry port is free, or held by that service."""
     host = findings.settings.telemetry.host
@@ -266,6 +285,7 @@ CHECKS: tuple[Callable[[Findings], str], ...] = (
     requests,
     spending,
     clock,
+    times,
     telemetry,
 )
 

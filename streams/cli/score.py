@@ -83,6 +83,14 @@ def score(
         for record, outcome in judging.run(lines) if judging else lines:
             line = record.offset if record else line
             summary.duplicates += outcome.counts["ragweir_duplicates_total",]
+            summary.repaired.update(
+                {
+                    name: number
+                    for (counter, *names), number in outcome.counts.items()
+                    if counter == "ragweir_repaired_total"
+                    for name in names
+                }
+            )
             for emission in outcome.emissions:
                 writing.write(emission, record)
             bars.show()

@@ -128,6 +128,13 @@ TABLE = (
         by=_EVALUATE,
         values=(attrgetter("metrics"),),
     ),
+    Instrument(
+        "ragweir_event_time_distance_seconds",
+        "gauge",
+        "Seconds from an event's time to its record's timestamp, over the last batch; below 0 where it is after it",
+        ("statistic",),
+        by=_EVALUATE,
+    ),
     Instrument("ragweir_events_missed_total", "counter", "Records deleted unread", ("topic", "partition"), by=_AGENTS),
     # What is judged, and what it takes.
     Instrument(
