@@ -79,9 +79,8 @@ class Summary:
     def _judged(self, evaluation: Evaluation) -> None:
         statuses = {suite.status for suite in evaluation.decision.suites}
         self.outcomes[next((status for status in ("judged", "expired") if status in statuses), "failed")] += 1
-        if evaluation.judge is not None:
-            if len(self._judges) <= _MOST_JUDGES:
-                self._judges[evaluation.judge.model] = None
+        if evaluation.judge is not None and len(self._judges) <= _MOST_JUDGES:
+            self._judges[evaluation.judge.model] = None
 
     def _sum_up(self) -> None:
         for contents in self._totals.of(self._waiting).values():
