@@ -258,7 +258,7 @@ def doctor() -> None:
         except KafkaException as error:
             wrong += 1
             verdict, text = "[red]wrong[/]", f"Kafka: {error.args[0].str()}"
-        out.print(f"{verdict} {check.__name__}: {escape(text)}", highlight=False, soft_wrap=True)
+        out.print(f"{verdict} {check.__name__}: {escape(text)}", emoji=False, highlight=False, soft_wrap=True)
     if wrong:
         raise typer.Exit(FAILURE)
 
