@@ -12,6 +12,7 @@ import pytest
 from commands import ragweir
 from confluent_kafka import Consumer, Producer, TopicPartition
 from conftest import produce
+from hostile import Request, hostile, http, said
 
 from schemas.codec import encode
 from schemas.judging import LedgerEntry, ledger_key
@@ -111,6 +112,25 @@ def test_an_endpoint_that_cannot_be_used(
             doctor.judge(findings(url, **judge))
     assert str(wrong.value) == f"{url}: {words}"
     assert "sk-" not in str(wrong.value)
+
+
+def test_the_name_that_the_endpoint_gives_its_model_is_shown_as_it_is_and_obeyed_by_nothing() -> None:
+    """Neither by the terminal nor as rich's markup; nothing else is looked at, as no broker is there."""
+    names = ("relevance", "faithfulness", "hallucination", "contextual_relevance")
+    fields = {f"{name}{kind}": value for name in names for kind, value in (("_reason", "so"), ("", 0.5))}
+
+    def attack(request: Request) -> list[bytes]:
+        model = "\x1b[2J\x1b]0;owned\x07[red]:smile:[/red][/]" + "m" * 1_000_000
+        return [http(orjson.dumps(said(orjson.dumps(fields | {"check": request.check}).decode(), model=model)))]
+
+    with hostile(attack) as endpoint:
+        variables = {"BASE_URL": endpoint.base_url, "MODEL": NAME, "PRICES": orjson.dumps(PRICES).decode()}
+        judge = {f"RAGWEIR_JUDGE__{name}": value for name, value in variables.items()}
+        shown = ragweir("--bootstrap-servers", "127.0.0.1:9", "doctor", **judge).stdout.decode()
+    (line,) = [line for line in shown.splitlines() if line.startswith("ok    judge")]
+    cut = "?[2J?]0;owned?[red]:smile:[/red][/]".ljust(100, "m")
+    assert f"answers as {cut}, with structured outputs" in line
+    assert "\x1b" not in line
 
 
 def test_settings_that_cannot_be_used_are_told_without_a_call() -> None:

@@ -27,6 +27,7 @@ from metrics.judged.rubric import RUBRIC
 from metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite, Vectors
 from metrics.metric import Metric, Null
 from streams.judging import client
+from streams.judging.checking import try_out
 from streams.judging.desk import LiveDesk
 from streams.judging.job import Desk, Ended, Job
 from streams.judging.money import cost
@@ -627,6 +628,22 @@ def test_an_error_that_names_the_form_leads_to_a_simpler_one_whatever_its_status
     with desk(endpoint, breaker_failures=1) as live:
         assert judged_score(one(live)) == 0.5
         assert (live.shut, calls(live.counts())) == ("", {"rejected": 1, "ok": 1})
+
+
+@pytest.mark.parametrize(
+    ("understood", "form"), [({"json_object", None}, "json_object"), ({None}, "text")], ids=["JSON mode", "neither"]
+)
+def test_the_check_at_the_start_falls_back_alike(endpoint: Endpoint, understood: set[str | None], form: str) -> None:
+    names = ("relevance", "faithfulness", "hallucination", "contextual_relevance")
+    fields = {f"{name}{kind}": value for name in names for kind, value in (("_reason", "so"), ("", 0.5))}
+
+    def script(asked: Asked) -> Reply:
+        if asked.body.get("response_format", {}).get("type") not in understood:
+            return error(500, LLAMA)
+        return completion(asked, json.dumps({**fields, "check": "CHECK"}))
+
+    endpoint.script = script
+    assert try_out(JudgeSettings(base_url=endpoint.base_url)).dialect.answers == form
 
 
 def test_a_server_error_that_no_form_helps_is_one(endpoint: Endpoint) -> None:

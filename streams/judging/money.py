@@ -14,6 +14,8 @@ MARKS_BYTES = 100
 """What stands around each text, at most."""
 _BYTES_PER_TOKEN = 8
 """Of an answer, at most, as far as it is repeated in the next question."""
+MOST = 10**12
+"""What a call costs at most, in millionths of a dollar: so sums of many keep within the integers of JSON's readers."""
 FREE = Price(input_usd=0, output_usd=0)
 
 
@@ -27,13 +29,13 @@ def most_tokens(*texts: str) -> int:
 
 
 def cost(price: Price, input_tokens: int, output_tokens: int) -> int:
-    """What a call costs, in millionths of a dollar, rounded up.
+    """What a call costs, in millionths of a dollar, rounded up, and at most a million dollars.
 
     >>> cost(Price(input_usd=0.15, output_usd=0.6), 1_000, 100)
     210
     """
     # Dollars per million tokens are millionths of a dollar per token.
-    return ceil(round(price.input_usd * input_tokens + price.output_usd * output_tokens, 6))
+    return ceil(round(min(price.input_usd * input_tokens + price.output_usd * output_tokens, MOST), 6))
 
 
 def allowance(price: Price, embedding_price: Price, case: Case, suites: Sequence[Suite], max_output_tokens: int) -> int:

@@ -26,6 +26,7 @@ _PIECE_BYTES = 64 * 1024
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 _UNREACHED = (
     aiohttp.ClientConnectorError,
+    aiohttp.ClientHttpProxyError,
     aiohttp.ConnectionTimeoutError,
     aiohttp.InvalidURL,
     aiohttp.NonHttpUrlClientError,
@@ -61,12 +62,16 @@ class Transport:
 
     def __init__(self, base_url: str, key: str, timeout_s: float, connections: int) -> None:
         try:
-            self._url = URL(base_url)
+            self._url, basic = _apart(URL(base_url))
         except ValueError:
             raise WrongSettings("judge.base_url is no URL") from None
-        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        if self._url.user is None:
-            self._headers["Authorization"] = f"Bearer {key}"
+        self._headers = {
+            "Accept-Encoding": "identity",
+            "Authorization": basic or f"Bearer {key}",
+            "Content-Type": "application/json",
+        }
+        self._proxy, basic = _proxy(self._url)
+        self._proxy_headers = {"Authorization": basic} if basic else None  # Sent as Proxy-Authorization.
         self._timeout_s, self._connections = timeout_s, connections
         self._session: aiohttp.ClientSession | None = None
 
@@ -91,7 +96,14 @@ class Transport:
 
     async def _post(self, path: str, body: bytes, most_bytes: int) -> Response:
         url = self._url.with_path(self._url.raw_path.rstrip("/") + path, encoded=True, keep_query=True)
-        async with self._opened().post(url, data=body, headers=self._headers, allow_redirects=False) as response:
+        async with self._opened().post(
+            url,
+            allow_redirects=False,
+            data=body,
+            headers=self._headers,
+            proxy=self._proxy,
+            proxy_headers=self._proxy_headers,
+        ) as response:
             try:
                 encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
                 pieces = response.content.iter_chunked(_PIECE_BYTES)
@@ -104,7 +116,6 @@ class Transport:
     def _opened(self) -> aiohttp.ClientSession:
         """The session; made within the event loop that it belongs to."""
         if self._session is None:
-            proxy = _proxy(self._url)
             self._session = aiohttp.ClientSession(
                 auto_decompress=False,
                 connector=aiohttp.TCPConnector(limit=self._connections),
@@ -112,8 +123,6 @@ class Transport:
                 max_field_size=MAX_HEADER_BYTES,
                 max_headers=MAX_HEADERS,
                 max_line_size=MAX_HEADER_BYTES,
-                proxy=proxy and proxy.with_user(None),
-                proxy_auth=aiohttp.BasicAuth.from_url(proxy) if proxy else None,
                 # The whole is bounded around it. Connecting has a bound of its own, so that an endpoint that cannot be
                 # reached is told apart from an answer that does not come.
                 timeout=aiohttp.ClientTimeout(total=None, connect=self._timeout_s / 2),
@@ -170,7 +179,15 @@ async def _read(pieces: AsyncIterator[bytes], encoding: str, most: int) -> bytes
     return bytes(body)
 
 
-def _proxy(url: URL) -> URL | None:
+def _proxy(url: URL) -> tuple[URL | None, str]:
+    """The proxy of the environment for a URL, and its user and password as `_apart` gives them."""
     proxies = getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
-    return URL(proxy) if proxy and not proxy_bypass(url.host or "") else None
+    return _apart(URL(proxy)) if proxy and not proxy_bypass(url.host or "") else (None, "")
+
+
+def _apart(url: URL) -> tuple[URL, str]:
+    """A URL without its user and password, and these as the value of a header; empty where it has none."""
+    if url.user is None:
+        return url, ""
+    return url.with_user(None), aiohttp.encode_basic_auth(url.user, url.password or "")
