@@ -1,19 +1,18 @@
-"""The small HTTP server of a service: /metrics, /healthz (the loop is alive), /readyz (it can do its work)."""
+"""What a service answers over HTTP: /metrics, /healthz (the loop is alive), /readyz (it can do its work)."""
 
 from __future__ import annotations
 
 import gzip
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from socketserver import ThreadingMixIn
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+
+from streams.serving.server import serve_app
 
 STALLED_S = 60.0
 """A loop that has not come round for this long is not alive. A batch is bounded in bytes and takes far less."""
@@ -36,19 +35,6 @@ class Health:
     def stalled(self) -> bool:
         """Whether the loop has stopped coming round."""
         return time.monotonic() - self.beat > STALLED_S
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-    # Without a bound on a slow reader, threads would pile up.
-    timeout = 5
-
-
-class _Quiet(WSGIRequestHandler):
-    timeout = 5
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Requests of a scraper are no news."""
 
 
 def exposition(registry: CollectorRegistry, more: bytes, accept: str) -> tuple[bytes, str]:
@@ -108,11 +94,5 @@ def serve(
         start("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
         return [b"try /metrics, /healthz or /readyz\n"]
 
-    server = make_server(host, port, app, server_class=_Server, handler_class=_Quiet)
-    thread = threading.Thread(target=server.serve_forever, name="telemetry", daemon=True)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serve_app(host, port, app, "telemetry") as bound:
+        yield bound
