@@ -6,6 +6,7 @@ import socket
 import threading
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
@@ -272,8 +273,11 @@ def test_a_taken_port_is_one_sentence(kafka: LocalKafka, prefix: str) -> None:
     assert f"the telemetry port {port} cannot be opened (Address already in use); set telemetry.port" in line
 
 
-def test_counts_equal_what_was_written(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
-    """After a backlog of good events and poison the counters equal the records of the output topics."""
+def test_counts_and_the_log_equal_what_was_written(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+    """After a backlog of good events and poison the counters equal the records of the output topics.
+
+    The log has the first dead letter of each class, and its counts add up to all of them.
+    """
     for name in ("interactions", "redrive", "evaluations", "dead-letter"):
         create_topic(kafka.bootstrap, prefix + name, 1, {"max.message.bytes": "3000000"})
     values = [poison.value for poison in POISON] + [event(event_id=f"event-{number}") for number in range(100)]
@@ -295,3 +299,14 @@ def test_counts_equal_what_was_written(kafka: LocalKafka, prefix: str, tmp_path:
         assert service.sample('ragweir_transactions_total{outcome="aborted"}') == 0
         assert service.sample("ragweir_broker_up") == 1
         assert service.sample("ragweir_assigned_partitions") == 2
+    firsts = {each["error_class"]: each for each in service.logged("first dead letter of its class")}
+    assert len(service.logged("first dead letter of its class")) == len(firsts) == len(set(classes))
+    for kind, line in firsts.items():
+        headers = dict(letters[classes.index(kind)].headers())
+        assert (line["topic"], line["partition"]) == (f"{prefix}interactions", 0)
+        assert str(line["offset"]) == headers["ragweir-source-offset"].decode()
+        assert line["message"] == headers["ragweir-message"].decode()
+    counts = Counter[str]()
+    for line in service.logged("dead letters"):
+        counts[line["error_class"]] += line["count"]
+    assert counts == Counter(classes)

@@ -12,7 +12,7 @@ from http.client import HTTPConnection, HTTPException
 
 from streams import exporting
 from streams.service import SERVICES
-from streams.serving.health import LAST_PORT
+from streams.serving.server import LAST_PORT
 from streams.settings import Settings
 
 _TIMEOUT_S = 2.0

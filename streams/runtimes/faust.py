@@ -44,6 +44,7 @@ from streams.kafka_client import Identity, Refusal, build, client_properties, mi
 from streams.runtimes.faust_connection import connection_options
 from streams.runtimes.isolation import RECORD_FAULTS
 from streams.service import SERVICES
+from streams.serving.dead_letter_log import DeadLetterLog
 from streams.serving.health import Health, serve
 from streams.serving.telemetry import Telemetry
 from streams.settings import Settings, WrongSettings
@@ -105,6 +106,7 @@ class EvaluateApp(faust.App):
         self._heartbeat = Heartbeat.inherited()
         self._telemetry = Telemetry("evaluate", slot, service.known(settings))
         self._health = Health(pulse=self._heartbeat)
+        self._dead_letters = DeadLetterLog()
         self._joined = False
         self._reached: dict[TP, int] = {}
         most = max_record_bytes(settings.limits.max_event_bytes)
@@ -209,6 +211,7 @@ class EvaluateApp(faust.App):
         self._reached[message.tp] = message.offset + 1
         self._telemetry.add(outcome.counts)
         self._telemetry.show(outcome.levels)
+        self._dead_letters.committed(outcome)
         self._telemetry.observe("ragweir_batch_events", 1)
         self._telemetry.observe("ragweir_handle_seconds", handled - began)
         self._telemetry.observe("ragweir_commit_seconds", time.perf_counter() - handled)
@@ -258,6 +261,7 @@ class EvaluateApp(faust.App):
         admin = build(AdminClient, client_properties(self._settings))
         while not self.should_stop:
             self._health.alive()
+            self._dead_letters.tick()
             if self._told():
                 os.kill(os.getpid(), signal.SIGTERM)
             try:
@@ -273,6 +277,7 @@ class EvaluateApp(faust.App):
                         self._telemetry.set("ragweir_lag", max(0, end - reached), tp.topic, str(tp.partition))
             await self.sleep(_WATCH_EVERY_S)
         self._health.not_ready = "stopped"
+        self._dead_letters.flush()
 
 
 class _Told(logging.Handler):

@@ -46,6 +46,7 @@ from streams.runtimes.pacing import Pacing
 from streams.runtimes.positions import Interrupted, Positions
 from streams.runtimes.traces import Traces
 from streams.runtimes.transactions import CALL_TIMEOUT_S, Aborted, Fatal, Transactions
+from streams.serving.dead_letter_log import DeadLetterLog
 from streams.serving.health import Health
 from streams.serving.telemetry import Telemetry
 from streams.settings import Settings
@@ -97,6 +98,7 @@ class KafkaRuntime:
         self._inputs = list(inputs)
         self._topics = {name: settings.topics.prefix + name for name in agent.outputs}
         self._telemetry = telemetry
+        self._dead_letters = DeadLetterLog()
         self._health = health
         self._stopped = stopped
         self._connection = Connection()
@@ -154,6 +156,7 @@ class KafkaRuntime:
             self._health.not_ready = "stopped"
             if self._guard is not None:
                 self._guard.close()
+            self._dead_letters.flush()
 
     # The loop.
 
@@ -168,6 +171,7 @@ class KafkaRuntime:
 
     def _turn(self) -> None:
         self._health.alive()
+        self._dead_letters.tick()
         self._watch()
         records = self._gather()
         began = handled = time.perf_counter()
@@ -192,6 +196,7 @@ class KafkaRuntime:
             self._guard.settled()
         self._aborts = 0
         self._telemetry.add(outcome.counts)
+        self._dead_letters.committed(outcome)
         self._telemetry.show(outcome.levels)
         self._telemetry.count("ragweir_transactions_total", 1, "committed")
         self._telemetry.observe("ragweir_batch_events", len(records))

@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 
 from streams.heartbeat import Announcement
-from streams.serving.health import Health, listening
+from streams.serving.health import Health
+from streams.serving.server import serve_app
 
 _ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - the addresses that mean every interface
 _HOST = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d+)?", re.ASCII)
@@ -79,4 +80,4 @@ def discovery(
         start(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
         return iter((body,))
 
-    return listening(host, port, app)
+    return serve_app(host, port, app, "targets")

@@ -1,26 +1,21 @@
-"""The small HTTP server of a service: /metrics, /healthz (the loop is alive), /readyz (it can do its work)."""
+"""What a service answers over HTTP: /metrics, /healthz (the loop is alive), /readyz (it can do its work)."""
 
 from __future__ import annotations
 
-import errno
 import gzip
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from socketserver import ThreadingMixIn
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
-from wsgiref.types import WSGIApplication
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from streams.serving.server import serve_app
+
 STALLED_S = 60.0
 """A loop that has not come round for this long is not alive. A batch is bounded in bytes and takes far less."""
-LAST_PORT = 65_535
-"""A service's port is the base plus its own offset, which may lead beyond it."""
 _END_OF_OPENMETRICS = b"# EOF\n"
 
 
@@ -43,19 +38,6 @@ class Health:
     def stalled(self) -> bool:
         """Whether the loop has stopped coming round."""
         return time.monotonic() - self.beat > STALLED_S
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-    # Without a bound on a slow reader, threads would pile up.
-    timeout = 5
-
-
-class _Quiet(WSGIRequestHandler):
-    timeout = 5
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Requests of a scraper are no news."""
 
 
 def exposition(registry: CollectorRegistry, more: bytes, accept: str) -> tuple[bytes, str]:
@@ -89,8 +71,6 @@ def serve(
     Raises:
         OSError: if the port is taken, or is none.
     """
-    if not 0 <= port <= LAST_PORT:
-        raise OSError(errno.EINVAL, f"ports end at {LAST_PORT}")
 
     def metrics(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         body, content_type = exposition(registry, more(), environ.get("HTTP_ACCEPT", ""))
@@ -117,22 +97,5 @@ def serve(
         start("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
         return [b"try /metrics, /healthz or /readyz\n"]
 
-    with listening(host, port, app) as bound:
+    with serve_app(host, port, app, "telemetry") as bound:
         yield bound
-
-
-@contextmanager
-def listening(host: str, port: int, app: WSGIApplication) -> Iterator[int]:
-    """Serve an application while the block runs; gives the port, which the system chooses when `port` is 0.
-
-    Raises:
-        OSError: if the port is taken.
-    """
-    server = make_server(host, port, app, server_class=_Server, handler_class=_Quiet)
-    thread = threading.Thread(target=server.serve_forever, name="telemetry", daemon=True)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
