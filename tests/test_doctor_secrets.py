@@ -10,6 +10,8 @@ from commands import COMMAND, environment, ragweir
 
 from streams.cli import doctor
 from streams.cli.doctor import Findings, Warned
+from streams.judging.asking import Dialect
+from streams.judging.checking import Checked
 from streams.settings import RoutingSettings, Settings
 
 SECRET = "hunter2-Xq7"
@@ -36,6 +38,30 @@ def test_nothing_that_doctor_prints_holds_a_secret(tmp_path: Path) -> None:
     assert "judge.base_url = 'http://127.0.0.1:9/v1?key=********'" in printed
     assert "wrong judge: http://127.0.0.1:9/v1?key=********: " in printed
     assert "ok    secrets: " in printed
+
+
+def test_an_error_of_librdkafka_holds_no_secret_either(tmp_path: Path) -> None:
+    """Its log would quote the address that it could not have a token from."""
+    client = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "id",
+        "sasl.oauthbearer.client.secret": SECRET,
+        "sasl.oauthbearer.token.endpoint.url": f"https://me:{SECRET}@{NOBODY}/token?key={SECRET}",
+    }
+    variables = {"RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": NOBODY, "RAGWEIR_KAFKA__CLIENT": json.dumps(client)}
+    done = ragweir("doctor", folder=tmp_path, **variables)
+    printed = done.stdout.decode() + done.stderr.decode()
+    assert SECRET not in printed
+    assert "Failed to acquire SASL OAUTHBEARER token" in printed
+
+
+def test_the_judges_address_is_told_without_what_it_carries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "try_out", lambda _: Checked(Dialect(), 0, "model"))
+    judge = {"base_url": f"https://proxy.example/v1?key={SECRET}", "daily_budget_usd": None}
+    told = doctor.judge(Findings(Settings(judge=judge)))
+    assert told.startswith("https://proxy.example/v1?key=******** answers as model")
 
 
 def warned(**settings: Any) -> str | None:
