@@ -37,6 +37,10 @@ def masked_url(text: str) -> str:
     """
     if "://" not in text:
         return MASK if re.search("[@?#]", text) else text
+    return _urls(text)
+
+
+def _urls(text: str) -> str:
     return _URL.sub(lambda url: url[1] + _after_scheme(url[2]), text)
 
 
@@ -64,10 +68,6 @@ def _unless_shipped(text: str) -> str:
 
 def _unless_a_number(text: str) -> str:
     return text if _NUMBER.fullmatch(text) else MASK
-
-
-def _urls(text: str) -> str:
-    return masked_url(text) if "://" in text else text
 
 
 _RULES: Sequence[tuple[re.Pattern[str], Callable[[str], str]]] = tuple(

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import ragweir
 
+from streams.history.writing import JsonLines, write
 from streams.permissions import create, open_to_all, replacing
 from streams.service import read_map
 from streams.settings import WrongSettings, imported, load
@@ -158,3 +160,35 @@ def test_a_pipe_is_written_to() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)
     assert done.stdout == b"text"
+
+
+def evaluations(count: int, level: float) -> str:
+    """Lines that `compare` and `slo rehearse` read."""
+    return "".join(
+        f'{{"event_id": "{number}", "event_time": "2026-11-21T10:{number % 60:02}:00Z", "stage": "scored", '
+        f'"scores": {{"unsupported_risk": {level + number / 1_000}}}, "catalogue_version": "1"}}\n'
+        for number in range(count)
+    )
+
+
+def test_what_quotes_events_is_its_owners_alone(tmp_path: Path) -> None:
+    """Every file that a command writes, but for what was there before with another mode."""
+    a, b = (made(tmp_path / name / "in", text=evaluations(60, level)) for name, level in (("a", 0.2), ("b", 0.7)))
+    slo = "grounded: unsupported_risk <= 0.3 for 99%"
+    made(tmp_path / "kept", 0o644)
+    for words, files in (
+        (("demo", "--write-samples", "samples", "--events", "20"), ["samples"]),
+        (("score", "samples", "--out", "out", "--windows", "windows"), ["out", "windows"]),
+        (("compare", a, b, "--html", "page.html", "--json", "compared.json"), ["page.html", "compared.json"]),
+        (
+            ("slo", "rehearse", a, "--slo", slo, "--picture", "past.html", "--json", "past.json", "--write", "rules"),
+            ["past.html", "past.json", "rules/slo.yml", "rules/slo_tests.yml", "rules/slo_history.yml"],
+        ),
+        (("score", "samples", "--out", "kept"), []),
+    ):
+        done = ragweir(*words, folder=tmp_path)
+        assert done.returncode == 0, done.stderr.decode()
+        assert {name: mode_of(tmp_path / name) for name in files} == dict.fromkeys(files, 0o600)
+    assert mode_of(tmp_path / "kept") == 0o644
+    write([], {tmp_path / "replayed": JsonLines()})  # As `ragweir replay --windows` and `--openmetrics` do.
+    assert mode_of(tmp_path / "replayed") == 0o600

@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from conftest import create_topic, produce, read_to_end
 from faults import QUICK_CLIENT, eventually
 
+from schemas.codec import encode
 from schemas.run import Archive, Loaded
 from streams.agents.agent import Record
 from streams.history.archives import id_reader, load
@@ -345,6 +346,7 @@ def test_a_run_keeps_its_judge_within_its_own_budget(past: History) -> None:
             "RAGWEIR_JUDGE__BASE_URL": judge.base_url,
             "RAGWEIR_JUDGE__PRICES": '{"gpt-4o-mini": {"input_usd": 0.15, "output_usd": 0.6}}',
             "RAGWEIR_ROUTING__FLOORS": '{"rubric": 0.3}',
+            "RAGWEIR_ROUTING__KEY": "hunter2-Xq7",
         }
         dry = past.replay("--run-id", "judged", "--judge", "budget", "--budget", "0.02", "--dry-run", **chosen)
         assert b"judge, rubric" in dry.stdout
@@ -362,7 +364,15 @@ def test_a_run_keeps_its_judge_within_its_own_budget(past: History) -> None:
     assert calls >= stages["judged"]
     cost = sum(each["judge"]["cost_usd"] for each in made if each["judge"])
     assert 0 < cost <= 0.02
-    assert find(_settings(past), "judged").run.phase == "complete"  # type: ignore[union-attr]
+    found = find(_settings(past), "judged")
+    assert found is not None
+    assert found.run.phase == "complete"
+    # The key that selected them is a secret, and part of what the run was begun with.
+    assert b"hunter2" not in encode(found.run) + ragweir(*past.shared, "runs", "show", "judged").stdout
+    store(_settings(past), found.run.model_copy(update={"phase": "evaluating"}))
+    command = ("--run-id", "judged", "--judge", "budget", "--budget", "0.02")
+    assert "other settings" in told(past.replay(*command, **{**chosen, "RAGWEIR_ROUTING__KEY": "hunter3"}))
+    assert past.replay(*command, "--dry-run", **chosen).returncode == 0
 
 
 def _settings(past: History) -> Settings:

@@ -196,7 +196,7 @@ def _proposed(events: Sequence[object]) -> FieldMap:
     if complete:
         return FieldMap(rules)
     _say("\nA map can take from these events, among others:\n")
-    out.print(Padding(", ".join(printable(path, None) for path in innermost(events)) or "nothing", (0, 0, 0, 2)))
+    out.print(Padding(", ".join(innermost(events)) or "nothing", (0, 0, 0, 2)))
     _say("\nComplete the map in a file, and look again with --map FILE.")
     raise typer.Exit(FAILURE)
 

@@ -122,7 +122,7 @@ class JarRunner:
         self._archive = ClassArchive(self._jars, version)
         self._temporary = folder is None
         self._folder = folder or Path(tempfile.mkdtemp(prefix="ragweir-kafka-"))
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._log = self._folder / "broker.log"
         configuration = node.configuration(data="data")
         lines = (f"{key}={value}\n" for key, value in configuration.items())
