@@ -11,6 +11,7 @@ import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from commands import COMMAND, ROOT, environment, ragweir, told
@@ -52,6 +53,7 @@ USAGE = (
     ("--config deep.toml metrics", "the settings file deep.toml is not TOML"),
     ("--config latin.toml metrics", "the settings file latin.toml is not TOML: 'utf-8' codec"),
     ("--config folder metrics", "there is no settings file folder"),
+    ("slo rules", "there is no SLO in the settings; one looks like"),
     ("score good.jsonl --map broken.toml", "the map broken.toml is wrong: not TOML: Invalid value"),
     ("score good.jsonl --map deep.toml", "the map deep.toml is wrong: it is nested too deeply"),
     ("score good.jsonl --map latin.toml", "the map latin.toml is not UTF-8"),
@@ -75,6 +77,7 @@ FAILURE = (
     ("explain e1 --file one.gz", "one.gz is compressed (gzip)"),
     ("slo rehearse one.gz --slo x:response_words>=1for95%", "one.gz is compressed (gzip)"),
     ("score good.jsonl --out /dev/full", "reading good.jsonl or writing /dev/full failed: No space left on device"),
+    (f"compare {'x' * 300} good.jsonl", f"{'x' * 300} cannot be used: File name too long"),
     ("score /proc/self/mem", "reading /proc/self/mem or writing standard output failed: Input/output error"),
 )
 
@@ -82,7 +85,7 @@ FAILURE = (
 @pytest.mark.parametrize(
     ("line", "sentence", "status"),
     [(*row, status) for status, rows in ((2, USAGE), (1, FAILURE)) for row in rows],
-    ids=[line for line, _ in (*USAGE, *FAILURE)],
+    ids=[line[:60] for line, _ in (*USAGE, *FAILURE)],
 )
 def test_what_is_odd_is_told_in_one_sentence(line: str, sentence: str, status: int, folder: Path) -> None:
     """Nothing of Python, nothing on standard output, one line that says what is wrong."""
@@ -146,6 +149,39 @@ def test_a_closed_standard_stream_is_told(closing: str, name: str, folder: Path)
     assert done.returncode == 2
 
 
+SOMEBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups") if os.geteuid() == 0 else ()
+"""Root may read anything."""
+LOCKED = (
+    ("score locked/good.jsonl", "locked/good.jsonl cannot be opened: Permission denied", 2),
+    ("--config locked/ragweir.toml metrics", "locked/ragweir.toml cannot be used: Permission denied", 1),
+    ("compare locked/good.jsonl closed.jsonl", "locked/good.jsonl cannot be used: Permission denied", 1),
+    ("compare closed.jsonl closed.jsonl", "closed.jsonl cannot be read: Permission denied", 1),
+    ("metrics", "the folder locked of question packs cannot be read: Permission denied", 2),
+)
+
+
+@pytest.mark.parametrize(("line", "sentence", "status"), LOCKED, ids=[line for line, *_ in LOCKED])
+def test_what_may_not_be_read_is_told(line: str, sentence: str, status: int) -> None:
+    """A file, and a folder that may not even be looked into."""
+    with TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        locked, closed = Path(place, "locked"), Path(place, "closed.jsonl")
+        locked.mkdir(mode=0o000)
+        closed.touch(mode=0o000)
+        packs = {"RAGWEIR_METRICS__PACKS": "locked"} if line == "metrics" else {}
+        done = subprocess.run(
+            [*SOMEBODY, *COMMAND, *line.split()],
+            capture_output=True,
+            check=False,
+            cwd=place,
+            env=environment(**packs),
+            timeout=60,
+        )
+        locked.chmod(0o755)
+    assert sentence in told(done)
+    assert done.returncode == status
+
+
 # Question packs.
 
 BROKEN_PACKS = (
@@ -187,7 +223,7 @@ def test_every_command_tells_of_a_broken_pack(line: str, folder: Path, tmp_path:
 
 def test_a_folder_of_packs_that_is_none_is_told(folder: Path) -> None:
     done = ragweir("metrics", folder=folder, RAGWEIR_METRICS__PACKS="good.jsonl")
-    assert told(done) == "ragweir: there is no folder good.jsonl of question packs"
+    assert told(done) == "ragweir: the folder good.jsonl of question packs cannot be read: Not a directory"
     assert done.returncode == 2
 
 

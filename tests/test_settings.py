@@ -96,8 +96,8 @@ REFUSED = (
     (f"kafka = '{SECRET}'", "setting kafka: must be a table"),
     (f"[kafka]\nclient = '{SECRET}'", "setting kafka.client: must be a table"),
     (f"[kafka.client]\n'sasl.password' = ['{SECRET}']", "setting kafka.client.sasl.password: Input should be a"),
-    (f"[kafka]\nclient = '{SECRET}", "the settings cannot be read: "),
-    (f"[kafka.client]\n'sasl.password' = {SECRET}", "the settings cannot be read: "),
+    (f"[kafka]\nclient = '{SECRET}", "the settings file "),
+    (f"[kafka.client]\n'sasl.password' = {SECRET}", "the settings file "),
     ("[topics]\npartitions = 0", "setting topics.partitions: Input should be greater than or equal to 1"),
     (f"[topics]\npartitions = '{SECRET}'", "setting topics.partitions: Input should be a valid integer"),
     ("[topics]\nprefix = 'a/b'", "setting topics.prefix: String should match pattern"),
@@ -119,7 +119,7 @@ def test_a_file_that_cannot_be_read_is_refused(path: str, tmp_path: Path) -> Non
     (tmp_path / "folder").mkdir()
     assert refusal(Path(path)).startswith("there is no settings file")
     (tmp_path / "latin.toml").write_bytes(f"[kafka]\noauth = '{SECRET}\xff'".encode("latin-1"))
-    assert refusal(tmp_path / "latin.toml").startswith("the settings cannot be read: ")
+    assert refusal(tmp_path / "latin.toml").startswith("the settings file ")
 
 
 @pytest.mark.parametrize(

@@ -139,10 +139,12 @@ def load_packs(folder: Path) -> tuple[Metric, ...]:
     Raises:
         PackError: if there is no such folder, a file cannot be read or is no pack, or two define the same metric.
     """
-    if not folder.is_dir():
-        raise PackError(f"there is no folder {folder} of question packs")
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
+    except OSError as error:
+        raise PackError(f"the folder {folder} of question packs cannot be read: {error.strerror}") from None
     files: dict[str, str] = {}
-    for path in sorted(folder.glob("*.toml")):
+    for path in paths:
         try:
             files[str(path)] = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:

@@ -177,7 +177,9 @@ def main() -> None:
         kinds = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__)
         known = next((_STATUS[kind] for kind in kinds if kind in _STATUS), None)
         text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
-        if known is None:
+        if isinstance(error, OSError) and error.filename is not None:
+            known, text = FAILURE, f"{error.filename} cannot be used: {error.strerror}"
+        elif known is None:
             text = f"unexpected {type(error).__name__}: {text} (--debug shows where)"
         _tell(text)
         sys.exit(known or FAILURE)

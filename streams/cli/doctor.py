@@ -19,6 +19,7 @@ from schemas.topics import TOPICS
 from streams.agents.evaluate import EvaluateAgent
 from streams.cli.app import FAILURE, app, out, settings
 from streams.cli.looking import ledger, number_behind
+from streams.cli.objectives import evaluations, uncounted
 from streams.cli.ports import ports
 from streams.cli.summary import dollars
 from streams.cli.tap import read_newest
@@ -38,7 +39,7 @@ from streams.kafka_client import (
 )
 from streams.masking import masked, masked_url
 from streams.permissions import readable_by_others
-from streams.service import evaluate_config, judge_config
+from streams.service import SERVICES, catalogue, evaluate_config, judge_config
 from streams.settings import SHIPPED_KEY, Settings, WrongSettings
 from streams.terminal import printable
 
@@ -47,6 +48,8 @@ _SAMPLE = 100
 """How many of the newest records are looked at for the times of their events."""
 _TIMEOUT_S = 5.0
 _MODEL_WIDTH = 100
+_TRIED = 1_000
+"""Evaluations that the SLOs are tried on."""
 _FORMS = {
     "json_schema": "with structured outputs",
     "json_object": "in JSON mode",
@@ -274,6 +277,29 @@ def telemetry(findings: Findings) -> str:
     return f"on {host} {'; '.join(map(str, found))}"
 
 
+def objectives(findings: Findings) -> str:
+    """Each SLO counts some of the newest evaluations: one that counts none never fires, and looks well."""
+    effective = findings.settings
+    if not effective.slo:
+        return "there is no SLO"
+    topic = f"{effective.topics.prefix}evaluations"
+    _places(findings, topic)
+    try:
+        SERVICES["aggregate"].check(effective)
+        sample = evaluations(read_newest(effective, topic, _TRIED))
+    except (Refusal, Unreachable, WrongSettings) as error:
+        raise Unwell(str(error)) from None
+    if not sample:
+        return "there are no evaluations yet to try the SLOs on"
+    told = f"of the newest {len(sample)} evaluations"
+    metrics, judging = catalogue(effective).metrics, effective.judge.base_url is not None
+    silent = [(slo, f"{slo.name} counts none {told}: {why}") for slo, why in uncounted(effective.slo, sample)]
+    # Of a judged metric few evaluations have a value, so that none of so many is no proof while there is a judge.
+    if wrong := [text for slo, text in silent if metrics[slo.metric].cost == "free" or not judging]:
+        raise Unwell(f"{'; '.join(wrong)}; mend its metric, its dimensions or the events")
+    return "; ".join(text for _, text in silent) or f"each SLO counts some {told}"
+
+
 CHECKS: tuple[Callable[[Findings], str], ...] = (
     packages,
     configuration,
@@ -286,6 +312,7 @@ CHECKS: tuple[Callable[[Findings], str], ...] = (
     spending,
     clock,
     times,
+    objectives,
     telemetry,
 )
 

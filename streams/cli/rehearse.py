@@ -222,6 +222,11 @@ def _tell(found: Rehearsal) -> None:
         table.add_row(printable(slo.slo.name), *_counted(slo), *map(_outcome, slo.alerts))
     for slo in found.slos:
         _say(f"{slo.slo.name}: {objective(slo.slo)}.")
+        if not slo.events:
+            _say(
+                f"  It counts none of these evaluations, and its alerts could not fire: {slo.slo.metric} is null on "
+                "all of them, or they have other dimensions."
+            )
     out.print()
     out.print(table)
     _alerts(found)

@@ -135,9 +135,10 @@ def _telling(source: Path, *written: Path | None) -> Iterator[None]:
     """
     try:
         yield
-    except BrokenPipeError:  # A reader that has enough is no error.
-        raise
     except OSError as error:
+        # A reader that has enough is no error, and an error that names its file needs no other name.
+        if isinstance(error, BrokenPipeError) or error.filename is not None:
+            raise
         out = " and ".join(str(path) for path in written if path) or "standard output"
         raise Refusal(f"reading {source} or writing {out} failed: {error.strerror}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -51,8 +52,11 @@ class Source:
 
         Raises:
             WrongSettings: if it can be none of them.
+            Refusal: if the file may not be read.
         """
         if name != _LIVE and Path(name).is_file():
+            if not os.access(name, os.R_OK):
+                raise Refusal(f"{name} cannot be read: Permission denied")
             return cls(settings, name, Path(name), "")
         if not re.fullmatch(RUN_ID, name):
             raise WrongSettings(f"{name} is neither a file, nor `live`, nor the id of a run")

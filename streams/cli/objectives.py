@@ -1,0 +1,48 @@
+"""SLOs that count nothing: their metric is null, or their dimensions have other values, on all of many evaluations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import orjson
+from pydantic import ValidationError
+
+from schemas.evaluation import Evaluation
+from streams.agents.agent import Record
+from streams.cli.histories import printable
+from streams.dimensions import label
+from streams.settings import Slo
+
+_WIDTH = 100
+
+
+def evaluations(records: Iterable[Record]) -> list[Evaluation]:
+    """The evaluations that records hold; what cannot be read is left out."""
+    found: list[Evaluation] = []
+    for record in records:
+        try:
+            found.append(Evaluation.model_validate(orjson.loads(record.value or b"")))
+        except (orjson.JSONDecodeError, ValidationError):
+            continue
+    return found
+
+
+def uncounted(slos: Iterable[Slo], sample: Sequence[Evaluation]) -> Iterator[tuple[Slo, str]]:
+    """The SLOs that count none of some evaluations, each with the reason.
+
+    >>> slo = Slo(name="exact", metric="exact_match", at_least=1, objective=0.9)
+    >>> sample = [Evaluation(event_id="1", event_time=0, catalogue_version="1", scores={"exact_match": None},
+    ...                      reasons={"exact_match": "the event has no expected"})]
+    >>> [why for _, why in uncounted([slo], sample)]
+    ['exact_match is null on all 1 of them, mostly because the event has no expected']
+    """
+    for slo in slos:
+        wanted = " and ".join(f"{name}={value}" for name, value in slo.dimensions.items())
+        about = [each for each in sample if all(label(name, each) == own for name, own in slo.dimensions.items())]
+        if not about:
+            yield slo, f"none of them has {wanted}"
+        elif all(each.scores.get(slo.metric) is None for each in about):
+            given = Counter(each.reasons[slo.metric] for each in about if slo.metric in each.reasons)
+            because = f", mostly because {printable(given.most_common(1)[0][0], _WIDTH)}" if given else ""
+            yield slo, f"{slo.metric} is null on all {len(about)} of them{f' with {wanted}' if wanted else ''}{because}"
