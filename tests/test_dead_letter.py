@@ -367,3 +367,38 @@ def test_wrong_use_is_one_sentence(kafka: LocalKafka, prefix: str) -> None:
         missing = ragweir(*shared, *words)
         assert missing.returncode == 1
         assert "`ragweir topics create` makes ours" in told(missing)
+
+
+def test_letters_on_which_processes_ended_are_sent_by_force_only(kafka: LocalKafka, prefix: str) -> None:
+    """They are listed, left without a look at what they hold, and noted as left; `--force` sends them, once."""
+    topics(kafka, prefix)
+    value = orjson.dumps({"event_id": "a", "query": "q", "response": "r"})
+    place: list[Header] = [("ragweir-source-partition", b"1"), ("ragweir-source-offset", b"7")]
+    said: list[Header] = [
+        ("ragweir-message", b"m"),
+        ("ragweir-source-topic", b"t"),
+        *place,
+        ("ragweir-source-timestamp", b"1790000000123"),
+        ("ce_source", b"ragweir/evaluate"),
+    ]
+    fatal: list[Header] = [("ragweir-error-class", b"fatal"), *said]
+    put(
+        kafka,
+        f"{prefix}dead-letter",
+        [
+            (b"1", value, fatal),
+            (b"2", b"{", fatal),
+            (b"3", value, [("ragweir-error-class", b"unreadable"), *said]),
+        ],
+    )
+    assert "2 fatal of evaluate: m\n    2 waiting" in dead_letter(kafka, prefix, "list")
+    for words in (("--dry-run",), (), ("--class", "fatal")):
+        done = dead_letter(kafka, prefix, "redrive", *words)
+        assert "2 are of class fatal and were left for later" in done
+        assert "still be refused" not in done, "nobody looks at what they hold"
+        assert "--force" in done
+    assert [message.key() for message in redriven(kafka, prefix)] == [b"3"]
+    forced = dead_letter(kafka, prefix, "redrive", "--force")
+    assert forced.startswith(f"1 sent to {prefix}redrive\n1 would still be refused")
+    assert sorted(message.key() or b"" for message in redriven(kafka, prefix)) == [b"1", b"3"]
+    assert dead_letter(kafka, prefix, "redrive", "--force").startswith("0 sent")

@@ -22,13 +22,14 @@ from metrics.contents import Contents
 from metrics.estimate import Estimate, Subject, share_of
 from metrics.summary import DEFAULT_SCHEME, Summary
 from streams.cli.app import app
+from streams.cli.services import UP_PORT
 from streams.exporting import PORT as EXPORT_PORT
 from streams.local.kafka import KAFKA_VERSION
 from streams.local.prometheus import programs
 from streams.service import SERVICES, evaluate_config, judge_config
 from streams.serving.exporter import Exposition
 from streams.serving.telemetry import TABLE
-from streams.settings import SHIPPED_KEY, Settings, WrongSettings, load
+from streams.settings import SHIPPED_KEY, Settings, TelemetrySettings, WrongSettings, load
 from streams.simulated.dialect import NAME as SIMULATED
 
 DEPLOY = ROOT / "deploy"
@@ -351,17 +352,26 @@ def test_compose_asks_and_scrapes_each_service_on_its_own_port(name: str, port: 
 
 @pytest.mark.parametrize("judge", [False, True])
 def test_compose_scrapes_and_alerts_as_the_prometheus_beside_ragweir_does(judge: bool) -> None:
-    """But for the addresses, the configuration in compose is that of deploy/prometheus, whose rules need its labels."""
+    """But for where the services are found, the configuration in compose is that of deploy/prometheus."""
 
     def shape(configuration: Any) -> Any:
         del configuration["rule_files"]
-        text = json.dumps(configuration)
-        return json.loads(re.sub(r'"[\w.]+:(\d+)"', r'":\1"', text))
+        for job in configuration["scrape_configs"]:
+            assert {"static_configs", "http_sd_configs"} & job.keys()
+            job.pop("static_configs", None)
+            job.pop("http_sd_configs", None)
+        return json.loads(re.sub(r'"[\w.]+:(\d+)"', r'":\1"', json.dumps(configuration)))
 
-    beside = (DEPLOY / "prometheus" / "prometheus.yml").read_text()
-    assert shape(scraping(simulated() if judge else {})) == shape(
-        with_judge(beside) if judge else yaml.safe_load(beside)
-    )
+    beside = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    assert shape(scraping(simulated() if judge else {})) == shape(beside)
+
+
+def test_prometheus_beside_ragweir_asks_the_supervisor_of_up() -> None:
+    beside = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    (job,) = beside["scrape_configs"]
+    assert [each["url"] for each in job["http_sd_configs"]] == [
+        f"http://127.0.0.1:{TelemetrySettings().port + UP_PORT}/targets"
+    ]
 
 
 def with_judge(text: str) -> Any:

@@ -34,8 +34,13 @@ _NO_EVENT = (
     "hold no whole event and cannot be sent: a record without a value, or of one too large its head; raise "
     "limits.max_event_bytes and publish the event again from where it came from, which `dead-letter show` tells"
 )
+_FATAL = (
+    "are of class fatal and were left for later: evaluating them has ended processes, or took too long; give evaluate "
+    "more memory or upgrade it, and then send them with --force"
+)
 _FATES: tuple[tuple[Fate, str], ...] = (
     ("other_class", "of another class were left for later"),
+    ("fatal", _FATAL),
     ("no_event", _NO_EVENT),
     ("other", "are not of evaluate"),
 )
@@ -145,10 +150,14 @@ def redrive(
         Path | None, typer.Option(help="Send what this map makes of each event, in place of its bytes.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Send letters of class fatal too, on which processes have ended.")
+    ] = False,
 ) -> None:
     """Send dead letters of evaluate again, to the redrive topic, which evaluate reads too.
 
-    Each is checked first: one that would still be refused stays where it is. What is sent has its original key and
+    Each is checked first: one that would still be refused stays where it is. A letter of class fatal stays too, unless
+    `--force` is given: evaluating it ended processes, or took longer than it may. What is sent has its original key and
     bytes, or through `--map` what the map makes of them; without `--map`, events of an input topic that has a map in
     the settings go through that one. An event without a time of its own gets the time of the record that it came in.
 
@@ -160,7 +169,7 @@ def redrive(
     """
     effective = settings()
     run = Redrive(effective)
-    choice = Choice(error_class, _mapping(effective, map), effective.limits.max_event_bytes)
+    choice = Choice(error_class, _mapping(effective, map), effective.limits.max_event_bytes, force)
     with _progress("Looking" if dry_run else "Redriving") as watch:
         report = run(choice, dry_run=dry_run, watch=watch)
     _tell(report, run.target, dry_run=dry_run)

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from schemas.evaluation import Evaluation
 from streams.agents.agent import Record
-from streams.cli.histories import printable
 from streams.dimensions import label
 from streams.settings import Slo
+from streams.terminal import printable
 
 _WIDTH = 100
 

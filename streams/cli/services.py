@@ -23,7 +23,7 @@ from streams.supervisor import Supervisor, own_command, same_command, stop_flag
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-_UP_PORT = 400
+UP_PORT = 400
 """Added to the base of the telemetry ports for the supervisor of `up`."""
 _OWN_PORT = 90
 """Added to a service's first telemetry port for the supervisor of that service alone."""
@@ -123,7 +123,7 @@ def up(
     for name in workers:
         _RUNNERS[name].check(effective)
     commands = [_worker(name, slot, []) for name, number in workers.items() for slot in range(number)]
-    _supervise(commands, effective, _UP_PORT, stop_flag())
+    _supervise(commands, effective, UP_PORT, stop_flag())
 
 
 @dataclass(frozen=True, slots=True)

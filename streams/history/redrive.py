@@ -41,6 +41,8 @@ class Choice:
     """The map that a letter is read through, if any."""
     max_bytes: int
     """Of one event."""
+    force: bool = False
+    """Whether letters of class `fatal` are sent too."""
 
     def fate(self, each: Letter | None) -> tuple[Fate, bytes | str]:
         """What becomes of a letter, with the bytes to send or, where it is still refused, the reason."""
@@ -50,6 +52,8 @@ class Choice:
             return "no_event", ""
         if self.error_class not in (None, each.said.error_class):
             return "other_class", ""
+        if each.said.error_class == "fatal" and not self.force:
+            return "fatal", ""
         try:
             return "sent", self._event(each)
         except Rejected as rejected:

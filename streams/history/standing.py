@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Literal
 
-Fate = Literal["sent", "refused", "other_class", "no_event", "other"]
-"""What becomes of a letter: sent, left for later (still refused, or of another class), or nothing ever (it holds no
-whole event, or is no dead letter of evaluate)."""
-_LEFT: tuple[Fate, ...] = ("refused", "other_class")
+Fate = Literal["sent", "refused", "other_class", "fatal", "no_event", "other"]
+"""What becomes of a letter: sent, left for later (still refused, of another class, or fatal and not forced), or nothing
+ever (it holds no whole event, or is no dead letter of evaluate)."""
+_LEFT: tuple[Fate, ...] = ("refused", "other_class", "fatal")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from streams.local.node import LOOPBACK, free_port
@@ -174,6 +175,7 @@ def local_prometheus(
     rules: Sequence[Path] = (),
     alertmanager: Server | None = None,
     *,
+    discovered: Mapping[str, str] = MappingProxyType({}),
     interval_ms: int = 1_000,
     port: int | None = None,
     say: Callable[[str], None] = lambda _: None,
@@ -184,6 +186,7 @@ def local_prometheus(
         targets: per job the addresses to scrape, such as `{"ragweir-aggregate": ["127.0.0.1:9564"]}`.
         rules: files of rules.
         alertmanager: who is told of alerts.
+        discovered: per job the URL that tells what to scrape, as `/targets` of a supervisor does.
         interval_ms: how often it scrapes and, where a group of rules says nothing else, evaluates.
         port: where it listens on loopback; a free port by default.
         say: is told in a sentence what takes long.
@@ -195,7 +198,14 @@ def local_prometheus(
     configuration = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
         "scrape_configs": [
-            {"job_name": job, "static_configs": [{"targets": list(addresses)}]} for job, addresses in targets.items()
+            *(
+                {"job_name": job, "static_configs": [{"targets": list(addresses)}]}
+                for job, addresses in targets.items()
+            ),
+            *(
+                {"job_name": job, "http_sd_configs": [{"url": url, "refresh_interval": interval}]}
+                for job, url in discovered.items()
+            ),
         ],
         "rule_files": [str(file.resolve()) for file in rules],
         "alerting": {

@@ -7,7 +7,7 @@ ended before it had handled its first records, and the records in question are k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated
 
 from confluent_kafka import TopicPartition
@@ -157,16 +157,12 @@ class Attempts:
         place = record.topic, record.partition
         self._noted[place] = self._noted.get(place, _NONE).condemned(record.offset)
 
-    def survived(self, begun_by_s: float, least: int = 1) -> bool:
-        """Clear the partitions begun by this time whose count is at least so high; gives whether there are any."""
-        safe = [
-            place
-            for place, begun_s in self._begun.items()
-            if begun_s <= begun_by_s and self._noted[place].attempts >= least
-        ]
-        for place in safe:
+    def survived(self, safe: Callable[[Place, float, int], bool]) -> bool:
+        """Clear the partitions that are safe by when they began and by their count; gives whether there are any."""
+        cleared = [place for place, begun_s in self._begun.items() if safe(place, begun_s, self._noted[place].attempts)]
+        for place in cleared:
             self._clear(place)
-        return bool(safe)
+        return bool(cleared)
 
     def withdraw(self) -> bool:
         """Take back what `begin` noted and nothing settled, as the process ends in good order; gives whether it did."""

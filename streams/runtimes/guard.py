@@ -74,6 +74,7 @@ class Guard:
         """
         until = time.monotonic() + _BATCH_S
         for number, record in enumerate(records):
+            self._alive()
             fate = record.topic, record.partition, record.offset
             if fate in self._fates:
                 continue

@@ -2,14 +2,13 @@
 
 What is read is accepted once and in order (`positions`), computed by the agent, and committed (`transactions`). After
 an abort it is read again from the committed offsets; what a restart settles is left to the supervisor. Records on which
-a process may have died are tried in a child first (`attempts`, `guard`).
+a process may have died are handled with `precautions`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from itertools import groupby
 
 import stamina
 import structlog
@@ -36,7 +35,7 @@ from streams.kafka_client import (
     consumer_properties,
     producer_properties,
 )
-from streams.runtimes.attempts import MOST, Attempts, OffsetMetadata
+from streams.runtimes.attempts import Attempts, OffsetMetadata
 from streams.runtimes.bounds import Bounding, Bounds
 from streams.runtimes.changelog import before, changelog
 from streams.runtimes.guard import Guard
@@ -44,6 +43,7 @@ from streams.runtimes.isolation import RECORD_FAULTS, Isolation
 from streams.runtimes.messages import place_of, received
 from streams.runtimes.pacing import Pacing
 from streams.runtimes.positions import Interrupted, Positions
+from streams.runtimes.precautions import Precautions
 from streams.runtimes.traces import Traces
 from streams.runtimes.transactions import CALL_TIMEOUT_S, Aborted, Fatal, Transactions
 from streams.serving.dead_letter_log import DeadLetterLog
@@ -56,11 +56,6 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 DRAIN_S = 2.0
 """How long a stopping worker waits for what is under way."""
 _LAG_EVERY_S = 5.0
-_PART = 500
-"""The records of a batch that are handled at once, where it may be handed over in parts: between them the worker shows
-that it is alive."""
-_OUTLIVED_S = 30.0
-"""The time after which a patient agent's worker has survived the records that it was given."""
 _DOUBT_S = 4.0
 """How long committed offsets that do not fit the state are asked for again: a coordinator that is still loading can
 answer wrong ones; see `streams.runtimes.traces`."""
@@ -113,8 +108,8 @@ class KafkaRuntime:
             if isinstance(agent, Traced)
             else None
         )
-        guarded = canary and self._keeper is None
-        self._guard = Guard(canary, health.alive, stopped) if guarded else None
+        guard = Guard(canary, health.alive, stopped) if canary and self._keeper is None else None
+        self._precautions = Precautions(agent, self._attempts, guard, self._note, health.alive)
         self._ends: set[Place] = set()
         self._pending: list[Record] = []
         self._aborts = 0
@@ -154,8 +149,7 @@ class KafkaRuntime:
             # The consumer is not closed on the way out of an error: a fenced or lost one may hang, and the broker
             # settles what it left.
             self._health.not_ready = "stopped"
-            if self._guard is not None:
-                self._guard.close()
+            self._precautions.close()
             self._dead_letters.flush()
 
     # The loop.
@@ -176,10 +170,12 @@ class KafkaRuntime:
         records = self._gather()
         began = handled = time.perf_counter()
         try:
+            if records and self._positions.uncommitted:
+                self._commit_start()
             self._begin(records)
             outcome = self._work(records)
             handled = time.perf_counter()
-            self._survived(records)
+            self._precautions.survived(records)
             moved = bool(records) and self._patient is None
             if not (moved or outcome.emissions or self._positions.uncommitted or self._attempts.uncommitted):
                 self._settled(committed=True)
@@ -192,8 +188,7 @@ class KafkaRuntime:
             return
         self._settled(committed=True)
         self._isolation.committed()
-        if self._guard is not None:
-            self._guard.settled()
+        self._precautions.committed()
         self._aborts = 0
         self._telemetry.add(outcome.counts)
         self._dead_letters.committed(outcome)
@@ -206,7 +201,7 @@ class KafkaRuntime:
 
     def _work(self, records: Sequence[Record]) -> Outcome:
         reason = self._isolation.verdict(records)
-        outcome = self._agent.refuse(records[0], reason) if reason else self._handled(records)
+        outcome = self._agent.refuse(records[0], reason) if reason else self._precautions.handled(records)
         if self._keeper is not None:
             held = self._positions.places()
             outcome.extend(self._keeper.look(time.time(), [place[1] for place in held if place in self._ends]))
@@ -218,41 +213,20 @@ class KafkaRuntime:
                 self._telemetry.observe("ragweir_judge_call_seconds", each)
         return outcome
 
-    def _handled(self, records: Sequence[Record]) -> Outcome:
-        """What the agent comes to; records that are known to end a process become dead letters."""
-        if self._keeper is not None or not records:
-            return self._agent.handle(records)
-        outcome, guard = Outcome(), self._guard
-        for cause, run in groupby(records, key=guard.cause if guard else lambda _: ""):
-            own = [*run]
-            if cause:
-                for record in own:
-                    self._attempts.condemned(record)
-                    outcome.extend(self._agent.refuse(record, cause, "fatal"))
-                continue
-            for first in range(0, len(own), _PART):
-                self._health.alive()
-                outcome.extend(self._agent.handle(own[first : first + _PART]))
-        return outcome
-
-    # Attempts.
+    def _commit_start(self) -> None:
+        """Commit where partitions start, with what the agent tells of that, before any record is handled."""
+        outcome = self._work([])
+        self._commit(outcome.emissions, self._positions.offsets(self._patient.finished() if self._patient else {}))
+        self._settled(committed=True)
+        self._telemetry.add(outcome.counts)
+        self._telemetry.show(outcome.levels)
+        self._telemetry.count("ragweir_transactions_total", 1, "committed")
 
     def _begin(self, records: list[Record]) -> None:
-        """Commit that these records are about to be handled, where nobody knows yet that a process survives that.
-
-        Those on which one may have died are tried first. What there was no time to try is taken out and read again.
-        """
-        if self._attempts.begin(records, time.monotonic()):
-            self._note()
-        if self._guard is None:
-            return
-        suspects = [record for record in records if self._attempts.suspects(record)]
-        if not suspects:
-            self._guard.close()
-            return
-        tried = self._guard.tried(suspects)
-        if tried < len(suspects):
-            self._put_back(records, records.index(suspects[tried]))
+        """Take precautions; what there was no time for is taken out of the batch, and read again."""
+        first = self._precautions.begin(records)
+        if first < len(records):
+            self._put_back(records, first)
 
     def _put_back(self, records: list[Record], first: int) -> None:
         back: dict[Place, int] = {}
@@ -264,14 +238,6 @@ class KafkaRuntime:
         for place, offset in back.items():
             self._positions.back(place, offset)
             self._seek(TopicPartition(*place, offset))
-
-    def _survived(self, records: Sequence[Record]) -> None:
-        """Tell those that come after that handling these records ends no process, whatever becomes of the commit."""
-        now = time.monotonic()
-        if self._patient is not None:
-            self._attempts.survived(now - _OUTLIVED_S)
-        elif records and self._attempts.survived(now, least=2):
-            self._note()
 
     def _withdraw(self) -> None:
         """A stop in good order counts as no attempt."""
@@ -419,9 +385,7 @@ class KafkaRuntime:
         mended = self._traces.mended if self._traces else list
         started = self._positions.start(consumer, partitions, self._told, mended)
         for committed, start in started:
-            found = self._attempts.take_over(start)
-            if found.attempts >= MOST and self._guard is None:
-                raise Refusal(_given_up(self._identity.group, start, found))
+            found = self._precautions.take_over(start, self._identity.group)
             self._restore(committed, start)
             self._remind(start, found)
         return started
@@ -500,14 +464,3 @@ class KafkaRuntime:
             self._consumer.assign(self._positions.reached_all())
             return
         log.warning("the consumer reports", reason=error.str(), code=error.name())
-
-
-def _given_up(group: str, start: TopicPartition, found: OffsetMetadata) -> str:
-    place = f"{start.topic}/{start.partition}"
-    return (
-        f"{found.attempts} processes in a row have ended while they handled the records of {place} from offset "
-        f"{start.offset} to before {found.until}, so one of these may be what ends them. Nothing is passed over: give "
-        "the process more memory or upgrade it, and then try again by setting the same offset anew, with "
-        f"kafka-consumer-groups --group {group} --topic {start.topic}:{start.partition} --reset-offsets "
-        f"--to-offset {start.offset} --execute"
-    )

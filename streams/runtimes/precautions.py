@@ -1,0 +1,138 @@
+"""Precautions: no record ends one process after the other, and none is passed over for what others brought about.
+
+Agents whose records stand for themselves have suspected ones tried by a guard. An agent with state stops for good where
+its processes have died too often on the same records.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from confluent_kafka import TopicPartition
+
+from streams.agents.agent import Agent, Keeper, Outcome, Patient, Record
+from streams.kafka_client import Refusal
+from streams.runtimes.attempts import MOST, Attempts, OffsetMetadata
+from streams.runtimes.guard import Guard
+
+_PART = 50
+"""The records of a batch that are handled at once, where it may be handed over in parts: between them the worker shows
+that it is alive."""
+_OUTLIVED_S = 10.0
+"""The time after which a patient agent's worker has survived the records that it was given."""
+
+
+class Precautions:
+    """Hands records to an agent.
+
+    Args:
+        agent: handles them.
+        attempts: the counts that travel with the committed offsets.
+        guard: tries suspected records; None where nobody can.
+        note: commits the offsets as they are, for the sake of their metadata.
+        alive: called between the parts of a batch.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        attempts: Attempts,
+        guard: Guard | None,
+        note: Callable[[], None],
+        alive: Callable[[], None],
+    ) -> None:
+        self._agent, self._attempts, self._guard = agent, attempts, guard
+        self._note, self._alive = note, alive
+        self._whole = isinstance(agent, Keeper)
+        self._patient = agent if isinstance(agent, Patient) else None
+
+    def take_over(self, start: TopicPartition, group: str) -> OffsetMetadata:
+        """Take a partition over.
+
+        Raises:
+            Refusal: if processes have died on the next records too often.
+        """
+        found = self._attempts.take_over(start)
+        if found.attempts >= MOST and self._guard is None:
+            raise Refusal(_given_up(group, start, found))
+        return found
+
+    def begin(self, records: Sequence[Record]) -> int:
+        """Commit that records are about to be handled, where nobody knows yet that a process survives that.
+
+        Those on which one may have died are tried first. Gives how many of the records may be handled: the rest, which
+        there was no time to try, has to be read again.
+
+        Raises:
+            Aborted, Fatal: if it cannot be committed; `Fatal` also where records cannot be tried.
+        """
+        if self._attempts.begin(records, time.monotonic()):
+            self._note()
+        if self._guard is None:
+            return len(records)
+        suspects = [number for number, record in enumerate(records) if self._attempts.suspects(record)]
+        if not suspects:
+            self._guard.close()
+            return len(records)
+        tried = self._guard.tried([records[number] for number in suspects])
+        return suspects[tried] if tried < len(suspects) else len(records)
+
+    def handled(self, records: Sequence[Record]) -> Outcome:
+        """Handle records; those that are known to end a process become dead letters."""
+        if self._whole or not records:
+            return self._agent.handle(records)
+        outcome = Outcome()
+        # What may take long takes it one by one, with a sign of life between.
+        most = 1 if any(self._attempts.suspects(record) for record in records) else _PART
+        for cause, run in groupby(records, key=self._guard.cause if self._guard else lambda _: ""):
+            own = [*run]
+            if cause:
+                for record in own:
+                    self._attempts.condemned(record)
+                    outcome.extend(self._agent.refuse(record, cause, "fatal"))
+                continue
+            for first in range(0, len(own), most):
+                self._alive()
+                outcome.extend(self._agent.handle(own[first : first + most]))
+        return outcome
+
+    def survived(self, records: Sequence[Record]) -> None:
+        """Tell the processes to come that handling records ends none, whatever becomes of the commit of the outcome.
+
+        Where none has died before, the commit itself tells it. A patient agent goes on with its records after they are
+        handed over, so that its process has to live for a while.
+
+        Raises:
+            Aborted, Fatal: if it cannot be committed.
+        """
+        if self._patient is None:
+            if records and self._attempts.survived(lambda _, __, attempts: attempts > 1):
+                self._note()
+            return
+        outlived_s = time.monotonic() - _OUTLIVED_S
+        finished = self._patient.finished()
+        untouched = {place for place, offset in self._patient.resting.items() if finished.get(place) == offset}
+        self._attempts.survived(lambda place, begun_s, _: begun_s <= outlived_s or place in untouched)
+
+    def committed(self) -> None:
+        """What was handled last is committed."""
+        if self._guard is not None:
+            self._guard.settled()
+
+    def close(self) -> None:
+        """The process ends."""
+        if self._guard is not None:
+            self._guard.close()
+
+
+def _given_up(group: str, start: TopicPartition, found: OffsetMetadata) -> str:
+    place = f"{start.topic}/{start.partition}"
+    return (
+        f"{found.attempts} processes in a row have ended while they handled the records of {place} from offset "
+        f"{start.offset} to before {found.until}, so one of these may be what ends them. Nothing is passed over: give "
+        "the process more memory or upgrade it, and then try again by setting the same offset anew, with "
+        f"kafka-consumer-groups --group {group} --topic {start.topic}:{start.partition} --reset-offsets "
+        f"--to-offset {start.offset} --execute"
+    )

@@ -1,0 +1,146 @@
+"""The supervisor: it ends workers whose loops stand still, and only those, and Prometheus finds all workers by it."""
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from commands import ragweir
+from faults import Service, end_all, eventually
+
+from streams.heartbeat import HEARTBEAT, Announcement, Heartbeat, Listener
+from streams.local.kafka import LocalKafka
+from streams.local.prometheus import local_prometheus
+from streams.serving.discovery import discovery
+from streams.serving.health import Health
+from streams.supervisor import Supervisor
+
+# A worker that takes its time to start, announces itself, beats for a while, and then stands still or goes on.
+WORKER = """
+import sys, time
+from streams.heartbeat import Heartbeat
+slow, beats, forever = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "on"
+time.sleep(slow)
+heartbeat = Heartbeat.inherited()
+heartbeat.announce("evaluate", 3, 9467)
+while beats or forever:
+    heartbeat()
+    beats -= beats > 0
+    time.sleep(0.2)
+time.sleep(3600)
+"""
+
+
+def worker(slow: float, beats: int, then: str) -> list[str]:
+    return [sys.executable, "-c", WORKER, str(slow), str(beats), then]
+
+
+def supervise(command: list[str], until: Callable[[list[Any]], bool], **limits: float) -> list[Any]:
+    """What a supervisor logs until something has happened."""
+    with structlog.testing.capture_logs() as logs:
+        Supervisor([command], **limits).run(lambda: until(logs))
+    return logs
+
+
+def test_a_worker_that_stands_still_is_ended_and_started_anew() -> None:
+    """Its heartbeats end; after the limit it is killed, and the next one comes as after any end."""
+    logs = supervise(worker(0, 3, "still"), lambda logs: len(logs) >= 4, stalled_s=1.0)
+    assert [line["event"] for line in logs] == ["worker's loop stands still; it is killed", "worker ended"] * 2
+    assert [line["status"] for line in logs if "status" in line] == [-9, -9]
+
+
+def test_a_worker_that_beats_or_starts_slowly_is_left_alone() -> None:
+    """A start that takes longer than a loop may stand still is none that hangs; a start without end is."""
+    turns = iter(range(100))
+    assert supervise(worker(2.0, 0, "on"), lambda _: next(turns, None) is None, stalled_s=1.0) == []
+    logs = supervise(worker(3600, 0, "on"), lambda logs: len(logs) >= 2, start_s=1.0)
+    assert logs[0]["event"] == "worker's loop stands still; it is killed"
+
+
+def test_a_heartbeat_without_a_listener_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither where nobody supervises, nor where the variable names what is no pipe of ours, nor when nobody reads."""
+    for text in ("", "no number", "9999"):
+        monkeypatch.setenv(HEARTBEAT, text)
+        heartbeat = Heartbeat.inherited()
+        heartbeat.announce("evaluate", 0, 9464)
+        heartbeat()
+    listener = Listener()
+    unread = Heartbeat(listener.descriptor)
+    for _ in range(2_000):
+        unread.announce("evaluate", 0, 9464)
+    assert listener.heard()
+    listener.close()
+    unread.announce("evaluate", 0, 9464)
+
+
+@contextmanager
+def served(host: str) -> Iterator[int]:
+    workers = [
+        Announcement(service="evaluate", slot=0, port=9464),
+        Announcement(service="evaluate", slot=1, port=9465),
+    ]
+    with discovery(host, 0, lambda: workers, Health()) as port:
+        yield port
+
+
+def got(url: str, host: str | None = None) -> Any:
+    asked = urllib.request.Request(url, headers={"Host": host} if host else {})
+    with urllib.request.urlopen(asked, timeout=10) as answer:
+        assert answer.headers["Content-Type"] == "application/json"
+        return json.load(answer)
+
+
+def test_targets_are_those_that_whoever_asks_can_reach() -> None:
+    """One address is named as it is; for all of them stands the one by which the supervisor was reached."""
+    with served("127.0.0.1") as port:
+        assert [each["targets"] for each in got(f"http://127.0.0.1:{port}/targets", "evil.example")] == [
+            ["127.0.0.1:9464"],
+            ["127.0.0.1:9465"],
+        ]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
+            assert answer.read() == b"ok\n"
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10)
+    with served("0.0.0.0") as port:
+        url = f"http://127.0.0.1:{port}/targets"
+        for host, named in (("node-1:9864", "node-1"), ("[::1]:1", "[::1]"), ("a b", "localhost"), ("", "localhost")):
+            assert got(url, host or None)[0]["targets"] == [f"{named if host else '127.0.0.1'}:9464"]
+
+
+def test_prometheus_finds_all_workers_of_up(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+    """`up --evaluate-workers 2`, and a Prometheus that knows no more than the supervisor's address."""
+    shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
+    assert ragweir(*shared, "topics", "create").returncode == 0
+    log = tmp_path / "log"
+    log.touch()
+    up = Service(["-m", "streams.cli", *shared, "up", "--evaluate-workers", "2"], log, {"RAGWEIR_TELEMETRY__PORT": "0"})
+    try:
+        url = eventually(lambda: up.logged("supervising"), "it supervises")[0]["targets"]
+        eventually(lambda: len(got(url)) == 4, "all workers have announced themselves")
+        with local_prometheus({}, discovered={"ragweir": url}) as prometheus:
+
+            def scraped() -> set[tuple[str, str]]:
+                query = 'ragweir_build_info{job="ragweir"} * on (instance) group_left () (up{job="ragweir"} == 1)'
+                found = prometheus.get("/api/v1/query", query=query)["data"]["result"]
+                return {(each["metric"]["service"], each["metric"]["slot"]) for each in found}
+
+            every = {("evaluate", "0"), ("evaluate", "1"), ("aggregate", "0"), ("export", "0")}
+            eventually(lambda: scraped() == every, "all workers are scraped, by their own labels")
+        assert up.stop() == 0
+    finally:
+        end_all([up])
+
+
+def test_a_port_that_is_taken_is_told_in_a_sentence(kafka: LocalKafka, prefix: str) -> None:
+    """The supervisor's port is another one than those of its workers."""
+    shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
+    with served("127.0.0.1") as port:
+        done = ragweir(*shared, "evaluate", RAGWEIR_TELEMETRY__PORT=str(port - 90))
+    assert done.returncode == 1
+    assert f"the supervisor's port {port} cannot be opened" in done.stderr.decode()
