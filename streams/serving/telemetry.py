@@ -55,7 +55,9 @@ TABLE = (
     ),
     # What windows are made of.
     Instrument("ragweir_late_events_total", "counter", "Events whose window had been taken for closed"),
-    Instrument("ragweir_window_overflow_total", "counter", "Events counted under __overflow__"),
+    Instrument(
+        "ragweir_window_overflow_total", "counter", "Events counted under __overflow__ for want of room for label sets"
+    ),
     Instrument("ragweir_slo_events_total", "counter", "Events that an SLO is about", ("slo", "outcome")),
     Instrument("ragweir_slo_objective", "gauge", "The share of events that are to be good", ("slo",)),
     Instrument("ragweir_watermark_timestamp_seconds", "gauge", "Event time reached", ("partition",)),
@@ -65,8 +67,11 @@ TABLE = (
     Instrument(
         "ragweir_windows_shown_total", "counter", "Closed windows that took an earlier one's place", ("window",)
     ),
+    Instrument(
+        "ragweir_windows_revised_total", "counter", "Closed windows shown again, with what came late", ("window",)
+    ),
     Instrument("ragweir_label_sets_folded_total", "counter", "Label sets shown as __overflow__", ("window",)),
-    Instrument("ragweir_open_window_bytes", "gauge", "Records held until their windows close"),
+    Instrument("ragweir_open_window_bytes", "gauge", "Records of windows that are open, or shown and may be revised"),
     # How the transactions go.
     Instrument("ragweir_transactions_total", "counter", "Transactions by outcome", ("outcome",)),
     Instrument("ragweir_batch_events", "histogram", "Records in one transaction", (), (1, 10, 100, 500, 1000, 5000)),
