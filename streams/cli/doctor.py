@@ -221,6 +221,17 @@ def telemetry(findings: Findings) -> str:
     return f"{host}:{port} is free"
 
 
+def labels(findings: Findings) -> str:
+    """Which label values windows are split by, and who decides on them."""
+    windows = findings.settings.windows
+    if open_ := [name for name in windows.dimensions if name not in windows.values]:
+        return (
+            f"windows keep the first {windows.max_series} label sets of {', '.join(open_)} apart, whoever sends them; "
+            "where producers are not trusted, list the values that count in windows.values"
+        )
+    return "windows keep only listed values apart"
+
+
 CHECKS: tuple[Callable[[Findings], str], ...] = (
     packages,
     configuration,
@@ -231,6 +242,7 @@ CHECKS: tuple[Callable[[Findings], str], ...] = (
     requests,
     spending,
     clock,
+    labels,
     telemetry,
 )
 
