@@ -3,57 +3,86 @@
 A window is closed when every partition that is not idle has a watermark of at least its end plus the grace, or, with
 all partitions idle, when the clock says so. Records are held as they came and decoded only when their window closes,
 so that the many revisions before the last cost no more than a look at the key. What has closed is merged into the
-larger sizes at once and dropped: held are the records of open base windows, and one accumulator per label set of each
-open larger window.
+larger sizes at once.
+
+A record that comes after its window has closed revises every window that it belongs to and that is still open or still
+shown: the last closed window of each size. For that the records of these windows are kept, compressed, and what one
+has more than its predecessor is merged. So held are the records of the base windows since the start of the oldest
+window that is shown, and one accumulator per label set of each window that is open or shown.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
+from zlib import compress, decompress
 
 import orjson
 
 from metrics.contents import Contents, Reading
-from metrics.label_sets import Labels, capped, fold
+from metrics.label_sets import Admission, AdmissionLimits, Labels, apart, fold
 from schemas.times import parse_rfc3339
-from schemas.window import Progress, Window, duration_s
+from schemas.window import OVERFLOW, Progress, Window, duration_s
 
 AHEAD_S = 300
 """A window that begins this long after its record was written comes from a wrong clock: it would be held for years."""
 MAX_HELD_BYTES = 256 * 1024 * 1024
-"""What records of open windows may take. Beyond it the oldest are dropped, and no window that misses them is shown."""
+"""What held records may take. Beyond it the oldest are dropped. A window whose records were dropped before it closed is
+never shown; one whose records were dropped afterwards stays as it is, and what still comes for it is late."""
+REVISE_EVERY_S = 10.0
+"""A closed window is revised at most this often, since a judge's answers revise several windows with every commit."""
 
 Fate = Literal["held", "removed", "late", "ahead", "evicted", "unreadable"]
-"""What became of a window's record. One that was held may later be evicted, or turn out to be unreadable."""
+"""What became of a window's record. One that was held may later be late, evicted, or turn out to be unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A closed window, merged over partitions and parts: its contents per label set."""
+    """A closed window, merged over partitions and parts: its contents per label set, until the next call revises them.
+
+    `revised` is true where the window was given before, with fewer events or judgements.
+    """
 
     size: str
     start_s: int
     end_s: int
     sets: Mapping[Labels, Contents]
+    revised: bool = False
 
 
 @dataclass(slots=True)
-class _Held:
+class _Base:
     """The latest records of one base window's parts, by their keys."""
 
-    records: dict[bytes, bytes] = field(default_factory=dict)
+    fresh: dict[bytes, bytes] = field(default_factory=dict)
+    """Those that are not merged yet."""
+    merged: dict[bytes, bytes] = field(default_factory=dict)
+    """Those that are, compressed."""
+    folded: frozenset[Labels] = frozenset()
+    """The label sets that were merged as overflow. They stay there, or they would be shown with a part of their events.
+    """
     weight: int = 0
 
-    def put(self, key: bytes, value: bytes | None) -> None:
-        replaced = self.records.pop(key, None)
-        self.weight -= 0 if replaced is None else len(key) + len(replaced)
-        if value is not None:
-            self.records[key] = value
-            self.weight += len(key) + len(value)
+    def put(self, key: bytes, value: bytes) -> None:
+        """Take a record in, in place of a fresh one with its key."""
+        self.drop(key)
+        self.fresh[key] = value
+        self.weight += len(key) + len(value)
+
+    def drop(self, key: bytes) -> None:
+        """Release a fresh record, if there is one."""
+        value = self.fresh.pop(key, None)
+        self.weight -= 0 if value is None else len(key) + len(value)
+
+    def keep(self, key: bytes, value: bytes) -> None:
+        """Keep the record that was merged under this key."""
+        packed = compress(value, 1)
+        earlier = self.merged.get(key)
+        self.weight += len(packed) + (len(key) if earlier is None else -len(earlier))
+        self.merged[key] = packed
 
 
 class Closing:
@@ -64,7 +93,7 @@ class Closing:
         dimensions: what label sets are made of; records are merged over any other dimension that they have.
         reading: of records; those that it cannot read are unreadable.
         grace_s: how long after its end a window waits.
-        most: label sets per window; the rest counts as overflow.
+        limits: of the label sets that are kept apart; the rest counts as overflow.
         max_bytes: what held records may take.
     """
 
@@ -74,21 +103,30 @@ class Closing:
         dimensions: Sequence[str],
         reading: Reading,
         grace_s: float,
-        most: int,
+        limits: AdmissionLimits,
         max_bytes: int = MAX_HELD_BYTES,
     ) -> None:
+        self._base_s = duration_s(sizes[0])
         self._base = sizes[0]
         self._seconds = {size: duration_s(size) for size in sizes}
         self._dimensions = tuple(dimensions)
+        self._overflow: Labels = (OVERFLOW,) * len(self._dimensions)
         self._reading = reading
         self._grace_s = grace_s
-        self._most = most
+        self._most = limits.most
+        self._admission = Admission(limits)
         self._max_bytes = max_bytes
         self._progress: dict[int, Progress] = {}
-        self._open: dict[int, _Held] = {}
+        self._bases: dict[int, _Base] = {}
         self._running: dict[str, dict[int, dict[Labels, Contents]]] = {size: {} for size in sizes}
-        self._closed_until: dict[str, float] = dict.fromkeys(sizes, -inf)
+        """The accumulators of the windows that are shown or open."""
+        self._shown: dict[str, float] = dict.fromkeys(sizes, -inf)
+        """The start of the last closed window of each size, with contents or without."""
         self._incomplete_until = -inf
+        """Windows that start before have lost records that were never merged."""
+        self._final_until = -inf
+        """Base windows that end by then have lost records that were merged, and cannot be revised."""
+        self._revised_s = -inf
         self.held_bytes = 0
         self.fates: Counter[Fate] = Counter()
         """How many records met each fate; whoever reads it may clear it."""
@@ -123,50 +161,80 @@ class Closing:
             self._progress[partition] = Progress.model_validate_json(value)
 
     def _take_window(self, start_s: int, key: bytes, value: bytes | None, written_s: float) -> None:
-        if start_s + self._seconds[self._base] <= self._closed_until[self._base]:
+        if start_s + self._base_s <= self._final_until or not any(self._places(start_s)):
             self.fates["late"] += 1
             return
         if start_s > written_s + AHEAD_S:
             self.fates["ahead"] += 1
             return
-        held = self._open.setdefault(start_s, _Held())
-        self.held_bytes -= held.weight
-        held.put(key, value)
-        self.held_bytes += held.weight
-        if not held.records:
-            del self._open[start_s]
-        self.fates["removed" if value is None else "held"] += 1
+        base = self._bases.setdefault(start_s, _Base())
+        self.held_bytes -= base.weight
+        if value is not None:
+            base.put(key, value)
+        else:
+            base.drop(key)
+        self.held_bytes += base.weight
+        # What was merged stays merged: nothing could take a minimum or a maximum back.
+        self.fates["held" if value is not None else "late" if key in base.merged else "removed"] += 1
+        if not base.weight:
+            del self._bases[start_s]
         while self.held_bytes > self._max_bytes:
-            self._evict(min(self._open))
+            self._evict(min(self._bases))
+
+    def _places(self, start_s: int) -> Iterator[tuple[str, int]]:
+        """The windows that a base window belongs to, by size and start, without those older than what is shown."""
+        for size, seconds in self._seconds.items():
+            place = start_s - start_s % seconds
+            if place >= self._shown[size]:
+                yield size, place
 
     def _evict(self, start_s: int) -> None:
-        self.fates["evicted"] += len(self._release(start_s))
-        self._incomplete_until = max(self._incomplete_until, start_s + self._seconds[self._base])
+        """Drop the records of a base window."""
+        base = self._release(start_s)
+        end_s = start_s + self._base_s
+        if base.merged:
+            self._final_until = max(self._final_until, end_s)
+            self.fates["late"] += len(base.fresh)
+        else:
+            self._incomplete_until = max(self._incomplete_until, end_s)
+            self.fates["evicted"] += len(base.fresh)
 
-    def _release(self, start_s: int) -> dict[bytes, bytes]:
-        held = self._open.pop(start_s)
-        self.held_bytes -= held.weight
-        return held.records
+    def _release(self, start_s: int) -> _Base:
+        base = self._bases.pop(start_s)
+        self.held_bytes -= base.weight
+        return base
 
     # Closing.
 
     def advance(self, now_s: float) -> dict[str, Closed]:
-        """Close what can be closed. Call it only when all partitions have been read to their ends at least once.
+        """Close what can be closed, and revise what is shown.
+
+        Call it only when all partitions have been read to their ends at least once.
 
         Args:
-            now_s: the clock, epoch seconds; it counts only when all partitions are idle.
+            now_s: the clock, epoch seconds; it counts when all partitions are idle, and between revisions.
 
         Returns:
-            per size the last window that closed now and has contents; sizes of which none did are absent.
+            per size the last window that closed now and has contents, or the one that is shown where it was revised;
+            sizes of which neither is so are absent.
         """
         horizon = self._horizon(now_s)
-        ready = sorted(start for start in self._open if start + self._seconds[self._base] <= horizon)
-        last = {size: self._last(size, ready, horizon) for size in self._seconds}
-        for start in ready:
-            self._merge(start, last)
-        return {
-            size: closed for size, start in last.items() if start is not None and (closed := self._close(size, start))
-        }
+        shown = self._shown[self._base]
+        due = sorted(
+            start
+            for start, base in self._bases.items()
+            if base.fresh and (start <= shown or start <= horizon - self._base_s)
+        )
+        if due and due[-1] <= shown and 0 <= now_s - self._revised_s < REVISE_EVERY_S:
+            due = []
+        if due:
+            self._revised_s = now_s
+        last = {size: self._last(size, due, horizon) for size in self._seconds}
+        touched = {place for start in due for place in self._merge(start, last)}
+        closed = {size: self._close(size, start, touched) for size, start in last.items()}
+        for start in [each for each in self._bases if not any(self._places(each))]:
+            self._release(start)
+        return {size: window for size, window in closed.items() if window is not None}
 
     def _horizon(self, now_s: float) -> float:
         """Windows that end by then are closed."""
@@ -177,51 +245,64 @@ class Closing:
         )
         return min(watermarks, default=now_s) - self._grace_s
 
-    def _last(self, size: str, ready: Sequence[int], horizon: float) -> int | None:
-        """The start of the last window of a size that closes by the horizon."""
+    def _last(self, size: str, due: Iterable[int], horizon: float) -> float:
+        """The start of the last window of a size that is closed by the horizon."""
         seconds = self._seconds[size]
-        starts = {start - start % seconds for start in ready} | self._running[size].keys()
-        closing = [start for start in starts if self._closed_until[size] < start + seconds <= horizon]
-        return max(closing, default=None)
+        starts = {start - start % seconds for start in due} | self._running[size].keys()
+        return max(self._shown[size], max((start for start in starts if start + seconds <= horizon), default=-inf))
 
-    def _merge(self, start: int, last: Mapping[str, int | None]) -> None:
-        """Merge a base window into those that will be shown; what only older ones need is not even decoded."""
-        records = self._release(start)
-        places: list[tuple[str, int]] = []
-        late = False
-        for size, seconds in self._seconds.items():
-            place, shown = start - start % seconds, last[size]
-            if place + seconds <= self._closed_until[size]:
-                late = True  # For this size only: the partitions were idle when it closed.
-            elif shown is None or place >= shown:
-                places.append((size, place))
-        self.fates["late"] += late * len(records)
-        if places:
-            sets, folded = capped(self._decoded(records), self._most)
-            self.folded[self._base] += folded
-            for size, place in places:
-                self.folded[size] += fold(self._running[size].setdefault(place, {}), sets, self._most)
+    def _merge(self, start_s: int, last: Mapping[str, float]) -> list[tuple[str, int]]:
+        """Merge the fresh records of a base window into the windows that will be shown, or stay open; gives these.
 
-    def _decoded(self, records: Mapping[bytes, bytes]) -> dict[Labels, Contents]:
+        What only older windows need is not even decoded.
+        """
+        places = [(size, place) for size, place in self._places(start_s) if place >= last[size]]
+        base = self._bases[start_s]
+        self.held_bytes -= base.weight
+        grown = self._grown(base) if places else {}
+        self.held_bytes += base.weight
+        sets, folded = apart(grown, self._admission, start_s)
+        base.folded |= folded
+        self.folded[self._base] += len(folded)
+        if not sets:
+            return []
+        for size, place in places:
+            self.folded[size] += fold(self._running[size].setdefault(place, {}), sets, self._most)
+        return places
+
+    def _grown(self, base: _Base) -> dict[Labels, Contents]:
+        """What the fresh records of a base window have more than those that were merged, per label set."""
         sets: dict[Labels, Contents] = {}
-        for value in records.values():
+        for key, value in list(base.fresh.items()):
+            base.drop(key)
             try:
-                window = Window.model_validate_json(value)
-                contents = self._reading.contents(window)
+                labels, contents = self._decoded(value)
+                if key in base.merged:
+                    contents = contents.since(self._decoded(decompress(base.merged[key]))[1])
             except ValueError:
                 self.fates["unreadable"] += 1
                 continue
-            if window.window != self._base:  # Written under other settings.
-                self.fates["unreadable"] += 1
-                continue
-            labels = tuple([window.dimensions.get(name, "") for name in self._dimensions])
-            sets.setdefault(labels, Contents()).merge(contents)
+            base.keep(key, value)
+            sets.setdefault(self._overflow if labels in base.folded else labels, Contents()).merge(contents)
         return sets
 
-    def _close(self, size: str, start: int) -> Closed | None:
-        running = self._running[size]
-        sets = running.get(start)
-        self._running[size] = {each: sets for each, sets in running.items() if each > start}
-        end = start + self._seconds[size]
-        self._closed_until[size] = end
-        return Closed(size, start, end, sets) if sets and start >= self._incomplete_until else None
+    def _decoded(self, value: bytes) -> tuple[Labels, Contents]:
+        """What a record says.
+
+        Raises:
+            ValueError: if it is no window, or of another size: written under other settings.
+        """
+        window = Window.model_validate_json(value)
+        if window.window != self._base:
+            raise ValueError(f"a window of {window.window}")
+        return tuple([window.dimensions.get(name, "") for name in self._dimensions]), self._reading.contents(window)
+
+    def _close(self, size: str, start_s: float, touched: Collection[tuple[str, float]]) -> Closed | None:
+        """Show a window if it has contents and is not shown yet, or was touched."""
+        revised = start_s == self._shown[size]
+        self._shown[size] = start_s
+        running = self._running[size] = {each: own for each, own in self._running[size].items() if each >= start_s}
+        if start_s not in running or start_s < self._incomplete_until or (revised and (size, start_s) not in touched):
+            return None
+        start = int(start_s)
+        return Closed(size, start, start + self._seconds[size], running[start], revised)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from metrics import estimate
 from metrics.estimate import Chance, Estimate, metric_and_label
-from metrics.summary import DEFAULT_SCHEME, Scheme, Summary, read, written
+from metrics.summary import DEFAULT_SCHEME, Scheme, Summary, counts_since, growth, read, written
 from schemas.window import EstimateResult, EstimateSums, Window
 
 Counts = dict[str, dict[str, int]]
+T = TypeVar("T", Chance, Estimate, Summary)
 
 
 def _add(into: Counts, other: Mapping[str, Mapping[str, int]]) -> None:
@@ -19,6 +20,17 @@ def _add(into: Counts, other: Mapping[str, Mapping[str, int]]) -> None:
         own = into.setdefault(name, {})
         for label, count in counts.items():
             own[label] = own.get(label, 0) + count
+
+
+def _counts_since(now: Counts, earlier: Counts) -> Counts:
+    grown = {name: counts_since(now.get(name, {}), earlier.get(name, {})) for name in now.keys() | earlier.keys()}
+    return {name: counts for name, counts in grown.items() if counts}
+
+
+def _since(now: Mapping[str, T], earlier: Mapping[str, T]) -> dict[str, T]:
+    if gone := earlier.keys() - now.keys():
+        raise ValueError(f"{min(gone)} is in an earlier state only")
+    return {name: each.since(earlier[name]) if name in earlier else each for name, each in now.items()}
 
 
 def _estimate(name: str, record: EstimateSums, schemes: Mapping[str, Scheme]) -> Estimate:
@@ -75,6 +87,30 @@ class Contents:
                 self.estimates[name] = part.copy()
             else:
                 whole.merge(part)
+
+    def since(self, earlier: Contents) -> Contents:
+        """What came in after an earlier state of these contents.
+
+        Merged into whatever holds that earlier state, it gives what holds these contents.
+
+        >>> before, now = Contents(events=2), Contents(events=5, categories={"answer_class": {"WRONG": 1}})
+        >>> before.merge(now.since(before))
+        >>> before == now
+        True
+
+        Raises:
+            ValueError: if it is not an earlier state of these.
+        """
+        return Contents(
+            growth(self.events, earlier.events),
+            growth(self.late, earlier.late),
+            {name: grown for name, grown in _since(self.metrics, earlier.metrics).items() if grown.count},
+            _counts_since(self.categories, earlier.categories),
+            _counts_since(self.decisions, earlier.decisions),
+            set(self.versions),
+            _since(self.chances, earlier.chances),
+            {name: grown for name, grown in _since(self.estimates, earlier.estimates).items() if grown.count},
+        )
 
     def results(self) -> dict[str, EstimateResult]:
         """What the estimates come to, by their names."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from metrics.interval import Drawn, interval
-from metrics.summary import as_number, as_units
+from metrics.summary import as_number, as_units, growth
 from schemas.window import EstimateFlag, EstimateResult, EstimateSums
 
 _SCALE = 1_000_000
@@ -49,6 +49,14 @@ class Chance(NamedTuple):
     def merged(self, other: Chance) -> Chance:
         """Of the events of both."""
         return Chance(min(self.least, other.least), self.none + other.none)
+
+    def since(self, earlier: Chance) -> Chance:
+        """Of the events after an earlier state of this one; the least is that of all.
+
+        Raises:
+            ValueError: if it is not an earlier state of this one.
+        """
+        return Chance(self.least, growth(self.none, earlier.none))
 
 
 def share_of(category: str, label: str) -> str:
@@ -134,6 +142,18 @@ class Estimate:
         self.spread += other.spread
         self.spread_sum += other.spread_sum
         self.spread_squares += other.spread_squares
+
+    def since(self, earlier: Estimate) -> Estimate:
+        """The events that came in after an earlier state of this estimate.
+
+        Raises:
+            ValueError: if it is not an earlier state of this one.
+        """
+        if earlier.subject != self.subject:
+            raise ValueError(f"an estimate of {earlier.subject} is no earlier state of one of {self.subject}")
+        sums = {name: getattr(self, name) - getattr(earlier, name) for name in _SUMS}
+        drawn = growth(self.drawn, earlier.drawn)
+        return Estimate(self.subject, growth(self.count, earlier.count), drawn, **sums)
 
     def copy(self) -> Estimate:
         """The same, to be merged into."""

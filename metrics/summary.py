@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import ceil, isfinite, log
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from schemas.window import MetricSummary
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Key = TypeVar("Key", int, str)
 
 LINEAR_BINS = 100
 ACCURACY = 0.01
@@ -150,6 +151,29 @@ class Summary:
         for number, count in other.bins.items():
             bins[number] = bins.get(number, 0) + count
 
+    def since(self, earlier: Summary) -> Summary:
+        """The values that came in after an earlier state of this summary. Its extremes are those of all values.
+
+        >>> scheme = Scheme(0.0, 1.0, 1_000_000, 1_000_000)
+        >>> grown = Summary.of([0.2, 0.4, 0.9], scheme).since(Summary.of([0.9, 0.2], scheme))
+        >>> grown.count, grown.mean, grown.bins
+        (1, 0.4, {40: 1})
+
+        Raises:
+            ValueError: if it is not an earlier state of this one.
+        """
+        if self.scheme != earlier.scheme:
+            raise ValueError(f"a summary of {earlier.scheme.name} is no earlier state of one of {self.scheme.name}")
+        return Summary(
+            self.scheme,
+            growth(self.count, earlier.count),
+            self.total - earlier.total,
+            self.squares - earlier.squares,
+            self.least,
+            self.most,
+            counts_since(self.bins, earlier.bins),
+        )
+
     def copy(self) -> Summary:
         """The same, to be merged into."""
         return Summary(self.scheme, self.count, self.total, self.squares, self.least, self.most, dict(self.bins))
@@ -170,6 +194,30 @@ class Summary:
             if passed > wanted:
                 return min(max(self.scheme.middle(number), self.least), self.most)
         return self.most
+
+
+def growth(count: int, earlier: int) -> int:
+    """How much a count has grown.
+
+    Raises:
+        ValueError: if it has shrunk.
+    """
+    if count < earlier:
+        raise ValueError("a count of an earlier state is larger")
+    return count - earlier
+
+
+def counts_since(counts: Mapping[Key, int], earlier: Mapping[Key, int]) -> dict[Key, int]:
+    """The counts that have grown, and how much.
+
+    >>> counts_since({"a": 3, "b": 1}, {"b": 1})
+    {'a': 3}
+
+    Raises:
+        ValueError: if one has shrunk.
+    """
+    grown = {name: growth(counts.get(name, 0), earlier.get(name, 0)) for name in (counts.keys() | earlier.keys())}
+    return {name: count for name, count in grown.items() if count}
 
 
 # Python's integers where numbers end, since no bound holds for what an application may report as its cost or time.

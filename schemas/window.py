@@ -113,11 +113,13 @@ class Window(Part):
     dimensions: dict[str, str]
     partition: int | None
     part: int | None
-    """The input offset at which this part was opened."""
+    """The input offset at which this part was opened. It is -1 - offset where the window began too long before or after
+    the newest event time for its parts to be continued; the next commit with events for it opens another part."""
     events: NonNegativeInt
     """Each once, whether judged or not."""
     late: NonNegativeInt = 0
-    """Events that came after the window had been taken for closed. Judgements always come later and do not count."""
+    """Events that came after the partition's watermark had passed the window's end and the grace; they count among
+    `events`. Judgements always come later and are never late."""
     revision: NonNegativeInt | None = None
     """How many commits this part has seen."""
     metrics: dict[str, MetricSummary] = Field(default_factory=dict)

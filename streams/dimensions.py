@@ -1,4 +1,4 @@
-"""The dimensions that windows are split by: which labels an evaluation has, and which of them are admitted."""
+"""The dimensions that windows are split by: which labels an evaluation has, and how many label sets are kept apart."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
 from operator import attrgetter
 
+from metrics.label_sets import AdmissionLimits, Labels
 from schemas.evaluation import Evaluation
 from schemas.window import OVERFLOW
-
-Labels = tuple[str, ...]
-"""One value per dimension, in the settings' order; empty where the event has none."""
+from streams.settings import WindowSettings
 
 _LONGEST = 120
 """Characters of a label's value that are kept: a hostile one must not fill the state. A longer value ends with a mark
@@ -37,19 +36,26 @@ def _reader(name: str) -> Callable[[Evaluation], str | None]:
     return (lambda evaluation: evaluation.labels.get(key)) if key else attrgetter(field)
 
 
+def admission_limits(windows: WindowSettings) -> AdmissionLimits:
+    """How many label sets windows keep apart by these settings.
+
+    >>> admission_limits(WindowSettings())
+    AdmissionLimits(most=200, new_per_hour=100, hold_s=7200)
+    """
+    return AdmissionLimits(windows.max_series, windows.new_series_per_hour, windows.hold_h * 3600)
+
+
 class Dimensions:
-    """Reads and admits labels.
+    """Reads labels.
 
     Args:
         names: fields of the evaluation, or `labels.NAME`.
         values: per dimension its admitted values; all are admitted where none are listed.
-        most: label sets per window.
     """
 
-    def __init__(self, names: Collection[str], values: Mapping[str, Collection[str]], most: int) -> None:
+    def __init__(self, names: Collection[str], values: Mapping[str, Collection[str]]) -> None:
         self.names = tuple(names)
         self._readers = [(_reader(name), values.get(name)) for name in self.names]
-        self._most = most
         self.overflow: Labels = (OVERFLOW,) * len(self.names)
 
     def of(self, evaluation: Evaluation) -> Labels:
@@ -61,15 +67,6 @@ class Dimensions:
         if allowed is not None and value and value not in allowed:
             return OVERFLOW
         return value if len(value) <= _LONGEST else f"{value[: _LONGEST - 13]}~{_mark(value)}"
-
-    def admitted(self, labels: Labels, present: Collection[Labels]) -> Labels:
-        """The labels themselves, or the overflow when the window already has as many label sets as it may.
-
-        >>> dimensions = Dimensions(["application"], {}, most=1)
-        >>> dimensions.admitted(("a",), []), dimensions.admitted(("b",), [("a",)])
-        (('a',), ('__overflow__',))
-        """
-        return labels if labels in present or len(present) < self._most else self.overflow
 
     def named(self, labels: Labels) -> dict[str, str]:
         """Labels as records have them."""

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from metrics.closing import Closing
 from metrics.contents import Reading
 from schemas.window import duration_s
+from streams.dimensions import admission_limits
 from streams.heartbeat import Heartbeat
 from streams.kafka_client import (
     Connection,
@@ -74,7 +75,8 @@ class Exporter:
         self._topic = f"{settings.topics.prefix}windows"
         self._partitions = partitions
         self._back_s = 2 * duration_s(windows.sizes[-1]) + windows.grace_s + _SLACK_S
-        self._closing = Closing(windows.sizes, windows.dimensions, reading, windows.grace_s, windows.max_series)
+        limits = admission_limits(windows)
+        self._closing = Closing(windows.sizes, windows.dimensions, reading, windows.grace_s, limits)
         self._exposition = exposition
         self._unread = set(range(partitions))
         """The partitions that have not yet been read to their end once."""
@@ -122,8 +124,9 @@ class Exporter:
             self._take(message)
         if not self._unread and (closed := self._closing.advance(time.time())):
             self._exposition.show(closed.values())
-            for size in closed:
-                self._telemetry.count("ragweir_windows_shown_total", 1, size)
+            for size, window in closed.items():
+                name = "ragweir_windows_revised_total" if window.revised else "ragweir_windows_shown_total"
+                self._telemetry.count(name, 1, size)
         self._tell()
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _LOOK_EVERY_S

@@ -206,7 +206,11 @@ class WindowSettings(Group):
     values: dict[str, tuple[str, ...]] = {}
     """Per dimension the admitted values; others count under __overflow__. All are admitted where none are listed."""
     max_series: Annotated[int, Field(ge=1, le=100_000)] = 200
-    """Label sets per window and partition; the rest counts under __overflow__."""
+    """Label sets that the windows of a partition keep apart within `hold_h`; a new one beyond them counts under
+    __overflow__. `export` keeps as many apart over all partitions."""
+    new_series_per_hour: Annotated[int, Field(ge=1, le=100_000)] = 100
+    """Label sets that may be new within an hour of event time, per partition, beside those of the first window held;
+    further new ones count under __overflow__. A label set that any held window has is not new."""
     grace_s: Annotated[int, Field(ge=0)] = 30
     """How long after its end a window waits for events that are late."""
     disorder_s: Annotated[int, Field(ge=0)] = 10

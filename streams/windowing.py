@@ -13,11 +13,11 @@ from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from operator import itemgetter
 
 from metrics.contents import Contents
-from metrics.label_sets import Labels, capped, fold
+from metrics.label_sets import Admission, Labels, apart, fold
 from metrics.totals import Scored, Totals
 from schemas.evaluation import Evaluation
 from schemas.window import Window, duration_s
-from streams.dimensions import Dimensions
+from streams.dimensions import Dimensions, admission_limits
 from streams.settings import WindowSettings
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,7 +35,7 @@ class Windowing:
     def __init__(self, settings: WindowSettings, totals: Totals) -> None:
         self._settings = settings
         self._base = timedelta(seconds=duration_s(settings.sizes[0]))
-        self._dimensions = Dimensions(settings.dimensions, settings.values, settings.max_series)
+        self._dimensions = Dimensions(settings.dimensions, settings.values)
         self._totals = totals
         self._waiting: list[Scored[Key]] = []
         self._contents: defaultdict[datetime, defaultdict[Labels, Contents]] = defaultdict(
@@ -92,8 +92,8 @@ def of_all_sizes(bases: Iterable[Base], settings: WindowSettings) -> Iterator[Wi
     """Merge base windows into those of every size, as they come: ascending by end, then size, then label set.
 
     A window is given as soon as the next base window starts at or past its end, so that one accumulator per size is
-    held, of at most `max_series` label sets and the overflow. As in what `export` shows, a base window keeps its
-    busiest label sets, and a larger one those that came first.
+    held, of at most `max_series` label sets and the overflow. As in what `export` shows, label sets that earlier base
+    windows kept apart come first, then the busiest.
 
     Args:
         bases: each once, ascending by start; starts are multiples of the first size. They stay as they are.
@@ -103,6 +103,7 @@ def of_all_sizes(bases: Iterable[Base], settings: WindowSettings) -> Iterator[Wi
         ValueError: if they do not ascend, or hold summaries that cannot be merged.
     """
     lengths = {size: timedelta(seconds=duration_s(size)) for size in settings.sizes}
+    admission = Admission(admission_limits(settings))
     opened: dict[str, _Open] = {}
     before: datetime | None = None
     for start, sets in bases:
@@ -111,7 +112,7 @@ def of_all_sizes(bases: Iterable[Base], settings: WindowSettings) -> Iterator[Wi
         before = start
         for ended in sorted((each for each in opened.values() if each.end <= start), key=_place):
             yield from opened.pop(ended.size).windows(settings.dimensions)
-        kept, _ = capped(sets, settings.max_series)
+        kept, _ = apart(sets, admission, int(start.timestamp()))
         for size, length in lengths.items():
             if size not in opened:
                 begin = start_of(start, length)

@@ -1,15 +1,20 @@
 """The aggregate agent without Kafka: what it emits, what it keeps, and what it goes on from."""
 
 import tracemalloc
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from metrics.catalogue import Catalogue, everything
+from metrics.label_sets import Labels
 from metrics.totals import Totals
 from schemas.codec import encode
 from schemas.topics import max_record_bytes
@@ -20,6 +25,8 @@ from streams.service import SERVICES
 from streams.settings import Slo, WindowSettings, WrongSettings, load
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LATER = NOON + timedelta(days=1)
 TOTALS = Totals(Catalogue(everything()))
 
 
@@ -50,8 +57,8 @@ class Partition:
         self.agent = AggregateAgent(self.config)
         self.agent.restore(0, self.committed, self.committed or 0 if start is None else start, iter(self.changelog))
 
-    def records_of(self, events: Sequence[dict[str, Any] | bytes], stamp: datetime = NOON) -> list[Record]:
-        """The next records of the input."""
+    def records_of(self, events: Sequence[dict[str, Any] | bytes], stamp: datetime = LATER) -> list[Record]:
+        """The next records of the input; they are written a day after the events, as in a backlog."""
         values = [each if isinstance(each, bytes) else orjson.dumps(each) for each in events]
         first = self.records[-1].offset + 1 if self.records else self.committed or 0
         new = [
@@ -61,7 +68,7 @@ class Partition:
         self.records += new
         return new
 
-    def send(self, *events: dict[str, Any] | bytes, stamp: datetime = NOON) -> Outcome:
+    def send(self, *events: dict[str, Any] | bytes, stamp: datetime = LATER) -> Outcome:
         """One batch, committed."""
         new = self.records_of(events, stamp)
         return self.commit(self.agent.handle(new), new[-1].offset + 1)
@@ -212,6 +219,48 @@ def test_a_successor_goes_on_where_the_last_commit_was() -> None:
     assert emitted[0] == emitted[1]
 
 
+@st.composite
+def batches(draw: st.DrawFn) -> list[tuple[datetime, list[dict[str, Any]]]]:
+    """Records' timestamps, and events from long before them to long after them, of more applications than have room."""
+    made, now = [], NOON
+    for _ in range(draw(st.integers(2, 8))):
+        now += timedelta(seconds=draw(st.sampled_from((1, 60, 200, 2000))))
+        around = st.integers(-900, 900) | st.sampled_from((-90_000, -4_000, 3_600, 3_660, 7_000, 90_000))
+        drawn = draw(st.lists(st.tuples(around, st.sampled_from("abcdefgh"), st.booleans()), min_size=1, max_size=8))
+        events = [
+            event(now + timedelta(seconds=seconds), application=name, stage="judged" if judged else "scored")
+            for seconds, name, judged in drawn
+        ]
+        made.append((now, events))
+    return made
+
+
+@given(batches(), st.data())
+@settings(max_examples=150)
+def test_a_restart_changes_nothing(batches: list[tuple[datetime, list[dict[str, Any]]]], data: st.DataObject) -> None:
+    """Whenever a worker is replaced, its successor holds the same windows and emits the same, label sets included."""
+    chosen = {"hold_h": 0.25, "max_series": 5, "new_series_per_hour": 2, "grace_s": 0, "disorder_s": 3}
+    steady, moved = Partition(**chosen), Partition(**chosen)
+    restarts = data.draw(st.sets(st.integers(0, len(batches) - 1), min_size=1))
+    for number, (stamp, events) in enumerate(batches):
+        outcomes = [partition.send(*events, stamp=stamp) for partition in (steady, moved)]
+        assert sorted_emissions(outcomes[0]) == sorted_emissions(outcomes[1])
+        assert outcomes[0].counts == outcomes[1].counts
+        if number in restarts:
+            moved.restart()
+        assert held_parts(steady) == held_parts(moved)
+
+
+def sorted_emissions(outcome: Outcome) -> list[tuple[bytes | None, Any]]:
+    return sorted((each.key or b"", orjson.loads(each.value or b"")) for each in outcome.emissions)
+
+
+def held_parts(partition: Partition) -> dict[datetime, dict[Labels, int]]:
+    """The windows in memory: their parts' numbers by label set."""
+    windows = partition.agent._states[0].windows
+    return {start: {labels: part.number for labels, part in parts.items()} for start, parts in windows.items()}
+
+
 def test_state_in_memory_is_kept_when_it_is_current() -> None:
     """A partition that comes back at the offset where it was left is not restored from its changelog."""
     partition = Partition()
@@ -271,7 +320,7 @@ def test_an_old_window_is_reopened_as_a_new_part() -> None:
     partition.send(event(3600), stamp=NOON + timedelta(hours=1))
     partition.send(event(), stamp=NOON + timedelta(hours=1))
     parts = sorted((window.part, window.events, window.late) for window in partition.windows() if window.start == NOON)
-    assert parts == [(0, 2, 0), (3, 1, 1)]
+    assert parts == [(-1 - 3, 1, 1), (0, 2, 0)]
     partition.restart()
     partition.send(event(), stamp=NOON + timedelta(hours=1))
     assert sum(window.events for window in partition.windows() if window.start == NOON) == 4
@@ -354,6 +403,63 @@ def test_label_sets_stay_within_their_number() -> None:
     assert sum(sets.values()) == 1000
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_new_label_sets_push_no_known_one_out(restarts: bool) -> None:
+    """Three applications come first; then 200 new ones begin every minute, before them. The three stay apart.
+
+    So do those of the new ones that found room: as many an hour as `new_series_per_hour` has, until `max_series`, and
+    until their windows are no longer held.
+    """
+    partition = Partition()
+    real = [f"real-{number}" for number in range(3)]
+    counted = 0
+    for minute in range(130):
+        attack = [event(minute * 60, application=f"{minute}-{number}") for number in range(200 if minute else 0)]
+        own = [event(minute * 60 + 30, application=name) for name in real]
+        outcome = partition.send(*attack, *own, *attack[:1])
+        counted += outcome.counts["ragweir_window_overflow_total",]
+        if restarts:
+            partition.restart()
+    events: Counter[str] = Counter()
+    first: dict[str, datetime] = {}
+    for window in partition.windows():
+        name = window.dimensions["application"]
+        events[name] += window.events
+        first[name] = min(window.start, first.get(name, window.start))
+    assert {name: events[name] for name in real} == dict.fromkeys(real, 130)
+    assert sum(events.values()) == 129 * 201 + 3 * 130
+    assert counted == events[OVERFLOW]
+    admitted = [start for name, start in first.items() if name not in (*real, OVERFLOW)]
+    assert Counter((start - NOON) // timedelta(hours=1) for start in admitted) == {0: 100, 1: 97, 2: 100}
+    held = partition.agent._states[0].windows.values()
+    assert len({labels for parts in held for labels in parts}) <= 201, "those of the first hour have left"
+
+
+def test_a_first_deployment_of_many_label_sets_is_not_limited_by_the_hour() -> None:
+    """Those of the first window may be as many as `max_series`, and a worker that finds 200 held goes on with all."""
+    partition = Partition()
+    for minute in range(3):
+        outcome = partition.send(*(event(minute * 60, application=f"a{number}") for number in range(200)))
+        assert not outcome.counts["ragweir_window_overflow_total",]
+        partition.restart()
+    assert {window.dimensions["application"] for window in partition.windows()} == {f"a{each}" for each in range(200)}
+
+
+def test_windows_of_the_previous_release_are_gone_on_with() -> None:
+    """Label sets beyond the limits that a window already has stay there, and so do windows far ahead."""
+    partition = Partition()
+    many = [f"a{number}" for number in range(300)]
+    for first in (0, 150):  # As an earlier release did it: the limit was each window's own.
+        partition.config = AggregateConfig(TOTALS, WindowSettings(max_series=1_000, new_series_per_hour=1_000))
+        partition.restart()
+        partition.send(*(event(first, application=name) for name in many[first : first + 150]))
+    partition.config = AggregateConfig(TOTALS, WindowSettings())
+    partition.restart()
+    outcome = partition.send(*(event(150, application=name) for name in (*many, "new")))
+    assert outcome.counts["ragweir_window_overflow_total",] == 1
+    assert sum(window.events for window in partition.windows()) == 601
+
+
 HOSTILE = [
     "",
     "\u0000",
@@ -405,7 +511,7 @@ def test_wrong_clocks_cost_bounded_memory_and_no_event(years: int) -> None:
         batch = [
             event(far + timedelta(minutes=minute), application=f"a{minute % 3}") for minute in range(first, first + 50)
         ]
-        partition.send(event(first // 10), *batch)
+        partition.send(event(first // 10), *batch, stamp=NOON + timedelta(seconds=first // 10))
         assert len(partition.agent._states[0].windows) <= 90
         assert (
             sum(
@@ -470,22 +576,46 @@ def test_absurd_values_are_values() -> None:
 def test_late_events_are_counted_in_and_as_late() -> None:
     """An event is late when its window's end and grace lie behind the watermark that was reached before it."""
     partition = Partition(grace_s=30, disorder_s=10)
-    outcome = partition.send(event(0), event(99), event(59), event(100), event(59), event(60), stamp=NOON)
+    outcome = partition.send(event(0), event(99), event(59), event(100), event(59), event(60))
     (first, second) = sorted(partition.windows(), key=lambda window: window.start)
     assert (first.events, first.late) == (3, 1)
     assert (second.events, second.late) == (3, 0)
     assert outcome.counts["ragweir_late_events_total",] == 1
 
 
-@pytest.mark.parametrize(("ahead_s", "moves"), [(300, True), (301, False)])
-def test_a_clock_in_the_future_does_not_move_the_watermark(ahead_s: int, moves: bool) -> None:
-    """More than five minutes ahead of its record an event is counted and not believed."""
+@pytest.mark.parametrize("ahead_s", [1, 240, 300, 10 * 365 * 86_400])
+def test_a_clock_in_the_future_moves_the_watermark_to_its_record_at_most(ahead_s: int) -> None:
+    """However far ahead an event is, event time goes no further than the timestamp of its record, and never back."""
     partition = Partition()
-    outcome = partition.send(event(), event(ahead_s))
-    expected = NOON + timedelta(seconds=ahead_s * moves - 10)
-    assert partition.progress().watermark == expected
-    assert outcome.levels["ragweir_watermark_timestamp_seconds", "0"] == expected.timestamp()
+    outcome = partition.send(event(), event(ahead_s), event(-100), stamp=NOON)
+    assert partition.progress().watermark == NOON - timedelta(seconds=10)
+    assert outcome.levels["ragweir_watermark_timestamp_seconds", "0"] == (NOON - timedelta(seconds=10)).timestamp()
+    assert sum(window.events for window in partition.windows()) == 3
+
+
+@pytest.mark.parametrize("stamp_ms", [-(2**63), -1, 0, 2**63 - 1])
+def test_absurd_timestamps_of_records_stop_nothing(stamp_ms: int) -> None:
+    """Event time neither overflows nor leaves the calendar, whatever timestamp a record has."""
+    partition = Partition()
+    records = [replace(each, timestamp_ms=stamp_ms) for each in partition.records_of([event(), event()])]
+    partition.commit(partition.agent.handle(records), 2)
     assert sum(window.events for window in partition.windows()) == 2
+    assert partition.progress().watermark == (NOON if stamp_ms > 0 else EPOCH) - timedelta(seconds=10)
+
+
+def test_one_fast_clock_makes_no_honest_event_late() -> None:
+    """Nine applications are on time and one is four minutes ahead: nobody is late, and all are in their windows."""
+    partition = Partition(idle_s=60)
+    late = 0
+    for second in range(0, 600, 5):
+        now = NOON + timedelta(seconds=second)
+        honest = [event(now - timedelta(seconds=1), application=f"honest-{number}") for number in range(9)]
+        outcome = partition.send(*honest, event(now + timedelta(minutes=4), application="fast"), stamp=now)
+        late += outcome.counts["ragweir_late_events_total",]
+    assert late == 0
+    found = Counter(window.dimensions["application"] for window in partition.windows() for _ in range(window.events))
+    assert set(found.values()) == {120}
+    assert len(found) == 10
 
 
 def test_a_quiet_partition_falls_idle_and_wakes() -> None:

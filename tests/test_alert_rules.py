@@ -23,8 +23,8 @@ from streams.serving.telemetry import TABLE
 from streams.settings import Slo, WrongSettings
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
-HEALTH = DEPLOY / "prometheus" / "rules" / "health.yml"
-HEALTH_TESTS = DEPLOY / "prometheus" / "tests" / "health.yml"
+RULES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))
+TESTS = DEPLOY / "prometheus" / "tests"
 SLOS = (
     Slo(name="relevant", metric="context_support", at_least=0.25, objective=0.95),
     Slo(name="quick", metric="total_latency_ms", at_most=3_000, objective=0.999, dimensions={"model": "m-4"}),
@@ -84,14 +84,14 @@ def about(tests: Rules, alert: str) -> Rules:
     return {**tests, "tests": kept}
 
 
-HEALTH_MUTANTS = list(mutants(loaded(HEALTH)))
+MUTANTS = [(file.name, *mutant) for file in RULES for mutant in mutants(loaded(file))]
 
 
 def test_prometheus_takes_the_configuration_and_every_rule(tools: Programs) -> None:
     """The configuration that ships, with the rules it names, has no error."""
     done = promtool(tools, "check", "config", DEPLOY / "prometheus" / "prometheus.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 rule files found" in done.stdout
+    assert f"{len(RULES)} rule files found" in done.stdout
 
 
 @pytest.mark.parametrize("slos", [(), SLOS[:1], SLOS], ids=["no", "one", "three"])
@@ -121,26 +121,27 @@ def test_alertmanager_inhibits_alerts_that_exist() -> None:
     assert named <= {name.strip("`") for name, _, _ in rows()}
 
 
-def test_the_health_rules_hold(tools: Programs) -> None:
+@pytest.mark.parametrize("file", [file.name for file in RULES])
+def test_the_rules_hold(tools: Programs, file: str) -> None:
     """Every case of the tests that ship passes, beside the rules that ship."""
-    done = promtool(tools, "test", "rules", HEALTH_TESTS)
+    done = promtool(tools, "test", "rules", TESTS / file)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
-    ("alert", "mutant"),
-    [(alert, mutant) for alert, _, mutant in HEALTH_MUTANTS],
-    ids=[f"{alert} {change}" for alert, change, _ in HEALTH_MUTANTS],
+    ("file", "alert", "mutant"),
+    [(file, alert, mutant) for file, alert, _, mutant in MUTANTS],
+    ids=[f"{alert} {change}" for _, alert, change, _ in MUTANTS],
 )
-def test_a_changed_health_threshold_is_noticed(tools: Programs, tmp_path: Path, alert: str, mutant: Rules) -> None:
+def test_a_changed_threshold_is_noticed(tools: Programs, tmp_path: Path, file: str, alert: str, mutant: Rules) -> None:
     """A threshold or a waiting time that is half or double fails a case of its alert."""
-    assert alert in proven(tools, tmp_path, mutant, about(loaded(HEALTH_TESTS), alert))
+    assert alert in proven(tools, tmp_path, mutant, about(loaded(TESTS / file), alert))
 
 
 def test_every_alert_has_a_threshold_that_was_changed() -> None:
     """No alert escapes the test above for being written otherwise than expected."""
-    alerts = [rule for rule in every(loaded(HEALTH)) if "alert" in rule]
-    assert {alert for alert, _, _ in HEALTH_MUTANTS} == {rule["alert"] for rule in alerts}
+    alerts = [rule for file in RULES for rule in every(loaded(file)) if "alert" in rule]
+    assert {alert for _, alert, _, _ in MUTANTS} == {rule["alert"] for rule in alerts}
     for rule in alerts:
         comparisons = re.findall(r"[<>]=?|==|!=", re.sub(r"\{.*?\}", "", rule["expr"]))
         assert len(comparisons) == len(COMPARISON.findall(rule["expr"])), rule["alert"]
@@ -180,7 +181,7 @@ def test_an_alert_can_fire_whatever_the_budget(objective: float) -> None:
 
 def test_expressions_are_about_series_that_exist() -> None:
     """Every series that a rule reads is declared by a service or recorded by a rule."""
-    rules = every(loaded(HEALTH)) + every(slo_rules.rules(SLOS))
+    rules = [rule for file in RULES for rule in every(loaded(file))] + every(slo_rules.rules(SLOS))
     parts = {"histogram": ("_bucket", "_count", "_sum")}
     known = {f"{line.name}{part}" for line in TABLE for part in parts.get(line.kind, ("",))}
     known |= {f"{line.name.removesuffix('_total')}_created" for line in TABLE if line.kind == "counter"}
@@ -195,7 +196,7 @@ def test_expressions_are_about_series_that_exist() -> None:
 def test_labels_in_expressions_are_labels_of_their_series() -> None:
     """Every label that a rule selects by is one that its series is declared with, or that Prometheus gives."""
     labels = {line.name: set(line.labels) for line in TABLE}
-    for rule in every(loaded(HEALTH)) + every(slo_rules.rules(SLOS)):
+    for rule in [rule for file in RULES for rule in every(loaded(file))] + every(slo_rules.rules(SLOS)):
         for series, selector in re.findall(r"\b(ragweir_\w+)\{(.*?)\}", rule["expr"]):
             chosen = set(re.findall(r"(\w+)\s*[=!]", selector))
             assert chosen <= labels.get(series, {"window"}) | {"job", "instance"}, rule

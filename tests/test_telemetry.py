@@ -162,6 +162,7 @@ def test_counters_exist_from_the_start_for_all_that_is_known() -> None:
     assert labelled(started("export", windows={"sizes": ["1m", "5m"]})) == {
         "ragweir_window_records_total": {(each,) for each in get_args(Fate)},
         "ragweir_windows_shown_total": {("1m",), ("5m",)},
+        "ragweir_windows_revised_total": {("1m",), ("5m",)},
         "ragweir_label_sets_folded_total": {("1m",), ("5m",)},
     }
 

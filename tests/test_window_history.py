@@ -22,6 +22,7 @@ from metrics.totals import Totals
 from schemas.codec import encode
 from schemas.evaluation import Decision, Evaluation, SuiteDecision
 from schemas.window import OVERFLOW, EstimateSums, Progress, Window, duration_s
+from streams.dimensions import admission_limits
 from streams.history import latest
 from streams.history.latest import Latest
 from streams.history.windows import Fate, windows
@@ -287,12 +288,12 @@ def test_base_windows_must_ascend() -> None:
 
 
 def test_every_size_keeps_to_its_cap() -> None:
-    """A base window keeps its busiest label sets, a larger one those that came first; nothing is lost."""
+    """The busiest label sets of the first base window stay, others find no place; nothing is lost."""
     bases = [base(minute, *(f"{minute}-{each}" for each in range(9)), "z", events=2) for minute in range(4, 9)]
     for _, sets in bases:
         sets["z",].events = 50
     found = list(of_all_sizes(bases, one_dimension(max_series=3)))
-    assert Counter(window.window for window in found) == {"1m": 5 * 4, "5m": 4}
+    assert Counter(window.window for window in found) == {"1m": 4 + 4 * 2, "5m": 4}
     assert sum(window.events for window in found) == 2 * 5 * (9 * 2 + 50)
     five = {window.dimensions["application"]: window.events for window in found if window.window == "5m"}
     assert five == {"z": 250, "4-0": 2, "4-1": 2, OVERFLOW: 86}
@@ -302,7 +303,7 @@ def test_every_size_keeps_to_its_cap() -> None:
 def test_history_is_what_was_shown_live() -> None:
     """Over the cap too: every window is the one that `export` showed when it closed."""
     chosen = one_dimension(max_series=2)
-    closing = Closing(chosen.sizes, chosen.dimensions, TOTALS.reading(), grace_s=0, most=2)
+    closing = Closing(chosen.sizes, chosen.dimensions, TOTALS.reading(), grace_s=0, limits=admission_limits(chosen))
     draw = random.Random(7)
     bases = [base(minute, *draw.sample("abcdef", 4)) for minute in range(40)]
     for _, sets in bases:

@@ -6,14 +6,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
-from itertools import islice
-from typing import TypeVar
 from zlib import compress, decompress
 
 import orjson
 from pydantic import ValidationError
 
 from metrics.contents import Contents, merged
+from metrics.label_sets import Admission, Labels
 from metrics.totals import Scored, Totals
 from schemas.codec import Rejected, encode, parse
 from schemas.dead_letter import HEAD_BYTES, ErrorClass
@@ -22,18 +21,15 @@ from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from schemas.window import Progress, Window, duration_s
 from streams.agents.agent import Emission, Outcome, Record, StateError
 from streams.agents.writing import bury, cloud_event
-from streams.dimensions import Dimensions, Labels, label
+from streams.dimensions import Dimensions, admission_limits, label
 from streams.settings import Slo, WindowSettings
 
 _SERVICE = "aggregate"
 _PROGRESS = "progress"
-_AHEAD_MS = 5 * 60 * 1000
-"""An event this far ahead of its record's timestamp comes from a wrong clock and does not move the watermark."""
-_SPARE = 60
-"""Windows held beyond those within `hold`, for clocks in the future, which the watermark does not reach."""
+_AHEAD = 60
+"""Windows after the newest that are held too, for clocks that are ahead: event time does not reach them yet."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-T = TypeVar("T")
 Key = tuple[datetime, Labels]
 """A window of one partition: its start and its dimensions."""
 
@@ -50,9 +46,11 @@ class AggregateConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One part of a window, as it was emitted last. A window that is no longer held is continued in a new part."""
+    """One part of a window, as it was emitted last. A window that is not held is continued in a new part."""
 
     number: int
+    """The offset at which the part was opened; -1 - offset where its window was not held then, so that a restored
+    worker does not hold it either."""
     record: bytes = b""
     revision: int = 0
     contents: Contents | None = None
@@ -67,6 +65,7 @@ def _packed(record: bytes) -> bytes:
 
 
 _Windows = Mapping[datetime, Mapping[Labels, _Part]]
+"""Windows by their start, in any order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +74,11 @@ class _State:
 
     next_offset: int
     windows: _Windows = field(default_factory=dict)
-    """The windows held, by their start, least recently touched first."""
+    """The windows held."""
     decoded: Collection[datetime] = ()
     """The starts of those whose contents are kept."""
     newest: datetime | None = None
-    """The largest event time that was believed."""
+    """The largest event time, where none counts for more than its record's timestamp."""
     active_s: float = 0.0
     """Wall clock at the last look that found new events."""
     idle: bool = False
@@ -103,8 +102,12 @@ class AggregateAgent:
         self._closing = self._size + timedelta(seconds=windows.grace_s)
         # A topic forgets what is older than its retention, and a quiet partition's progress must not be forgotten.
         self._tell_again_s = windows.retention_h * 3600 / 4
-        self._dimensions = Dimensions(windows.dimensions, windows.values, windows.max_series)
-        self._most_windows = int(self._hold / self._size) + _SPARE
+        self._dimensions = Dimensions(windows.dimensions, windows.values)
+        self._limits = admission_limits(windows)
+        self._before = self._disorder + self._hold + self._size
+        """How long before the newest event time a window that is held starts, at most."""
+        self._after = _AHEAD * self._size
+        """How long after it."""
         self._states: dict[int, _State] = {}
         self._held: set[int] = set()
         """The partitions that are ours now; the state of others may still be there."""
@@ -137,7 +140,7 @@ class AggregateAgent:
         events: list[Scored[Key]] = []
         opened: dict[Key, int] = {}
         late: defaultdict[Key, int] = defaultdict(int)
-        present: dict[datetime, set[Labels]] = {}
+        admission: Admission | None = None
         outcome.counts["ragweir_events_in_total",] += len(records)
         for record in records:
             try:
@@ -148,21 +151,19 @@ class AggregateAgent:
             time = evaluation.event_time
             start = time - (time - _EPOCH) % self._size
             labels = self._dimensions.of(evaluation)
-            sets = present.get(start)
-            if sets is None:
-                sets = present[start] = set(state.windows.get(start, ()))
-            if labels not in sets:
-                admitted = self._dimensions.admitted(labels, sets)
-                outcome.counts["ragweir_window_overflow_total",] += admitted != labels
-                labels = admitted
-                sets.add(labels)
+            if (start, labels) not in opened and labels not in state.windows.get(start, ()):
+                admission = admission or self._admission(state.windows)
+                if not admission.admits(labels, _seconds(start)):
+                    outcome.counts["ragweir_window_overflow_total",] += 1
+                    labels = self._dimensions.overflow
             key = start, labels
             opened.setdefault(key, record.offset)
             # Judgements come later by nature; what `late` tells is how far the events themselves are out of order.
             if watermark is not None and start + self._closing <= watermark and evaluation.stage == "scored":
                 late[key] += 1
-            if (newest is None or time > newest) and _believed(time, record):
-                newest, watermark = time, self._watermark(time)
+            reached = _reached(time, record)
+            if newest is None or reached > newest:
+                newest, watermark = reached, self._watermark(reached)
             scored = self._config.totals.read(evaluation, key)
             events.append(scored)
             self._count_slos(evaluation, scored, outcome)
@@ -171,7 +172,8 @@ class AggregateAgent:
         for key, contents in self._config.totals.of(events).items():
             contents.late = late[key]
             start, labels = key
-            part = self._decoded(state.windows.get(start, {}).get(labels)) or _Part(opened[key])
+            number = opened[key] if self._is_held(start, newest) else -1 - opened[key]
+            part = self._decoded(state.windows.get(start, {}).get(labels)) or _Part(number)
             total = merged((part.contents, contents)) if part.contents else contents
             touched[start][labels] = self._emitted(partition, key, part, total, outcome)
         windows, decoded = self._kept(state, touched, newest)
@@ -202,15 +204,19 @@ class AggregateAgent:
                 decoded.add(start)
             else:
                 windows[start] = {labels: part.stored() for labels, part in windows[start].items()}
-        windows = self._within(windows, newest)
+        windows = {start: parts for start, parts in windows.items() if self._is_held(start, newest)}
         return windows, decoded & windows.keys()
 
-    def _within(self, windows: Mapping[datetime, T], newest: datetime | None) -> dict[datetime, T]:
-        """What the watermark has not left behind by `hold`, and at most a bounded number."""
-        if newest is not None:
-            bound = newest - self._disorder - self._hold - self._size
-            windows = {start: parts for start, parts in windows.items() if start > bound}
-        return dict(islice(windows.items(), max(0, len(windows) - self._most_windows), None))
+    def _is_held(self, start: datetime, newest: datetime | None) -> bool:
+        """Whether a window is held: those are from what the watermark has left behind by `hold` to a little ahead."""
+        return newest is None or -self._before < start - newest <= self._after
+
+    def _admission(self, windows: _Windows) -> Admission:
+        """Admits label sets to windows beside those that are held."""
+        admission = Admission(self._limits)
+        for start in sorted(windows):
+            admission.hold([labels for labels in windows[start] if labels not in admission], _seconds(start))
+        return admission
 
     def _count_slos(self, evaluation: Evaluation, scored: Scored[Key], outcome: Outcome) -> None:
         for slo in self._config.slos:
@@ -310,15 +316,20 @@ class AggregateAgent:
         self._held.add(partition)
 
     def _read(self, changelog: Iterator[Record]) -> _State | None:
-        """The state that a changelog comes to. Windows stay as they are written, and never more than will be held."""
+        """The state that a changelog comes to. Windows stay as they are written.
+
+        Until the progress is known, which compaction leaves at the end, any of them may turn out to be held. But no
+        held window was written before twice as many others as can be held.
+        """
         windows: dict[datetime, dict[Labels, tuple[int, bytes]]] = {}
+        most = 2 * int((self._before + self._after) / self._size)
         progress: Progress | None = None
         names = self._dimensions.names
         for record in changelog:
             first, *rest = orjson.loads(record.key or b"[null]")
             if first == _PROGRESS and record.value is not None:
                 progress = Progress.model_validate_json(record.value)
-            elif first not in (_PROGRESS, None) and rest[0].keys() == set(names):
+            elif first not in (_PROGRESS, None) and rest[0].keys() == set(names) and rest[2] >= 0:
                 start = datetime.fromisoformat(first)
                 parts = windows.pop(start, {})
                 labels = tuple(rest[0][name] for name in names)
@@ -327,14 +338,15 @@ class AggregateAgent:
                 elif labels in parts and parts[labels][0] == rest[2]:
                     del parts[labels]
                 windows[start] = parts
-                if len(windows) > self._most_windows:
+                if len(windows) > most:
                     del windows[next(iter(windows))]
         if progress is None:
             return None
         newest = progress.watermark and progress.watermark + self._disorder
         stored = {
             start: {labels: _Part(number, _packed(record)) for labels, (number, record) in parts.items()}
-            for start, parts in self._within(windows, newest).items()
+            for start, parts in windows.items()
+            if parts and self._is_held(start, newest)
         }
         return _State(progress.next_offset, stored, newest=newest, idle=progress.idle)
 
@@ -356,5 +368,13 @@ def _evaluation(record: Record, max_bytes: int) -> Evaluation:
     return evaluation
 
 
-def _believed(time: datetime, record: Record) -> bool:
-    return record.timestamp_ms is None or time.timestamp() * 1000 <= record.timestamp_ms + _AHEAD_MS
+def _reached(time: datetime, record: Record) -> datetime:
+    """What an event moves event time to: at most to its record's timestamp, so that one fast clock moves no others'."""
+    stamp_ms = record.timestamp_ms
+    if stamp_ms is None or time.timestamp() * 1000 <= stamp_ms:
+        return time
+    return _EPOCH + timedelta(milliseconds=max(0, stamp_ms))
+
+
+def _seconds(start: datetime) -> int:
+    return int(start.timestamp())

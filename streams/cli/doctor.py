@@ -300,6 +300,17 @@ def objectives(findings: Findings) -> str:
     return "; ".join(text for _, text in silent) or f"each SLO counts some {told}"
 
 
+def labels(findings: Findings) -> str:
+    """Which label values windows are split by, and who decides on them."""
+    windows = findings.settings.windows
+    if open_ := [name for name in windows.dimensions if name not in windows.values]:
+        return (
+            f"windows keep the first {windows.max_series} label sets of {', '.join(open_)} apart, whoever sends them; "
+            "where producers are not trusted, list the values that count in windows.values"
+        )
+    return "windows keep only listed values apart"
+
+
 CHECKS: tuple[Callable[[Findings], str], ...] = (
     packages,
     configuration,
@@ -313,6 +324,7 @@ CHECKS: tuple[Callable[[Findings], str], ...] = (
     clock,
     times,
     objectives,
+    labels,
     telemetry,
 )
 

@@ -237,7 +237,8 @@ def _windows(story: Story, windows: WindowSettings) -> None:
     for each in story.windows:
         _line(f"  {each.window}  {each.start.isoformat()} to {each.end.isoformat()}")
     labels = ", ".join(f"{name}={shown(value) or '(none)'}" for name, value in story.windows[0].dimensions.items())
-    _line(f"  counted under {labels}, unless the window had {windows.max_series} other label sets before it")
+    room = f"{windows.max_series} label sets before it, or {windows.new_series_per_hour} new ones within an hour"
+    _line(f"  counted under {labels}, unless {room} left no room")
 
 
 def _letter(each: Letter) -> None:

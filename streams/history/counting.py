@@ -18,9 +18,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from metrics.label_sets import Labels
 from metrics.totals import Totals
 from schemas.evaluation import Evaluation
-from streams.dimensions import Dimensions, Labels, label
+from schemas.window import OVERFLOW
+from streams.dimensions import Dimensions, label
 from streams.settings import Slo, WindowSettings
 
 MINUTE_S = 60
@@ -148,7 +150,8 @@ class Counting:
         self.last: datetime | None = None
         self.evaluations = 0
         self._totals = totals
-        self._dimensions = [Dimensions([name], windows.values, windows.max_series) for name in by]
+        self._dimensions = [Dimensions([name], windows.values) for name in by]
+        self._most = windows.max_series
         self._numbers: list[dict[Labels, int]] = [{} for _ in by]
         self._whole = [_Cells() for _ in slos]
         self._parts = [[_Cells() for _ in by] for _ in slos]
@@ -178,9 +181,14 @@ class Counting:
     def _values(self, evaluation: Evaluation) -> list[int]:
         """The numbers of an event's values, one per dimension."""
         return [
-            numbers.setdefault(dimension.admitted(dimension.of(evaluation), numbers), len(numbers))
+            self._number(dimension.of(evaluation), numbers)
             for dimension, numbers in zip(self._dimensions, self._numbers, strict=True)
         ]
+
+    def _number(self, value: Labels, numbers: dict[Labels, int]) -> int:
+        """The number of a value; that of the overflow when as many others as may be have one."""
+        admitted = value if value in numbers or len(numbers) < self._most else (OVERFLOW,)
+        return numbers.setdefault(admitted, len(numbers))
 
     def whole(self, slo: int) -> Counts:
         """What an SLO's events come to, by its place among the SLOs."""

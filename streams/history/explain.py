@@ -162,7 +162,7 @@ def windows(evaluation: Evaluation | None, settings: WindowSettings) -> Iterator
     """The windows of an evaluation by these settings; at either end of the calendar there are none."""
     if evaluation is None or not MINYEAR < evaluation.event_time.year < MAXYEAR:
         return
-    dimensions = Dimensions(settings.dimensions, settings.values, settings.max_series)
+    dimensions = Dimensions(settings.dimensions, settings.values)
     named = dimensions.named(dimensions.of(evaluation))
     for size in settings.sizes:
         length = timedelta(seconds=duration_s(size))

@@ -193,7 +193,12 @@ TABLE = (
     ),
     # What windows are made of.
     Instrument("ragweir_late_events_total", "counter", "Events whose window had been taken for closed", by=_AGGREGATE),
-    Instrument("ragweir_window_overflow_total", "counter", "Events counted under __overflow__", by=_AGGREGATE),
+    Instrument(
+        "ragweir_window_overflow_total",
+        "counter",
+        "Events counted under __overflow__ for want of room for label sets",
+        by=_AGGREGATE,
+    ),
     Instrument(
         "ragweir_slo_events_total",
         "counter",
@@ -223,6 +228,14 @@ TABLE = (
         values=(attrgetter("windows"),),
     ),
     Instrument(
+        "ragweir_windows_revised_total",
+        "counter",
+        "Closed windows shown again, with what came late",
+        ("window",),
+        by=_EXPORT,
+        values=(attrgetter("windows"),),
+    ),
+    Instrument(
         "ragweir_label_sets_folded_total",
         "counter",
         "Label sets shown as __overflow__",
@@ -230,7 +243,12 @@ TABLE = (
         by=_EXPORT,
         values=(attrgetter("windows"),),
     ),
-    Instrument("ragweir_open_window_bytes", "gauge", "Records held until their windows close", by=_EXPORT),
+    Instrument(
+        "ragweir_open_window_bytes",
+        "gauge",
+        "Records of windows that are open, or shown and may be revised",
+        by=_EXPORT,
+    ),
     # How the transactions go.
     Instrument(
         "ragweir_transactions_total",
