@@ -21,6 +21,7 @@ from metrics import (
     risk,
 )
 from metrics.judged.suites import suites
+from metrics.list_cut import LIST_CUT, ListCut
 from metrics.metric import Flagged, Metric, Null
 from metrics.view import View
 
@@ -97,16 +98,18 @@ class Catalogue:
             results: dict[str, float | None] | dict[str, str | None]
             results = scored.categories if metric.unit == "category" else scored.scores
             value: object = None
-            for need in metric.needs:
-                if getattr(interaction, need) is None:
-                    scored.reasons[name] = f"the event has no {need}"
-                    break
-            else:
-                try:
+            try:
+                for need in metric.needs:
+                    if getattr(interaction, need) is None:
+                        scored.reasons[name] = f"the event has no {need}"
+                        break
+                else:
                     value = metric.compute(view)
-                except Exception as error:  # A metric must never cost the event; the count shows it.
-                    scored.raised.append(name)
-                    scored.reasons[name] = f"the metric raised {type(error).__name__}"
+            except ListCut:
+                scored.reasons[name] = LIST_CUT
+            except Exception as error:  # A metric must never cost the event; the count shows it.
+                scored.raised.append(name)
+                scored.reasons[name] = f"the metric raised {type(error).__name__}"
             if isinstance(value, Flagged):
                 scored.flags.append(f"{name}:{value.flag}")
                 value = value.value
@@ -127,11 +130,14 @@ class Catalogue:
         """What the scores of one event rest on, for people: per metric that can tell, a few short strings."""
         evidence: dict[str, tuple[str, ...]] = {}
         for metric in self._by_question.get(view.interaction.question_id or "", self._always):
-            missing = any(getattr(view.interaction, need) is None for need in metric.needs)
-            if metric.explain is None or missing:
+            if metric.explain is None:
                 continue
             try:
+                if any(getattr(view.interaction, need) is None for need in metric.needs):
+                    continue
                 told = metric.explain(view)
+            except ListCut:
+                continue
             except Exception as error:  # As in `score`: an explanation must never cost the event.
                 told = (f"the explanation raised {type(error).__name__}",)
             if told:

@@ -19,7 +19,7 @@ import orjson
 
 from metrics.contents import Contents, Reading
 from metrics.label_sets import Labels, capped, fold
-from schemas.interaction import parse_time
+from schemas.times import parse_rfc3339
 from schemas.window import Progress, Window, duration_s
 
 AHEAD_S = 300
@@ -110,7 +110,7 @@ class Closing:
                 case ["progress", int(partition)]:
                     self._take_progress(partition, value)
                 case [str(start), dict(), _, _] if key is not None:
-                    self._take_window(round(parse_time(start).timestamp()), key, value, written_s)
+                    self._take_window(round(parse_rfc3339(start).timestamp()), key, value, written_s)
                 case _:
                     self.fates["unreadable"] += 1
         except (ValueError, OverflowError):

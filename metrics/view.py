@@ -1,11 +1,13 @@
 """One event as the metrics read it: its fields, and its texts tokenised once."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from metrics.lazy import lazy
+from metrics.list_cut import ListCut, cut_fields, withhold
 from metrics.text import Text
 from metrics.values import parts
 from schemas.interaction import Interaction
@@ -42,8 +44,10 @@ class View:
     """An interaction with lazily tokenised texts. Each text is walked once, however many metrics read it."""
 
     def __init__(self, interaction: Interaction, limits: Limits = Limits()) -> None:
-        self.interaction = interaction
+        self.interaction = withhold(interaction, cut_fields(interaction.flags))
+        """The event. Reading a list of it that was cut raises `metrics.list_cut.ListCut`."""
         self.limits = limits
+        self._contexts = len(interaction.contexts or ())
         self.memo: dict[Callable[..., Any], Any] = {}
         """What metrics share; see `metrics.metric.shared`."""
 
@@ -60,13 +64,13 @@ class View:
     @lazy
     def expected(self) -> tuple[Text, ...]:
         """The reference answers; empty when there are none."""
-        return self._texts(self.interaction.expected or (), self._left)
+        return self._texts(self.interaction.expected or (), self._left("query", "response"))
 
     @lazy
     def contexts(self) -> tuple[Text, ...]:
         """The retrieved contexts in their order; empty when there are none."""
         contexts = (self.interaction.contexts or ())[: self.limits.max_contexts]
-        return self._texts([context.text for context in contexts], self._left - sum(map(len, self.expected)))
+        return self._texts([context.text for context in contexts], self._left("query", "response", "expected"))
 
     @lazy
     def extracted(self) -> tuple[Extracted, ...] | None:
@@ -80,16 +84,20 @@ class View:
                 return None
             sizes.append(len(found))
             raws += *found, extraction.evidence or ""
-        texts = self._texts(raws, self._left - sum(map(len, (*self.expected, *self.contexts))))
+        texts = self._texts(raws, self._left(*_TEXTS))
         if any(text.cut for text in texts):
             return None
         rest = iter(texts)
         return tuple(Extracted(tuple(islice(rest, size)), next(rest)) for size in sizes)
 
-    @property
-    def _left(self) -> int:
-        """How many tokens query and response leave to the other texts."""
-        return self.limits.max_event_tokens - len(self.query) - len(self.response)
+    def _left(self, *before: str) -> int:
+        """How many tokens of the event these fields leave; a list that was cut is not read and takes none."""
+        left = self.limits.max_event_tokens
+        for name in before:
+            with suppress(ListCut):
+                texts = getattr(self, name)
+                left -= sum(map(len, texts)) if isinstance(texts, tuple) else len(texts)
+        return left
 
     def _texts(self, raws: Iterable[str], left: int) -> tuple[Text, ...]:
         """Texts that have at most `left` tokens together; the first ones get theirs first."""
@@ -107,7 +115,7 @@ class View:
             if name in _TEXTS:
                 read[name] = texts if isinstance(texts, tuple) else (texts,)
         flags = [f"{name}_cut" for name in _TEXTS if any(text.cut for text in read.get(name, ()))]
-        if len(self.interaction.contexts or ()) > self.limits.max_contexts:
+        if self._contexts > self.limits.max_contexts:
             flags.append("contexts_dropped")
         return tuple(flags)
 

@@ -1,22 +1,22 @@
 """The codec: bytes to interactions and models to bytes; whatever the bytes are, a model or a plain reason."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from schemas import intake
 from schemas.dead_letter import ErrorClass
 from schemas.interaction import Interaction
 from schemas.topics import MAX_EVENT_BYTES
 
-_SHOWN_ERRORS = 3
+_REGISTRY_BYTES = 5
+"""What the Schema Registry's serializers write before a value: a zero, and the schema's id in four bytes."""
 _OPTIONS = orjson.OPT_UTC_Z
-_BRANCHES = {"bool", "float", "int", "str"}
-"""How pydantic names the branches of a union in a field's path, beside others such as "constrained-str"."""
-_IN_JSON = {"model_type": "must be an object", "dict_type": "must be an object", "tuple_type": "must be a list"}
-"""The kinds of error that pydantic explains in words of Python."""
+_PLAIN = {"missing": "Field required", "string_type": "not text"}
+"""The errors that pydantic explains in words of its own."""
 
 
 class Rejected(Exception):
@@ -28,32 +28,19 @@ class Rejected(Exception):
         self.message = message
 
 
-def _place(location: tuple[int | str, ...]) -> str:
-    """A field's path for people. The keys of free-form objects are the event's content, so they are left out.
-
-    >>> _place(("contexts", 2, "score")), _place(("labels", "secret"))
-    ('contexts[2].score', 'labels')
-    """
-    place = ""
-    for step in location:
-        if isinstance(step, int):
-            place += f"[{step}]"
-        elif place in ("labels", "extra") or step in _BRANCHES or not step.isidentifier():
-            break
-        else:
-            place += f".{step}" if place else step
-    return place
-
-
 def _explain(invalid: ValidationError) -> str:
+    """What costs the event, and how a map mends it. Errors of optional fields have been repaired."""
     errors = invalid.errors(include_url=False, include_context=False, include_input=False)
-    told = [
-        f"{_place(error['loc']) or 'the event'}: "
-        + _IN_JSON.get(error["type"], error["msg"].removeprefix("Value error, "))
-        for error in errors[:_SHOWN_ERRORS]
-    ]
-    more = f"; and {len(errors) - _SHOWN_ERRORS} more" if len(errors) > _SHOWN_ERRORS else ""
-    return "; ".join(told) + more
+    messages = {
+        str(error["loc"][0]): _PLAIN.get(error["type"], error["msg"].removeprefix("Value error, "))
+        for error in errors
+        if error["loc"]
+    }
+    if not messages:
+        return "the event: must be an object"
+    wrong = "; ".join(f"{field}: {message}" for field, message in messages.items())
+    rules = ", ".join(f'{field} = "PATH"' for field in messages)
+    return f"{wrong}; if the event has it elsewhere, say where in the map of input.map: {rules}"
 
 
 def parse(value: bytes | None, max_bytes: int = MAX_EVENT_BYTES) -> object:
@@ -69,24 +56,31 @@ def parse(value: bytes | None, max_bytes: int = MAX_EVENT_BYTES) -> object:
     try:
         return orjson.loads(value)
     except orjson.JSONDecodeError as error:
+        if value[:1] == b"\0" and len(value) >= _REGISTRY_BYTES:
+            schema = int.from_bytes(value[1:_REGISTRY_BYTES], "big")
+            raise Rejected(
+                "not_json",
+                "not JSON: it begins like a record of Confluent's Schema Registry (magic byte 0, schema id "
+                f"{schema}), such as Avro or Protobuf; only JSON is read",
+            ) from None
         raise Rejected("not_json", f"not JSON: {error.msg} at character {error.pos}") from None
     except Exception as error:  # Nothing about one record may stop the stream.
         raise Rejected("unreadable", f"parsing raised {type(error).__name__}") from None
 
 
-def interaction(data: object) -> Interaction:
-    """Validate parsed JSON as an interaction.
+def interaction(data: object, max_items: Mapping[str, int] = intake.MAX_ITEMS) -> Interaction:
+    """Read parsed JSON as an interaction; see `schemas.intake`.
 
-    >>> interaction({"event_id": "1", "query": "q"})
+    >>> interaction({"event_id": "1", "query": "q"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    schemas.codec.Rejected: response: Field required
+    schemas.codec.Rejected: response: Field required; if the event has it elsewhere, ...
 
     Raises:
         Rejected: with the reason.
     """
     try:
-        return Interaction.model_validate(data)
+        return intake.read(data, max_items)
     except ValidationError as error:
         raise Rejected("invalid", _explain(error)) from None
     except Exception as error:  # As above.
@@ -98,6 +92,7 @@ def decode(
     *,
     max_bytes: int = MAX_EVENT_BYTES,
     mapping: Callable[[object], object] | None = None,
+    max_items: Mapping[str, int] = intake.MAX_ITEMS,
 ) -> Interaction:
     """Read an interaction from a record's value, through a mapping where the shape is foreign.
 
@@ -112,7 +107,7 @@ def decode(
         Rejected: with a reason that quotes nothing of the value. No other exception escapes.
     """
     data = parse(value, max_bytes)
-    return interaction(mapping(data) if mapping else data)
+    return interaction(mapping(data) if mapping else data, max_items)
 
 
 def event_time(event: Interaction, record_ms: int | None) -> datetime:

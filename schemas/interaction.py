@@ -1,8 +1,8 @@
 """The interaction: one answered question, as an application publishes it."""
 
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
 
 import orjson
 from pydantic import (
@@ -13,45 +13,12 @@ from pydantic import (
     FiniteFloat,
     NonNegativeInt,
     PlainValidator,
+    PrivateAttr,
     WithJsonSchema,
     model_validator,
 )
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _in_utc(time: datetime) -> datetime:
-    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def parse_time(value: object) -> datetime:
-    """Read RFC 3339 text or epoch milliseconds as a time in UTC; a time without an offset is taken as UTC.
-
-    A leap second is read as the second after it, as Unix time does.
-
-    >>> parse_time("2026-11-21T12:00:00.250+02:00")
-    datetime.datetime(2026, 11, 21, 10, 0, 0, 250000, tzinfo=datetime.timezone.utc)
-    >>> parse_time(1764000000250) == parse_time("2025-11-24T16:00:00.250Z")
-    True
-
-    Raises:
-        ValueError: if it is neither, or lies outside the years 1 to 9999.
-    """
-    if isinstance(value, str):
-        try:
-            if value[14:19] == "59:60":
-                return parse_time(f"{value[:17]}59{value[19:]}") + timedelta(seconds=1)
-            return _in_utc(datetime.fromisoformat(value.upper()))
-        except (ValueError, OverflowError):
-            raise ValueError("not an RFC 3339 time") from None
-    if isinstance(value, datetime):
-        return _in_utc(value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return _EPOCH + timedelta(milliseconds=value)
-        except (ValueError, OverflowError):
-            raise ValueError("epoch milliseconds out of range") from None
-    raise ValueError("a time is RFC 3339 text or epoch milliseconds")
+from schemas.times import parse_time
 
 
 def _as_text(value: object) -> object:
@@ -92,7 +59,9 @@ Time = Annotated[
     WithJsonSchema(
         {
             "anyOf": [{"type": "string", "format": "date-time"}, {"type": "number"}],
-            "description": "RFC 3339, or epoch milliseconds",
+            "description": "RFC 3339, or the time since 1970 as a number: of seconds where its magnitude is below "
+            "1e11, of milliseconds below 1e14, of microseconds below 1e17, else of nanoseconds; all times of an event "
+            "in one unit",
         },
         mode="validation",
     ),
@@ -223,18 +192,38 @@ class Interaction(Part):
     spans: tuple[Span, ...] | None = None
     usage: Usage | None = None
     extra: dict[str, Any] = Field(default_factory=dict)
+    _flags: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What was repaired in reading the event, sorted; see `schemas.intake`. No field: producers cannot set it.
+
+        >>> event = Interaction(event_id="1", query="", response="")
+        >>> event.flags, event.flagged({"cut:spans"}).flags
+        ((), ('cut:spans',))
+        """
+        return self._flags
+
+    def flagged(self, flags: Iterable[str]) -> Self:
+        """The same event with these flags."""
+        copy = self.model_copy()
+        copy._flags = tuple(sorted(flags))
+        return copy
 
     @model_validator(mode="before")
     @classmethod
     def _keep_unknown_fields(cls, data: object) -> object:
         if not isinstance(data, Mapping):
             return data
-        unknown = data.keys() - cls.model_fields.keys()
+        if _KNOWN.issuperset(data) and isinstance(data.get("extra", {}), Mapping):
+            return data
+        unknown = data.keys() - _KNOWN
         extra = data.get("extra", {})
         if not isinstance(extra, Mapping):  # A field of the application's own that happens to have this name.
             unknown.add("extra")
             extra = {}
-        if not unknown:
-            return data
         known = {name: value for name, value in data.items() if name not in unknown}
         return known | {"extra": {**extra, **{name: data[name] for name in data if name in unknown}}}
+
+
+_KNOWN = frozenset(Interaction.model_fields)

@@ -8,6 +8,7 @@
     response = "choices[0].message.content"                # one place of a list
     session_id = 'attributes."session.id"'                 # a name with a dot in it
     environment = { constant = "prod" }
+    ended_at = { path = "ts", unit = "ms" }                # s, ms, us or ns; without it the magnitude tells
 
 What the foreign event lacks is absent in ours; what the map does not name is left out.
 """
@@ -17,15 +18,19 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 import orjson
 
 from schemas.codec import Rejected
+from schemas.intake import MOST_ITEMS
 from schemas.interaction import Interaction
+from schemas.times import UNITS, Unit, epoch_number, from_epoch
 
 _ABSENT: Any = object()
 _EACH = "[]"
+_TIMES = ("started_at", "ended_at", "first_token_at", "spans[].started_at", "spans[].ended_at")
 _STEP = re.compile(r'"([^"]+)"|\[(\d{0,6})\]|([^.\[\]"]+)')
 
 Step = str | int
@@ -81,11 +86,19 @@ def _as_json(constant: object, field: str) -> Any:
         raise MapError(f"{field}: this constant cannot be written as JSON") from None
 
 
+def _path(rule: object) -> str | None:
+    """The one path that a rule leads along, if it is of that form."""
+    path = rule.get("path") if isinstance(rule, Mapping) else rule
+    return path if isinstance(path, str) else None
+
+
 def _reader(rule: object, field: str) -> Reader:
     """How the value of one of our fields is found; through a list marker it is the list of values."""
     if isinstance(rule, Mapping):
+        if set(rule) == {"path", "unit"}:
+            return _timed(rule["path"], rule["unit"], field)
         if set(rule) != {"constant"}:
-            raise MapError(f"{field}: a table may only hold `constant`")
+            raise MapError(f"{field}: a table may only hold `constant`, or `path` and `unit`")
         constant = _as_json(rule["constant"], field)
         return lambda _: constant
     if isinstance(rule, list) and rule and all(isinstance(path, str) for path in rule):
@@ -94,6 +107,35 @@ def _reader(rule: object, field: str) -> Reader:
         raise MapError(f"{field}: must be a path, a list of paths or {{ constant = ... }}")
     steps = _steps(rule)
     return _each(steps, field) if _EACH in steps else lambda data: _walk(data, steps)
+
+
+def _timed(path: object, unit: object, field: str) -> Reader:
+    """Reads times whose unit the map says; they become RFC 3339, so that nothing guesses it again."""
+    if field not in _TIMES:
+        raise MapError(f"{field}: only a time has a unit, which are {', '.join(_TIMES)}")
+    if unit not in UNITS:
+        raise MapError(f"{field}: the unit must be one of {', '.join(UNITS)}")
+    if not isinstance(path, str):
+        raise MapError(f"{field}: `path` must be a path")
+    read = _reader(path, field)
+
+    def timed(data: object) -> Any:
+        value = read(data)
+        if isinstance(value, list) and _EACH in _steps(path):
+            return [_rfc3339(each, unit) for each in value]
+        return _rfc3339(value, unit)
+
+    return timed
+
+
+def _rfc3339(value: object, unit: Unit) -> object:
+    number = epoch_number(value)
+    if number is None:
+        return value
+    try:
+        return from_epoch(number, unit).isoformat()
+    except ValueError:
+        return f"{number} {unit}"  # No time, and for no other unit to be taken for one.
 
 
 def _joiner(readers: list[Reader]) -> Reader:
@@ -116,7 +158,8 @@ def _each(steps: tuple[Step, ...], field: str) -> Reader:
             return _ABSENT
         if not isinstance(items, list):
             raise Rejected("unmapped", f"{field}: the map's path does not lead to a list")
-        return [_walk(item, after) for item in items]
+        # Of so many elements the intake sees that they are too many.
+        return [_walk(item, after) for item in islice(items, MOST_ITEMS + 1)]
 
     return each
 
@@ -158,14 +201,14 @@ class FieldMap:
             if names != steps or (_EACH in names and names.index(_EACH) != 1):
                 raise MapError(f"{field}: [] may only follow the first name, and places have no meaning here")
             if _EACH not in names:
-                if isinstance(rule, str) and _EACH in _steps(rule) and len(names) > 1:
+                if (path := _path(rule)) is not None and _EACH in _steps(path) and len(names) > 1:
                     raise MapError(f"{field}: a path through a list needs [] on both sides")
                 self._plain.append((names, _reader(rule, field)))
-            elif not isinstance(rule, str) or len(names) == 2:
+            elif (path := _path(rule)) is None or len(names) == 2:
                 raise MapError(f"{field}: needs a path on the right, and a name after [] on the left")
             else:
                 read = _reader(rule, field)
-                column = read if _EACH in _steps(rule) else _alone(read)
+                column = read if _EACH in _steps(path) else _alone(read)
                 self._listed.setdefault(names[0], []).append((names[2:], column))
         missing = {"event_id", "query", "response"} - set(rules)
         if missing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from schemas.interaction import parse_time
+from schemas.times import parse_rfc3339
 from schemas.window import duration_s
 from streams.settings import WrongSettings
 
@@ -26,7 +26,7 @@ def moment(text: str, flag: str, now: datetime | None = None) -> datetime:
         except (ValueError, OverflowError):
             pass
     try:
-        return parse_time(text if "T" in text else f"{text}T00:00:00Z")
+        return parse_rfc3339(text if "T" in text else f"{text}T00:00:00Z")
     except ValueError:
         before = "" if now is None else ", nor a time before now such as 24h or 7d"
         raise WrongSettings(f"{flag} {text!r} is no time such as 2026-11-21T10:00:00Z{before}") from None

@@ -85,6 +85,7 @@ def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) ->
         catalogue=metrics,
         limits=settings.limits.view,
         max_event_bytes=settings.limits.max_event_bytes,
+        max_items=settings.limits.max_items,
         mappings={topic: read_map(settings.input.map)} if settings.input.map else {},
         include_text=settings.output.include_text,
         explain=explain,

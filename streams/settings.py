@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -29,6 +30,7 @@ from pydantic_settings import (
 )
 
 from metrics.view import Limits
+from schemas.intake import MAX_ITEMS, MOST_ITEMS
 from schemas.topics import MAX_EVENT_BYTES
 from schemas.window import duration_s
 
@@ -141,6 +143,12 @@ class BatchSettings(Group):
     """How long a batch waits for more events."""
 
 
+def _all_lists(given: dict[str, int]) -> dict[str, int]:
+    if unknown := sorted(given.keys() - MAX_ITEMS.keys()):
+        raise ValueError(f"{', '.join(unknown)}: a list of an event is one of {', '.join(sorted(MAX_ITEMS))}")
+    return {**MAX_ITEMS, **given}
+
+
 class LimitSettings(Group):
     """What bounds the work and memory of one event."""
 
@@ -154,6 +162,12 @@ class LimitSettings(Group):
     """Tokens that are read of one event in all: of the query and the response, then of the expected answers, the
     contexts and the extractions. Answers and contexts beyond it are cut and the evaluation is flagged; metrics on
     extractions beyond it are null. It bounds the CPU time of one event; raise it together with `max_tokens`."""
+    max_items: Annotated[dict[str, Annotated[int, Field(ge=1, le=MOST_ITEMS)]], AfterValidator(_all_lists)] = Field(
+        default_factory=lambda: dict(MAX_ITEMS)
+    )
+    """The number of elements that are read of each list of an event; lists that are not named keep their defaults. The
+    rest of a longer list is left out, the evaluation flagged cut:FIELD, and every metric that reads the list null with
+    the reason list_cut."""
     span_tolerance_ms: Annotated[int, Field(ge=0)] = Limits().span_tolerance_ms
     """How far a span may lie outside its interaction before its latency is null."""
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, product
 
-from schemas.interaction import parse_time
+from schemas.times import FIRST_YEAR, LAST_YEAR, parse_time
 
 Rules = dict[str, object]
 Step = str | int | None
@@ -63,8 +63,7 @@ def _is_list(value: object) -> bool:
 
 def _is_time(value: object) -> bool:
     try:
-        # Seconds since the epoch would be read as a day in January 1970.
-        return parse_time(value).year > 2000
+        return FIRST_YEAR <= parse_time(value).year <= LAST_YEAR
     except ValueError:
         return False
 
@@ -158,6 +157,7 @@ def _best(found: Columns, row: Row, least: float) -> Path | None:
     candidates = [
         ((names.index(name), len(path), -len(values)), path)
         for path, values in found.items()
+        if not any(isinstance(step, str) and step.isdecimal() for step in path)  # An id as a key is data.
         for name in _called(path)
         if name in names and len(values) >= least and sum(map(fits, values.values())) >= _MOST * len(values)
     ]

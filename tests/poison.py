@@ -6,6 +6,7 @@ from typing import Any, Final
 import orjson
 
 from schemas.dead_letter import ErrorClass
+from schemas.intake import REQUIRED
 from schemas.topics import MAX_EVENT_BYTES
 
 MARK: Final = "Xq7Secret"
@@ -25,8 +26,8 @@ WRONG: Final[dict[str, tuple[Any, ...]]] = {
     "event_id": (None, "", MARK * 30, [MARK], _HOSTILE, True, 1.5, 1e300),
     "query": (None, [MARK], _HOSTILE, True),
     "response": (None, [MARK], _HOSTILE, False),
-    "started_at": (MARK, "", [MARK], _HOSTILE, True, 1e300, -1e300, 10**18, "2026-13-01T00:00:00Z"),
-    "ended_at": (MARK, f"2026-11-21T10:00:00{MARK}", [MARK], True, 1e17, -(10**17), "2026-02-30T00:00:00Z"),
+    "started_at": (MARK, "", [MARK], _HOSTILE, True, 1e300, -1e300, "2026-13-01T00:00:00Z"),
+    "ended_at": (MARK, f"2026-11-21T10:00:00{MARK}", [MARK], True, 1e300, -1e300, "2026-02-30T00:00:00Z"),
     "first_token_at": (MARK, [MARK], _HOSTILE, 1e300),
     "application": ([MARK], _HOSTILE, True),
     "tenant": ([MARK], _HOSTILE, True),
@@ -88,7 +89,7 @@ WRONG: Final[dict[str, tuple[Any, ...]]] = {
     ),
     "usage": (MARK, [MARK], {"input_tokens": MARK}, {"input_tokens": -1}, {"output_tokens": 1.5}, {"cost_usd": -0.1}),
 }
-"""Per field of the interaction, values that it cannot have."""
+"""Per field of the interaction, values that it cannot have. Those of a required field cost the event."""
 
 ANYTHING: Final = {"error", "extra"}
 """The fields that take any JSON value."""
@@ -160,8 +161,7 @@ POISON: Final = (
         )
     ),
     Poison("1e999 in a field that nobody knows", event(**{MARK: 0.125}).replace(b"0.125", b"1e999"), "not_json"),
-    Poison("nested 1,000 deep", nested(1_000), "invalid"),
-    Poison("nested 300 deep", nested(300), "invalid"),
+    Poison("a query nested 300 deep", event(query=0.125).replace(b"0.125", b"[" * 300 + b"]" * 300), "invalid"),
     Poison("nested 100,000 deep", b"[" * 100_000 + b"]" * 100_000, "not_json"),
     Poison("nested without end", b'{"a":' * 100_000, "not_json"),
     *(
@@ -172,14 +172,26 @@ POISON: Final = (
     *(Poison(f"without {len(lacking)}", orjson.dumps(lacking | {MARK: MARK}), "invalid") for lacking in _WITHOUT),
     Poison("id of 65 bits", event(event_id=0.125).replace(b"0.125", b"36893488147419103232"), "invalid"),
     Poison("the last of two ids counts", event()[:-1] + b',"event_id":["' + MARK.encode() + b'"]}', "invalid"),
-    Poison("tokens beyond 64 bits", event(usage={"input_tokens": 0.125}).replace(b"0.125", b"9" * 30), "invalid"),
     Poison("one byte too large", event(query="x" * MAX_EVENT_BYTES), "too_large"),
     *(
         Poison(f"{field}: {str(value)[:40]}", event(**{field: value}), "invalid")
-        for field, values in WRONG.items()
-        for value in values
+        for field in REQUIRED
+        for value in WRONG[field]
     ),
 )
+
+REPAIRED: Final[dict[str, bytes]] = {
+    "a context nested 1,000 deep": nested(1_000),
+    "a context nested 300 deep": nested(300),
+    "tokens beyond 64 bits": event(usage={"input_tokens": 0.125}).replace(b"0.125", b"9" * 30),
+    **{
+        f"{field}: {number} {str(value)[:40]}": event(**{field: value})
+        for field, values in WRONG.items()
+        if field not in REQUIRED
+        for number, value in enumerate(values)
+    },
+}
+"""Events in which something optional is wrong."""
 
 
 def fifty_megabytes() -> bytes:

@@ -133,6 +133,18 @@ def test_score_names_bad_lines_and_scores_the_rest(tmp_path: Path) -> None:
     assert MARK not in done.stderr.decode()
 
 
+def test_score_tells_what_was_repaired(tmp_path: Path) -> None:
+    """The line at the end counts the scored events by what was repaired in reading them."""
+    odd = [event(event_id=str(number), spans=[{"kind": "AGENT"}] * 2, contexts="text" * number) for number in range(2)]
+    (tmp_path / "file.jsonl").write_bytes(b"\n".join([*odd, event()]))
+    done = ragweir("score", tmp_path / "file.jsonl")
+    assert done.stderr.decode() == "3 scored; repaired: contexts_as_text 2, unknown_span_kind 2\n"
+    assert [orjson.loads(line)["flags"][:2] for line in done.stdout.splitlines()][1:] == [
+        ["contexts_as_text", "unknown_span_kind"],
+        [],
+    ]
+
+
 def test_score_of_nothing_fails(tmp_path: Path) -> None:
     """A file without a line that can be scored ends with status 1, and still without a traceback."""
     for content, summary in ((b"", "0 scored"), (b"\n \n", "0 scored"), (b"x\n", "0 scored, 1 refused")):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from schemas.codec import Rejected, decode, encode_json, interaction
 from schemas.mapping import FieldMap, MapError
+from schemas.times import parse_time
 
 REQUIRED = 'event_id = "id"\nquery = "q"\nresponse = "a"\n'
 FOREIGN: dict[str, Any] = {
@@ -94,6 +95,13 @@ ERRORS = (
     (REQUIRED + "tenant = []", "tenant: must be a path"),
     (REQUIRED + 'tenant = ["a", 5]', "tenant: must be a path"),
     (REQUIRED + 'tenant = { constant = "a", b = 1 }', "tenant: a table may only hold `constant`"),
+    (REQUIRED + 'tenant = { path = "a", unit = "ms" }', "tenant: only a time has a unit, which are started_at, "),
+    (REQUIRED + 'ended_at = { path = "a", unit = "min" }', "ended_at: the unit must be one of s, ms, us, ns"),
+    (REQUIRED + 'ended_at = { path = "a", unit = ["ms"] }', "ended_at: the unit must be one of s, ms, us, ns"),
+    (REQUIRED + 'ended_at = { path = ["a"], unit = "ms" }', "ended_at: `path` must be a path"),
+    (REQUIRED + 'ended_at = { path = "a" }', "ended_at: a table may only hold `constant`, or `path` and `unit`"),
+    (REQUIRED + '"contexts[].text" = { path = "list[]", unit = "s" }', "contexts[].text: only a time has a unit"),
+    (REQUIRED + '"spans[].ended_at" = { path = 5, unit = "s" }', "spans[].ended_at: needs a path on the right"),
     (REQUIRED + 'labels.region = "a"', "labels: a table may only hold `constant`"),
     (REQUIRED + "tenant = { constant = 99999999999999999999 }", "tenant: this constant cannot be written as JSON"),
     (REQUIRED + 'labels = "a"\n"labels.b" = "b"', "labels.b: labels is already set as a whole"),
@@ -138,8 +146,42 @@ def test_a_list_marker_needs_a_list() -> None:
 
 def test_a_missing_required_field_is_ours_to_name() -> None:
     """A foreign event without what we require is invalid, and the reason names our fields."""
-    with pytest.raises(Rejected, match=r"^event_id: Field required; query: Field required$"):
+    with pytest.raises(Rejected, match=r"^event_id: Field required; query: Field required; "):
         decode(b'{"a": "secret"}', mapping=FieldMap.parse(REQUIRED))
+
+
+TIMED: tuple[tuple[object, str, str | None], ...] = (
+    (1_764_000_000, "s", "2025-11-24T16:00:00Z"),
+    (1_764_000, "s", "1970-01-21T10:00:00Z"),
+    (946_684_800_000, "ms", "2000-01-01T00:00:00Z"),
+    (90_000_000_000, "ms", "1972-11-07T16:00:00Z"),
+    ("1764000000250", "ms", "2025-11-24T16:00:00.250000Z"),
+    (1_764_000_000_250_001, "us", "2025-11-24T16:00:00.250001Z"),
+    (1_764_000_000_250_001_999, "ns", "2025-11-24T16:00:00.250001Z"),
+    (1_764_000_000.25, "s", "2025-11-24T16:00:00.250000Z"),
+    ("2025-11-24T16:00:00Z", "ms", "2025-11-24T16:00:00Z"),
+    (None, "ms", None),
+)
+
+
+@pytest.mark.parametrize(("sent", "unit", "read"), TIMED)
+def test_the_unit_of_a_map_wins(sent: object, unit: str, read: str | None) -> None:
+    """A number is read in the unit that the map says, whatever its magnitude; publishing it changes nothing."""
+    spans = f'"spans[].started_at" = {{ path = "steps[].t", unit = "{unit}" }}\n"spans[].kind" = "steps[].k"'
+    rules = FieldMap.parse(REQUIRED + f'ended_at = {{ path = "ts", unit = "{unit}" }}\n{spans}')
+    ours = rules({"id": 7, "q": "Who?", "a": "Ada.", "ts": sent, "steps": [{"t": sent, "k": "llm"}, {"k": "llm"}]})
+    event = interaction(ours)
+    expected = None if read is None else parse_time(read)
+    assert event.ended_at == expected
+    assert [span.started_at for span in event.spans or ()] == [expected, None]
+    assert decode(encode_json(ours)) == event
+
+
+def test_a_number_that_its_unit_does_not_fit_is_no_time() -> None:
+    """What the map's unit puts beyond the year 9999 is not read in a unit that would fit."""
+    rules = FieldMap.parse(REQUIRED + 'ended_at = { path = "ts", unit = "s" }')
+    with pytest.raises(Rejected, match=r"^ended_at: not a time: "):
+        interaction(rules({"id": 7, "q": "Who?", "a": "Ada.", "ts": 1_764_000_000_250}))
 
 
 def test_events_do_not_leak_into_each_other() -> None:

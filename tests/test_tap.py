@@ -1,12 +1,14 @@
 """`ragweir tap` on a real broker: what it tells of a topic, and that it leaves no trace there."""
 
 import re
+import time
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from commands import ROOT, ragweir, told
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -14,6 +16,7 @@ from conftest import create_topic, produce
 
 from metrics.catalogue import Catalogue, everything
 from schemas.mapping import FieldMap
+from streams.cli import doctor
 from streams.cli.tap import read_newest
 from streams.local.kafka import LocalKafka
 from streams.settings import load
@@ -89,7 +92,7 @@ def test_our_own_shape_is_recognised(kafka: LocalKafka, prefix: str) -> None:
     assert "\n     1  the event is not an object\n" in printed
     assert re.search(r"\n {5}2  not JSON: .*, or the like\n", printed)
     assert "They have ragweir's own shape." in printed
-    assert "1 of them cannot be evaluated:\n     1  query: Field required; response: Field required\n" in printed
+    assert "1 of them cannot be evaluated:\n     1  query: Field required; response: Field required; " in printed
     assert "Of 40 events" in printed
     assert shares(printed).items() >= {"context_support": "100 %", "exact_match": "50 %"}.items()
     assert re.search(r"\n  exact_match +50 % +0.000 +no expected\b", printed)
@@ -305,3 +308,45 @@ def test_it_leaves_no_trace(kafka: LocalKafka, prefix: str) -> None:
     except KafkaException:  # Nor is there such a group to ask about.
         return
     assert not [place for place in places if place.topic == topic and place.offset >= 0]
+
+
+NOW_S = int(time.time())
+TIMED: dict[str, tuple[list[Any], str]] = {
+    "seconds": ([NOW_S - 60], ""),
+    "nanoseconds as text": ([f"{NOW_S - 60}000000000"], ""),
+    "milliseconds divided twice": ([NOW_S / 1_000, NOW_S], "3 events have times before 2000 or after 2099: "),
+    "ten days ago": ([NOW_S - 864_000, NOW_S - 864_000, NOW_S], "event times are 10 days before their records: "),
+    "an hour ahead": ([NOW_S, NOW_S, NOW_S + 3_600], "2 events happened more than 5 minutes after their records"),
+}
+"""Times of events, written in turn, and what is wrong with them."""
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_times_that_cannot_be_true_are_told(kafka: LocalKafka, prefix: str, name: str) -> None:
+    """Tap and doctor complain of times in another unit, by a wrong clock or of a backlog, and show the distances."""
+    times, complaint = TIMED[name]
+    topic = filled(kafka, prefix, [own(number, ended_at=times[number % len(times)]) for number in range(6)])
+    shown = r"event times are [0-9,]+ (s|minutes|hours|days) (before|after) their records \("
+    printed = tap(kafka, topic)
+    assert re.search(shown, printed)
+    assert (f"\nLook at this first: {complaint}" in printed) is bool(complaint)
+    effective = load(None, {"kafka": {"bootstrap_servers": kafka.bootstrap}, "input": {"topic": topic}})
+    findings = doctor.Findings(effective, {topic: 1})
+    if complaint:
+        with pytest.raises(doctor.Unwell, match=f"^{re.escape(complaint)}"):
+            doctor.times(findings)
+    else:
+        assert re.search(shown, doctor.times(findings))
+
+
+def test_what_was_repaired_is_told(kafka: LocalKafka, prefix: str) -> None:
+    """Events that had to be repaired are counted by what was repaired."""
+    values = [
+        own(number, spans=[{"kind": "AGENT" if number < 3 else "llm"}], usage={"input_tokens": -1})
+        for number in range(5)
+    ]
+    printed = tap(kafka, filled(kafka, prefix, values))
+    expected = (
+        "Some were repaired, and their evaluations flagged: unreadable:usage.input_tokens 5, unknown_span_kind 3."
+    )
+    assert f"\n{expected}\n" in printed

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from commands import ROOT, evaluating, ragweir, settled
 from conftest import create_topic, produce, read_to_end
-from poison import POISON, event
+from poison import GOOD, POISON, event
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from metrics.catalogue import Catalogue, everything
 from metrics.metric import Metric
 from metrics.view import View
+from schemas.times import parse_time
 from streams.agents.agent import Record
 from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from streams.local.kafka import LocalKafka
@@ -56,16 +57,23 @@ def test_whatever_an_agent_counts_can_be_counted() -> None:
 
     metric = Metric(broken, "test", "count", "neither", (), "a test", name="broken")
     agent = EvaluateAgent(EvaluateConfig(Catalogue([*everything(), metric])))
-    values = [event(), *(poison.value for poison in POISON)]
-    records = [Record("t", 0, offset, None, value, 1) for offset, value in enumerate(values)]
+    odd = event(event_id="odd", spans=[{"kind": "AGENT"}] * 2, expected=["a"] * 33)
+    values = [event(), odd, *(poison.value for poison in POISON)]
+    at = int(parse_time(GOOD["ended_at"]).timestamp() * 1_000)
+    records = [Record("t", 0, offset, None, value, at + 1_000 * offset) for offset, value in enumerate(values)]
     telemetry = Telemetry("evaluate", 0)
     for outcome in (agent.handle(records), agent.refuse(records[0], "too large")):
         telemetry.add(outcome.counts)
+        telemetry.show(outcome.levels)
     sample = telemetry.registry.get_sample_value
     assert sample("ragweir_events_in_total") == len(values) + 1
-    assert sample("ragweir_evaluations_total", {"stage": "scored"}) == 1
+    assert sample("ragweir_evaluations_total", {"stage": "scored"}) == 2
+    for flag in ("unknown_span_kind", "cut:expected"):
+        assert sample("ragweir_repaired_total", {"flag": flag}) == 1
+    for statistic, seconds in (("min", 0), ("max", 1)):
+        assert sample("ragweir_event_time_distance_seconds", {"statistic": statistic}) == seconds
     assert sample("ragweir_dead_letters_total", {"error_class": "refused"}) == 1
-    assert sample("ragweir_metric_errors_total", {"metric": "broken"}) == 1
+    assert sample("ragweir_metric_errors_total", {"metric": "broken"}) == 2
 
 
 def test_what_the_table_does_not_hold_cannot_be_counted() -> None:

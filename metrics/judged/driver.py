@@ -13,6 +13,7 @@ from typing import Any, Literal
 from metrics.judged import answers
 from metrics.judged.framing import RULES, Framed, frame
 from metrics.judged.suite import Ask, Case, Embed, Findings, Suite
+from metrics.list_cut import LIST_CUT
 from metrics.metric import Flagged, Metric, Null
 
 EXPLANATION_CHARACTERS = 500
@@ -75,7 +76,9 @@ def judge(case: Case, suites: Sequence[Suite], draw: Callable[[], str]) -> Gener
         missing = next((need for need in suite.needs if getattr(case, need) is None), None)
         unanswered = raised = False
         findings = suite.null(f"the event has no {missing}")
-        if missing is None:
+        if case.cut & suite.reads:
+            findings = suite.null(LIST_CUT)
+        elif missing is None:
             try:
                 findings, unanswered = yield from _converse(case, suite, draw, judged)
             except Exception as error:  # One suite must not cost the others; status, flag and reason show it.

@@ -41,6 +41,8 @@ class Case:
     expected: tuple[str, ...] | None = None
     scores: Mapping[str, float | None] = field(default_factory=dict)
     """The free metrics of the event."""
+    cut: frozenset[str] = frozenset()
+    """The lists of the event that were cut when it was read; a suite that reads one asks nothing and is null."""
 
 
 class Answer(BaseModel):
@@ -106,6 +108,11 @@ class Suite:
     """The most questions that one conversation asks, repairs not counted."""
     needs: tuple[str, ...] = ()
     """The fields of the case without which every metric is null."""
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The fields that some metric of the suite needs."""
+        return frozenset(self.needs).union(*(metric.needs for metric in self.metrics))
 
     def null(self, reason: str) -> Findings:
         """Every metric null, for one reason."""

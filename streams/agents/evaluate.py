@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from statistics import median_low
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,6 +16,7 @@ from metrics.view import Limits, View
 from schemas.codec import Rejected, decode, encode, event_time
 from schemas.dead_letter import HEAD_BYTES
 from schemas.evaluation import CARRIED_OVER, Decision, Evaluation, Source, Texts, document_ids
+from schemas.intake import MAX_ITEMS
 from schemas.interaction import Interaction
 from schemas.judging import JudgeRequest
 from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
@@ -36,6 +38,8 @@ class EvaluateConfig:
     catalogue: Catalogue
     limits: Limits = field(default_factory=Limits)
     max_event_bytes: int = MAX_EVENT_BYTES
+    max_items: Mapping[str, int] = field(default_factory=lambda: MAX_ITEMS)
+    """How many elements are read of each list of an event; see `schemas.intake`."""
     mappings: Mapping[str, Callable[[object], object]] = field(default_factory=dict)
     """For the topics in a foreign shape, the map that reads them."""
     include_text: bool = False
@@ -78,11 +82,11 @@ class EvaluateAgent:
         What is a duplicate, or filtered out, comes to nothing but a count.
         """
         outcome = Outcome()
-        decisions = []
+        evaluated: list[tuple[Record, Evaluation]] = []
         for record in records:
             outcome.counts["ragweir_events_in_total",] += 1
             try:
-                event, time = self._read(record)
+                event, time = self.read(record)
                 place = record.topic, record.partition
                 if self._duplicates.met(place, record.offset, event.event_id):
                     outcome.counts["ragweir_duplicates_total",] += 1
@@ -104,12 +108,14 @@ class EvaluateAgent:
             else:
                 outcome.emissions += emissions
                 outcome.counts["ragweir_evaluations_total", evaluation.stage] += 1
-                decisions.append(evaluation.decision)
-                for metric in raised:
-                    outcome.counts["ragweir_metric_errors_total", metric] += 1
+                evaluated.append((record, evaluation))
+                outcome.counts.update(("ragweir_repaired_total", flag) for flag in event.flags)
+                outcome.counts.update(("ragweir_metric_errors_total", metric) for metric in raised)
         for record in {(record.topic, record.partition): record for record in records}.values():
             self._duplicates.passed((record.topic, record.partition), record.offset)
-        _count(outcome, decisions)
+        _count(outcome, [evaluation.decision for _, evaluation in evaluated])
+        if not self._config.own_times:
+            _measure(outcome, evaluated)
         return outcome
 
     def refuse(self, record: Record, reason: str) -> Outcome:
@@ -163,7 +169,7 @@ class EvaluateAgent:
     def identity(self, record: Record) -> str | None:
         """The id of a readable event."""
         with suppress(Rejected):
-            return self._read(record)[0].event_id
+            return self.read(record)[0].event_id
         return None
 
     def evaluate(self, record: Record) -> tuple[Evaluation, list[str]]:
@@ -172,12 +178,21 @@ class EvaluateAgent:
         Raises:
             Rejected: if the record holds no interaction.
         """
-        return self._evaluation(*self._read(record), record)
+        return self._evaluation(*self.read(record), record)
 
-    def _read(self, record: Record) -> tuple[Interaction, datetime]:
-        """The event and its time."""
+    def read(self, record: Record) -> tuple[Interaction, datetime]:
+        """The event of a record, and its time.
+
+        Raises:
+            Rejected: if the record holds no interaction, or one without a time.
+        """
         config = self._config
-        event = decode(record.value, max_bytes=config.max_event_bytes, mapping=config.mappings.get(record.topic))
+        event = decode(
+            record.value,
+            max_bytes=config.max_event_bytes,
+            mapping=config.mappings.get(record.topic),
+            max_items=config.max_items,
+        )
         return event, event_time(event, None if config.own_times else record.timestamp_ms)
 
     def _evaluation(self, event: Interaction, time: datetime, record: Record) -> tuple[Evaluation, list[str]]:
@@ -190,7 +205,7 @@ class EvaluateAgent:
             scores=scored.scores,
             categories=scored.categories,
             reasons=scored.reasons,
-            flags=tuple(scored.flags),
+            flags=(*event.flags, *scored.flags),
             evidence=config.catalogue.explain(view) if config.explain else {},
             decision=config.router.decide(event, scored.scores, scored.categories) if config.router else Decision(),
             document_ids=document_ids(event),
@@ -239,6 +254,18 @@ def _count(outcome: Outcome, decisions: Sequence[Decision]) -> None:
     for identity, events in Counter(map(id, decisions)).items():
         for suite in distinct[identity].suites:
             outcome.counts["ragweir_routed_total", suite.suite, suite.status] += events
+
+
+def _measure(outcome: Outcome, evaluated: Iterable[tuple[Record, Evaluation]]) -> None:
+    """Show how long before their records' timestamps the events of a batch happened."""
+    seconds = [
+        record.timestamp_ms / 1_000 - evaluation.event_time.timestamp()
+        for record, evaluation in evaluated
+        if record.timestamp_ms is not None
+    ]
+    if seconds:
+        for name, statistic in (("min", min), ("median", median_low), ("max", max)):
+            outcome.levels["ragweir_event_time_distance_seconds", name] = statistic(seconds)
 
 
 def _emission(topic: str, kind: str, what: str, evaluation: Evaluation, value: bytes) -> Emission:

@@ -17,9 +17,12 @@ from rich.markup import escape
 
 from schemas.judging import LedgerEntry
 from schemas.topics import TOPICS
+from streams.agents.evaluate import EvaluateAgent
 from streams.cli.app import FAILURE, app, out, settings
 from streams.cli.looking import ledger, number_behind
 from streams.cli.summary import dollars
+from streams.cli.tap import read_newest
+from streams.event_times import distances
 from streams.judging.asking import Trouble
 from streams.judging.checking import told, try_out, unpriced
 from streams.judging.ledger import affordable, next_day
@@ -37,6 +40,8 @@ from streams.service import evaluate_config, judge_config
 from streams.settings import Settings, WrongSettings, masked
 
 _SKEW_S = 300
+_SAMPLE = 100
+"""How many of the newest records are looked at for the times of their events."""
 _TIMEOUT_S = 5.0
 _FORMS = {
     "json_schema": "with structured outputs",
@@ -209,6 +214,20 @@ def clock(findings: Findings) -> str:
     return "no record is ahead of this machine" if newest else "no records to compare with yet"
 
 
+def times(findings: Findings) -> str:
+    """The newest events happened about when their records were written."""
+    effective = findings.settings
+    _places(findings, effective.input_topic)
+    try:
+        agent = EvaluateAgent(evaluate_config(effective, effective.input_topic))
+        found = distances(agent, read_newest(effective, effective.input_topic, _SAMPLE))
+    except (Refusal, Unreachable, WrongSettings) as error:
+        raise Unwell(str(error)) from None
+    if found.complaint:
+        raise Unwell(found.complaint)
+    return str(found)
+
+
 def telemetry(findings: Findings) -> str:
     """The first worker's telemetry port can be opened."""
     host, port = findings.settings.telemetry.host, findings.settings.telemetry.port
@@ -231,6 +250,7 @@ CHECKS: tuple[Callable[[Findings], str], ...] = (
     requests,
     spending,
     clock,
+    times,
     telemetry,
 )
 

@@ -74,6 +74,14 @@ def score(
         lines = files.run(EvaluateAgent(config), bars.reading(source), file.name, effective.limits.max_event_bytes)
         for record, outcome in judging.run(lines) if judging else lines:
             summary.duplicates += outcome.counts["ragweir_duplicates_total",]
+            summary.repaired.update(
+                {
+                    name: number
+                    for (counter, *names), number in outcome.counts.items()
+                    if counter == "ragweir_repaired_total"
+                    for name in names
+                }
+            )
             for emission in outcome.emissions:
                 writing.write(emission, record)
             bars.show()

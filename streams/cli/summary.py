@@ -47,6 +47,8 @@ class Summary:
         """Models whose calls are not in these sums, since their price is not known."""
         self.outcomes: Counter[str] = Counter()
         """What became of the events whose judging has come to an end."""
+        self.repaired: Counter[str] = Counter()
+        """How many events have each flag of what was repaired in reading them."""
         self._judges: dict[str, None] = {}
         """The models, in the order in which they are met."""
         self._values: defaultdict[str, list[float]] = defaultdict(list)
@@ -93,6 +95,8 @@ class Summary:
         """What became of the lines, in one line."""
         parts = {"scored": self.scored, "refused": self.refused, "duplicates left out": self.duplicates}
         told = ", ".join(f"{number} {what}" for what, number in parts.items() if number or what == "scored")
+        if self.repaired:
+            told += f"; repaired: {', '.join(f'{flag} {number}' for flag, number in self.repaired.most_common())}"
         if not self._judging:
             return told + (f"; {self.selected} selected for the judge" if self.selected else "")
         by = f" by {', '.join(map(self._called, self._judges))}" if self._judges else ""

@@ -22,11 +22,13 @@ from rich.text import Text
 from metrics.metric import Metric
 from schemas.codec import Rejected, interaction, parse
 from schemas.evaluation import Evaluation
+from schemas.intake import REPAIRS
 from schemas.mapping import FieldMap
 from streams import reading
 from streams.agents.agent import Record
 from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from streams.cli.app import FAILURE, app, err, out, settings, shared_flags
+from streams.event_times import Distances, distances
 from streams.kafka_client import Refusal
 from streams.service import evaluate_config
 from streams.settings import Settings
@@ -87,6 +89,7 @@ def tap(
         flags += ["--map", f"{topic}.toml"]
         _say(f"\nWhat follows is read through it. Correct it where it is wrong, and save it as {topic}.toml.")
     evaluations = _evaluate(list(objects), config)
+    _say_times(distances(EvaluateAgent(config), objects))
     _coverage(evaluations, config.catalogue.free)
     out.print(_samples(evaluations))
     _say("\nNext, once ragweir's own topics are there (the first line creates them):")
@@ -214,7 +217,18 @@ def _evaluate(records: Sequence[Record], config: EvaluateConfig) -> list[Evaluat
         raise typer.Exit(FAILURE)
     if repeated := len(evaluations) - len({evaluation.event_id for evaluation in evaluations}):
         _say(f"{repeated} of them repeat an event_id; to readers an evaluation replaces the one before it.")
+    repaired = Counter(flag for evaluation in evaluations for flag in evaluation.flags if flag in REPAIRS)
+    if repaired:
+        flags = ", ".join(f"{flag} {number}" for flag, number in repaired.most_common())
+        _say(f"Some were repaired, and their evaluations flagged: {flags}.")
     return evaluations
+
+
+def _say_times(found: Distances) -> None:
+    """How far event times are from the times of their records, and what may be wrong with them."""
+    _say(f"Of the evaluated ones, {found}.")
+    if found.complaint:
+        _say(f"Look at this first: {found.complaint}.")
 
 
 def _gathered(evaluations: Sequence[Evaluation]) -> tuple[dict[str, list[float | str]], dict[str, str]]:

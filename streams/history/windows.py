@@ -15,7 +15,7 @@ import orjson
 
 from metrics.contents import Contents, Reading
 from metrics.label_sets import Labels
-from schemas.interaction import parse_time
+from schemas.times import parse_rfc3339
 from schemas.window import Window, duration_s
 from streams.history.explain import Watch
 from streams.history.latest import Latest
@@ -88,7 +88,7 @@ class _Merging:
             match orjson.loads(key or b""):
                 case ["progress", int()]:
                     pass
-                case [str(text), dict(), _, _] if key is not None and has_windows(start := parse_time(text)):
+                case [str(text), dict(), _, _] if key is not None and has_windows(start := parse_rfc3339(text)):
                     latest.put(round(start.timestamp()), key, value)
                 case _:
                     self._fates["unreadable"] += 1

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from metrics.judged.driver import Judged
 from metrics.judged.suite import Case, Suite
+from metrics.list_cut import cut_fields
 from schemas.codec import encode
 from schemas.evaluation import Decision, Evaluation, Judgement, Status, SuiteDecision
 from schemas.judging import JudgeRequest
@@ -52,6 +53,7 @@ def case_of(request: JudgeRequest, max_chars: int) -> tuple[Case, bool]:
         None if request.contexts is None else tuple(contexts),
         None if request.expected is None else tuple(expected),
         request.evaluation.scores,
+        cut_fields(request.evaluation.flags),
     )
     cut = [*given, *(request.contexts or ())] != [query, response, *expected, *contexts]
     return case, cut

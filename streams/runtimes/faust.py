@@ -196,6 +196,7 @@ class EvaluateApp(faust.App):
             self._mind(committed=written)
         self._reached[message.tp] = message.offset + 1
         self._telemetry.add(outcome.counts)
+        self._telemetry.show(outcome.levels)
         self._telemetry.observe("ragweir_batch_events", 1)
         self._telemetry.observe("ragweir_handle_seconds", handled - began)
         self._telemetry.observe("ragweir_commit_seconds", time.perf_counter() - handled)

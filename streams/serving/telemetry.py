@@ -35,7 +35,14 @@ TABLE = (
     Instrument("ragweir_duplicates_total", "counter", "Events not evaluated, as their id occurred shortly before"),
     Instrument("ragweir_filtered_total", "counter", "Events that a replay is not about"),
     Instrument("ragweir_dead_letters_total", "counter", "Records that could not be evaluated", ("error_class",)),
+    Instrument("ragweir_repaired_total", "counter", "Evaluated events that were repaired as they were read", ("flag",)),
     Instrument("ragweir_metric_errors_total", "counter", "Metrics that raised and are null for it", ("metric",)),
+    Instrument(
+        "ragweir_event_time_distance_seconds",
+        "gauge",
+        "Seconds from an event's time to its record's timestamp, over the last batch; below 0 where it is after it",
+        ("statistic",),
+    ),
     Instrument("ragweir_events_missed_total", "counter", "Records deleted unread", ("topic", "partition")),
     # What is judged, and what it takes.
     Instrument("ragweir_routed_total", "counter", "Events by what was decided about a suite", ("suite", "status")),

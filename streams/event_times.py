@@ -1,0 +1,88 @@
+"""How long before its record's timestamp an event happened: the distances of a sample, and what is wrong with them.
+
+Between the two lie the time that an event waits to be published, any backlog, the difference of two clocks, and a
+mistake in the unit of its times, which no event shows alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from statistics import median
+
+from schemas.codec import Rejected
+from streams.agents.agent import Record
+from streams.agents.evaluate import EvaluateAgent
+
+_AHEAD_S = 300
+"""What is further ahead of its record is put down to a clock."""
+_DAY_S = 86_400
+_SIZES = ((_DAY_S, "days"), (3_600, "hours"), (60, "minutes"), (1, "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class Distances:
+    """The distances of a sample, in seconds; below 0 for events after their records."""
+
+    seconds: tuple[float, ...]
+    """Those of the events that have a time of their own, in a record that has one."""
+    implausible: int
+    """How many events are flagged time_implausible."""
+
+    def __str__(self) -> str:
+        """The distances for people.
+
+        >>> print(Distances((1.0, 2.0, 90.0), 0))
+        event times are 2 s before their records (median; 1 s before to 90 s before)
+        >>> print(Distances((), 0))
+        no event has a time of its own
+        """
+        if not self.seconds:
+            return "no event has a time of its own"
+        middle, least, most = map(_told, (median(self.seconds), min(self.seconds), max(self.seconds)))
+        return f"event times are {middle} their records (median; {least} to {most})"
+
+    @property
+    def complaint(self) -> str:
+        """What is probably wrong, or nothing.
+
+        >>> Distances((2.0, 3.0, 86400.0), 0).complaint
+        ''
+        >>> Distances((2.0e6, 2.1e6, 3.0), 0).complaint[:52]
+        'event times are 23 days before their records: is the'
+        """
+        ahead = sum(each < -_AHEAD_S for each in self.seconds)
+        if self.implausible:
+            return (
+                f"{self.implausible} events have times before 2000 or after 2099: is the unit wrong? It can be named "
+                'in the map, as in ended_at = { path = "PATH", unit = "ms" }'
+            )
+        if ahead:
+            return (
+                f"{ahead} events happened more than {_AHEAD_S // 60} minutes after their records were written, up to "
+                f"{_told(min(self.seconds))} them: is a clock wrong, or the unit of times?"
+            )
+        if self.seconds and (middle := median(self.seconds)) > _DAY_S:
+            return (
+                f"event times are {_told(middle)} their records: is the unit or a clock wrong? "
+                "Where the events are a backlog or come from a file, all is well"
+            )
+        return ""
+
+
+def _told(seconds: float) -> str:
+    size, name = next((each for each in _SIZES if abs(seconds) >= 2 * each[0]), _SIZES[-1])
+    return f"{abs(seconds) / size:,.0f} {name} {'after' if seconds < 0 else 'before'}"
+
+
+def distances(agent: EvaluateAgent, records: Iterable[Record]) -> Distances:
+    """The distances of the events in some records; what is no event has none."""
+    seconds, implausible = [], 0
+    for record in records:
+        with suppress(Rejected):
+            event, time = agent.read(record)
+            implausible += "time_implausible" in event.flags
+            if record.timestamp_ms is not None and (event.ended_at or event.started_at):
+                seconds.append(record.timestamp_ms / 1_000 - time.timestamp())
+    return Distances(tuple(seconds), implausible)
