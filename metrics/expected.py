@@ -49,9 +49,8 @@ def _best(scores: Iterable[float | Null]) -> float | Null:
     return best
 
 
-def _is_same(one: list[str], other: list[str]) -> bool:
-    # Folding keeps the length of each, so that most texts need none.
-    return len(one) == len(other) and fold(" ".join(one)) == fold(" ".join(other))
+def _spaced(text: Text) -> str:
+    return " ".join(text.text.split())
 
 
 def exact_match(view: View) -> Value:
@@ -70,8 +69,11 @@ def exact_match(view: View) -> Value:
     >>> exact_match(example(response="Cornish heath.", expected="cornish heath"))
     0.0
     """
-    response, *answers = (text.text.split() for text in (view.response, *view.expected))
-    return _best(float(_is_same(response, answer)) for answer in answers)
+    response = _spaced(view.response)
+    # Folding keeps the length, so that most answers need none; the response is folded once for all of them.
+    answers = [answer if len(answer) == len(response) else None for answer in map(_spaced, view.expected)]
+    folded = fold(response) if any(answers) else response
+    return _best(float(answer is not None and fold(answer) == folded) for answer in answers)
 
 
 def _keywords(text: Text) -> tuple[set[str], list[Phrase]]:
@@ -86,16 +88,15 @@ def _keywords(text: Text) -> tuple[set[str], list[Phrase]]:
 def _coverages(view: View) -> tuple[float | Null, ...]:
     """The keyword coverage of each expected answer."""
     response = view.response
+    keywords = [_keywords(expected) for expected in view.expected]
+    # Pairs tell all of a phrase of two, and most of a longer one; only what they leave is worth an automaton.
+    possible = [
+        [each for each in phrases if response_pairs(view).issuperset(pairwise(each))] for _, phrases in keywords
+    ]
+    longer = Phrases(each for phrases in possible for each in phrases if len(each) > 2).standing((response,))
     coverages: list[float | Null] = []
-    for expected in view.expected:
-        tokens, phrases = _keywords(expected)
-        found = len(tokens & response.distinct)
-        # Pairs tell all of a phrase of two, and most of a longer one; only what they leave is worth an automaton.
-        possible = [each for each in phrases if response_pairs(view).issuperset(pairwise(each))]
-        longer = [each for each in possible if len(each) > 2]
-        found += len(possible) - len(longer)
-        if longer:
-            found += len(set(Phrases(longer).found(response)))
+    for (tokens, phrases), candidates in zip(keywords, possible, strict=True):
+        found = len(tokens & response.distinct) + sum(len(each) == 2 or each in longer for each in candidates)
         wanted = len(tokens) + len(phrases)
         coverages.append(found / wanted if wanted else _NO_KEYWORDS)
     return tuple(coverages)
@@ -210,27 +211,32 @@ def token_f1(view: View) -> Value:
     return _best(scores)
 
 
-def _longest_common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Length of the longest common subsequence, one row of the table at a time as the bits of an integer.
+class _Sequence:
+    """A sequence of tokens that others are compared with.
 
-    Hyyrö, Bit-parallel LCS-length computation revisited (2004). Time len(one) x len(other) / 30, as Python's integers
-    have digits of 30 bits.
+    Hyyrö, Bit-parallel LCS-length computation revisited (2004): one row of the table at a time is the bits of an
+    integer. Time len(sequence) x len(other) / 30, as Python's integers have digits of 30 bits, and at least len(other).
+
+    >>> _Sequence("abcde").common("xbxdx")
+    2
     """
-    places: dict[str, int] = {}
-    for place, token in enumerate(other):
-        places[token] = places.get(token, 0) | 1 << place
-    full = (1 << len(other)) - 1
-    row = full
-    for token in one:
-        matches = row & places.get(token, 0)
-        if matches:
-            row = (row + matches | row - matches) & full
-    return len(other) - row.bit_count()
 
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self._full = (1 << len(tokens)) - 1
+        self._length = len(tokens)
+        self._places: dict[str, int] = {}
+        for place, token in enumerate(tokens):
+            self._places[token] = self._places.get(token, 0) | 1 << place
 
-def _rouge_l(response: Text, expected: Text) -> float:
-    one, other = response.tokens[:LCS_TOKENS], expected.tokens[:LCS_TOKENS]
-    return _f1(_longest_common(one, other), len(one), len(other))
+    def common(self, other: Sequence[str]) -> int:
+        """Length of the longest common subsequence."""
+        full, places = self._full, self._places
+        row = full
+        for token in other:
+            if token in places:
+                matches = row & places[token]
+                row = (row + matches | row - matches) & full
+        return self._length - row.bit_count()
 
 
 def rouge_l(view: View) -> Value:
@@ -247,7 +253,10 @@ def rouge_l(view: View) -> Value:
     >>> rouge_l(example(expected="police killed the gunman", response="police kill the gunman"))
     0.75
     """
-    best = _best(_rouge_l(view.response, expected) for expected in view.expected)
+    tokens = view.response.tokens[:LCS_TOKENS]
+    response = _Sequence(tokens)
+    answers = [expected.tokens[:LCS_TOKENS] for expected in view.expected]
+    best = _best(_f1(response.common(answer), len(tokens), len(answer)) for answer in answers)
     longest = max(len(text.tokens) for text in (view.response, *view.expected))
     return Flagged(best, "cut") if longest > LCS_TOKENS and isinstance(best, float) else best
 

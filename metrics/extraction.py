@@ -1,7 +1,8 @@
 """Extraction: is each value that was read out of the sources grounded there, and do the sources agree? (document 002).
 
 Extractions are taken field by field (those without a `field` are one field), and the event takes its worst field.
-null, blank text and empty lists and objects are no values; 0 and false are.
+null, blank text and empty lists and objects are no values; 0 and false are. An event whose extractions hold over 4,096
+texts and numbers, or texts over the event's limits, gets none of these metrics: a part of them would mislead.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from metrics.metric import Metric, Null, Value, shared
 from metrics.text import Text
-from metrics.values import canonical, leaves
+from metrics.values import canonical
 from metrics.view import View
 
 _LEVELS = {"HIGH": 0.90, "MEDIUM": 0.75, "LOW": 0.50}
@@ -33,7 +34,13 @@ class _Reading:
     texts: tuple[Text, ...]
     """What it holds."""
     confidence: float | str | None
-    evidence: str
+    evidence: Text
+
+
+_Readings = dict[str | None, list[_Reading]]
+"""Per field the readings of a value; a field in which none was found has none."""
+
+_TOO_MUCH = Null("the extractions hold more texts, or longer ones, than the limits allow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +52,16 @@ class _Agreement:
 
 
 @shared
-def _by_field(view: View) -> dict[str | None, list[_Reading]]:
-    """Per field the readings of a value; a field in which none was found has none."""
-    fields: dict[str | None, list[_Reading]] = {}
-    for extraction in view.interaction.extractions or ():
+def _by_field(view: View) -> _Readings | Null:
+    extracted = view.extracted
+    if extracted is None:
+        return _TOO_MUCH
+    fields: _Readings = {}
+    for extraction, texts in zip(view.interaction.extractions or (), extracted, strict=True):
         readings = fields.setdefault(extraction.field, [])
-        texts = leaves(extraction.value, view.limits.max_tokens)
-        form = canonical(extraction.value, texts)
+        form = canonical(extraction.value, texts.value)
         if form is not None:
-            readings.append(_Reading(form, texts, extraction.confidence, extraction.evidence or ""))
+            readings.append(_Reading(form, texts.value, extraction.confidence, texts.evidence))
     return fields
 
 
@@ -78,7 +86,8 @@ def aggregated_confidence(view: View) -> Value:
     confidence of the field's aggregation; else 0.70. HIGH is 0.90, MEDIUM 0.75, LOW 0.50, a number itself. The event
     takes its least sure field.
     Range: 0 to 1; higher is better.
-    Undefined: when the event has neither `extractions` nor `aggregation`. Both empty give 0.70.
+    Undefined: when the event has neither `extractions` nor `aggregation`, or extractions over the limits. Both empty
+    give 0.70.
     Reference: document 002, `aggregated_confidence`.
     Known limits: it repeats what the application says of itself. A field that was aggregated twice takes the lower.
     Deviations: a confidence of 0 is one (the document's code passes over it); numbers stand for themselves in
@@ -93,24 +102,27 @@ def aggregated_confidence(view: View) -> Value:
     interaction = view.interaction
     if interaction.extractions is None and interaction.aggregation is None:
         return Null("the event has neither extractions nor aggregation")
-    sure: dict[str | None, float] = dict.fromkeys(_by_field(view), _UNKNOWN)
+    fields = _by_field(view)
+    if isinstance(fields, Null):
+        return fields
+    sure: dict[str | None, float] = dict.fromkeys(fields, _UNKNOWN)
     aggregated: dict[str | None, float] = {}
     for entry in interaction.aggregation or ():
         confidence = _confidence(entry.confidence)
         known = _UNKNOWN if confidence is None else confidence
         aggregated[entry.field] = min(known, aggregated.get(entry.field, known))
     sure |= aggregated
-    for field, readings in _by_field(view).items():
+    for field, readings in fields.items():
         if len(readings) == 1 and (own := _confidence(readings[0].confidence)) is not None:
             sure[field] = own
     return min(sure.values(), default=_UNKNOWN)
 
 
-def _grounded(reading: _Reading, max_tokens: int) -> bool | None:
+def _grounded(reading: _Reading) -> bool | None:
     """Whether all words of a value stand in its evidence; None when there is nothing to look in or to look for."""
-    if not any(text.tokens for text in reading.texts) or not reading.evidence.strip():
+    evidence = reading.evidence
+    if not any(text.tokens for text in reading.texts) or not evidence.text.strip():
         return None
-    evidence = Text(reading.evidence, max_tokens)
     return all(
         # A script without spaces is read in pairs of characters, among which one character alone is not found.
         token in evidence.distinct or (kind == "P" and len(token) == 1 and token in evidence.text)
@@ -120,11 +132,14 @@ def _grounded(reading: _Reading, max_tokens: int) -> bool | None:
 
 
 @shared
-def _validated(view: View) -> dict[str | None, tuple[int, int]]:
+def _validated(view: View) -> dict[str | None, tuple[int, int]] | Null:
     """Per field how many values stand in their evidence, and how many could be looked for."""
+    fields = _by_field(view)
+    if isinstance(fields, Null):
+        return fields
     validated: dict[str | None, tuple[int, int]] = {}
-    for field, readings in _by_field(view).items():
-        checks = [_grounded(reading, view.limits.max_tokens) for reading in readings]
+    for field, readings in fields.items():
+        checks = [_grounded(reading) for reading in readings]
         validated[field] = checks.count(True), len(checks) - checks.count(None)
     return validated
 
@@ -143,7 +158,7 @@ def semantic_validation(view: View) -> Value:
     could be checked are grounded, fail when fewer are, skipped when none could be. The event takes fail before skipped
     before pass.
     Range: pass, fail, skipped. No extractions are skipped.
-    Undefined: without `extractions`.
+    Undefined: without `extractions`, or when they are over the limits.
     Reference: document 002, `semantic_validation`.
     Known limits: the words may stand apart, or be negated. true and false are not checked, since evidence says "has a
     pool" and not "true"; nor are values without any word or number.
@@ -153,7 +168,10 @@ def semantic_validation(view: View) -> Value:
     ...     {"field": "price", "value": 1200, "evidence": "The premium is $1,200.00 a year."}]))
     'pass'
     """
-    verdicts = {_verdict(*counts) for counts in _validated(view).values()}
+    validated = _validated(view)
+    if isinstance(validated, Null):
+        return validated
+    verdicts = {_verdict(*counts) for counts in validated.values()}
     return next((verdict for verdict in _VERDICTS if verdict in verdicts), "skipped")
 
 
@@ -164,7 +182,10 @@ def explain_validation(view: View) -> tuple[str, ...]:
     >>> explain_validation(example(extractions=[{"field": "roof", "value": "tile", "evidence": "Slate roof."}]))
     ('fail, 0 of 1 values stand in their evidence: roof',)
     """
-    verdicts = ((field, _verdict(*counts), *counts) for field, counts in _validated(view).items())
+    validated = _validated(view)
+    if isinstance(validated, Null):
+        return ()
+    verdicts = ((field, _verdict(*counts), *counts) for field, counts in validated.items())
     return tuple(
         f"{verdict}, {passed} of {total} values stand in their evidence: {field}"
         for field, verdict, passed, total in verdicts
@@ -173,9 +194,12 @@ def explain_validation(view: View) -> tuple[str, ...]:
 
 
 @shared
-def _agreements(view: View) -> dict[str | None, _Agreement]:
+def _agreements(view: View) -> dict[str | None, _Agreement] | Null:
+    fields = _by_field(view)
+    if isinstance(fields, Null):
+        return fields
     agreements: dict[str | None, _Agreement] = {}
-    for field, readings in _by_field(view).items():
+    for field, readings in fields.items():
         counts = Counter(reading.form for reading in readings)
         share = max(counts.values()) / len(readings) if readings else 1.0
         agreements[field] = _Agreement(share, len(counts))
@@ -183,10 +207,13 @@ def _agreements(view: View) -> dict[str | None, _Agreement]:
 
 
 @shared
-def _worst(view: View) -> _Agreement:
+def _worst(view: View) -> _Agreement | Null:
     """The field that agrees least; of several, the one with the most different values."""
+    agreements = _agreements(view)
+    if isinstance(agreements, Null):
+        return agreements
     nothing = _Agreement(1.0, 0)
-    return min(_agreements(view).values(), key=lambda field: (field.share, -field.unique), default=nothing)
+    return min(agreements.values(), key=lambda field: (field.share, -field.unique), default=nothing)
 
 
 def _pattern(share: float) -> str:
@@ -200,7 +227,7 @@ def multi_source_agreement(view: View) -> Value:
     The event takes the field that agrees least. Values compare folded; numbers, dates and times by value; lists and
     objects as their JSON.
     Range: 0 to 1 (0 excluded); higher is better. No extractions give 1.
-    Undefined: without `extractions`.
+    Undefined: without `extractions`, or when they are over the limits.
     Reference: document 002, `multi_source_agreement`.
     Known limits: "tile" and "tiled" are two values; "$5" and "€5" are one, since amounts compare by value.
     Deviations: the document's code passes over 0 and false too; they are values here.
@@ -209,7 +236,8 @@ def multi_source_agreement(view: View) -> Value:
     >>> multi_source_agreement(example(extractions=[{"value": value} for value in ("$1,200", 1200, "1300")]))
     0.667
     """
-    return round(_worst(view).share, 3)
+    worst = _worst(view)
+    return worst if isinstance(worst, Null) else round(worst.share, 3)
 
 
 def agreement_pattern(view: View) -> Value:
@@ -218,14 +246,15 @@ def agreement_pattern(view: View) -> Value:
     Formula: of `multi_source_agreement` before rounding: above 0.95 unanimous, above 0.7 majority, above 0.4 mixed,
     else conflicting.
     Range: these four labels. No extractions are unanimous.
-    Undefined: without `extractions`.
+    Undefined: without `extractions`, or when they are over the limits.
     Reference: document 002, `agreement_pattern`. (Its flow calls 0.95 unanimous; its code calls it a majority.)
 
     >>> from metrics.view import example
     >>> agreement_pattern(example(extractions=[{"value": "tile"}] * 19 + [{"value": "slate"}]))
     'majority'
     """
-    return _pattern(_worst(view).share)
+    worst = _worst(view)
+    return worst if isinstance(worst, Null) else _pattern(worst.share)
 
 
 def explain_agreement(view: View) -> tuple[str, ...]:
@@ -235,7 +264,10 @@ def explain_agreement(view: View) -> tuple[str, ...]:
     >>> explain_agreement(example(extractions=[{"field": "roof", "value": value} for value in ("tile", "slate")]))
     ('mixed, 2 different values: roof',)
     """
-    patterns = ((field, _pattern(found.share), found.unique) for field, found in _agreements(view).items())
+    agreements = _agreements(view)
+    if isinstance(agreements, Null):
+        return ()
+    patterns = ((field, _pattern(found.share), found.unique) for field, found in agreements.items())
     return tuple(
         f"{pattern}, {unique} different values: {field}"
         for field, pattern, unique in patterns
@@ -249,14 +281,15 @@ def unique_values(view: View) -> Value:
     Formula: distinct values of the field that `multi_source_agreement` takes; of several that agree alike, of the one
     with most.
     Range: 0 and up, 1 when all agree; lower is better. No extractions give 0.
-    Undefined: without `extractions`.
+    Undefined: without `extractions`, or when they are over the limits.
     Reference: document 002, `multi_source_agreement`.
 
     >>> from metrics.view import example
     >>> unique_values(example(extractions=[{"value": "Tile"}, {"value": "tile"}, {"value": None}, {"value": 0}]))
     2
     """
-    return _worst(view).unique
+    worst = _worst(view)
+    return worst if isinstance(worst, Null) else worst.unique
 
 
 _GROUP = "extraction"

@@ -16,6 +16,7 @@ from itertools import chain, islice, pairwise
 from typing import TypeVar
 
 from metrics.metric import Metric, Null, Value, shared
+from metrics.phrases import Phrases
 from metrics.view import View
 
 Tokens = tuple[str, ...]
@@ -201,11 +202,13 @@ def date_support(view: View) -> Value:
     return len(moments & stated_values(view)) / len(moments) if moments else Null("the response has no date or time")
 
 
-def _stands(view: View, phrase: Tokens) -> bool:
-    """Whether a run of the response stands in a context; the pairs, already known, rule most of the others out."""
-    if not stated_pairs(view).issuperset(pairwise(phrase)):
-        return False
-    return len(phrase) == 2 or any(text.has_phrase(phrase) for text in view.contexts)
+def _standing(view: View, phrases: frozenset[Tokens]) -> int:
+    """How many of the response's phrases stand in a context."""
+    words = {phrase[0] for phrase in phrases if len(phrase) == 1}
+    # The pairs, already known, tell all of a run of two, and rule out most of the longer ones.
+    runs = [phrase for phrase in phrases if len(phrase) > 1 and stated_pairs(view).issuperset(pairwise(phrase))]
+    longer = Phrases(run for run in runs if len(run) > 2).standing(view.contexts)
+    return len(_stated(view, words, iter)) + sum(len(run) == 2 for run in runs) + len(longer)
 
 
 def name_support(view: View) -> Value:
@@ -225,9 +228,7 @@ def name_support(view: View) -> Value:
     phrases = view.response.phrases
     if not phrases:
         return Null("the response has no capitalised phrase")
-    words = {phrase[0] for phrase in phrases if len(phrase) == 1}
-    runs = [phrase for phrase in phrases if len(phrase) > 1]
-    return (len(_stated(view, words, iter)) + sum(_stands(view, run) for run in runs)) / len(phrases)
+    return _standing(view, phrases) / len(phrases)
 
 
 def unsupported_sentences(view: View) -> Value:

@@ -147,13 +147,17 @@ def _used(view: View) -> tuple[bool, ...] | Null:
         return Null("there are no contexts")
     if not sentences:
         return Null("the response has no content words")
+    having: dict[str, list[int]] = {stem: [] for stem in view.response.stems}
+    for place, passage in enumerate(passages):
+        for stem in passage.stems & having.keys():
+            having[stem].append(place)
     used: set[int] = set()
-    known = [passage.stems for passage in passages]
     for sentence in sentences:
-        shares = [len(sentence & stems) for stems in known]
-        best = max(shares)
+        # Only contexts that share a stem are looked at: trying all on each sentence is a product.
+        shares = Counter(chain.from_iterable(map(having.__getitem__, sentence)))
+        best = max(shares.values(), default=0)
         if 2 * best >= len(sentence):
-            used.update(place for place, share in enumerate(shares) if share == best)
+            used.update(place for place, share in shares.items() if share == best)
     return tuple(place in used for place in range(len(passages)))
 
 

@@ -10,7 +10,9 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from itertools import filterfalse, islice
+from functools import reduce
+from itertools import chain, filterfalse, islice
+from operator import and_
 
 from metrics.claims import Claim, claims
 from metrics.grounding import response_pairs, stated_pairs, stated_values
@@ -95,19 +97,13 @@ def lexical_completeness(view: View) -> Value:
 
 def _together(wanted: list[Stems], text: Text) -> set[Stems]:
     """Those of the sets of stems that one sentence of the text has in full."""
-    # Each is looked for only where one stem of its own stands: trying all on all sentences is quadratic.
-    led: dict[str, list[Stems]] = {}
-    for stems in wanted:
-        leader = min(stems, key=led.__contains__)
-        led.setdefault(leader, []).append(stems)
-    leaders = frozenset(led)
-    found: set[Stems] = set()
-    for sentence in text.sentence_stems:
-        for leader in sentence & leaders:
-            for stems in led[leader]:
-                if stems <= sentence:
-                    found.add(stems)
-    return found
+    # The sentences of each stem as the bits of an integer: trying all sets on all sentences is a product.
+    holding = dict.fromkeys(chain.from_iterable(wanted), 0)
+    stems = frozenset(holding)
+    for place, sentence in enumerate(text.sentence_stems):
+        for stem in sentence & stems:
+            holding[stem] |= 1 << place
+    return {each for each in wanted if reduce(and_, map(holding.__getitem__, each))}
 
 
 @shared

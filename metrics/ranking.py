@@ -9,7 +9,7 @@ Order is by `rank`, else as sent, over every context of the event.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import fsum, log2
+from math import frexp, fsum, ldexp, log2
 
 from metrics.metric import Flagged, Metric, Null, Value, shared
 from metrics.view import View
@@ -130,8 +130,9 @@ def mrr(view: View) -> Value:
     return next((1 / rank for rank, gain in enumerate(ranking.gains, 1) if gain), 0.0)
 
 
-def _discounted(gains: tuple[float, ...]) -> float:
-    return fsum(gain / log2(rank + 1) for rank, gain in enumerate(gains[:_TOP], 1))
+def _discounted(gains: tuple[float, ...], exponent: int) -> float:
+    """The discounted sum of the first ten grades, divided by 2 ** exponent."""
+    return fsum(ldexp(gain, -exponent) / log2(rank + 1) for rank, gain in enumerate(gains[:_TOP], 1))
 
 
 def ndcg_at_10(view: View) -> Value:
@@ -154,7 +155,9 @@ def ndcg_at_10(view: View) -> Value:
         return ranking
     if not ranking.ideal:
         return Null("no chunk is labelled relevant")
-    return _of_known(_discounted(ranking.gains) / _discounted(ranking.ideal), ranking)
+    # In units of a power of two near the highest grade: that rounds nothing, and no sum of grades can overflow.
+    _, exponent = frexp(ranking.ideal[0])
+    return _of_known(_discounted(ranking.gains, exponent) / _discounted(ranking.ideal, exponent), ranking)
 
 
 _GROUP = "ranking"

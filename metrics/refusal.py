@@ -76,9 +76,9 @@ def _sentence_declines(text: Text, start: int, stop: int) -> bool:
     if tokens[0] not in _CONCEDING:
         return _DECLINES.search(letters) is not None
     # "While the documents give no examples, they explain ..." answers; "While I would like to, I cannot say" declines.
+    comma = text.text.find(",", text.spans[start][0], text.spans[stop - 1][0])
     ends = (start + found.end() - 1 for found in _DECLINES.finditer(letters))
-    begin = text.spans[start][0]
-    return any("," in text.text[begin : text.spans[end][0]] for end in ends)
+    return comma >= 0 and any(comma < text.spans[end][0] for end in ends)
 
 
 def declines(text: Text) -> bool:

@@ -6,9 +6,9 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from itertools import accumulate, chain, compress, islice, pairwise
+from itertools import accumulate, chain, compress, groupby, islice, pairwise
 from operator import itemgetter
-from string import ascii_letters
+from string import ascii_letters, digits
 
 from metrics import unicode14
 from metrics.grammar import CITATION, characters, code_points, grammar, opening
@@ -24,17 +24,38 @@ _NO_SIGNS = {ord(sign): None for sign in ".,"}
 _PHRASE = re.compile(r"(\.,*+)?+(C(?:[CNI]|c++(?=[CNI]))*+)")
 
 
+CHARACTERS_PER_TOKEN = 16
+"""A text is also cut at so many characters for each token that it may have: no language needs half of that, and a text
+of white space or signs, which are no tokens, is read to an end all the same."""
+
+_LONG_RUN = 32
+"""Longer runs of combining marks are put in their canonical order before the standard library does, whose way of
+sorting takes the square of their length."""
+
+
 @cache
 def _unassigned() -> re.Pattern[str]:
     near, far = characters(unicode14.UNASSIGNED, last=0xFFFF), characters(unicode14.UNASSIGNED, first=0x10000)
     return re.compile(f"([{near}]|(?=[\\U00010000-\\U0010ffff])[{far}])")
 
 
+@cache
+def _long_runs() -> re.Pattern[str]:
+    return re.compile(f"[{characters(unicode14.MARKS)}]{{{_LONG_RUN},}}+")
+
+
+def _ordered(run: re.Match[str]) -> str:
+    """A run of combining marks, decomposed, each part between two marks of class 0 in canonical order."""
+    decomposed = chain.from_iterable(unicodedata.normalize("NFD", mark) for mark in run[0])
+    parts = groupby(decomposed, lambda mark: unicodedata.combining(mark) == 0)
+    return "".join(chain.from_iterable(sorted(part, key=unicodedata.combining) for _, part in parts))
+
+
 def _normalised(raw: str) -> str:
     """NFC as of Unicode 14.0: what it does not assign is left alone, whatever the Python version knows of it."""
     if raw.isascii() or unicodedata.is_normalized("NFC", raw):
         return raw
-    return "".join(unicodedata.normalize("NFC", part) for part in _unassigned().split(raw))
+    return "".join(unicodedata.normalize("NFC", part) for part in _unassigned().split(_long_runs().sub(_ordered, raw)))
 
 
 class Text:
@@ -42,7 +63,7 @@ class Text:
 
     Args:
         raw: any string.
-        max_tokens: what comes after that many tokens is cut off.
+        max_tokens: what comes after that many tokens is cut off, or after sixteen times as many characters.
 
     >>> text = Text("On Dec 9, 2025 the rate of Territory 118 rose by 0.305% [1].")
     >>> text.tokens
@@ -54,15 +75,16 @@ class Text:
     """
 
     def __init__(self, raw: str, max_tokens: int = 20_000) -> None:
-        self.text = _normalised(raw)
+        readable = raw[: max_tokens * CHARACTERS_PER_TOKEN]
+        self.text = _normalised(readable)
         """The text in NFC, cut where the limit cut it."""
-        self._meanings = meanings(self.text)
+        self._meanings = meanings(self.text, max_tokens)
         self.tokens: list[str] = list(chain.from_iterable(map(_TOKENS, self._meanings)))
         """The tokens in order, canonical."""
         shape = "".join(map(_SHAPE, self._meanings))
-        self.cut = len(self.tokens) > max_tokens
+        self.cut = len(readable) < len(raw) or len(self.tokens) > max_tokens
         """Whether the limit cut the text."""
-        if self.cut:
+        if len(self.tokens) > max_tokens:
             # Kept, because the shorter text alone might be read otherwise: the 12 of 12/25/2025/7 is a number.
             self.spans = list(islice(_spans(self.text), max_tokens))
             self.text = self.text[: self.spans[-1][1]] if self.spans else ""
@@ -156,21 +178,6 @@ class Text:
                 found.add(tuple(self.tokens[index : index + end - start]))
         return frozenset(found)
 
-    def has_phrase(self, phrase: tuple[str, ...]) -> bool:
-        """Whether the tokens stand in the text one behind the other. Linear; an empty phrase does everywhere.
-
-        >>> Text("the change for Territory 118 is small").has_phrase(("territory", "118"))
-        True
-        """
-        if not self.distinct.issuperset(phrase):
-            return False
-        return len(phrase) < 2 or f"\n{chr(10).join(phrase)}\n" in self._joined
-
-    @lazy
-    def _joined(self) -> str:
-        # No token holds a line end.
-        return f"\n{chr(10).join(self.tokens)}\n"
-
     @lazy
     def citations(self) -> tuple[int, ...]:
         """The numbers of the citation marks in order: [1, 2] and [1][2] alike."""
@@ -207,6 +214,7 @@ class Text:
 
 
 _LONG = 20
+_ONE_TOKEN = frozenset(ascii_letters + digits)
 _DIGITS = re.compile("[0-9]++")
 _ASCII_LETTER = re.compile("[A-Za-z]")
 _NOT_ASCII = re.compile("[^\\x00-\\x7f]++")
@@ -221,10 +229,11 @@ def _first_tokens(shape: str, count: int) -> str:
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
     for match in grammar(text).finditer(text, opening(text)):
-        shape = meaning(match[0])[1]
+        start, end = match.span()
+        # What begins with a letter or a digit of ASCII is one token, whatever it means.
+        shape = "W" if text[start] in _ONE_TOKEN else meaning(match[0])[1]
         if shape in {".", "!", ","}:
             continue
-        start, end = match.span()
         if len(shape) == 1:
             yield start, end
         else:

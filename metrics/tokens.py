@@ -5,8 +5,9 @@ times as 14:30. A run of a script without spaces gives each two neighbouring cod
 """
 
 import re
-from collections.abc import Callable
-from itertools import chain, pairwise
+from collections.abc import Callable, Iterator
+from itertools import chain, islice, pairwise
+from operator import itemgetter
 from typing import Literal, TypeVar
 
 from metrics import unicode14
@@ -165,6 +166,8 @@ def _with_digits(lexeme: str) -> Meaning:
 
 
 def _meaning(lexeme: str) -> Meaning:
+    if lexeme.isascii() and lexeme.isalpha():
+        return _word(lexeme)
     first = lexeme[0]
     if first in _MARKS:
         return _MARKS[first]
@@ -177,12 +180,24 @@ def _meaning(lexeme: str) -> Meaning:
     return ((), ".", ()) if first == "." else _SIGNS
 
 
-def _scanned(text: str) -> list[Meaning]:
-    return [_MEANINGS[lexeme] for lexeme in grammar(text).findall(text)]
+def _scanned(text: str, most: int) -> list[Meaning]:
+    """The meanings of a text's matches, at least until they come to more than so many tokens."""
+    lexemes = grammar(text).findall(text)
+    if len(lexemes) <= most:
+        return list(map(_MEANINGS.__getitem__, lexemes))
+    found: list[Meaning] = []
+    for lexeme in lexemes:
+        found.append(_MEANINGS[lexeme])
+        most -= len(found[-1][0])
+        if most < 0:
+            break
+    return found
 
 
 def _alone(piece: str) -> Meaning:
-    parts = _scanned(piece)
+    if piece.isascii() and piece.isalpha():  # One word, as most are.
+        return _MEANINGS[piece]
+    parts = _scanned(piece, len(piece))
     if len(parts) < 2:
         return parts[0] if parts else _NOTHING
     tokens, shapes, stems = zip(*parts, strict=True)
@@ -190,7 +205,7 @@ def _alone(piece: str) -> Meaning:
 
 
 def _unless_crossing(piece: str) -> Meaning | None:
-    return None if CROSSING.search(piece) else _ALONE[piece]
+    return None if CROSSING.search(piece) else _alone(piece)
 
 
 T = TypeVar("T")
@@ -226,31 +241,55 @@ _MEANINGS = _Remembered(_meaning)
 _ALONE = _Remembered(_alone)
 _UNLESS_CROSSING = _Remembered(_unless_crossing)
 
+_BLOCK = 4_096
+"""Pieces that are read before the tokens are counted."""
+_TOKENS = itemgetter(0)
+
 meaning: Callable[[str], Meaning] = _MEANINGS.__getitem__
 """What one match of the grammar stands for."""
 
 
-def meanings(text: str) -> list[Meaning]:
-    """The meanings of a text's pieces, in order.
+def meanings(text: str, most: int) -> list[Meaning]:
+    """The meanings of a text's pieces, in order, at least until they come to more than `most` tokens.
 
     Scanning costs five times what remembering does. A piece between two spaces means the same wherever it stands, but
     for those that may be one token together with a neighbour: runs of these are scanned.
     """
-    pieces = text[opening(text) :].split(" ")
-    known: list[Meaning | None] = [*map(_UNLESS_CROSSING.__getitem__, pieces), None]
-    last = len(pieces)
     result: list[Meaning] = []
-    done = 0
-    while (start := known.index(None, done)) < last:
-        result += known[done:start]  # type: ignore[arg-type]  # index() gave the first None
-        done = ahead = start + 1
-        while ahead < last and ((crossing := known[ahead] is None) or known[ahead] is _NOTHING):
-            ahead += 1
-            done = ahead if crossing else done
-        run = " ".join(pieces[start:done]) + " " * (done < last)
-        if done == start + 1:
-            result.append(_ALONE[run])
-        else:
-            result += _scanned(run)
-    result += known[done:last]  # type: ignore[arg-type]
+    for pieces, known in _blocks(text[opening(text) :].split(" ")):
+        counted = len(result)
+        last = len(pieces)
+        done = 0
+        while (start := known.index(None, done)) < last:
+            result += known[done:start]  # type: ignore[arg-type]  # index() gave the first None
+            done = ahead = start + 1
+            while ahead < last and ((crossing := known[ahead] is None) or known[ahead] is _NOTHING):
+                ahead += 1
+                done = ahead if crossing else done
+            run = " ".join(pieces[start:done]) + " " * (done < last)
+            if done == start + 1:
+                result.append(_ALONE[run])
+            else:
+                result += _scanned(run, most)
+        result += known[done:last]  # type: ignore[arg-type]
+        most -= sum(map(len, map(_TOKENS, islice(result, counted, None))))
+        if most < 0:
+            break
     return result
+
+
+def _blocks(pieces: list[str]) -> Iterator[tuple[list[str], list[Meaning | None]]]:
+    """Stretches of the pieces, with what each means unless it may cross into a neighbour, and None behind the last.
+
+    No match reaches from one stretch into the next, so that a text can be read as far as it is wanted.
+    """
+    start, end = 0, len(pieces)
+    while start < end:
+        stop = min(start + _BLOCK, end)
+        known = list(map(_UNLESS_CROSSING.__getitem__, pieces[start:stop]))
+        while stop < end and (known[-1] is None or known[-1] is _NOTHING):
+            known.append(_UNLESS_CROSSING[pieces[stop]])
+            stop += 1
+        known.append(None)
+        yield pieces[start:stop], known
+        start = stop

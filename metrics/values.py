@@ -21,13 +21,15 @@ def _number(value: float) -> str:
     return format(Decimal(value if isinstance(value, int) else repr(value)), "f")
 
 
-def leaves(value: object, max_tokens: int) -> tuple[Text, ...]:
-    """The texts and numbers in a value; keys, null, true and false say nothing that evidence could repeat.
+def parts(value: object, most: int) -> list[str] | None:
+    """The texts and numbers in a value, or None when they are over `most`.
 
-    >>> [text.tokens for text in leaves({"amounts": [1200, "$5"], "paid": True, "note": None}, 100)]
-    [['5'], ['1200']]
+    Keys, null, true and false say nothing that evidence could repeat.
+
+    >>> parts({"amounts": [1200, "$5"], "paid": True, "note": None}, 2)
+    ['$5', '1200']
     """
-    texts = []
+    found: list[str] = []
     rest = [value]
     while rest:
         part = rest.pop()
@@ -36,10 +38,12 @@ def leaves(value: object, max_tokens: int) -> tuple[Text, ...]:
         elif isinstance(part, list):
             rest.extend(part)
         elif isinstance(part, str):
-            texts.append(Text(part, max_tokens))
+            found.append(part)
         elif isinstance(part, int | float) and not isinstance(part, bool):
-            texts.append(Text(_number(part), max_tokens))
-    return tuple(texts)
+            found.append(_number(part))
+        if len(found) > most:
+            return None
+    return found
 
 
 def _canonical_text(text: Text) -> str:
@@ -70,9 +74,10 @@ def canonical(value: object, texts: tuple[Text, ...]) -> str | None:
 
     Args:
         value: the value.
-        texts: its leaves.
+        texts: those of its parts.
 
-    >>> [canonical(value, leaves(value, 100)) for value in (1200, "Tile.", {"b": "X", "a": [1]}, False, " ", None)]
+    >>> def read(value): return canonical(value, tuple(map(Text, parts(value, 9))))
+    >>> [read(value) for value in (1200, "Tile.", {"b": "X", "a": [1]}, False, " ", None)]
     ['1200', 'tile', '{"a":[1],"b":"x"}', 'false', None, None]
     """
     if value in (None, [], {}):

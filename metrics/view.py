@@ -1,15 +1,20 @@
 """One event as the metrics read it: its fields, and its texts tokenised once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from metrics.lazy import lazy
-from metrics.list_cut import cut_fields, withhold
+from metrics.list_cut import ListCut, cut_fields, withhold
 from metrics.text import Text
+from metrics.values import parts
 from schemas.interaction import Interaction
 
 _TEXTS = ("query", "response", "contexts", "expected")
+_MOST_PARTS = 4_096
+"""Texts and numbers in the extractions of one event, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,17 @@ class Limits:
     """Contexts beyond this many are left out."""
     span_tolerance_ms: int = 1_000
     """How far a span may lie outside its interaction before it is not believed."""
+    max_event_tokens: int = 60_000
+    """All texts of an event together are cut at this many tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """The texts of one extraction."""
+
+    value: tuple[Text, ...]
+    """Of each text and number that its value holds."""
+    evidence: Text
 
 
 class View:
@@ -46,15 +62,50 @@ class View:
         return Text(self.interaction.response, self.limits.max_tokens)
 
     @lazy
-    def contexts(self) -> tuple[Text, ...]:
-        """The retrieved contexts in their order; empty when there are none."""
-        contexts = self.interaction.contexts or ()
-        return tuple(Text(context.text, self.limits.max_tokens) for context in contexts[: self.limits.max_contexts])
-
-    @lazy
     def expected(self) -> tuple[Text, ...]:
         """The reference answers; empty when there are none."""
-        return tuple(Text(answer, self.limits.max_tokens) for answer in self.interaction.expected or ())
+        return self._texts(self.interaction.expected or (), self._left("query", "response"))
+
+    @lazy
+    def contexts(self) -> tuple[Text, ...]:
+        """The retrieved contexts in their order; empty when there are none."""
+        contexts = (self.interaction.contexts or ())[: self.limits.max_contexts]
+        return self._texts([context.text for context in contexts], self._left("query", "response", "expected"))
+
+    @lazy
+    def extracted(self) -> tuple[Extracted, ...] | None:
+        """The texts of each extraction, in order; None when they are over a limit, as a part of them would mislead."""
+        extractions = self.interaction.extractions or ()
+        raws: list[str] = []
+        sizes = []
+        for extraction in extractions:
+            found = parts(extraction.value, _MOST_PARTS - len(raws))
+            if found is None:
+                return None
+            sizes.append(len(found))
+            raws += *found, extraction.evidence or ""
+        texts = self._texts(raws, self._left(*_TEXTS))
+        if any(text.cut for text in texts):
+            return None
+        rest = iter(texts)
+        return tuple(Extracted(tuple(islice(rest, size)), next(rest)) for size in sizes)
+
+    def _left(self, *before: str) -> int:
+        """How many tokens of the event these fields leave; a list that was cut is not read and takes none."""
+        left = self.limits.max_event_tokens
+        for name in before:
+            with suppress(ListCut):
+                texts = getattr(self, name)
+                left -= sum(map(len, texts)) if isinstance(texts, tuple) else len(texts)
+        return left
+
+    def _texts(self, raws: Iterable[str], left: int) -> tuple[Text, ...]:
+        """Texts that have at most `left` tokens together; the first ones get theirs first."""
+        texts = []
+        for raw in raws:
+            texts.append(Text(raw, max(min(left, self.limits.max_tokens), 0)))
+            left -= len(texts[-1])
+        return tuple(texts)
 
     @property
     def cuts(self) -> tuple[str, ...]:

@@ -158,7 +158,11 @@ class LimitSettings(Group):
     max_contexts: Annotated[int, Field(ge=1)] = Limits().max_contexts
     """Contexts beyond this many are left out, and the evaluation flagged."""
     max_tokens: Annotated[int, Field(ge=1)] = Limits().max_tokens
-    """Longer texts are cut at this many tokens, and the evaluation flagged."""
+    """Longer texts are cut at this many tokens, or at sixteen times as many characters, and the evaluation flagged."""
+    max_event_tokens: Annotated[int, Field(ge=1)] = Limits().max_event_tokens
+    """Tokens that are read of one event in all: of the query and the response, then of the expected answers, the
+    contexts and the extractions. Answers and contexts beyond it are cut and the evaluation is flagged; metrics on
+    extractions beyond it are null. It bounds the CPU time of one event; raise it together with `max_tokens`."""
     max_items: Annotated[dict[str, Annotated[int, Field(ge=1, le=MOST_ITEMS)]], AfterValidator(_all_lists)] = Field(
         default_factory=lambda: dict(MAX_ITEMS)
     )
@@ -171,7 +175,7 @@ class LimitSettings(Group):
     @property
     def view(self) -> Limits:
         """What of it concerns the metrics."""
-        return Limits(self.max_tokens, self.max_contexts, self.span_tolerance_ms)
+        return Limits(self.max_tokens, self.max_contexts, self.span_tolerance_ms, self.max_event_tokens)
 
 
 class MetricSettings(Group):

@@ -3,19 +3,26 @@
 import math
 import random
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
-from metrics.catalogue import Catalogue, everything
+from metrics.catalogue import Catalogue, Scored, everything
 from metrics.judged.suites import suites
 from metrics.metric import Metric, Null
 from metrics.totals import Totals
 from metrics.view import Limits, View, example
+from schemas.codec import Rejected, decode
 from schemas.interaction import Context, Interaction
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+
+import hostile
 
 EVERY = everything()
 CATALOGUE = Catalogue(EVERY)
@@ -101,11 +108,12 @@ def _clean(value: Any) -> Any:
     return {name: _clean(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
-@settings(max_examples=300)
-@given(EVENTS)
-def test_every_result_is_within_bounds_or_null_with_a_reason(event: dict[str, Any]) -> None:
-    """No metric raises; a number is finite and within its bounds, a label is one of the listed, a null has a reason."""
-    scored = CATALOGUE.score(example(**_clean(event)))
+PATHS = tuple(hostile.paths())
+MANY = hostile.LISTS | hostile.PRODUCTS
+
+
+def assert_lawful(scored: Scored) -> None:
+    """No metric raised; a number is finite and within its bounds, a label is one of the listed, a null has a reason."""
     assert scored.raised == []
     for name, value in (scored.scores | scored.categories).items():
         metric = CATALOGUE.metrics[name]
@@ -119,6 +127,72 @@ def test_every_result_is_within_bounds_or_null_with_a_reason(event: dict[str, An
             assert low is None or value >= low, name
             assert high is None or value <= high, name
             assert metric.unit != "boolean" or value in (0, 1), name
+
+
+@settings(max_examples=300)
+@given(EVENTS)
+def test_every_result_is_within_bounds_or_null_with_a_reason(event: dict[str, Any]) -> None:
+    """Whatever the event's texts and numbers are."""
+    assert_lawful(CATALOGUE.score(example(**_clean(event))))
+
+
+def _scored(fields: dict[str, Any]) -> Scored | None:
+    """What the metrics give for an event as it is sent; None where it is no interaction."""
+    try:
+        return CATALOGUE.score(View(decode(hostile.event(fields))))
+    except Rejected:
+        return None
+
+
+def _paths_of(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every field of a model, and of the models in it."""
+    for name, field in model.model_fields.items():
+        yield (*above, name)
+        inner = [field.annotation, *get_args(field.annotation)]
+        for part in [*inner, *(each for one in inner for each in get_args(one))]:
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield from _paths_of(part, (*above, name))
+
+
+def test_the_rich_event_has_every_field() -> None:
+    """So that the law below holds for fields to come."""
+    assert _scored(hostile.RICH) is not None
+    ours = {"flags"}  # Written by us, and not read from an event.
+    assert {path for path in _paths_of(Interaction) if path[0] not in ours} <= {*PATHS}
+    scored = CATALOGUE.score(View(decode(hostile.event(hostile.RICH))))
+    nulls = [name for name, value in scored.scores.items() if value is None]
+    assert len(nulls) < 5, nulls
+
+
+@pytest.mark.parametrize("question", [*QUESTIONS, "other"])
+@pytest.mark.parametrize("path", PATHS, ids=".".join)
+def test_no_value_of_any_field_makes_a_metric_raise(path: tuple[str, ...], question: str) -> None:
+    """Numbers, lists, booleans, texts: in each field, and in that field of all items of a list at once."""
+    rich = hostile.RICH | {"question_id": question}
+    for value in hostile.VALUES:
+        scored = _scored(hostile.changed(rich, path, value))
+        if scored is not None:
+            assert_lawful(scored)
+
+
+@settings(max_examples=300)
+@given(st.dictionaries(st.sampled_from(PATHS), st.sampled_from(hostile.VALUES), max_size=6))
+def test_no_values_of_several_fields_make_a_metric_raise(changes: dict[tuple[str, ...], Any]) -> None:
+    """As one value of one field."""
+    fields = hostile.RICH
+    for path, value in changes.items():
+        fields = hostile.changed(fields, path, value)
+    scored = _scored(fields)
+    if scored is not None:
+        assert_lawful(scored)
+
+
+@pytest.mark.parametrize("make", MANY.values(), ids=MANY)
+def test_no_list_makes_a_metric_raise(make: Callable[[int], dict[str, Any]]) -> None:
+    """Lists of thousands of items, good ones and wrong ones."""
+    scored = _scored(make(20_000))
+    if scored is not None:
+        assert_lawful(scored)
 
 
 @settings(max_examples=100)

@@ -302,11 +302,11 @@ def test_any_unicode_is_survived(query: str, response: str, contexts: list[str])
 
 @pytest.mark.parametrize("word", ["policy", "東京", "حريق"])
 def test_a_huge_event_is_scored(word: str) -> None:
-    """Texts at the limit are read to their limit."""
+    """Texts are read to their limit, and all of an event to the limit of the event."""
     text = f"{word} roof. " * 15_000
     scored = CATALOGUE.score(texts(text, text, query=f"{word} tile", response=text))
     assert not scored.raised
-    assert scored.scores["context_tokens"] == 40_000
+    assert scored.scores["context_tokens"] == Limits().max_event_tokens - 20_000 - 2
     assert scored.scores["context_redundancy"] == 1.0
     assert scored.scores["query_context_coverage"] == 0.5
     assert scored.scores["context_utilisation"] == 1.0

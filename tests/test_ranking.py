@@ -161,3 +161,10 @@ def test_laws_hold_on_any_labels(contexts: list[dict[str, Any]], listed: list[st
 def test_a_null_names_no_content() -> None:
     """The reason is fixed text."""
     assert hit_at_10(labelled(None)) == Null("no relevance labels")
+
+
+@pytest.mark.parametrize("unit", [1.7e308, 1.0, 5e-324])
+def test_grades_of_any_size_compare(unit: float) -> None:
+    """No sum of grades overflows, and none vanishes."""
+    assert plain(ndcg_at_10(labelled(unit, unit))) == 1
+    assert plain(ndcg_at_10(labelled(0, unit))) == pytest.approx(1 / math.log2(3))

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from metrics import grammar, tokens, unicode14
 from metrics.grammar import code_points
+from metrics.phrases import Phrases
 from metrics.text import Text, fold, stem
 from metrics.words import ABBREVIATIONS, MONTHS, STOP_WORDS
 
@@ -276,14 +278,21 @@ def test_only_what_may_be_english_is_served(text: str, served: bool) -> None:
 
 
 def test_a_phrase_is_found_where_it_stands_and_nowhere_else() -> None:
+    there = {("territory", "118"), ("c-1", "rule"), ("118",)}
+    elsewhere = {("118", "territory"), ("11",), ("territory", "11")}
     found = Text("Territory 118 and Rule C-1, rule 118")
-    assert found.has_phrase(("territory", "118"))
-    assert found.has_phrase(("c-1", "rule"))
-    assert found.has_phrase(("118",))
-    assert found.has_phrase(())
-    assert not found.has_phrase(("118", "territory"))
-    assert not found.has_phrase(("11",))
-    assert not found.has_phrase(("territory", "11"))
+    assert Phrases(there | elsewhere).standing([Text("nothing"), found]) == there
+    assert set(Phrases(there | elsewhere).found(found)) == there
+
+
+@given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(tuple)), st.text("abc ", max_size=40))
+def test_phrases_that_end_in_phrases_are_all_found(phrases: list[tuple[str, ...]], raw: str) -> None:
+    text = Text(raw)
+    runs = [tuple(text.tokens[start:stop]) for start in range(len(text)) for stop in range(start + 1, len(text) + 1)]
+    automaton = Phrases(phrases)
+    assert Counter(automaton.found(text)) == {run: count for run, count in Counter(runs).items() if run in phrases}
+    assert automaton.standing([text]) == set(runs) & set(phrases)
+    assert automaton.stand_in(text) == bool(set(runs) & set(phrases))
 
 
 @pytest.mark.parametrize("limit", range(9))
@@ -685,7 +694,7 @@ def test_every_property_survives_any_text(raw: str) -> None:
     assert all(0 <= start < stop <= len(found.text) for start, stop in found.spans)
     assert all(before[0] < after[0] and before[1] < after[1] for before, after in pairwise(found.spans))
     assert found.content_set | found.numbers | found.dates | found.times <= found.distinct
-    assert all(found.has_phrase(phrase) for phrase in found.phrases)
+    assert Phrases(found.phrases).standing([found]) == found.phrases
     assert [stop for _, stop in found.sentences[:-1]] == [start for start, _ in found.sentences[1:]]
     assert frozenset().union(*found.sentence_stems) == found.stems
     assert found.script in {None, *unicode14.SCRIPTS}

@@ -48,7 +48,7 @@ def _reader(facts: tuple[Fact, ...]) -> Callable[[View], Mapping[str, bool]]:
 
     @shared
     def stated(view: View) -> Mapping[str, bool]:
-        standing = frozenset(phrases.found(view.response))
+        standing = phrases.standing((view.response,))
         return {fact.name: fact.stated(standing) for fact in facts}
 
     return stated

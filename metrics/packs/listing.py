@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Annotated, Literal
 
@@ -17,8 +17,18 @@ from metrics.view import View
 
 _MARK = re.compile(r"[ \t]*+(?:[*+\-•‣◦–]|[0-9]{1,3}[.)])[ \t]++")
 _NAME_ENDS = re.compile(r":|[ \t][-–—][ \t]")
+MOST_ITEMS = 2_000
+"""List items that are read of one event; beyond it the metrics are null."""
+_TOO_MANY = Null(f"the texts have over {MOST_ITEMS:,} list items together")
 Item = frozenset[Phrase]
 """The names that one item goes by."""
+
+
+def _marked(text: Text) -> Iterator[str]:
+    """The lines that a list mark opens, without it."""
+    for line in text.text.splitlines():
+        if mark := _MARK.match(line):
+            yield line[mark.end() :]
 
 
 class Identifier(Part):
@@ -61,11 +71,7 @@ class ListPack(Pack):
 
     def items_of(self, text: Text) -> tuple[Item, ...]:
         """The distinct items of a text: those of its lists, and what is only named by an identifier."""
-        found: list[Item] = []
-        for line in text.text.splitlines():
-            mark = _MARK.match(line)
-            if mark:
-                found.append(self._item(line[mark.end() :]))
+        found = list(map(self._item, _marked(text)))
         if self.identifier:
             found += [frozenset({name}) for name in self.identifier.found(text)]
         seen: set[Phrase] = set()
@@ -80,7 +86,9 @@ class ListPack(Pack):
         """How many items are found, how many there are, and the share."""
 
         @shared
-        def best(view: View) -> tuple[int, int]:
+        def best(view: View) -> tuple[int, int] | Null:
+            if sum(1 for text in (view.response, *view.expected) for _ in _marked(text)) > MOST_ITEMS:
+                return _TOO_MANY
             names = frozenset(chain.from_iterable(self.items_of(view.response)))
             counts = [
                 (sum(not names.isdisjoint(item) for item in items), len(items))
@@ -88,33 +96,42 @@ class ListPack(Pack):
             ]
             return max(counts, key=lambda count: count[0] / count[1] if count[1] else -1.0, default=(0, 0))
 
+        def part(place: int) -> Callable[[View], Value]:
+            return lambda view: counted if isinstance(counted := best(view), Null) else counted[place]
+
         def coverage(view: View) -> Value:
-            found, total = best(view)
+            counted = best(view)
+            if isinstance(counted, Null):
+                return counted
+            found, total = counted
             return found / total if total else Null("the expected answer lists nothing")
 
         named = "by its name up to a colon or a dash"
         if self.identifier:
             named += f", or by an identifier such as {' '.join(self.identifier.word)} {self.identifier.prefix}1"
-        counted = f"the distinct list items of both texts, each {named}, are compared; of several expected answers the "
-        counted += "best covered one counts"
-        needs, absent = ("expected",), "without `expected`"
+        formula = f"the distinct list items of both texts, each {named}, are compared; of several expected answers the "
+        formula += "best covered one counts"
+        needs, absent = (
+            ("expected",),
+            f"without `expected`, or when the texts have over {MOST_ITEMS:,} list items together",
+        )
         yield Finding(
             f"{self.items}_found",
-            lambda view: best(view)[0],
+            part(0),
             "count",
             "higher",
             f"How many {self.items} of the expected answer the response has.",
-            counted,
+            formula,
             absent,
             needs,
         )
         yield Finding(
             f"total_{self.items}",
-            lambda view: best(view)[1],
+            part(1),
             "count",
             "neither",
             f"How many {self.items} the expected answer has.",
-            counted,
+            formula,
             absent,
             needs,
         )

@@ -1,0 +1,470 @@
+"""Events as an attacker makes them: long texts, long lists, extreme numbers and wrong types, always the same by seed.
+
+`TEXTS` are kinds of text and `PLACES` the fields that such a text can fill; `LISTS` are events whose cost lies in the
+number of their parts, `PRODUCTS` events in which many parts meet many others. `lines` mixes all of them with events
+that have some odd values, for a command that reads JSON lines.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count, cycle, islice
+from typing import Any
+
+import orjson
+
+Fields = dict[str, Any]
+Make = Callable[[int], str]
+"""A text of about so many bytes of UTF-8."""
+
+_START = 1_764_000_000_000
+_LETTERS = "bcdfghjklmnpqrstvwxz"
+
+
+def _repeated(unit: str) -> Make:
+    size = len(unit.encode())
+    return lambda length: unit * max(length // size, 1)
+
+
+def _joined(units: Callable[[], Iterator[str]]) -> Make:
+    """A text of distinct units, so that nothing is remembered from one to the next."""
+
+    def make(length: int) -> str:
+        parts: list[str] = []
+        made = units()
+        while length > 0:
+            parts.append(next(made))
+            length -= len(parts[-1].encode())
+        return "".join(parts)
+
+    return make
+
+
+def _word(number: int, letters: str = _LETTERS, least: int = 3) -> str:
+    """The word with this number, of at least so many letters."""
+    word = ""
+    while number or len(word) < least:
+        number, digit = divmod(number, len(letters))
+        word += letters[digit]
+    return word
+
+
+def _each(form: Callable[[int], str]) -> Make:
+    return _joined(lambda: map(form, count()))
+
+
+def _day(number: int) -> str:
+    return f"{1000 + number // 336 % 9000}-{number % 12 + 1:02}-{number // 12 % 28 + 1:02} "
+
+
+def _marks(length: int) -> str:
+    """Combining marks in an order that canonical ordering turns round."""
+    return "a" + "\u0301" * (length // 4) + "\u0323" * (length // 4)
+
+
+TEXTS: Mapping[str, Make] = {
+    "one word": _repeated("a"),
+    "long words": _each(lambda n: f"{_word(n) * 50} "),
+    "words over the memory": _each(lambda n: f"{_word(n) * 43}z "),
+    "distinct words": _each(lambda n: f"{_word(n)} "),
+    "distinct capitals": _each(lambda n: f"{_word(n).capitalize()} "),
+    "distinct accents": _each(lambda n: f"{_word(n, 'àçéñøüßåîō', 2)} "),
+    "distinct identifiers": _each(lambda n: f"{_word(n, least=1)}-{n % 10} "),
+    "short sentences": _each(lambda n: f"{_word(n).capitalize()}. "),
+    "phrases": _each(lambda n: f"{_word(n).capitalize()} {_word(n + 7).capitalize()}, "),
+    "letters": _repeated("a b c d "),
+    "stop words": _repeated("the of and "),
+    "hedges": _repeated("may May might I think "),
+    "refusals": _repeated("I do not know "),
+    "conceding refusals": _repeated("While I cannot say I do not know that it is not mentioned "),
+    "refused lines": _repeated("No.\nI cannot answer.\n"),
+    "claims": _each(lambda n: f"The {_word(n)} covers {_word(n + 3)}. "),
+    "claims of one sentence": _each(lambda n: f"the {_word(n)} covers {_word(n + 3)} and "),
+    "claims alike": _each(lambda n: f"The roof covers {_word(n)}. "),
+    "questions": _repeated("is it? "),
+    "digits": _repeated("9"),
+    "numbers": _each(lambda n: f"{n} "),
+    "decimals": _each(lambda n: f"{n}.{n} "),
+    "grouped digits": _repeated("1,234,"),
+    "money": _each(lambda n: f"-${n} million "),
+    "dates": _each(_day),
+    "written dates": _each(lambda n: f"Dec {n % 28 + 1}, {1000 + n % 9000} "),
+    "months": _repeated("May Dec "),
+    "times": _each(lambda n: f"{n % 24}:{n // 24 % 60:02}:{n // 1440 % 60:02} "),
+    "sums": _repeated("3 x 4 * "),
+    "Han": _repeated("保険料三百円以上"),
+    "distinct Han": _each(lambda n: chr(0x4E00 + n * 7919 % 20_000)),
+    "Thai": _repeated("อัตราภาษี"),
+    "Arabic": _repeated("الفيضان مغطى "),
+    "Hangul letters": _repeated("\u1100\u1161\u11a8"),
+    "far letters": _repeated("\U00020000"),
+    "accents to compose": _repeated("e\u0301"),
+    "marks out of order": _marks,
+    "marks that take turns": _repeated("\u0301\u0323\u0334"),
+    "vowel signs that decompose": _repeated("\u0f73"),
+    "unassigned": _repeated("\u0378e\u0301"),
+    "emoji": _repeated("👩\u200d🚒"),
+    "spaces": _repeated(" "),
+    "lines": _repeated("\n"),
+    "carriage returns and spaces": _repeated("\r \u3000"),
+    "list marks": _repeated("\n1. "),
+    "list items": _each(lambda n: f"\n* {_word(n)}: x"),
+    "rules": _each(lambda n: f"Rule C-{n} "),
+    "dots": _repeated("."),
+    "signs": _repeated("(+$"),
+    "distinct signs": _each(lambda n: f"{_word(n, '(){}<>/|', 1)} "),
+    "apostrophes": _repeated("a'"),
+    "hyphens": _repeated("a-"),
+    "hyphens and digits": _repeated("a-1"),
+    "opening brackets": _repeated("["),
+    "citations": _repeated("[1]"),
+    "a list of citations": lambda length: f"[{'1,' * (length // 2)}1]",
+    "citations without an end": lambda length: f"[{'1,' * (length // 2)}",
+    "controls": _repeated("\x00"),
+}
+"""Kinds of text, each dear in its own way."""
+
+
+def _parts(text: str, number: int) -> list[str]:
+    size = max(len(text) // number, 1)
+    return [text[place * size : (place + 1) * size] for place in range(number)]
+
+
+def _contexts(texts: Sequence[str]) -> list[Fields]:
+    return [{"text": text, "chunk_id": f"c{place}"} for place, text in enumerate(texts)]
+
+
+def _response(make: Make, size: int) -> Fields:
+    return {"response": make(size)}
+
+
+def _everywhere(make: Make, size: int) -> Fields:
+    query, response, expected, context = _parts(make(size), 4)
+    return {"query": query, "response": response, "expected": expected, "contexts": _contexts([context])}
+
+
+def _repeated_everywhere(make: Make, size: int) -> Fields:
+    text = make(size // 4)
+    return {"query": text, "response": text, "expected": text, "contexts": _contexts([text]), "question_id": "EF_3"}
+
+
+def _many_contexts(make: Make, size: int) -> Fields:
+    response, *rest = _parts(make(size), 4)
+    return {"query": response[:500], "response": response, "contexts": _contexts(_parts("".join(rest), 64))}
+
+
+def _many_answers(make: Make, size: int) -> Fields:
+    response, expected = _parts(make(size), 2)
+    return {"response": response, "expected": _parts(expected, 32), "question_id": "EF_1"}
+
+
+def _same_answers(make: Make, size: int) -> Fields:
+    response = make(size // 2)
+    answers = [response[place : place + len(response) // 32] for place in range(32)]
+    return {"response": response, "expected": answers, "question_id": "EF_1"}
+
+
+def _extracted(make: Make, size: int) -> Fields:
+    parts = iter(_parts(make(size), 800))
+    found = [{"field": "f", "value": value, "evidence": evidence} for value, evidence in zip(parts, parts, strict=True)]
+    return {"extractions": found}
+
+
+PLACES: Mapping[str, Callable[[Make, int], Fields]] = {
+    "response": _response,
+    "everywhere": _everywhere,
+    "everywhere alike": _repeated_everywhere,
+    "64 contexts": _many_contexts,
+    "32 answers": _many_answers,
+    "32 answers alike": _same_answers,
+    "400 extractions": _extracted,
+}
+"""Which fields a kind of text fills."""
+
+
+def _filled(name: str, items: Callable[[], Iterator[Any]], **more: Any) -> Callable[[int], Fields]:
+    """A list of this field that takes the whole size."""
+
+    def make(size: int) -> Fields:
+        each = len(orjson.dumps(list(islice(items(), 1_000)))) / 1_000
+        return {name: list(islice(items(), int(size / each))), **more}
+
+    return make
+
+
+def _always(item: Any) -> Callable[[], Iterator[Any]]:
+    return lambda: cycle([item])
+
+
+def _counted(form: Callable[[int], Any]) -> Callable[[], Iterator[Any]]:
+    return lambda: map(form, count())
+
+
+def _in(field: str, name: str, make: Callable[[int], Fields], *, listed: bool = False) -> Callable[[int], Fields]:
+    """The list as a part of another field."""
+
+    def within(size: int) -> Fields:
+        part = {name: make(size)[name]}
+        return {field: [part] if listed else part}
+
+    return within
+
+
+def _span(number: int) -> Fields:
+    return {"kind": "tool", "started_at": _START + number, "ended_at": _START + 10**6 - number}
+
+
+LISTS: dict[str, Callable[[int], Fields]] = {
+    "answers of a letter": _filled("expected", _always("a")),
+    "answers and a long response": lambda size: {
+        "expected": ["a"] * (size // 8),
+        "response": TEXTS["distinct words"](size // 2),
+    },
+    "contexts of 0": _filled("contexts", _always(0)),
+    "empty contexts": _filled("contexts", _always({})),
+    "contexts of a word": _filled("contexts", _counted(lambda n: {"text": _word(n)}), response="word"),
+    "labelled contexts": _filled("contexts", _counted(lambda n: {"chunk_id": str(n), "relevant": 1.7e308, "rank": -n})),
+    "contexts of JSON": _in("contexts", "text", _filled("text", _always(1e15)), listed=True),
+    "contexts of objects": _in("contexts", "text", _filled("text", _always({"a": {}})), listed=True),
+    "empty spans": _filled("spans", _always({})),
+    "spans that overlap": _filled("spans", _counted(_span)),
+    "spans of no kind": _filled("spans", _always({"kind": "nothing"})),
+    "relevant ids": _in("retrieval", "relevant_ids", _filled("relevant_ids", _counted(str))),
+    "relevant lists": _in("retrieval", "relevant_ids", _filled("relevant_ids", _always([]))),
+    "empty extractions": _filled("extractions", _always({})),
+    "extractions of a field": _filled("extractions", _counted(lambda n: {"field": "f", "value": n, "evidence": "7"})),
+    "extractions of many fields": _filled("extractions", _counted(lambda n: {"field": str(n), "value": 1.5})),
+    "extracted numbers": _in("extractions", "value", _filled("value", _always(1.7e308)), listed=True),
+    "extracted words": _in("extractions", "value", _filled("value", _counted(_word)), listed=True),
+    "extracted objects": _in("extractions", "value", _filled("value", _always({"a": []})), listed=True),
+    "aggregations": _filled("aggregation", _counted(lambda n: {"field": str(n), "confidence": "9"})),
+    "empty aggregations": _filled("aggregation", _always({})),
+    "history": _filled("history", _always({"role": "", "text": ""})),
+    "wrong history": _filled("history", _always(0)),
+    "labels": lambda size: {"labels": {str(number): "" for number in range(size // 10)}},
+    "labels of lists": lambda size: {"labels": {str(number): [] for number in range(size // 10)}},
+    "unknown fields": lambda size: {f"own_{number}": number for number in range(size // 20)},
+    "an unknown list": _filled("own", _always([])),
+    "extra": lambda size: {"extra": {str(number): 0 for number in range(size // 12)}},
+}
+"""Events of many parts."""
+
+
+def _phrases_and_pairs(size: int) -> Fields:
+    """Every pair of the response's phrases stands in the contexts, and no phrase does."""
+    words = [_word(number).capitalize() for number in range(size // 12 + 3)]
+    runs = list(zip(words[::3], words[1::3], words[2::3], strict=False))
+    pairs = [f"{one} {two}. {two} {three}" for one, two, three in runs]
+    return {
+        "response": ", ".join(map(" ".join, runs)),
+        "contexts": _contexts([". ".join(pairs[place::32]) for place in range(32)]),
+    }
+
+
+def _growing_phrases(size: int) -> Fields:
+    """Phrases that end in each other."""
+    longest = int((size / 4) ** 0.5)
+    text = ". ".join("Aa " * length for length in range(1, longest))
+    return {"response": text, "expected": [text], "contexts": _contexts(["Aa " * (size // 12)])}
+
+
+def _drawn(words: int, length: int, size: int, form: str) -> str:
+    """Sentences of words drawn from few."""
+    rng = random.Random(size)
+    vocabulary = [_word(number, least=2) * 2 for number in range(words)]
+    sentences = (form.format(*rng.sample(vocabulary, length)) for _ in count())
+    return "".join(islice(sentences, size // (5 * length)))
+
+
+def _claims_of_few_words(size: int) -> Fields:
+    """Claims that have their words in common, and contexts whose sentences have nearly all of them."""
+    return {
+        "response": _drawn(16, 4, size // 3, "The {} {} covers {} {}. "),
+        "contexts": _contexts(_parts(_drawn(16, 6, size // 2, "{} {} {} {} {} {}. "), 16)),
+    }
+
+
+def _sentences_in_all_contexts(size: int) -> Fields:
+    """Sentences each word of which stands in every context."""
+    vocabulary = " ".join(_word(number) for number in range(size // 400))
+    return {
+        "response": _drawn(size // 400, 2, size // 4, "{} {}. "),
+        "contexts": _contexts([f"{vocabulary} {place}" for place in range(64)]),
+    }
+
+
+def _concession_with_gaps(size: int) -> Fields:
+    text = "While " + "I cannot say".ljust(60) * (size // 60)
+    return {"response": text}
+
+
+PRODUCTS: dict[str, Callable[[int], Fields]] = {
+    "phrases that stand as pairs": _phrases_and_pairs,
+    "phrases that end in phrases": _growing_phrases,
+    "claims of few words": _claims_of_few_words,
+    "sentences in all contexts": _sentences_in_all_contexts,
+    "a concession with gaps": _concession_with_gaps,
+}
+"""Events in which many parts have to be held against many others."""
+
+
+def event(fields: Fields, event_id: str = "hostile") -> bytes:
+    """The bytes of an interaction with these fields."""
+    base: Fields = {"event_id": event_id, "ended_at": _START, "query": "Who wrote it?", "response": "Ada wrote it."}
+    return orjson.dumps(base | fields)
+
+
+def shapes() -> Iterator[tuple[str, Callable[[int], Fields]]]:
+    """Every shape by its name: each kind of text in each place, then the lists and the products."""
+    for kind, make in TEXTS.items():
+        for place, fill in PLACES.items():
+            yield f"{kind}: {place}", lambda size, make=make, fill=fill: fill(make, size)  # type: ignore[misc]
+    yield from LISTS.items()
+    yield from PRODUCTS.items()
+
+
+def sized(make: Callable[[int], Fields], size: int) -> bytes:
+    """The largest event of a shape that has at most so many bytes, as near to them as some attempts come.
+
+    JSON writes some characters longer than UTF-8 does, so what fits is found by trying.
+    """
+    asked = size - 200
+    value = event(make(asked))
+    while len(value) > size:
+        asked = int(asked * (size - 100) / len(value))
+        value = event(make(asked))
+    return value
+
+
+VALUES: tuple[Any, ...] = (
+    *(None, True, False, 0, -0.0, 1, -1, 0.5, 5e-324, 1.7e308, -1.7e308, 2**53 + 1, 2**63, -(2**63), 2**64 - 1),
+    *("", " ", "a", "0", "NaN", "1e999", "2026-11-21T10:00:00Z", "20261121", "\u0000", "\ufeff", "İ", "\u202e[1]" * 9),
+    *(_START, _START // 1000, _START * 10**6, str(_START * 10**6), 253_402_300_799_999, 10**17),
+    "word " * 2_000,
+    "9" * 5_000,
+    "\u0301\u0323" * 500,
+    *([], [[]], [None], [0] * 1_001, ["a"] * 1_001, [{}] * 40, [1.7e308, 1.7e308], ["a", None, 1, True, {}, []]),
+    *({}, {"": ""}, {"a": {"a": {"a": []}}}, {"text": "a", "kind": "llm"}, {str(number): "a" for number in range(100)}),
+)
+"""Values that any field may be sent with."""
+
+RICH: Fields = {
+    "event_id": "rich",
+    "query": "What does the policy of Territory 118 cover?",
+    "response": "It covers hail [1] and may cost $604 from Dec 9, 2025 [2]. Rule C-1 applies.",
+    "started_at": _START,
+    "first_token_at": _START + 480,
+    "ended_at": _START + 4_230,
+    "application": "app",
+    "tenant": "tenant",
+    "environment": "test",
+    "pipeline_version": "v1",
+    "model": "m",
+    "session_id": "s",
+    "trace_id": "t",
+    "span_id": "p",
+    "labels": {"region": "eu"},
+    "question_id": "EF_1",
+    "expected": ["* Rule C-1: hail\n* Rule C-2: wind", "It covers hail and costs $604."],
+    "answerable": True,
+    "finish_reason": "stop",
+    "error": "none",
+    "history": [{"role": "user", "text": "Hello."}, {"role": "assistant", "text": "Yes?"}],
+    "feedback": {"score": 1.0, "label": "up", "comment": "good"},
+    "contexts": [
+        {
+            "text": f"The policy of Territory {number} covers hail from Dec 9, 2025.",
+            "chunk_id": f"c{number}",
+            "document_id": f"d{number}",
+            "score": 0.5,
+            "rank": number - 116,
+            "page": number,
+            "retrieval_method": "hybrid",
+            "relevant": 1,
+        }
+        for number in (117, 118)
+    ],
+    "retrieval": {"bm25_limit": 10, "knn_limit": 10, "retrieved_before_filter": 12, "relevant_ids": ["c117", "c9"]},
+    "extractions": [
+        {"field": "peril", "value": value, "chunk_number": 1, "confidence": 0.5, "evidence": "It covers hail."}
+        for value in ("hail", "wind")
+    ],
+    "aggregation": [{"field": "peril", "value": "hail", "confidence": "HIGH"}] * 2,
+    "spans": [
+        {"kind": kind, "name": "n", "started_at": _START + 100, "ended_at": _START + 1_300, "error": ""}
+        for kind in ("llm", "tool")
+    ],
+    "usage": {"input_tokens": 812, "output_tokens": 96, "cost_usd": 0.0004},
+    "extra": {"own": 1},
+}
+"""A good interaction with a value in every field."""
+
+Path = tuple[str, ...]
+
+
+def paths(fields: Fields = RICH, above: Path = ()) -> Iterator[Path]:
+    """Every field of an interaction, and of its parts; a list stands for its items."""
+    for name, value in fields.items():
+        yield (*above, name)
+        part = value[0] if isinstance(value, list) else value
+        if isinstance(part, dict):
+            yield from paths(part, (*above, name))
+
+
+def changed(fields: Any, path: Path, value: Any) -> Any:
+    """The fields with this value at a path: in every item of the lists on the way."""
+    if not path:
+        return value
+    if isinstance(fields, list):
+        return [changed(item, path, value) for item in fields]
+    if not isinstance(fields, dict):
+        return fields
+    return {**fields, path[0]: changed(fields.get(path[0]), path[1:], value)}
+
+
+_PATHS = tuple(paths())
+_SHAPES = tuple(shapes())
+_BROKEN = (
+    b"{",
+    b'{"event_id": NaN}',
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b'{"a":' * 2_000,
+    b"null",
+    b'"text"',
+    b"{}",
+    b"[{}]",
+)
+
+
+def _mutant(rng: random.Random) -> Fields:
+    fields = RICH
+    for _ in range(rng.randrange(1, 6)):
+        fields = changed(fields, rng.choice(_PATHS), rng.choice(VALUES))
+    return fields
+
+
+def lines(number: int, seed: int = 7, most_bytes: int = 1024 * 1024) -> Iterator[bytes]:
+    """So many lines, none of them blank: events with some odd values, hostile shapes, and what is no event.
+
+    The sizes of the shapes are spread evenly over their logarithm from 1 KiB to 64 KiB, and every 100th line is a
+    shape of `most_bytes`; after each of those comes a line that is longer than that.
+    """
+    rng = random.Random(seed)
+    for place in range(number):
+        event_id = f"odd-{place if rng.random() > 0.03 else rng.randrange(place + 1)}"
+        kind = rng.random()
+        if place % 100 == 50:
+            yield sized(rng.choice(_SHAPES)[1], most_bytes)
+        elif place % 100 == 51:
+            yield event({"query": "x" * most_bytes}, event_id)
+        elif kind < 0.7:
+            yield orjson.dumps(_mutant(rng) | ({"event_id": event_id} if rng.random() > 0.05 else {}))
+        elif kind < 0.95:
+            yield event(rng.choice(_SHAPES)[1](int(1024 * 64 ** rng.random())), event_id)
+        elif kind < 0.98:
+            yield rng.choice(_BROKEN)
+        else:
+            whole = orjson.dumps(RICH | {"event_id": event_id})
+            yield whole[: rng.randrange(1, len(whole))]
