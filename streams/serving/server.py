@@ -29,7 +29,7 @@ HEAD_BYTES = 16 * 1024
 """The longest request line and headers together."""
 _LOOK_S = 0.5
 _RELEASE_S = 1.0
-"""How long a new connection waits for the thread of the one that was cut for it."""
+"""How long the threads of connections that were cut are waited for."""
 _REST_BYTES = 256 * 1024
 """How much of a request is read and thrown away after its response. A connection that is closed with unread input is
 reset, and the response may be lost with it."""
@@ -103,15 +103,15 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._changed.notify_all()
 
     def server_close(self) -> None:
-        """Stop listening and cut all connections."""
+        """Stop listening, cut all connections and wait for their threads."""
         super().server_close()
         with self._changed:
             for request in self._open:
                 _cut(request)
+            self._changed.wait_for(lambda: not self._open, _RELEASE_S)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - socketserver's
-        """Connections break; the application's own errors are logged where they are raised."""
-        log.debug("a connection broke")
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: connections break, and the application's own errors are logged where they are raised."""
 
 
 class _Head:
