@@ -244,6 +244,7 @@ def settings(judge: SimulatedJudge | None) -> dict[str, str]:
         "judge__retry_delay_s": 1,
         "judge__breaker_failures": 100,
         "routing__rules": [],
+        "routing__key": "a key of the tests",
         "routing__floors": {"rubric": 1},
     }
     return {
