@@ -27,6 +27,10 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 REFUSED = 2
 """The exit status of a worker that a restart would not help."""
+UP_PORT = 400
+"""Added to the base of the telemetry ports for the supervisor of `up`."""
+OWN_PORT = 90
+"""Added to a service's first telemetry port for the supervisor of that service alone."""
 STOP_S = 9.0
 """How long workers have to finish their batch before they are killed; they need well under it."""
 _FIRST_DELAY_S = 0.1

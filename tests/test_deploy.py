@@ -22,7 +22,6 @@ from metrics.contents import Contents
 from metrics.estimate import Estimate, Subject, share_of
 from metrics.summary import DEFAULT_SCHEME, Summary
 from streams.cli.app import app
-from streams.cli.services import UP_PORT
 from streams.exporting import PORT as EXPORT_PORT
 from streams.local.kafka import KAFKA_VERSION
 from streams.local.prometheus import programs
@@ -31,6 +30,7 @@ from streams.serving.exporter import Exposition
 from streams.serving.telemetry import TABLE
 from streams.settings import SHIPPED_KEY, Settings, TelemetrySettings, WrongSettings, load
 from streams.simulated.dialect import NAME as SIMULATED
+from streams.supervisor import UP_PORT
 
 DEPLOY = ROOT / "deploy"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -19,14 +19,9 @@ from streams.exporting import run_export
 from streams.kafka_client import Refusal
 from streams.service import SERVICES, catalogue, run_canary, run_slot
 from streams.settings import SHIPPED_KEY, Settings
-from streams.supervisor import Supervisor, own_command, same_command, stop_flag
+from streams.supervisor import OWN_PORT, UP_PORT, Supervisor, own_command, same_command, stop_flag
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
-
-UP_PORT = 400
-"""Added to the base of the telemetry ports for the supervisor of `up`."""
-_OWN_PORT = 90
-"""Added to a service's first telemetry port for the supervisor of that service alone."""
 
 Workers = Annotated[int, typer.Option(min=1, max=256, help="Processes; at most one per partition has work.")]
 Slot = Annotated[
@@ -162,7 +157,7 @@ def _run(
     if slot is None:
         # What is wrong for every worker is told once, before any starts.
         runner.check(effective)
-        _supervise((_worker(name, each, flags) for each in range(workers)), effective, runner.port + _OWN_PORT, stopped)
+        _supervise((_worker(name, each, flags) for each in range(workers)), effective, runner.port + OWN_PORT, stopped)
     if name == "evaluate" and effective.judge.base_url is not None and effective.routing.key == SHIPPED_KEY:
         log.warning(
             "routing.key is the shipped default: whoever knows it can choose event ids that are judged; "

@@ -20,7 +20,7 @@ from streams.local.node import LOOPBACK, LocalKafkaError, free_port, require_fre
 from streams.service import SERVICES
 from streams.settings import Settings
 from streams.simulated.dialect import NAME as SIMULATED
-from streams.supervisor import STOP_S, own_command
+from streams.supervisor import STOP_S, UP_PORT, own_command
 
 WORKERS = 2
 JUDGE_MS = 150
@@ -119,7 +119,7 @@ def _free_base() -> int:
     for _ in range(_TRIES):
         base = free_port()
         with suppress(LocalKafkaError):
-            for offset in {offset for offsets in _OFFSETS.values() for offset in offsets}:
+            for offset in {UP_PORT, *(offset for offsets in _OFFSETS.values() for offset in offsets)}:
                 require_free(base + offset)
             return base
     raise DemoError("There are not enough free ports for the services.")
