@@ -34,6 +34,9 @@ MAX_HELD_BYTES = 256 * 1024 * 1024
 never shown; one whose records were dropped afterwards stays as it is, and what still comes for it is late."""
 REVISE_EVERY_S = 10.0
 """A closed window is revised at most this often, since a judge's answers revise several windows with every commit."""
+REVISE_MOST = 1_000
+"""Records that revise closed windows, in one call, but for those of the last base window: each takes 2 ms. The newest
+windows come first."""
 
 Fate = Literal["held", "removed", "late", "ahead", "evicted", "unreadable"]
 """What became of a window's record. One that was held may later be late, evicted, or turn out to be unreadable."""
@@ -219,21 +222,13 @@ class Closing:
             sizes of which neither is so are absent.
         """
         horizon = self._horizon(now_s)
-        shown = self._shown[self._base]
-        due = sorted(
-            start
-            for start, base in self._bases.items()
-            if base.fresh and (start <= shown or start <= horizon - self._base_s)
-        )
-        if due and due[-1] <= shown and 0 <= now_s - self._revised_s < REVISE_EVERY_S:
-            due = []
-        if due:
-            self._revised_s = now_s
+        due = self._due(horizon, now_s)
         last = {size: self._last(size, due, horizon) for size in self._seconds}
         touched = {place for start in due for place in self._merge(start, last)}
         closed = {size: self._close(size, start, touched) for size, start in last.items()}
         for start in [each for each in self._bases if not any(self._places(each))]:
-            self._release(start)
+            base = self._release(start)
+            self.fates["late"] += len(base.fresh) if base.merged else 0
         return {size: window for size, window in closed.items() if window is not None}
 
     def _horizon(self, now_s: float) -> float:
@@ -244,6 +239,22 @@ class Closing:
             if not progress.idle
         )
         return min(watermarks, default=now_s) - self._grace_s
+
+    def _due(self, horizon: float, now_s: float) -> list[int]:
+        """The base windows to merge now, ascending: those that close, and from time to time those that were revised."""
+        shown = self._shown[self._base]
+        fresh = sorted(start for start, base in self._bases.items() if base.fresh)
+        due = [start for start in fresh if shown < start <= horizon - self._base_s]
+        if due or not 0 <= now_s - self._revised_s < REVISE_EVERY_S:
+            room = REVISE_MOST
+            for start in reversed([start for start in fresh if start <= shown]):
+                if room <= 0:
+                    break
+                room -= len(self._bases[start].fresh)
+                due.append(start)
+        if due:
+            self._revised_s = now_s
+        return sorted(due)
 
     def _last(self, size: str, due: Iterable[int], horizon: float) -> float:
         """The start of the last window of a size that is closed by the horizon."""

@@ -84,7 +84,7 @@ class Admission:
         if len(self._met) >= self._limits.most:
             return False
         near = bisect_left(self._births, start_s + self._near_s) - bisect_right(self._births, start_s - self._near_s)
-        return near < self._limits.new_per_hour or start_s == self._first_s
+        return near < self._limits.new_per_hour
 
     def reach(self, start_s: int) -> None:
         """Go on to the window that starts then: release those that start longer ago than windows are held."""

@@ -446,7 +446,7 @@ def test_a_first_deployment_of_many_label_sets_is_not_limited_by_the_hour() -> N
 
 
 def test_windows_of_the_previous_release_are_gone_on_with() -> None:
-    """Label sets beyond the limits that a window already has stay there, and so do windows far ahead."""
+    """Label sets beyond the limits that a window already has stay there; a window far ahead is continued in a part."""
     partition = Partition()
     many = [f"a{number}" for number in range(300)]
     for first in (0, 150):  # As an earlier release did it: the limit was each window's own.
@@ -458,6 +458,16 @@ def test_windows_of_the_previous_release_are_gone_on_with() -> None:
     outcome = partition.send(*(event(150, application=name) for name in (*many, "new")))
     assert outcome.counts["ragweir_window_overflow_total",] == 1
     assert sum(window.events for window in partition.windows()) == 601
+    far = NOON + timedelta(days=3650)
+    old = next(record for record in partition.changelog if not is_progress(record.key))
+    moved = [(part or b"").replace(b"2026-11-21T12", b"2036-11-18T12") for part in (old.key, old.value)]
+    partition.changelog.append(replace(old, key=moved[0], value=moved[1]))
+    partition.restart()
+    assert far not in partition.agent._states[0].windows
+    partition.send(event(far, application="a0"))
+    partition.restart()
+    parts = sorted((window.part, window.events) for window in partition.windows() if window.start == far)
+    assert parts == [(-1 - 601, 1), (0, 1)]
 
 
 HOSTILE = [

@@ -451,6 +451,24 @@ def test_revisions_come_at_most_every_ten_seconds() -> None:
     assert events(into.advance(1025))["5m", 0] == {("a",): 28}, "nothing is missing in the larger window"
 
 
+def test_a_call_revises_a_bounded_number_of_records() -> None:
+    """Of a backlog of revisions the newest windows are revised first, and the others by and by."""
+    into = closing()
+    for minute in range(5):
+        take(into, *(record(BEGIN + minute * 60, contents(events=1), part=part) for part in range(400)))
+    take(into, progress(0, BEGIN + 330))
+    assert events(into.advance(0))["5m", 0] == {("a",): 2_000}
+    for minute in range(5):
+        take(into, *(record(BEGIN + minute * 60, contents(events=2), part=part) for part in range(400)))
+    found = [events(into.advance(now)) for now in (1_000, 1_005, 1_010, 1_020)]
+    assert found == [
+        {("1m", 4): {("a",): 800}, ("5m", 0): {("a",): 3_200}},
+        {},
+        {("5m", 0): {("a",): 4_000}},
+        {},
+    ]
+
+
 def test_a_part_that_shrinks_is_no_revision() -> None:
     """A record with fewer events than its predecessor is counted as unreadable, and what was merged stays."""
     into = closing()

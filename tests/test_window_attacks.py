@@ -1,12 +1,18 @@
 """Wrong clocks and hostile label values, from evaluations to what Prometheus is shown, without Kafka and with it."""
 
+import json
 import random
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from conftest import create_topic, produce
+from faults import Service, end_all, eventually
+from prometheus_client.parser import text_string_to_metric_families
 
 from metrics.catalogue import Catalogue, everything
 from metrics.closing import Closing
@@ -14,9 +20,11 @@ from metrics.totals import Totals
 from schemas.window import OVERFLOW
 from streams.agents.agent import Record
 from streams.agents.aggregate import AggregateAgent, AggregateConfig
+from streams.cli import doctor
 from streams.dimensions import admission_limits
+from streams.local.kafka import LocalKafka
 from streams.serving.exporter import Exposition
-from streams.settings import WindowSettings
+from streams.settings import WindowSettings, load
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 TOTALS = Totals(Catalogue(everything()))
@@ -129,3 +137,113 @@ def test_new_label_sets_neither_hide_the_known_nor_flood_prometheus() -> None:
     assert len(applications - {""}) <= 100 + len(REAL) + 1
     per_set = len([line for line in pipeline.series if 'application="claims"' in line])
     assert len(pipeline.series) <= per_set * 105
+
+
+# The services, on a real Kafka.
+
+
+@pytest.fixture
+def services(kafka: LocalKafka, prefix: str, tmp_path: Path) -> Iterator["Services"]:
+    running = Services(kafka.bootstrap, prefix, tmp_path)
+    yield running
+    end_all(running.started)
+
+
+class Services:
+    """Topics of two partitions, and `ragweir aggregate` and `ragweir export` over them."""
+
+    def __init__(self, bootstrap: str, prefix: str, folder: Path) -> None:
+        self.bootstrap, self.prefix, self.folder = bootstrap, prefix, folder
+        self.started: list[Service] = []
+        create_topic(bootstrap, f"{prefix}evaluations", 2)
+        create_topic(bootstrap, f"{prefix}windows", 2, {"cleanup.policy": "compact,delete"})
+        create_topic(bootstrap, f"{prefix}dead-letter")
+
+    def start(self, name: str, **windows: Any) -> Service:
+        settings = {
+            "RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap,
+            "RAGWEIR_TOPICS__PREFIX": self.prefix,
+            "RAGWEIR_TELEMETRY__PORT": "0",
+            "RAGWEIR_WINDOWS": json.dumps({"commit_ms": 100, "dimensions": ["application"], **windows}),
+        }
+        log = self.folder / f"{name}.log"
+        self.started.append(Service(["-m", "streams.cli", name, "--slot", "0"], log, settings))
+        return self.started[-1]
+
+    def publish(self, *values: bytes) -> None:
+        for partition in (0, 1):
+            produce(self.bootstrap, f"{self.prefix}evaluations", values[partition::2], partition=partition)
+
+
+def shown(export: Service) -> dict[str, tuple[float, dict[str, int]]]:
+    """Of the windows that are shown, by size: their ends, and events by application."""
+    ends: dict[str, float] = {}
+    events: dict[str, dict[str, int]] = {}
+    for family in text_string_to_metric_families(export.asked("/metrics")[1]):
+        for sample in family.samples:
+            if sample.name == "ragweir_window_end_timestamp_seconds":
+                ends[sample.labels["window"]] = sample.value
+            elif sample.name == "ragweir_window_events":
+                events.setdefault(sample.labels["window"], {})[sample.labels["application"]] = int(sample.value)
+    return {size: (end, events[size]) for size, end in ends.items()}
+
+
+def test_live_traffic_with_one_fast_clock(services: Services) -> None:
+    """Nine applications are shown with every event of every window, beside one whose clock is four minutes ahead."""
+    sizes = {"sizes": ["5s", "30s"], "grace_s": 2, "disorder_s": 1, "idle_s": 5}
+    aggregate, export = services.start("aggregate", **sizes), services.start("export", **sizes)
+    honest = [f"honest-{number}" for number in range(9)]
+    eventually(lambda: aggregate.logged("partitions assigned") and export.asked("/readyz")[0] == 200, "they are ready")
+    published: dict[float, Counter[str]] = {}
+    seen: dict[float, dict[str, int]] = {}
+
+    def passed() -> bool:
+        for _ in range(3):
+            now = datetime.now(UTC)
+            end = now.timestamp() // 5 * 5 + 5
+            published.setdefault(end, Counter()).update(honest)
+            fast = evaluation(now + timedelta(minutes=4), "fast")
+            services.publish(*(evaluation(now, name) for name in honest), fast)
+        seen.update([shown(export).get("5s", (0.0, {}))])
+        return len(seen.keys() & published.keys()) > 4
+
+    eventually(passed, "four windows have closed")
+    complete = sorted(seen.keys() & published.keys())[1:-1]
+    assert {end: {name: seen[end].get(name, 0) for name in honest} for end in complete} == {
+        end: dict(published[end]) for end in complete
+    }
+    assert aggregate.sample("ragweir_late_events_total") == 0
+
+
+def test_a_backlog_in_any_order(services: Services) -> None:
+    """Three hours of events in any order, all records written now: the windows shown in the end are complete."""
+    begin = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=4)
+    moments = [(begin + timedelta(seconds=second), name) for second in range(0, 3 * 3600, 10) for name in REAL]
+    random.Random(1).shuffle(moments)
+    windows = {"grace_s": 2, "idle_s": 2}
+    export, aggregate = services.start("export", **windows), services.start("aggregate", **windows)
+    values = [evaluation(at, name) for at, name in moments]
+    end = (begin + timedelta(hours=3)).timestamp()
+    services.publish(*values[: len(values) // 2])
+    eventually(lambda: shown(export).get("1h", (0.0, {}))[0] == end, "the last hour is shown, with half of its events")
+    services.publish(*values[len(values) // 2 :])
+    wanted = {size: (end, dict.fromkeys(REAL, minutes * 6)) for size, minutes in (("1m", 1), ("5m", 5), ("1h", 60))}
+    eventually(lambda: shown(export) == wanted, "all is shown")
+    assert aggregate.sample("ragweir_late_events_total") > 1_000
+    assert export.sample('ragweir_windows_revised_total{window="1h"}') > 0
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({}, "the first 200 label sets of application, model, pipeline_version apart, whoever sends them"),
+        ({"model": ["m"], "pipeline_version": ["v"]}, "label sets of application apart"),
+        ({"application": ["a"], "model": ["m"], "pipeline_version": ["v"]}, "only listed values"),
+    ],
+    ids=["none", "some", "all"],
+)
+def test_doctor_recommends_a_list_of_values(values: dict[str, list[str]], told: str) -> None:
+    """Dimensions whose values are not listed are named, with the setting that lists them."""
+    found = doctor.labels(doctor.Findings(load(None, {"windows": {"values": values}})))
+    assert told in found
+    assert ("windows.values" in found) == (told != "only listed values")

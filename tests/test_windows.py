@@ -256,8 +256,8 @@ def recomputed(of: Evaluations) -> tuple[dict[tuple[Any, ...], Plain], int]:
         if partition in newest and begin + timedelta(seconds=60 + 30) <= newest[partition] - timedelta(seconds=10):
             window.late += not judged
         stamp = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
-        if moment <= stamp + timedelta(minutes=5):
-            newest[partition] = max(moment, newest.get(partition, moment))
+        reached = min(moment, stamp)
+        newest[partition] = max(reached, newest.get(partition, reached))
         for name, value in data["scores"].items():
             if value is not None and (name == JUDGED or not judged):
                 window.values[name].append(Decimal(value))
