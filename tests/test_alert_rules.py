@@ -4,7 +4,7 @@ import copy
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,11 @@ def promtool(tools: Programs, *arguments: str | Path) -> subprocess.CompletedPro
     return subprocess.run([tools.promtool, *arguments], capture_output=True, text=True, check=False)
 
 
-def proven(tools: Programs, folder: Path, rules: Rules, tests: Rules) -> str:
-    """Write rules and tests into a folder and run them; gives what failed, or nothing."""
+def proven(tools: Programs, folder: Path, rules: Rules, tests: Rules, beside: Iterable[Path] = ()) -> str:
+    """Write rules and tests into a folder and run them beside other rules; gives what failed, or nothing."""
     (folder / "rules.yml").write_text(yaml.safe_dump(rules))
-    (folder / "tests.yml").write_text(yaml.safe_dump({**tests, "rule_files": ["rules.yml"]}))
+    files = [*(str(file.resolve()) for file in beside), "rules.yml"]
+    (folder / "tests.yml").write_text(yaml.safe_dump({**tests, "rule_files": files}))
     done = promtool(tools, "test", "rules", folder / "tests.yml")
     assert "FAILED" in done.stdout + done.stderr or done.returncode == 0, done.stderr
     return done.stdout + done.stderr if done.returncode else ""
@@ -135,7 +136,9 @@ def test_the_rules_hold(tools: Programs, file: str) -> None:
 )
 def test_a_changed_threshold_is_noticed(tools: Programs, tmp_path: Path, file: str, alert: str, mutant: Rules) -> None:
     """A threshold or a waiting time that is half or double fails a case of its alert."""
-    assert alert in proven(tools, tmp_path, mutant, about(loaded(TESTS / file), alert))
+    tests = loaded(TESTS / file)
+    beside = [TESTS / each for each in tests["rule_files"] if Path(each).name != file]
+    assert alert in proven(tools, tmp_path, mutant, about(tests, alert), beside)
 
 
 def test_every_alert_has_a_threshold_that_was_changed() -> None:
