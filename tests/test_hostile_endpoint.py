@@ -191,7 +191,7 @@ GARBLED: dict[str, tuple[Attack, str, str]] = {
     "a reset in the middle": (reset, "cut", BROKE),
     "a body cut by its length": (answering(lambda body: [http(body, length=len(body) - 5)]), "unusable", NONE),
     "chunks that are none": (always(CHUNKED + b"zz\r\n{}\r\n0\r\n\r\n"), "unusable", NONE),
-    "a chunk of many exabytes": (endless(b"f" * 64, CHUNKED), "unusable", NONE),
+    "a chunk of many exabytes": (always(CHUNKED + b"f" * 64 + b"\r\n"), "unusable", NONE),
     "a chunk's size without end": (endless(b"0" * 4096, CHUNKED), "timeout", LATE),
     "a body without end": (endless(b" " * 65536, HEAD, b"\r\n"), "unusable", LONG),
     "a body in drops": (dripping(b" ", HEAD, b"\r\n"), "timeout", LATE),
@@ -446,6 +446,38 @@ def test_the_largest_vectors_of_real_models_are_read() -> None:
     assert isinstance(value, list)
     assert [each.shape for each in value] == [(3_072,)] * 2
     assert embedding(Embed(texts), "e").most_bytes == 17 * 64 * 1024
+
+
+WAITS = [
+    "nan",
+    "-inf",
+    "1e999",
+    "9" * 4_000,
+    "-1",
+    "\xe9",
+    "Mon, 99 Foo 99999999999 99:99:99 +9999999999",
+    "()",
+    "\x1b[2J",
+]
+
+
+@pytest.mark.parametrize("status", ["429 Slowly", "503 Later"])
+def test_no_word_on_how_long_to_wait_makes_a_pause_without_end(status: str) -> None:
+    pauses: list[float | None] = []
+
+    async def ask_all(server: Hostile) -> None:
+        client, chat, _ = _asked(server)
+        for _ in WAITS:
+            with pytest.raises(Trouble) as caught:
+                await client.send(chat, Dialect())
+            pauses.append(caught.value.pause_s)
+        await client.aclose()
+
+    waiting = iter(WAITS)
+    with hostile(lambda _: [http(b"{}", status, f"Retry-After: {next(waiting)}")]) as server:
+        asyncio.run(ask_all(server))
+    assert len(pauses) == len(WAITS)
+    assert all(pause is None or 0 < pause <= 86_400 for pause in pauses)
 
 
 # Connections.

@@ -813,7 +813,9 @@ def test_an_answer_that_could_not_be_used_is_not_kept(endpoint: Endpoint) -> Non
     with desk(endpoint) as live:
         two = suite("two", 1), suite("other", 1)
         assert why_null(one(live, job(0, *two)), "two") == "the judge's answer was not JSON"
-        assert judged_score(one(live, job(0, *two)), "two") == 0.5
+        again = one(live, job(0, *two))
+        assert judged_score(again, "two") == 0.5
+        assert (again.judged and again.judged.repairs, again.usage.cached) == (0, 1)
     assert len(endpoint.asked) == 4, "two in vain, one of the other suite, and the first question again"
 
 

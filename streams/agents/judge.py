@@ -277,9 +277,7 @@ class JudgeAgent:
             if self._now - held.requested_at > expire:
                 emission = unjudged(held.request, "expired", "it waited too long", config.suites, config.off)
                 held.emit = _emitting(emission, "expired")
-            elif (
-                stopped or len(self._flying) + len(self._starting) >= config.judge.concurrency or config.clock() > until
-            ):
+            elif stopped or self._is_full or config.clock() > until:
                 stay.append(held)
             else:
                 self._decide(held, day)

@@ -59,22 +59,34 @@ class Client:
             Trouble: if it came to nothing; no other exception is raised but that of a cancelled task.
         """
         response = await self._transport.post(asked.path, orjson.dumps(asked.body(dialect)), asked.most_bytes)
-        if response.status >= 300:
-            error = _Error.read(response)
-            if error.code == "json_validate_failed":  # Groq's word for an answer that is not JSON.
-                return Answered(Completion(""), None, None, asked.model)
-            raise of_error(error, asked.model, dialect)
         try:
-            said = orjson.loads(response.body)
-            value = asked.read(said)
-            took = tokens(said.get("usage"), chat=asked.most_output > 0)
-            return Answered(value, *took, named(said.get("model"), asked.model))
+            return _answered(response, asked, dialect)
+        except Trouble:
+            raise
         except Exception:  # Whatever the endpoint sends, of any type at any place, is the endpoint's fault.
             raise unusable() from None
 
     async def aclose(self) -> None:
         """Close all connections."""
         await self._transport.aclose()
+
+
+def _answered(response: Response, asked: Asked, dialect: Dialect) -> Answered:
+    """What a response says.
+
+    Raises:
+        Trouble: if it is an error.
+        Exception: of any type, if it is no answer.
+    """
+    if response.status >= 300:
+        error = _Error.read(response)
+        if error.code == "json_validate_failed":  # Groq's word for an answer that is not JSON.
+            return Answered(Completion(""), None, None, asked.model)
+        raise of_error(error, asked.model, dialect)
+    said = orjson.loads(response.body)
+    value = asked.read(said)
+    took = tokens(said.get("usage"), chat=asked.most_output > 0)
+    return Answered(value, *took, named(said.get("model"), asked.model))
 
 
 def key(settings: JudgeSettings) -> str:
