@@ -117,11 +117,11 @@ def _timed(path: object, unit: object, field: str) -> Reader:
         raise MapError(f"{field}: the unit must be one of {', '.join(UNITS)}")
     if not isinstance(path, str):
         raise MapError(f"{field}: `path` must be a path")
-    read = _reader(path, field)
+    read, listed = _reader(path, field), _EACH in _steps(path)
 
     def timed(data: object) -> Any:
         value = read(data)
-        if isinstance(value, list) and _EACH in _steps(path):
+        if listed and isinstance(value, list):
             return [_rfc3339(each, unit) for each in value]
         return _rfc3339(value, unit)
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.codec import Rejected, decode, encode_json, interaction
+from schemas.intake import MOST_ITEMS
 from schemas.mapping import FieldMap, MapError
 from schemas.times import parse_time
 
@@ -182,6 +183,14 @@ def test_a_number_that_its_unit_does_not_fit_is_no_time() -> None:
     rules = FieldMap.parse(REQUIRED + 'ended_at = { path = "ts", unit = "s" }')
     with pytest.raises(Rejected, match=r"^ended_at: not a time: "):
         interaction(rules({"id": 7, "q": "Who?", "a": "Ada.", "ts": 1_764_000_000_250}))
+
+
+def test_a_long_list_is_seen_to_be_too_long() -> None:
+    """Of a list without end a map makes only so many elements that the event is still flagged as cut."""
+    rules = FieldMap.parse(REQUIRED + '"contexts[].text" = "docs[]"')
+    ours = rules({"id": 7, "q": "Who?", "a": "Ada.", "docs": ["x"] * (2 * MOST_ITEMS)})
+    assert len(ours["contexts"]) == MOST_ITEMS + 1
+    assert interaction(ours, {"contexts": MOST_ITEMS}).flags == ("cut:contexts",)
 
 
 def test_events_do_not_leak_into_each_other() -> None:
