@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
-.PHONY: help setup demo test test-long chaos chaos-long bench bench-peers soak lock jars clean
+.PHONY: help setup demo test test-long chaos chaos-long bench bench-worst bench-peers soak lock jars clean
 
 help: ## list the targets
 	@echo "ragweir: scores RAG traffic on Kafka. Two commands show all of it: make demo, then make test."
@@ -57,6 +57,9 @@ chaos-long: setup ## the same for hours: 2 million events, 300 kills; CHAOS="--k
 
 bench: setup ## print the benchmark tables
 	@$(BIN)/python bench/run.py
+
+bench-worst: setup ## search the events that cost most; fails when one is over the limits; WORST="--bytes 16777216"
+	@$(BIN)/python bench/worst.py $(WORST)
 
 # An environment of its own: ragas and evidently bring over a gigabyte. Both report usage unless told not to.
 bench-peers: bench/.venv/.ready ## print ragweir's cost beside other packages' on the same events; PEERS="--help" for options

@@ -113,8 +113,11 @@ def _numbers(data: dict[str, Any]) -> list[int | float]:
         for span in spans:
             if span.__class__ is dict:
                 times += (span.get("started_at"), span.get("ended_at"))
-    numbers = [each if each.__class__ is int else epoch_number(each) for each in times if each is not None]
-    return [number for number in numbers if number is not None]
+    return [
+        number
+        for time in times
+        if time is not None and (number := time if time.__class__ is int else epoch_number(time)) is not None
+    ]
 
 
 def _in_one_unit(data: dict[str, Any], flags: set[str]) -> dict[str, Any]:

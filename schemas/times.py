@@ -91,7 +91,9 @@ def parse_time(value: object) -> datetime:
     Raises:
         ValueError: if it is neither, or lies outside the years 1 to 9999.
     """
-    number = value if type(value) is int else epoch_number(value)
+    if type(value) is int and 10**11 <= value < 10**14:
+        return _EPOCH + timedelta(0, 0, value * 1_000)  # As below; most applications send milliseconds.
+    number = epoch_number(value)
     if number is not None:
         return from_epoch(number, unit_of(number))
     if isinstance(value, datetime):
