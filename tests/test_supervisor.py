@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -43,8 +44,9 @@ def worker(slow: float, beats: int, then: str) -> list[str]:
 
 def supervise(command: list[str], until: Callable[[list[Any]], bool], **limits: float) -> list[Any]:
     """What a supervisor logs until something has happened."""
+    end = time.monotonic() + 60
     with structlog.testing.capture_logs() as logs:
-        Supervisor([command], **limits).run(lambda: until(logs))
+        Supervisor([command], **limits).run(lambda: until(logs) or time.monotonic() > end)
     return logs
 
 
