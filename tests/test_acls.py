@@ -289,7 +289,8 @@ def test_every_part_works_with_exactly_its_rights(guarded: Guarded) -> None:
         assert len(read_to_end(bootstrap, "rag.evaluations")) == written
         eventually(lambda: export.asked("/readyz")[0] == 200, "the exporter has read the windows")
         assert all(read_to_end(bootstrap, f"rag.{name}") for name in JudgeAgent.outputs)
-        for service in (judge, aggregate, export):
+        assert complaints(judge) == ["first dead letter of its class "], "the one that is no request"
+        for service in (aggregate, export):
             assert not complaints(service)
         assert "ok    group" in guarded.command("operator", "doctor")
         assert "rag.windows" in guarded.command("operator", "topics", "show")
