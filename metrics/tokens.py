@@ -205,7 +205,8 @@ def _alone(piece: str) -> Meaning:
 
 
 def _unless_crossing(piece: str) -> Meaning | None:
-    return None if CROSSING.search(piece) else _alone(piece)
+    # A long one is scanned with its neighbours, since a scan stops where enough is read.
+    return None if len(piece) > _Remembered.LONGEST or CROSSING.search(piece) else _alone(piece)
 
 
 T = TypeVar("T")
@@ -267,7 +268,7 @@ def meanings(text: str, most: int) -> list[Meaning]:
                 ahead += 1
                 done = ahead if crossing else done
             run = " ".join(pieces[start:done]) + " " * (done < last)
-            if done == start + 1:
+            if done == start + 1 and len(run) <= _Remembered.LONGEST:
                 result.append(_ALONE[run])
             else:
                 result += _scanned(run, most)
