@@ -13,14 +13,14 @@ from typing import Any
 import orjson
 from rich.table import Table
 
-from metrics.catalogue import Catalogue, everything
-from metrics.contents import merged
-from metrics.totals import Scored, Totals
-from schemas.codec import encode, parse
-from schemas.evaluation import Evaluation
-from schemas.window import Progress
-from streams.agents.agent import Record
-from streams.agents.aggregate import AggregateAgent, AggregateConfig
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.contents import merged
+from ragweir.metrics.totals import Scored, Totals
+from ragweir.schemas.codec import encode, parse
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.window import Progress
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 
 METRICS, LABEL_SETS = 40, 60
 _START = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -24,8 +24,8 @@ from interactions import interactions
 from rich.console import Console
 from rich.table import Table
 
-from metrics.catalogue import everything
-from streams.history.compare import compare
+from ragweir.metrics.catalogue import everything
+from ragweir.streams.history.compare import compare
 
 _DISTINCT = 1_000
 _DIMENSIONS = ("application", "model", "pipeline_version")
@@ -35,7 +35,7 @@ _PLAIN_EVENTS = 10_000
 def evaluations(folder: Path) -> list[bytes]:
     """A thousand evaluations, as `ragweir score` makes them of the benchmarks' interactions."""
     (folder / "interactions.jsonl").write_bytes(b"".join(each + b"\n" for each in interactions(_DISTINCT)))
-    command = [sys.executable, "-m", "streams.cli", "score", "interactions.jsonl", "--out", "evaluations.jsonl"]
+    command = [sys.executable, "-m", "ragweir.streams.cli", "score", "interactions.jsonl", "--out", "evaluations.jsonl"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return (folder / "evaluations.jsonl").read_bytes().splitlines()
 

@@ -30,8 +30,8 @@ sys.path.insert(0, str(ROOT))
 import humans  # noqa: E402 (the project's root must be on the path first)
 from humans import Labels, Scores, auroc  # noqa: E402
 
-from metrics.metric import Null  # noqa: E402
-from metrics.risk import FEATURES, Model, features  # noqa: E402
+from ragweir.metrics.metric import Null  # noqa: E402
+from ragweir.metrics.risk import FEATURES, Model, features  # noqa: E402
 
 RIDGE = 0.1
 

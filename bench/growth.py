@@ -30,15 +30,15 @@ from rich.table import Table
 from scoring import tokenised
 from timing import microseconds
 
-from metrics.catalogue import Catalogue, everything
-from metrics.totals import Totals
-from metrics.view import Limits, View
-from schemas.codec import decode
-from schemas.interaction import Interaction
-from streams.agents.agent import Record
-from streams.agents.aggregate import AggregateAgent, AggregateConfig
-from streams.local.kafka import local_kafka
-from streams.settings import WindowSettings
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.totals import Totals
+from ragweir.metrics.view import Limits, View
+from ragweir.schemas.codec import decode
+from ragweir.schemas.interaction import Interaction
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
+from ragweir.streams.local.kafka import local_kafka
+from ragweir.streams.settings import WindowSettings
 
 KILOBYTES = (1, 4, 16, 64, 256, 1024)
 CONTEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metrics.view import View
-from schemas.interaction import Interaction
+from ragweir.metrics.view import View
+from ragweir.schemas.interaction import Interaction
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 Scores = NDArray[np.float64]

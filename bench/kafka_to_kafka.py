@@ -17,18 +17,18 @@ from interactions import interactions
 from rich.progress import track
 from rich.table import Table
 
-from metrics.catalogue import Catalogue, everything
-from schemas.dead_letter import ErrorClass
-from streams.agents.agent import Agent, Emission, Outcome, Record
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from streams.kafka_client import Connection, Identity, consumer_properties, producer_properties
-from streams.local.kafka import local_kafka
-from streams.reading import span
-from streams.runtimes.bounds import Bounds
-from streams.runtimes.kafka import KafkaRuntime
-from streams.serving.health import Health
-from streams.serving.telemetry import Telemetry
-from streams.settings import Settings, load
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.schemas.dead_letter import ErrorClass
+from ragweir.streams.agents.agent import Agent, Emission, Outcome, Record
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.kafka_client import Connection, Identity, consumer_properties, producer_properties
+from ragweir.streams.local.kafka import local_kafka
+from ragweir.streams.reading import span
+from ragweir.streams.runtimes.bounds import Bounds
+from ragweir.streams.runtimes.kafka import KafkaRuntime
+from ragweir.streams.serving.health import Health
+from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.settings import Settings, load
 
 PARTITIONS = 8
 _QUIET_S = 3.0

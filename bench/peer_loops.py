@@ -16,16 +16,16 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka_to_kafka import Echo
 
-from metrics.catalogue import Catalogue, everything
-from streams.agents.agent import Agent, Mindful, Outcome, Place, Record
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from streams.kafka_client import Connection, Identity, consumer_properties, producer_properties
-from streams.runtimes.kafka import KafkaRuntime
-from streams.runtimes.messages import received
-from streams.service import SERVICES
-from streams.serving.health import Health
-from streams.serving.telemetry import Telemetry
-from streams.settings import Settings, load
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.streams.agents.agent import Agent, Mindful, Outcome, Place, Record
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.kafka_client import Connection, Identity, consumer_properties, producer_properties
+from ragweir.streams.runtimes.kafka import KafkaRuntime
+from ragweir.streams.runtimes.messages import received
+from ragweir.streams.service import SERVICES
+from ragweir.streams.serving.health import Health
+from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.settings import Settings, load
 
 BATCH = 1_000
 _EXACTLY, _AT_LEAST = "exactly once", "at least once"
@@ -136,7 +136,7 @@ def ragweir_kafka(task: Task, meter: Meter) -> None:
 
 def ragweir_faust(task: Task, meter: Meter) -> None:
     """One slot of `ragweir evaluate --runtime faust`."""
-    from streams.runtimes import faust as runtime  # noqa: PLC0415 (a peer that is not installed is a row of the table)
+    from ragweir.streams.runtimes import faust as runtime  # noqa: PLC0415 (a peer that is not installed is a row of the table)
 
     given: dict[str, Any] = vars(runtime)
     given["SERVICES"] = {**SERVICES, "evaluate": replace(SERVICES["evaluate"], agent=lambda *_: meter)}

@@ -29,10 +29,10 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 from timing import microseconds
 
-from metrics.catalogue import Catalogue, everything
-from metrics.view import View
-from schemas.codec import decode
-from schemas.interaction import Interaction
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.view import View
+from ragweir.schemas.codec import decode
+from ragweir.schemas.interaction import Interaction
 
 EVENTS = 50
 _RELEVANT = 2

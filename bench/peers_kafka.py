@@ -25,8 +25,8 @@ from peer_loops import BATCH, LOOPS, OURS, Loop, Measured, Meter, Task
 from rich.progress import Progress
 from rich.table import Table
 
-from streams.local.kafka import local_kafka
-from streams.reading import read, span
+from ragweir.streams.local.kafka import local_kafka
+from ragweir.streams.reading import read, span
 
 EVENTS = 60_000
 EVALUATED_PART = 4

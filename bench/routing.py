@@ -10,16 +10,16 @@ from interactions import interactions
 from rich.table import Table
 from timing import microseconds
 
-from metrics.catalogue import Catalogue, Scored, everything
-from metrics.judged.suites import suites
-from metrics.view import View
-from schemas.codec import decode, encode
-from schemas.evaluation import Decision, SuiteDecision
-from schemas.interaction import Interaction
-from streams.agents.agent import Record
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from streams.routing import Router
-from streams.settings import RoutingSettings, Rule
+from ragweir.metrics.catalogue import Catalogue, Scored, everything
+from ragweir.metrics.judged.suites import suites
+from ragweir.metrics.view import View
+from ragweir.schemas.codec import decode, encode
+from ragweir.schemas.evaluation import Decision, SuiteDecision
+from ragweir.schemas.interaction import Interaction
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.routing import Router
+from ragweir.streams.settings import RoutingSettings, Rule
 
 EVENTS = 200
 _COLD_PASSES = 10

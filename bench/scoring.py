@@ -9,13 +9,13 @@ from interactions import interactions
 from rich.table import Table
 from timing import microseconds
 
-from metrics.catalogue import Catalogue, everything
-from metrics.metric import Metric
-from metrics.view import View
-from schemas.codec import decode, encode
-from schemas.interaction import Interaction
-from streams.agents.agent import Record
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.metric import Metric
+from ragweir.metrics.view import View
+from ragweir.schemas.codec import decode, encode
+from ragweir.schemas.interaction import Interaction
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 
 EVENTS = 100
 _PASSES = 20

@@ -20,7 +20,7 @@ import urllib.parse
 from pathlib import Path
 
 DOCS = Path(__file__).parents[1] / "docs"
-RAGWEIR = (sys.executable, "-u", "-m", "streams.cli")
+RAGWEIR = (sys.executable, "-u", "-m", "ragweir.streams.cli")
 GRAPH = {
     "g0.expr": 'ragweir_window_mean{metric="unsupported_risk", window="3s"}',
     "g0.tab": "0",

@@ -30,12 +30,12 @@ from rich.progress import Progress
 from soak_services import JUDGE, Look, Process, SoakError, services, simulated_judge
 from soak_traffic import Observer, Sender, window_waits
 
-from schemas.window import duration_s
-from streams.local.kafka import LocalKafkaError, local_kafka
-from streams.local.node import LOOPBACK, free_port
-from streams.settings import Settings, load
-from streams.simulated.dialect import NAME as SIMULATED
-from streams.topics import create_topics
+from ragweir.schemas.window import duration_s
+from ragweir.streams.local.kafka import LocalKafkaError, local_kafka
+from ragweir.streams.local.node import LOOPBACK, free_port
+from ragweir.streams.settings import Settings, load
+from ragweir.streams.simulated.dialect import NAME as SIMULATED
+from ragweir.streams.topics import create_topics
 
 PICTURE = Path(__file__).parents[1] / "docs" / "soak.svg"
 PREFIX, PARTITIONS = "soak.", 4

@@ -10,8 +10,8 @@ import numpy as np
 from plot import Panel, svg
 from rich.table import Table
 
-from schemas.window import duration_s
-from streams.settings import Settings
+from ragweir.schemas.window import duration_s
+from ragweir.streams.settings import Settings
 
 if TYPE_CHECKING:
     from soak import Seen

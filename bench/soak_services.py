@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 
-from streams.demo.scrape import ready
-from streams.demo.services import last_words, settings_file
-from streams.local.node import LOOPBACK
-from streams.settings import Settings
-from streams.supervisor import STOP_S, own_command
+from ragweir.streams.demo.scrape import ready
+from ragweir.streams.demo.services import last_words, settings_file
+from ragweir.streams.local.node import LOOPBACK
+from ragweir.streams.settings import Settings
+from ragweir.streams.supervisor import STOP_S, own_command
 
 JUDGE = "simulated judge"
 _START_S = 60.0

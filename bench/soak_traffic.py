@@ -20,8 +20,8 @@ import orjson
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from interactions import interactions
 
-from streams.kafka_client import Connection, publisher_properties, reader_properties
-from streams.settings import Settings
+from ragweir.streams.kafka_client import Connection, publisher_properties, reader_properties
+from ragweir.streams.settings import Settings
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 _SAMPLES = 500

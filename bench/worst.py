@@ -24,12 +24,12 @@ from interactions import interactions
 from rich.console import Console
 from rich.table import Table
 
-from metrics.catalogue import Catalogue, everything
-from metrics.judged.suites import suites
-from streams.agents.agent import Record
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from streams.routing import Router
-from streams.settings import RoutingSettings
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.judged.suites import suites
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.routing import Router
+from ragweir.streams.settings import RoutingSettings
 
 MIB = 1024 * 1024
 CPU_S = 1.0

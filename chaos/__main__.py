@@ -18,7 +18,7 @@ from chaos.hurting import Lengths
 from chaos.mutants import MUTANTS
 from chaos.plan import Numbers
 from chaos.run import Options, run
-from streams.local.kafka import LocalKafkaError
+from ragweir.streams.local.kafka import LocalKafkaError
 
 PRESETS = {
     "smoke": Options(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.proxy import LOOPBACK, Proxy
-from streams.local.kafka import LocalKafka, local_kafka
-from streams.local.node import free_port
+from ragweir.streams.local.kafka import LocalKafka, local_kafka
+from ragweir.streams.local.node import free_port
 
 QUICK: Mapping[str, str] = {
     "group.min.session.timeout.ms": "1000",

@@ -2,8 +2,8 @@
 
 Nothing of ragweir is at work, but for starting Kafka: a plain consumer commits, the broker is killed and started, and
 plain consumers ask what is committed. The broker is set so that loading the group's partition takes longer than losing
-and regaining its leader, which shows a race that other settings meet seldom: see `streams.runtimes.traces`. Exits with
-1 if an answer was older than what had been confirmed.
+and regaining its leader, which shows a race that other settings meet seldom: see `ragweir.streams.runtimes.traces`.
+Exits with 1 if an answer was older than what had been confirmed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 
-from streams.local.kafka import local_kafka
+from ragweir.streams.local.kafka import local_kafka
 
 SLOW_TO_LOAD = {
     "broker.session.timeout.ms": "1000",

@@ -21,7 +21,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).parent.parent
 REFUSED: Final = 2
 """The exit status of a worker that a restart would not help."""
-COMMAND: Final = (sys.executable, "-P", "-m", "streams.cli")
+COMMAND: Final = (sys.executable, "-P", "-m", "ragweir.streams.cli")
 MUTANT: Final = (sys.executable, "-m", "chaos.mutant")
 """Before the mutant's name and the command line."""
 _LOOK_S = 0.02

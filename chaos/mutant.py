@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from chaos.mutants import MUTANTS
-from streams.cli import main
+from ragweir.streams.cli import main
 
 if __name__ == "__main__":
     name = sys.argv.pop(1)

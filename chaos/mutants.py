@@ -13,15 +13,15 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from schemas.evaluation import Evaluation
-from streams.agents import aggregate
-from streams.agents.agent import Emission, Outcome
-from streams.kafka_client import build, producer_properties, reader_properties
-from streams.runtimes import changelog, kafka, transactions
-from streams.runtimes.kafka import KafkaRuntime
-from streams.runtimes.positions import Positions
-from streams.runtimes.traces import Traces
-from streams.runtimes.transactions import Transactions
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.streams.agents import aggregate
+from ragweir.streams.agents.agent import Emission, Outcome
+from ragweir.streams.kafka_client import build, producer_properties, reader_properties
+from ragweir.streams.runtimes import changelog, kafka, transactions
+from ragweir.streams.runtimes.kafka import KafkaRuntime
+from ragweir.streams.runtimes.positions import Positions
+from ragweir.streams.runtimes.traces import Traces
+from ragweir.streams.runtimes.transactions import Transactions
 
 
 def _break(place: Any, name: str, broken: object) -> None:

@@ -18,11 +18,11 @@ from chaos.hurting import Done, Hurting, Lengths
 from chaos.oracle import Oracle
 from chaos.plan import Fault, Numbers, plan
 from chaos.traffic import Mix, Sender, Traffic
-from metrics.catalogue import everything
-from streams.settings import load
-from streams.simulated.dialect import NAME as SIMULATED
-from streams.simulated.server import SimulatedJudge, simulated_judge
-from streams.topics import create_topics
+from ragweir.metrics.catalogue import everything
+from ragweir.streams.settings import load
+from ragweir.streams.simulated.dialect import NAME as SIMULATED
+from ragweir.streams.simulated.server import SimulatedJudge, simulated_judge
+from ragweir.streams.topics import create_topics
 
 PREFIX = "chaos."
 QUICK_CLIENT: Mapping[str, int] = MappingProxyType(

@@ -24,8 +24,8 @@ from chaos.oracle import Oracle
 from chaos.run import QUICK_CLIENT, SHOWN, cheap
 from chaos.traffic import Drawn, Sender, interaction
 from chaos.transactions import Verdict
-from streams.settings import load
-from streams.topics import create_topics
+from ragweir.streams.settings import load
+from ragweir.streams.topics import create_topics
 
 NAIVE = "naive-faust"
 """No mutant of ours: the textbook's way with faust-streaming."""

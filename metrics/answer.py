@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from metrics.grounding import response_triples
-from metrics.metric import Metric, Null, Value, shared
-from metrics.phrases import Phrases, phrase
-from metrics.refusal import declines
-from metrics.text import Text
-from metrics.view import View
+from ragweir.metrics.grounding import response_triples
+from ragweir.metrics.metric import Metric, Null, Value, shared
+from ragweir.metrics.phrases import Phrases, phrase
+from ragweir.metrics.refusal import declines
+from ragweir.metrics.text import Text
+from ragweir.metrics.view import View
 
 _DONT_KNOW = Phrases(
     phrase(each)
@@ -74,7 +74,7 @@ def dont_know(view: View) -> Value:
     Known limits: English phrases only, and "unknown" counts wherever it stands ("the unknown soldier"). `refusal` is
     the measure that reads whole sentences.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> dont_know(example(response="I don’t know which fund that is."))
     1
     >>> dont_know(example(response="Cornish heath"))
@@ -88,14 +88,14 @@ def refusal(view: View) -> Value:
 
     Formula: one of the first two sentences, or at least half of all, says that the answer is not known, not found or
     not given, or the response is a short non-answer as in `dont_know`. The ways to say so are the grammar of
-    `metrics.refusal`.
+    `ragweir.metrics.refusal`.
     Range: 1 or 0; neither is better: see `refusal_correct`.
     Undefined: when no word list serves the response's language. An empty response declines nothing and is 0; see
     `empty_response`.
     Reference: beyond the documents; document 003's phrases catch none of the refusals in MTRAG's answers.
     Known limits: English. It reads wording, not meaning; an answer that declines first and then helps is a refusal.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> refusal(example(response="The documents do not mention a waiting period."))
     1
     >>> refusal(example(response="The waiting period is 30 days, and you cannot shorten it."))
@@ -113,7 +113,7 @@ def answered_without_context(view: View) -> Value:
     Undefined: without `contexts`; when there is no text in them and `refusal` is undefined.
     Reference: beyond the documents.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> answered_without_context(example(contexts=[], response="The premium is $604."))
     1
     >>> answered_without_context(example(contexts=[], response="I don't have that information."))
@@ -134,7 +134,7 @@ def refusal_correct(view: View) -> Value:
     refuses.
     Reference: beyond the documents.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> refusal_correct(example(answerable=False, response="The text does not mention that."))
     1
     >>> refusal_correct(example(answerable=True, response="The text does not mention that."))
@@ -154,7 +154,7 @@ def truncated(view: View) -> Value:
     Undefined: without `finish_reason`.
     Reference: OpenTelemetry's gen_ai.response.finish_reasons.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> truncated(example(finish_reason="length")), truncated(example(finish_reason="stop"))
     (1, 0)
     """
@@ -169,7 +169,7 @@ def empty_response(view: View) -> Value:
     Undefined: never.
     Reference: beyond the documents.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> empty_response(example(response=" \n"))
     1
     """
@@ -185,7 +185,7 @@ def response_words(view: View) -> Value:
     Undefined: never.
     Reference: beyond the documents.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> response_words(example(response="The premium is $604."))
     4
     """
@@ -202,7 +202,7 @@ def hedge_count(view: View) -> Value:
     Reference: after Hyland, Hedging in Scientific Research Articles (1998); document 004 leaves hedged claims out.
     Known limits: English; "could" of the past ("he could swim at four") counts too.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> hedge_count(example(response="It may rain, and it probably will."))
     2
     >>> hedge_count(example(response="It closes in May."))
@@ -232,7 +232,7 @@ def repetition(view: View) -> Value:
     Undefined: never.
     Reference: the distinct-n of Li et al., A Diversity-Promoting Objective Function (NAACL 2016), turned round.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> repetition(example(response="go on and go on and go on"))
     0.5
     """
@@ -249,7 +249,7 @@ def citation_validity(view: View) -> Value:
     Reference: beyond the documents.
     Known limits: that the context supports what it is cited for is not looked at.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> citation_validity(example(response="Yes [1], but [3].", contexts=[{"text": "a"}, {"text": "b"}]))
     0.5
     """
@@ -268,7 +268,7 @@ def citation_count(view: View) -> Value:
     Undefined: never.
     Reference: beyond the documents.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> citation_count(example(response="Yes [1], but [3]."))
     2
     """
@@ -284,7 +284,7 @@ def language_mismatch(view: View) -> Value:
     Reference: beyond the documents.
     Known limits: languages of one script are not told apart (a French answer to an English question is 0).
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> language_mismatch(example(query="What is the premium?", response="Премия составляет 604 доллара."))
     1
     """
@@ -302,7 +302,7 @@ def user_feedback(view: View) -> Value:
     Undefined: without `feedback`, or when it has no score.
     Reference: the event.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> user_feedback(example(feedback={"score": 1.0, "label": "thumbs_up"}))
     1.0
     """

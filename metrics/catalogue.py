@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from metrics import (
+from ragweir.metrics import (
     answer,
     expected,
     extraction,
@@ -20,10 +20,10 @@ from metrics import (
     retrieval,
     risk,
 )
-from metrics.judged.suites import suites
-from metrics.list_cut import LIST_CUT, ListCut
-from metrics.metric import Flagged, Metric, Null
-from metrics.view import View
+from ragweir.metrics.judged.suites import suites
+from ragweir.metrics.list_cut import LIST_CUT, ListCut
+from ragweir.metrics.metric import Flagged, Metric, Null
+from ragweir.metrics.view import View
 
 CATALOGUE_VERSION = "2"
 """Raised whenever some metric may give another value than before for the same event."""

@@ -18,7 +18,7 @@ right, clause by clause:
 A phrase is a run of content tokens, at most four, joined over "of" and articles: "the law of the state". A claim
 needs a subject and an object or a participle; it holds the content stems of all three.
 
->>> from metrics.text import Text
+>>> from ragweir.metrics.text import Text
 >>> def read(raw): return [sorted(claim.stems) for claim in claims(Text(raw, 100))]
 >>> read("The Eiffel Tower was completed in 1889.")
 [['1889', 'compl', 'eiffe', 'tower']]
@@ -40,8 +40,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from metrics.text import Text
-from metrics.words import STOP_WORDS
+from ragweir.metrics.text import Text
+from ragweir.metrics.words import STOP_WORDS
 
 LEAST_STEMS = 2
 """One word alone is no claim that could be checked."""

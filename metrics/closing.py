@@ -22,10 +22,10 @@ from zlib import compress, decompress
 
 import orjson
 
-from metrics.contents import Contents, Reading
-from metrics.label_sets import Admission, AdmissionLimits, Labels, apart, fold
-from schemas.times import parse_rfc3339
-from schemas.window import OVERFLOW, Progress, Window, duration_s
+from ragweir.metrics.contents import Contents, Reading
+from ragweir.metrics.label_sets import Admission, AdmissionLimits, Labels, apart, fold
+from ragweir.schemas.times import parse_rfc3339
+from ragweir.schemas.window import OVERFLOW, Progress, Window, duration_s
 
 AHEAD_S = 300
 """A window that begins this long after its record was written comes from a wrong clock: it would be held for years."""

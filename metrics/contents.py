@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from metrics import estimate
-from metrics.estimate import Chance, Estimate, metric_and_label
-from metrics.summary import DEFAULT_SCHEME, Scheme, Summary, counts_since, growth, read, written
-from schemas.window import EstimateResult, EstimateSums, Window
+from ragweir.metrics import estimate
+from ragweir.metrics.estimate import Chance, Estimate, metric_and_label
+from ragweir.metrics.summary import DEFAULT_SCHEME, Scheme, Summary, counts_since, growth, read, written
+from ragweir.schemas.window import EstimateResult, EstimateSums, Window
 
 Counts = dict[str, dict[str, int]]
 T = TypeVar("T", Chance, Estimate, Summary)

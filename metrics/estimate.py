@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from metrics.interval import Drawn, interval
-from metrics.summary import as_number, as_units, growth
-from schemas.window import EstimateFlag, EstimateResult, EstimateSums
+from ragweir.metrics.interval import Drawn, interval
+from ragweir.metrics.summary import as_number, as_units, growth
+from ragweir.schemas.window import EstimateFlag, EstimateResult, EstimateSums
 
 _SCALE = 1_000_000
 _LEAST = 1 / _SCALE

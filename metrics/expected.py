@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from metrics.grounding import response_pairs
-from metrics.metric import Flagged, Metric, Null, Value, shared
-from metrics.phrases import Phrase, Phrases, phrase
-from metrics.text import Text
-from metrics.tokens import fold
-from metrics.view import View
+from ragweir.metrics.grounding import response_pairs
+from ragweir.metrics.metric import Flagged, Metric, Null, Value, shared
+from ragweir.metrics.phrases import Phrase, Phrases, phrase
+from ragweir.metrics.text import Text
+from ragweir.metrics.tokens import fold
+from ragweir.metrics.view import View
 
 LCS_TOKENS = 4_096
 """ROUGE-L reads this many tokens of either text. The longest common subsequence is the one measure here whose time
@@ -63,7 +63,7 @@ def exact_match(view: View) -> Value:
     Reference: document 001, "Exact Match".
     Known limits: strict; a right answer in other words is 0.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> exact_match(example(response="  Cornish\nHeath ", expected="cornish heath"))
     1.0
     >>> exact_match(example(response="Cornish heath.", expected="cornish heath"))
@@ -114,7 +114,7 @@ def keyword_coverage(view: View) -> Value:
     Reference: document 001, "Keyword Coverage".
     Known limits: words compare whole ("change" is not "changes"), and a denied keyword counts as found.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> keyword_coverage(example(expected="Territory 118 has a rate change of 0.305%",
     ...                          response="The rate change for Territory 118 is 0.305%"))
     1.0
@@ -133,7 +133,7 @@ def number_match(view: View) -> Value:
     Reference: document 001, "Number Match".
     Known limits: that the number stands for the same thing is not looked at, and numbers in words are not read.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> number_match(example(expected="$604", response="The premium is $604"))
     1.0
     """
@@ -152,7 +152,7 @@ def answer_completeness(view: View) -> Value:
     Reference: document 001, "Answer Completeness".
     Known limits: length is not content; read it beside a measure of accuracy.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> answer_completeness(example(expected="The premium is $604", response="$604"))
     0.375
     """
@@ -174,7 +174,7 @@ def source_citation_quality(view: View) -> Value:
     punctuation the words count with and without the colon ("Table 3" cites a table).
     Known limits: English, and any "from" counts, of a place as well.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> round(source_citation_quality(example(response="According to the rate manual, page 12, it is $604.")), 2)
     0.67
     """
@@ -197,7 +197,7 @@ def token_f1(view: View) -> Value:
     Undefined: without `expected`, or when its list is empty.
     Reference: Rajpurkar et al., SQuAD (EMNLP 2016), on our tokens; its script also leaves out a, an, the.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> round(token_f1(example(expected="The premium is $604", response="$604")), 2)
     0.4
     """
@@ -249,7 +249,7 @@ def rouge_l(view: View) -> Value:
     Reference: Lin, ROUGE (2004), sentence-level ROUGE-L with beta 1 as in the rouge-score package, on our tokens.
     Known limits: of longer texts the first 4,096 tokens count, and the value is flagged.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> rouge_l(example(expected="police killed the gunman", response="police kill the gunman"))
     0.75
     """

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from metrics.metric import Metric, Null, Value, shared
-from metrics.text import Text
-from metrics.values import canonical
-from metrics.view import View
+from ragweir.metrics.metric import Metric, Null, Value, shared
+from ragweir.metrics.text import Text
+from ragweir.metrics.values import canonical
+from ragweir.metrics.view import View
 
 _LEVELS = {"HIGH": 0.90, "MEDIUM": 0.75, "LOW": 0.50}
 _UNKNOWN = 0.70
@@ -30,7 +30,7 @@ class _Reading:
     """A value that one source gave."""
 
     form: str
-    """What it compares as; see `metrics.values`."""
+    """What it compares as; see `ragweir.metrics.values`."""
     texts: tuple[Text, ...]
     """What it holds."""
     confidence: float | str | None
@@ -93,7 +93,7 @@ def aggregated_confidence(view: View) -> Value:
     Deviations: a confidence of 0 is one (the document's code passes over it); numbers stand for themselves in
     aggregations too.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> aggregated_confidence(example(extractions=[{"field": "roofType", "value": "tile", "confidence": 0.88}]))
     0.88
     >>> aggregated_confidence(example(aggregation=[{"field": "roofType", "confidence": "MEDIUM"}]))
@@ -163,7 +163,7 @@ def semantic_validation(view: View) -> Value:
     Known limits: the words may stand apart, or be negated. true and false are not checked, since evidence says "has a
     pool" and not "true"; nor are values without any word or number.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> semantic_validation(example(extractions=[
     ...     {"field": "price", "value": 1200, "evidence": "The premium is $1,200.00 a year."}]))
     'pass'
@@ -178,7 +178,7 @@ def semantic_validation(view: View) -> Value:
 def explain_validation(view: View) -> tuple[str, ...]:
     """Which fields did not pass, and why.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> explain_validation(example(extractions=[{"field": "roof", "value": "tile", "evidence": "Slate roof."}]))
     ('fail, 0 of 1 values stand in their evidence: roof',)
     """
@@ -232,7 +232,7 @@ def multi_source_agreement(view: View) -> Value:
     Known limits: "tile" and "tiled" are two values; "$5" and "€5" are one, since amounts compare by value.
     Deviations: the document's code passes over 0 and false too; they are values here.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> multi_source_agreement(example(extractions=[{"value": value} for value in ("$1,200", 1200, "1300")]))
     0.667
     """
@@ -249,7 +249,7 @@ def agreement_pattern(view: View) -> Value:
     Undefined: without `extractions`, or when they are over the limits.
     Reference: document 002, `agreement_pattern`. (Its flow calls 0.95 unanimous; its code calls it a majority.)
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> agreement_pattern(example(extractions=[{"value": "tile"}] * 19 + [{"value": "slate"}]))
     'majority'
     """
@@ -260,7 +260,7 @@ def agreement_pattern(view: View) -> Value:
 def explain_agreement(view: View) -> tuple[str, ...]:
     """Which fields are not unanimous.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> explain_agreement(example(extractions=[{"field": "roof", "value": value} for value in ("tile", "slate")]))
     ('mixed, 2 different values: roof',)
     """
@@ -284,7 +284,7 @@ def unique_values(view: View) -> Value:
     Undefined: without `extractions`, or when they are over the limits.
     Reference: document 002, `multi_source_agreement`.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> unique_values(example(extractions=[{"value": "Tile"}, {"value": "tile"}, {"value": None}, {"value": 0}]))
     2
     """

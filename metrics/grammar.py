@@ -1,6 +1,6 @@
 """The grammar of tokens, as one pattern that takes every position of a text once and never backtracks.
 
-Classes of characters, all of Unicode 14.0 (`metrics.unicode14`), the rest spelled out here:
+Classes of characters, all of Unicode 14.0 (`ragweir.metrics.unicode14`), the rest spelled out here:
 
     L  letters of scripts written with spaces      N  numerals of those      M  combining marks of all scripts
     U  letters and numerals of Han, kana, Thai, Lao, Khmer and Myanmar       W  any of L, N, M
@@ -45,7 +45,7 @@ x", `&x` for "followed by x". Letters in quotes match as they are, names of mont
     list-mark       d{1,3} ("." | ")") &h
 
 Rules 4, 5, 13, 14, 15 and 20 give no tokens. Rules 4, 5 and 13 end a sentence, but rule 5 not when the match before it,
-of whatever rule, is a word that is an abbreviation (`metrics.words`) or a single character and no stop word.
+of whatever rule, is a word that is an abbreviation (`ragweir.metrics.words`) or a single character and no stop word.
 
 Chosen where the catalogue page leaves it open: a full stop before a small ASCII letter or a digit ends nothing (as in
 example.com), Indian grouping counts (12,34,567), a mark that follows no letter is no word (the selector behind an
@@ -58,8 +58,8 @@ token before them, lists in brackets from the one "[" that opens them, and a run
 import re
 from functools import cache
 
-from metrics import unicode14
-from metrics.words import MONTHS
+from ragweir.metrics import unicode14
+from ragweir.metrics.words import MONTHS
 
 LINE_ENDS = "\n\x0b\x0c\r\x85\u2028\u2029"
 SENTENCE_ENDS = "!?;。！？؟।"
@@ -76,7 +76,7 @@ _ENDS = SENTENCE_ENDS
 
 
 def code_points(lengths: str) -> list[tuple[int, int]]:
-    """The first and last code point of each range of a set of `metrics.unicode14`.
+    """The first and last code point of each range of a set of `ragweir.metrics.unicode14`.
 
     >>> code_points("41 1a 6 1a")
     [(65, 90), (97, 122)]

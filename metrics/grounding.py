@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice, pairwise
 from typing import TypeVar
 
-from metrics.metric import Metric, Null, Value, shared
-from metrics.phrases import Phrases
-from metrics.view import View
+from ragweir.metrics.metric import Metric, Null, Value, shared
+from ragweir.metrics.phrases import Phrases
+from ragweir.metrics.view import View
 
 Tokens = tuple[str, ...]
 T = TypeVar("T", str, Tokens)
@@ -70,7 +70,7 @@ def context_support(view: View) -> Value:
     Reference: the best single signal on short answers against human labels; `bench/labelled.py` prints its AUROC.
     Known limits: word overlap knows neither negation nor who did what to whom, and paraphrase counts as unsupported.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> context_support(example(contexts=[{"text": "The tower opened in 1889."}],
     ...                         response="The tower was opened in 1889 by Eiffel."))
     0.75
@@ -82,7 +82,7 @@ def context_support(view: View) -> Value:
 def explain_support(view: View) -> tuple[str, ...]:
     """The answer's content words that stand in no context, in order, each once; at most 20, each cut at 40.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> explain_support(example(contexts=[{"text": "The tower opened in 1889."}],
     ...                         response="The tower was opened in 1889 by Eiffel."))
     ('eiffel',)
@@ -111,7 +111,7 @@ def unsupported_words(view: View) -> Value:
     Reference: the best single signal on long answers, where one invented sentence hardly moves a share.
     Known limits: as `context_support`; it grows with the length of the answer.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> unsupported_words(example(query="Who built it?", contexts=[{"text": "The tower opened in 1889."}],
     ...                           response="Gustave Eiffel built the tower."))
     2
@@ -132,7 +132,7 @@ def bigram_support(view: View) -> Value:
     Reference: as document 004's n-gram overlap.
     Known limits: rewards copying; a faithful summary in other words scores low.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> bigram_support(example(contexts=[{"text": "The tower opened in 1889."}], response="The tower opened late."))
     0.6666666666666666
     """
@@ -149,7 +149,7 @@ def trigram_support(view: View) -> Value:
     Reference: as document 004's n-gram overlap.
     Known limits: as `bigram_support`, more so.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> trigram_support(example(contexts=[{"text": "The tower opened in 1889."}], response="The tower opened late."))
     0.5
     """
@@ -177,7 +177,7 @@ def number_support(view: View) -> Value:
     Reference: document 004's numeric anchors.
     Known limits: a number that was computed from others, or written in words, is not found.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> number_support(example(contexts=[{"text": "The fee is $604.00."}], response="It costs 604, or 1,208 for two."))
     0.5
     """
@@ -194,7 +194,7 @@ def date_support(view: View) -> Value:
     Reference: document 004's date anchors (dates, times).
     Known limits: a year alone is a number; "next Monday" is no date.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> date_support(example(contexts=[{"text": "Signed on 2025-12-09."}], response="They signed on 9 December 2025."))
     1.0
     """
@@ -221,7 +221,7 @@ def name_support(view: View) -> Value:
     Reference: after document 001's capitalised phrases.
     Known limits: a title or a capitalised heading counts as a name; "Eiffel" does not support "Gustave Eiffel".
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> name_support(example(contexts=[{"text": "By Gustave Eiffel."}], response="Built by Gustave Eiffel in Lyon."))
     0.5
     """
@@ -240,7 +240,7 @@ def unsupported_sentences(view: View) -> Value:
     Reference: after the sentence-level checks of document 004.
     Known limits: as `context_support`; short sentences turn on one word.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> unsupported_sentences(example(contexts=[{"text": "The tower opened in 1889."}],
     ...                               response="The tower opened in 1889. Gustave Eiffel lived upstairs."))
     0.5

@@ -6,8 +6,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from metrics.contents import Contents
-from schemas.window import OVERFLOW
+from ragweir.metrics.contents import Contents
+from ragweir.schemas.window import OVERFLOW
 
 Labels = tuple[str, ...]
 """One value per dimension, in the settings' order; empty where the event has none."""

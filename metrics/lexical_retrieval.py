@@ -10,11 +10,11 @@ from collections import Counter
 from itertools import chain
 from math import fsum, log
 
-from metrics.grounding import held
-from metrics.metric import Metric, Null, Value, shared
-from metrics.ranking import ranked
-from metrics.text import Text
-from metrics.view import View
+from ragweir.metrics.grounding import held
+from ragweir.metrics.metric import Metric, Null, Value, shared
+from ragweir.metrics.ranking import ranked
+from ragweir.metrics.text import Text
+from ragweir.metrics.view import View
 
 _K1 = 1.5
 _B = 0.75
@@ -44,7 +44,7 @@ def query_context_coverage(view: View) -> Value:
     Reference: recall of query terms, common practice.
     Known limits: what the question calls by another name than the source counts as missing.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> query_context_coverage(example(query="When does the flood policy expire?",
     ...                                contexts=[{"text": "Flood policies last a year."}]))
     0.6666666666666666
@@ -89,7 +89,7 @@ def bm25_top(view: View) -> Value:
     Stop words are left out because among few contexts a rare "how" would weigh as much as a name: for MTRAG's
     questions the right one of five contexts came first in 77 % of trials instead of 73 %.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> contexts = [{"text": "Floods are covered."}, {"text": "Fire cover starts today."}]
     >>> round(bm25_top(example(query="fire", contexts=contexts)), 4)
     0.6027
@@ -107,7 +107,7 @@ def bm25_mean(view: View) -> Value:
     Reference: as `bm25_top`.
     Known limits: as `bm25_top`.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> contexts = [{"text": "Floods are covered."}, {"text": "Fire cover starts today."}]
     >>> round(bm25_mean(example(query="fire", contexts=contexts)), 4)
     0.3014
@@ -124,7 +124,7 @@ def bm25_rank_agreement(view: View) -> Value:
     Undefined: as `bm25_top`; with fewer than two distinct contexts; when no context has a content word of the query.
     Reference: common practice.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> contexts = [{"text": "Floods are covered."}, {"text": "Fire cover starts today."}]
     >>> bm25_rank_agreement(example(query="fire", contexts=contexts))
     False
@@ -171,7 +171,7 @@ def context_utilisation(view: View) -> Value:
     Reference: common practice; words compare by their first five code points.
     Known limits: a sentence in words of its own uses nothing; one drawn from three contexts alike may use none.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> contexts = [{"text": "The flood policy lasts a year."}, {"text": "Fire cover starts today."}]
     >>> context_utilisation(example(contexts=contexts, response="Your flood policy lasts one year."))
     0.5
@@ -183,7 +183,7 @@ def context_utilisation(view: View) -> Value:
 def explain_utilisation(view: View) -> tuple[str, ...]:
     """Which contexts the answer did not draw on, by their rank.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> contexts = [{"text": "The flood policy lasts a year."}, {"text": "Fire cover starts today."}]
     >>> explain_utilisation(example(contexts=contexts, response="Your flood policy lasts one year."))
     ('context 2 was not used',)
@@ -204,7 +204,7 @@ def context_redundancy(view: View) -> Value:
     Reference: common practice.
     Known limits: documents about one subject share its words without repeating its facts.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> contexts = [{"text": "Fire cover starts today."}, {"text": "Fire cover ends tomorrow."}]
     >>> context_redundancy(example(contexts=contexts))
     0.5
@@ -227,7 +227,7 @@ def context_tokens(view: View) -> Value:
     Undefined: without `contexts`. Empty contexts give 0.
     Reference: common practice.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> context_tokens(example(contexts=[{"text": "Fire cover starts today."}, {"text": "Yes."}]))
     5
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, TypeVar, cast
 
-from schemas.intake import CUT
+from ragweir.schemas.intake import CUT
 
 LIST_CUT = "list_cut"
 """The reason of such a null."""
@@ -32,14 +32,14 @@ def withhold(part: T, fields: Collection[str]) -> T:
     The guard stands at the field and not in a table of what each metric reads, so that it holds for metrics of others,
     and so that a metric which an event does not lead to the list keeps its value.
 
-    >>> from schemas.interaction import Interaction
+    >>> from ragweir.schemas.interaction import Interaction
     >>> event = withhold(Interaction(event_id="1", query="", response="", contexts=()), {"spans"})
     >>> event.contexts
     ()
     >>> event.spans
     Traceback (most recent call last):
         ...
-    metrics.list_cut.ListCut
+    ragweir.metrics.list_cut.ListCut
     """
     return cast("T", _Withheld(part, fields)) if fields else part
 

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:
-    from metrics.view import View
+    from ragweir.metrics.view import View
 
 Unit = Literal["ratio", "percent", "ms", "count", "tokens_per_second", "usd", "score", "boolean", "category"]
 Better = Literal["higher", "lower", "neither"]

@@ -14,12 +14,12 @@ from functools import reduce
 from itertools import chain, filterfalse, islice
 from operator import and_
 
-from metrics.claims import Claim, claims
-from metrics.grounding import response_pairs, stated_pairs, stated_values
-from metrics.metric import Metric, Null, Value, shared
-from metrics.text import Text
-from metrics.view import View
-from metrics.words import STOP_WORDS
+from ragweir.metrics.claims import Claim, claims
+from ragweir.metrics.grounding import response_pairs, stated_pairs, stated_values
+from ragweir.metrics.metric import Metric, Null, Value, shared
+from ragweir.metrics.text import Text
+from ragweir.metrics.view import View
+from ragweir.metrics.words import STOP_WORDS
 
 Stems = frozenset[str]
 
@@ -65,7 +65,7 @@ def lexical_relevance(view: View) -> Value:
     Reference: document 004, "Relevance Evaluator".
     Known limits: words must be the same, "cost" is not "price"; negation is not understood.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> round(lexical_relevance(example(query="What is the late fee?", response="The late fee is $25.")), 4)
     0.688
     """
@@ -87,7 +87,7 @@ def lexical_completeness(view: View) -> Value:
     Reference: document 004, "Completeness Evaluator".
     Known limits: repeating the question is enough; keywords must be the same word.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> lexical_completeness(example(query="Is it?", response="Yes."))
     1.0
     """
@@ -126,15 +126,15 @@ def claim_error(view: View) -> Value:
     """Share of the answer's checkable statements that the contexts do not support.
 
     Formula: |unsupported anchors| / |anchors|. Anchors are the response's distinct numbers and amounts, dates and
-    clock times, and claims (`metrics.claims`). Numbers and dates are supported when a context has them by value, in
-    hedged sentences too; a claim when its content stems stand together in one sentence of a context.
+    clock times, and claims (`ragweir.metrics.claims`). Numbers and dates are supported when a context has them by
+    value, in hedged sentences too; a claim when its content stems stand together in one sentence of a context.
     Range: 0 to 1; lower is better. 0 when the answer has no anchors.
     Undefined: without `contexts`; when the response is in a language that the claim rules do not serve.
     Reference: document 004, "Hallucination Evaluator", steps 1 and 2; `ragweir score --explain` names the anchors.
     Known limits: strict by design: a claim in other words than the context's is unsupported, and negation is not
     understood.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> view = example(contexts=[{"text": "The fee is $25."}], response="The fee is $25. It covers 3 visits.")
     >>> round(claim_error(view), 4)
     0.5
@@ -157,7 +157,7 @@ def topic_drift(view: View) -> Value:
     Reference: document 004, "Topic Drift Gate".
     Known limits: a gate, not a measure; `bigram_support` is the overlap itself.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> topic_drift(example(contexts=[{"text": "The fee is $25."}], response="Bananas ripen in the sun."))
     0.2
     """
@@ -173,7 +173,7 @@ def lexical_hallucination(view: View) -> Value:
     Reference: document 004, "Hallucination Evaluator".
     Known limits: as `claim_error`.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> lexical_hallucination(example(contexts=[{"text": "The fee is $25."}], response="The fee is $30."))
     1.0
     """
@@ -195,7 +195,7 @@ def _unsupported_anchors(view: View) -> Iterator[str]:
 def explain_hallucination(view: View) -> tuple[str, ...]:
     """The answer's unsupported anchors: numbers, dates, times, claims; at most 10, each cut at 120 characters.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> explain_hallucination(example(contexts=[{"text": "The fee is $25."}], response="The fee is $30."))
     ('number 30', 'claim The fee is $30')
     """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from metrics.metric import Metric, Null, Value, shared
-from metrics.view import View
+from ragweir.metrics.metric import Metric, Null, Value, shared
+from ragweir.metrics.view import View
 
 _MS = timedelta(milliseconds=1)
 _SECOND = timedelta(seconds=1)
@@ -87,7 +87,7 @@ def total_latency_ms(view: View) -> Value:
     Undefined: without both times, or when the end lies before the start.
     Reference: document 000, "Total Latency".
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> view = example(started_at="2025-12-09T12:00:00.000Z", ended_at="2025-12-09T12:00:04.230Z")
     >>> total_latency_ms(view)
     4230.0
@@ -105,7 +105,7 @@ def llm_latency_ms(view: View) -> Value:
     the interaction.
     Reference: document 000, "LLM Latency".
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> view = example(spans=[{"kind": "llm", "started_at": "2025-12-09T12:00:01Z",
     ...                        "ended_at": "2025-12-09T12:00:02.200Z"}])
     >>> llm_latency_ms(view)
@@ -122,7 +122,7 @@ def tool_latency_ms(view: View) -> Value:
     Undefined: as `llm_latency_ms`.
     Reference: document 000, "Tool Latency" (whose tool ends 70 ms after the interaction: intervals are not clipped).
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> view = example(started_at="2025-12-09T12:00:00Z", ended_at="2025-12-09T12:00:04.230Z",
     ...                spans=[{"kind": "tool", "started_at": "2025-12-09T12:00:01.500Z",
     ...                        "ended_at": "2025-12-09T12:00:04.300Z"}])
@@ -140,7 +140,7 @@ def api_latency_ms(view: View) -> Value:
     Undefined: as `llm_latency_ms`.
     Reference: document 000, "API Latency".
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> view = example(spans=[{"kind": "api", "started_at": "2025-12-09T12:00:02Z",
     ...                        "ended_at": "2025-12-09T12:00:02.230Z"}])
     >>> api_latency_ms(view)
@@ -157,7 +157,7 @@ def retrieval_latency_ms(view: View) -> Value:
     Undefined: as `llm_latency_ms`.
     Reference: by analogy with document 000.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> both = [{"kind": "retrieval", "started_at": 1.0, "ended_at": 1.3},
     ...         {"kind": "retrieval", "started_at": 1.1, "ended_at": 1.4}]
     >>> retrieval_latency_ms(example(spans=both))
@@ -174,7 +174,7 @@ def llm_latency_share(view: View) -> Value:
     Undefined: when either latency is, or the total is 0.
     Reference: document 000 (28 % of 4,230 ms; 34 % of 3,500 ms).
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> view = example(started_at=0, ended_at=4.23, spans=[{"kind": "llm", "started_at": 1.0, "ended_at": 2.2}])
     >>> round(llm_latency_share(view), 4)
     0.2837
@@ -190,7 +190,7 @@ def tool_latency_share(view: View) -> Value:
     Undefined: as `llm_latency_share`.
     Reference: document 000 (66 % of 4,230 ms; 60 % of 3,500 ms).
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> view = example(started_at=0, ended_at=3.5, spans=[{"kind": "tool", "started_at": 0.9, "ended_at": 3.0}])
     >>> tool_latency_share(view)
     0.6
@@ -206,7 +206,7 @@ def api_latency_share(view: View) -> Value:
     Undefined: as `llm_latency_share`.
     Reference: document 000 (5 % of 4,230 ms; 6 % of 3,500 ms).
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> view = example(started_at=0, ended_at=3.5, spans=[{"kind": "api", "started_at": 0.9, "ended_at": 1.1}])
     >>> round(api_latency_share(view), 2)
     0.06
@@ -222,7 +222,7 @@ def tool_call_count(view: View) -> Value:
     Undefined: without `spans`.
     Reference: document 000, "Tool Call Count".
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> tool_call_count(example(spans=[{"kind": "tool", "name": name} for name in ("search", "search", "compare")]))
     3
     """
@@ -237,7 +237,7 @@ def tool_error_count(view: View) -> Value:
     Undefined: without `spans`.
     Reference: by analogy with document 000.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> tool_error_count(example(spans=[{"kind": "tool", "error": "timeout"}, {"kind": "tool", "error": None}]))
     1
     """
@@ -252,7 +252,7 @@ def time_to_first_token_ms(view: View) -> Value:
     Undefined: without both times, or when the token comes before the start.
     Reference: OpenTelemetry's generative AI conventions, "time to first token".
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> time_to_first_token_ms(example(started_at=1.0, first_token_at=1.48))
     480.0
     """
@@ -270,7 +270,7 @@ def output_tokens_per_second(view: View) -> Value:
     Undefined: without `usage.output_tokens`, or when the LLM latency is undefined or 0.
     Reference: common practice.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> view = example(usage={"output_tokens": 96}, spans=[{"kind": "llm", "started_at": 0, "ended_at": 1.2}])
     >>> output_tokens_per_second(view)
     80.0
@@ -296,7 +296,7 @@ def input_tokens(view: View) -> Value:
     Undefined: when the event does not carry it.
     Reference: OpenTelemetry's gen_ai.usage.input_tokens.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> input_tokens(example(usage={"input_tokens": 812}))
     812
     """
@@ -311,7 +311,7 @@ def output_tokens(view: View) -> Value:
     Undefined: when the event does not carry it.
     Reference: OpenTelemetry's gen_ai.usage.output_tokens.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> output_tokens(example(usage={"output_tokens": 96}))
     96
     """
@@ -326,7 +326,7 @@ def cost_usd(view: View) -> Value:
     Undefined: when the event does not carry it.
     Reference: common practice.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> cost_usd(example(usage={"cost_usd": 0.0004}))
     0.0004
     """

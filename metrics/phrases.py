@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from metrics.text import Text
+from ragweir.metrics.text import Text
 
 Phrase = tuple[str, ...]
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import frexp, fsum, ldexp, log2
 
-from metrics.metric import Flagged, Metric, Null, Value, shared
-from metrics.view import View
+from ragweir.metrics.metric import Flagged, Metric, Null, Value, shared
+from ragweir.metrics.view import View
 
 _TOP = 10
 
@@ -36,7 +36,7 @@ class _Ranking:
 def ranked(view: View) -> tuple[int, ...]:
     """Places of the contexts in their list, best rank first; a context without `rank` ranks where it stands.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> ranked(example(contexts=[{"rank": 3}, {"rank": 1}, {"rank": 2}]))
     (1, 2, 0)
     """
@@ -76,7 +76,7 @@ def hit_at_10(view: View) -> Value:
     was nothing to find.
     Reference: "success at 10" in trec_eval.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> hit_at_10(example(contexts=[{"chunk_id": "a"}, {"chunk_id": "b"}], retrieval={"relevant_ids": ["b", "z"]}))
     True
     """
@@ -99,7 +99,7 @@ def recall_at_10(view: View) -> Value:
     Known limits: without `relevant_ids` the relevant chunks that were never retrieved are unknown, and the value is an
     upper bound (flag only_retrieved_chunks_labelled).
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> recall_at_10(example(contexts=[{"chunk_id": "a"}, {"chunk_id": "b"}], retrieval={"relevant_ids": ["b", "z"]}))
     0.5
     """
@@ -120,7 +120,7 @@ def mrr(view: View) -> Value:
     Undefined: as `hit_at_10`.
     Reference: Voorhees, The TREC-8 Question Answering Track Report, 1999.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> mrr(example(contexts=[{"relevant": False}, {"relevant": True}]))
     0.5
     """
@@ -145,7 +145,7 @@ def ndcg_at_10(view: View) -> Value:
     Reference: Järvelin and Kekäläinen, Cumulated Gain-Based Evaluation of IR Techniques, 2002, as trec_eval has it.
     Known limits: as `recall_at_10`.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> contexts = [{"chunk_id": "a", "relevant": 1}, {"chunk_id": "b", "relevant": 3}]
     >>> round(ndcg_at_10(example(contexts=contexts, retrieval={"relevant_ids": ["a", "b"]})), 4)
     0.7967

@@ -13,12 +13,12 @@ import tomllib
 from collections.abc import Mapping
 from importlib import resources
 
-from metrics.text import Text
+from ragweir.metrics.text import Text
 
 OPENING = 2
 """A refusal stands in an answer's first sentences; further down it is a remark on one of its points."""
 
-_GRAMMAR = tomllib.loads(resources.files("metrics").joinpath("refusal.toml").read_text(encoding="utf-8"))
+_GRAMMAR = tomllib.loads(resources.files("ragweir.metrics").joinpath("refusal.toml").read_text(encoding="utf-8"))
 _ROLES: Mapping[str, frozenset[str]] = {role: frozenset(words.split()) for role, words in _GRAMMAR["roles"].items()}
 
 

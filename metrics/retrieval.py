@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import fsum
 
-from metrics.metric import Flagged, Metric, Null, Value, shared
-from metrics.ranking import Chunk
-from metrics.view import View
+from ragweir.metrics.metric import Flagged, Metric, Null, Value, shared
+from ragweir.metrics.ranking import Chunk
+from ragweir.metrics.view import View
 
 _TOP = 10
 _BOTH = "hybrid"
@@ -74,7 +74,7 @@ def context_relevance(view: View) -> Value:
     scores_outside_0_1); when no context names a method the first term is left out and the others carry its weight
     (flag no_retrieval_method).
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> contexts = [{"chunk_id": f"c{page}", "page": page, "score": 0.84,
     ...              "retrieval_method": "hybrid" if page < 7 else "bm25"} for page in range(1, 9)]
     >>> round(context_relevance(example(contexts=contexts)), 3)
@@ -122,7 +122,7 @@ def precision_at_10(view: View) -> Value:
     Known limits: `chunk_number` is believed, whether or not the event carries that many contexts; numbers count from
     1, and what lies below is left out.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> numbers = [1, 2, 3, 4, 5, 6, 7, 8, 9, 15]
     >>> precision_at_10(example(extractions=[{"chunk_number": number} for number in numbers]))
     0.9
@@ -142,7 +142,7 @@ def avg_rank(view: View) -> Value:
     Undefined: as `precision_at_10`.
     Reference: document 002, `context_precision`.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> avg_rank(example(extractions=[{"chunk_number": 1}, {"chunk_number": 1}, {"chunk_number": 5}]))
     2.3
     """
@@ -160,7 +160,7 @@ def contributing_chunks(view: View) -> Value:
     Undefined: as `precision_at_10`.
     Reference: document 002, `context_precision`.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> contributing_chunks(example(extractions=[{"chunk_number": 2}, {"chunk_number": 2}, {"chunk_number": 7}]))
     2
     """
@@ -198,7 +198,7 @@ def context_recall_heuristic(view: View) -> Value:
     Known limits: it measures the use of what was retrieved, not what was missed. A penalty that the event gives no
     ground to judge (see `hit_limit_warning`, `high_filtering_warning`) is not applied.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> contexts = [{"chunk_id": name, "retrieval_method": "bm25"} for name in "abcd"]
     >>> extractions = [{"chunk_number": number} for number in (1, 2, 3)]
     >>> context_recall_heuristic(example(contexts=contexts, extractions=extractions))
@@ -228,7 +228,7 @@ def hit_limit_warning(view: View) -> Value:
     Reference: document 002, `context_recall_heuristic`.
     Known limits: a limit of 0 is always reached, as in the document: leave out the limit of a method that is off.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> found = [{"chunk_id": name, "retrieval_method": "knn"} for name in "abc"]
     >>> hit_limit_warning(example(contexts=found, retrieval={"knn_limit": 3}))
     True
@@ -247,7 +247,7 @@ def high_filtering_warning(view: View) -> Value:
     Reference: document 002, `context_recall_heuristic`.
     Known limits: no chunks before the filter and none after it are a warning too, as in the document.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> high_filtering_warning(example(contexts=[{}, {}], retrieval={"retrieved_before_filter": 5}))
     True
     >>> high_filtering_warning(example(contexts=[{}, {}], retrieval={"retrieved_before_filter": 4}))
@@ -264,7 +264,7 @@ def recall_warning(view: View) -> Value:
     Undefined: when neither warning fires, which is the good case; when neither can be judged.
     Reference: document 002, `recall_warning`.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> recall_warning(example(contexts=[{}, {}], retrieval={"retrieved_before_filter": 5}))
     'HIGH_THRESHOLD_FILTERING'
     """

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from metrics import grounding
-from metrics.metric import Metric, Null, Value
-from metrics.view import View
+from ragweir.metrics import grounding
+from ragweir.metrics.metric import Metric, Null, Value
+from ragweir.metrics.view import View
 
 Features = tuple[float, ...]
 
@@ -63,7 +63,7 @@ class Model:
 @cache
 def model() -> Model:
     """The model that ships."""
-    return Model.from_table(tomllib.loads(files("metrics").joinpath("risk.toml").read_text(encoding="utf-8")))
+    return Model.from_table(tomllib.loads(files("ragweir.metrics").joinpath("risk.toml").read_text(encoding="utf-8")))
 
 
 def features(view: View) -> Features | Null:
@@ -98,7 +98,7 @@ def unsupported_risk(view: View) -> Value:
     Reference: fitted by `bench/fit_risk.py` on people's judgements of faithfulness; provenance in `metrics/risk.toml`.
     Known limits: those of its features: it reads words, not meaning, and neither negation nor true paraphrase.
 
-    >>> from metrics.view import example
+    >>> from ragweir.metrics.view import example
     >>> told = [{"text": "The tower opened in 1889 and was built by Gustave Eiffel."}]
     >>> faithful = unsupported_risk(example(contexts=told, response="The tower opened in 1889."))
     >>> invented = unsupported_risk(example(contexts=told, response="It cost nine million francs and nobody liked it."))

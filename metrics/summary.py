@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from metrics.metric import Metric, Unit
-from schemas.window import MetricSummary
+from ragweir.metrics.metric import Metric, Unit
+from ragweir.schemas.window import MetricSummary
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -10,11 +10,11 @@ from itertools import accumulate, chain, compress, groupby, islice, pairwise
 from operator import itemgetter
 from string import ascii_letters, digits
 
-from metrics import unicode14
-from metrics.grammar import CITATION, characters, code_points, grammar, opening
-from metrics.lazy import lazy
-from metrics.tokens import fold, meaning, meanings, stem
-from metrics.words import ENGLISH, NOT_ENGLISH, STOP_WORDS
+from ragweir.metrics import unicode14
+from ragweir.metrics.grammar import CITATION, characters, code_points, grammar, opening
+from ragweir.metrics.lazy import lazy
+from ragweir.metrics.tokens import fold, meaning, meanings, stem
+from ragweir.metrics.words import ENGLISH, NOT_ENGLISH, STOP_WORDS
 
 __all__ = ["STOP_WORDS", "Text", "fold", "stem"]
 

@@ -10,8 +10,8 @@ from itertools import chain, islice, pairwise
 from operator import itemgetter
 from typing import Literal, TypeVar
 
-from metrics import unicode14
-from metrics.grammar import (
+from ragweir.metrics import unicode14
+from ragweir.metrics.grammar import (
     CROSSING,
     DATE,
     LINE_ENDS,
@@ -23,7 +23,7 @@ from metrics.grammar import (
     grammar,
     opening,
 )
-from metrics.words import ABBREVIATIONS, MONTHS, STOP_WORDS
+from ragweir.metrics.words import ABBREVIATIONS, MONTHS, STOP_WORDS
 
 Kind = Literal["W", "P", "N", "D", "T", "I"]
 """Word, character pair, number, date, clock time, identifier."""

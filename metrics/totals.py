@@ -8,11 +8,11 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from metrics.catalogue import Catalogue
-from metrics.contents import Contents, Counts, Reading
-from metrics.estimate import Chance, Estimate, Subject, share_of
-from metrics.summary import DEFAULT_SCHEME, Floats, Scheme, scheme, tally
-from schemas.evaluation import Decision, Evaluation
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.contents import Contents, Counts, Reading
+from ragweir.metrics.estimate import Chance, Estimate, Subject, share_of
+from ragweir.metrics.summary import DEFAULT_SCHEME, Floats, Scheme, scheme, tally
+from ragweir.schemas.evaluation import Decision, Evaluation
 
 Key = TypeVar("Key", bound=Hashable)
 

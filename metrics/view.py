@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from metrics.lazy import lazy
-from metrics.list_cut import ListCut, cut_fields, withhold
-from metrics.text import Text
-from metrics.values import parts
-from schemas.interaction import Interaction
+from ragweir.metrics.lazy import lazy
+from ragweir.metrics.list_cut import ListCut, cut_fields, withhold
+from ragweir.metrics.text import Text
+from ragweir.metrics.values import parts
+from ragweir.schemas.interaction import Interaction
 
 _TEXTS = ("query", "response", "contexts", "expected")
 _MOST_PARTS = 4_096
@@ -45,11 +45,11 @@ class View:
 
     def __init__(self, interaction: Interaction, limits: Limits = Limits()) -> None:
         self.interaction = withhold(interaction, cut_fields(interaction.flags))
-        """The event. Reading a list of it that was cut raises `metrics.list_cut.ListCut`."""
+        """The event. Reading a list of it that was cut raises `ragweir.metrics.list_cut.ListCut`."""
         self.limits = limits
         self._contexts = len(interaction.contexts or ())
         self.memo: dict[Callable[..., Any], Any] = {}
-        """What metrics share; see `metrics.metric.shared`."""
+        """What metrics share; see `ragweir.metrics.metric.shared`."""
 
     @lazy
     def query(self) -> Text:

@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from schemas import intake
-from schemas.dead_letter import ErrorClass
-from schemas.interaction import Interaction
-from schemas.topics import MAX_EVENT_BYTES
+from ragweir.schemas import intake
+from ragweir.schemas.dead_letter import ErrorClass
+from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.topics import MAX_EVENT_BYTES
 
 _REGISTRY_BYTES = 5
 """What the Schema Registry's serializers write before a value: a zero, and the schema's id in four bytes."""
@@ -71,12 +71,12 @@ def parse(value: bytes | None, max_bytes: int = MAX_EVENT_BYTES) -> object:
 
 
 def interaction(data: object, max_items: Mapping[str, int] = intake.MAX_ITEMS) -> Interaction:
-    """Read parsed JSON as an interaction; see `schemas.intake`.
+    """Read parsed JSON as an interaction; see `ragweir.schemas.intake`.
 
     >>> interaction({"event_id": "1", "query": "q"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    schemas.codec.Rejected: response: Field required; if the event has it elsewhere, ...
+    ragweir.schemas.codec.Rejected: response: Field required; if the event has it elsewhere, ...
 
     Raises:
         Rejected: with the reason.
@@ -105,7 +105,7 @@ def decode(
     >>> decode(b'{"event_id": NaN}')
     Traceback (most recent call last):
         ...
-    schemas.codec.Rejected: not JSON: unexpected character, expected a JSON value at character 13
+    ragweir.schemas.codec.Rejected: not JSON: unexpected character, expected a JSON value at character 13
 
     Raises:
         Rejected: with a reason that quotes nothing of the value. No other exception escapes.
@@ -134,7 +134,7 @@ def event_time(event: Interaction, record_ms: int | None) -> datetime:
 def encode(model: BaseModel) -> bytes:
     """A record's bytes: compact JSON with its fields in their order, times in UTC.
 
-    >>> from schemas.evaluation import Source
+    >>> from ragweir.schemas.evaluation import Source
     >>> encode(Source(topic="t", partition=0, offset=7))
     b'{"topic":"t","partition":0,"offset":7}'
     """

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Literal
 
-from schemas.interaction import Part
+from ragweir.schemas.interaction import Part
 
 HEAD_BYTES = 64 * 1024
 """How much of a record over the size limit is kept."""

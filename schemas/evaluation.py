@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
 
-from schemas.interaction import Interaction, Part, Time
+from ragweir.schemas.interaction import Interaction, Part, Time
 
 Status = Literal["not_selected", "selected", "judged", "deferred", "expired", "failed"]
 

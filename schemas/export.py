@@ -1,4 +1,7 @@
-"""The records as JSON Schemas, for programs that are not Python: `python -m schemas.export` writes `schemas/json/`."""
+"""The records as JSON Schemas, for programs that are not Python.
+
+`python -m ragweir.schemas.export` writes `schemas/json/`.
+"""
 
 from pathlib import Path
 from typing import Literal
@@ -6,12 +9,12 @@ from typing import Literal
 import orjson
 from pydantic import BaseModel
 
-from schemas.dead_letter import DeadLetter
-from schemas.evaluation import Evaluation
-from schemas.interaction import Interaction
-from schemas.judging import JudgeRequest, LedgerEntry
-from schemas.run import Run
-from schemas.window import Window
+from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.judging import JudgeRequest, LedgerEntry
+from ragweir.schemas.run import Run
+from ragweir.schemas.window import Window
 
 FOLDER = Path(__file__).parent / "json"
 

@@ -16,7 +16,7 @@ from typing import Any, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from schemas.interaction import (
+from ragweir.schemas.interaction import (
     Aggregate,
     Context,
     Extraction,
@@ -28,7 +28,7 @@ from schemas.interaction import (
     Span,
     Usage,
 )
-from schemas.times import FIRST_YEAR, LAST_YEAR, Unit, epoch_number, from_epoch, unit_of
+from ragweir.schemas.times import FIRST_YEAR, LAST_YEAR, Unit, epoch_number, from_epoch, unit_of
 
 MAX_ITEMS: Mapping[str, int] = MappingProxyType(
     {

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from schemas.times import parse_time
+from ragweir.schemas.times import parse_time
 
 
 def _as_text(value: object) -> object:
@@ -196,7 +196,9 @@ class Interaction(Part):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What was repaired in reading the event, sorted; see `schemas.intake`. No field: producers cannot set it.
+        """The repairs made in reading the event, sorted; see `ragweir.schemas.intake`.
+
+        It is no field, so that producers cannot set it.
 
         >>> event = Interaction(event_id="1", query="", response="")
         >>> event.flags, event.flagged({"cut:spans"}).flags

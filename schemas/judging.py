@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import NonNegativeInt
 
-from schemas.evaluation import Evaluation, Source
-from schemas.interaction import Part, Time
+from ragweir.schemas.evaluation import Evaluation, Source
+from ragweir.schemas.interaction import Part, Time
 
 
 class JudgeRequest(Part):

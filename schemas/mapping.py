@@ -23,10 +23,10 @@ from typing import Any
 
 import orjson
 
-from schemas.codec import Rejected
-from schemas.intake import MOST_ITEMS
-from schemas.interaction import Interaction
-from schemas.times import UNITS, Unit, epoch_number, from_epoch
+from ragweir.schemas.codec import Rejected
+from ragweir.schemas.intake import MOST_ITEMS
+from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.times import UNITS, Unit, epoch_number, from_epoch
 
 _ABSENT: Any = object()
 _EACH = "[]"

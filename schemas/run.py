@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, StringConstraints
 
-from schemas.interaction import Part, Time
+from ragweir.schemas.interaction import Part, Time
 
 RUN_ID = r"[A-Za-z0-9_-]{1,60}"
 """Without dots: a run's topics must not look like those of another."""

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from schemas.dead_letter import DeadLetter
-from schemas.evaluation import Evaluation
-from schemas.interaction import Interaction
-from schemas.judging import JudgeRequest, LedgerEntry
-from schemas.run import Run
-from schemas.window import Window
+from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.judging import JudgeRequest, LedgerEntry
+from ragweir.schemas.run import Run
+from ragweir.schemas.window import Window
 
 MAX_EVENT_BYTES = 1024 * 1024
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, NonNegativeInt, PlainValidator, WithJsonSchema
 
-from schemas.interaction import Part, Time
+from ragweir.schemas.interaction import Part, Time
 
 OVERFLOW = "__overflow__"
 """Stands for a dimension's values that are not admitted."""

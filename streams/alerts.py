@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml  # type: ignore[import-untyped] # of the dev group: only the reference tables need it
 
-from streams.slo_rules import BURNS, duration
+from ragweir.streams.slo_rules import BURNS, duration
 
-RULES = Path(__file__).parents[1] / "deploy" / "prometheus" / "rules"
+RULES = Path(__file__).resolve().parents[1] / "deploy" / "prometheus" / "rules"
 
 HEAD = ("alert", "severity", "fires when")
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
 from operator import attrgetter
 
-from metrics.label_sets import AdmissionLimits, Labels
-from schemas.evaluation import Evaluation
-from schemas.window import OVERFLOW
-from streams.settings import WindowSettings
+from ragweir.metrics.label_sets import AdmissionLimits, Labels
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.window import OVERFLOW
+from ragweir.streams.settings import WindowSettings
 
 _LONGEST = 120
 """Characters of a label's value that are kept: a hostile one must not fill the state. A longer value ends with a mark

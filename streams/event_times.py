@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 
-from schemas.codec import Rejected
-from streams.agents.agent import Record
-from streams.agents.evaluate import EvaluateAgent
+from ragweir.schemas.codec import Rejected
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.evaluate import EvaluateAgent
 
 _AHEAD_S = 300
 """What is further ahead of its record is put down to a clock."""

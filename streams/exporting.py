@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from metrics.closing import Closing
-from metrics.contents import Reading
-from schemas.window import duration_s
-from streams.dimensions import admission_limits
-from streams.heartbeat import Heartbeat
-from streams.kafka_client import (
+from ragweir.metrics.closing import Closing
+from ragweir.metrics.contents import Reading
+from ragweir.schemas.window import duration_s
+from ragweir.streams.dimensions import admission_limits
+from ragweir.streams.heartbeat import Heartbeat
+from ragweir.streams.kafka_client import (
     Connection,
     Identity,
     Refusal,
@@ -27,14 +27,14 @@ from streams.kafka_client import (
     reader_properties,
     wait_for_broker,
 )
-from streams.runtimes.messages import place_of, received
-from streams.runtimes.positions import Interrupted, patiently
-from streams.runtimes.transactions import Fatal
-from streams.service import catalogue, totals
-from streams.serving.exporter import Exposition
-from streams.serving.health import Health, serve
-from streams.serving.telemetry import Known, Telemetry
-from streams.settings import Settings
+from ragweir.streams.runtimes.messages import place_of, received
+from ragweir.streams.runtimes.positions import Interrupted, patiently
+from ragweir.streams.runtimes.transactions import Fatal
+from ragweir.streams.service import catalogue, totals
+from ragweir.streams.serving.exporter import Exposition
+from ragweir.streams.serving.health import Health, serve
+from ragweir.streams.serving.telemetry import Known, Telemetry
+from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

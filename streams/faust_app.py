@@ -1,4 +1,6 @@
-"""What `faust -A streams.faust_app worker` runs: evaluate on Faust, at least once; see `streams.runtimes.faust`.
+"""The application that `faust -A ragweir.streams.faust_app worker` runs: evaluate on Faust, at least once.
+
+See `ragweir.streams.runtimes.faust`.
 
 Settings come from ragweir.toml and RAGWEIR_... variables, the slot's number from RAGWEIR_SLOT. The application is made
 when it is asked for, so that importing this module reads and opens nothing.
@@ -20,12 +22,12 @@ def __getattr__(name: str) -> Any:
 
 @cache
 def _app() -> Any:
-    from streams import logs  # noqa: PLC0415 (as the docstring says)
-    from streams.settings import WrongSettings, load  # noqa: PLC0415
+    from ragweir.streams import logs  # noqa: PLC0415 (as the docstring says)
+    from ragweir.streams.settings import WrongSettings, load  # noqa: PLC0415
 
     logs.configure()
     try:
-        from streams.runtimes.faust import EvaluateApp  # noqa: PLC0415
+        from ragweir.streams.runtimes.faust import EvaluateApp  # noqa: PLC0415
 
         return EvaluateApp(load(), int(os.environ.get("RAGWEIR_SLOT", "0")))
     except WrongSettings as error:

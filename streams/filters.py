@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from metrics.catalogue import Catalogue
-from schemas.interaction import Interaction
-from streams.moments import moment
-from streams.routing import Condition, condition
-from streams.settings import Rule, WrongSettings
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.schemas.interaction import Interaction
+from ragweir.streams.moments import moment
+from ragweir.streams.routing import Condition, condition
+from ragweir.streams.settings import Rule, WrongSettings
 
 _FORM = re.compile(r"\s*([\w.-]+)\s*([=<>])\s*(.*\S)\s*")
 _ASKS: Mapping[str, str] = {"=": "is", "<": "below", ">": "above"}
@@ -26,7 +26,7 @@ _EXAMPLES = "such as application=support-bot, labels.region=eu, context_support<
 class Filters:
     """Conditions, made ready.
 
-    >>> from metrics.catalogue import everything
+    >>> from ragweir.metrics.catalogue import everything
     >>> filters = Filters.read(["application=bot", "context_support<0.5"], Catalogue(everything()))
     >>> event = Interaction(event_id="1", query="Who?", response="Ada.", application="bot")
     >>> filters.admit_event(event, moment("2026-11-22", "now"))

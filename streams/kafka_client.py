@@ -13,8 +13,8 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from schemas.topics import max_record_bytes
-from streams.settings import Settings, imported
+from ragweir.schemas.topics import max_record_bytes
+from ragweir.streams.settings import Settings, imported
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ import sys
 import stamina.instrumentation
 import structlog
 
-from streams.terminal import printable
+from ragweir.streams.terminal import printable
 
 
 def _shown_safely(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from streams.settings import SHIPPED_KEY
+from ragweir.streams.settings import SHIPPED_KEY
 
 MASK = "********"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from schemas.times import parse_rfc3339
-from schemas.window import duration_s
-from streams.settings import WrongSettings
+from ragweir.schemas.times import parse_rfc3339
+from ragweir.schemas.window import duration_s
+from ragweir.streams.settings import WrongSettings
 
 
 def moment(text: str, flag: str, now: datetime | None = None) -> datetime:

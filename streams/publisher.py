@@ -8,8 +8,8 @@ from typing import Self
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from streams.kafka_client import Connection, Refusal, ask, build, client_properties, publisher_properties
-from streams.settings import Settings
+from ragweir.streams.kafka_client import Connection, Refusal, ask, build, client_properties, publisher_properties
+from ragweir.streams.settings import Settings
 
 
 class Publisher:

@@ -11,8 +11,8 @@ import stamina
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from streams.agents.agent import Record
-from streams.kafka_client import (
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.kafka_client import (
     Connection,
     Refusal,
     Unreachable,
@@ -22,8 +22,8 @@ from streams.kafka_client import (
     reader_properties,
     settling,
 )
-from streams.runtimes.messages import place_of, received
-from streams.settings import Settings
+from ragweir.streams.runtimes.messages import place_of, received
+from ragweir.streams.settings import Settings
 
 _TIMEOUT_S = 10.0
 _WAIT_S = 0.1

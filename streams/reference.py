@@ -1,4 +1,4 @@
-"""The reference tables of the README, made from what they describe: `python -m streams.reference` rewrites them."""
+"""The reference tables of the README, made from the code: `python -m ragweir.streams.reference` rewrites them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from metrics.catalogue import everything
-from schemas.topics import TOPICS
-from streams import alerts
-from streams.cli.metrics import bounds
-from streams.serving.telemetry import TABLE
-from streams.settings import Group, Settings
+from ragweir.metrics.catalogue import everything
+from ragweir.schemas.topics import TOPICS
+from ragweir.streams import alerts
+from ragweir.streams.cli.metrics import bounds
+from ragweir.streams.serving.telemetry import TABLE
+from ragweir.streams.settings import Group, Settings
 
-README = Path(__file__).parents[1] / "README.md"
+README = Path(__file__).resolve().parents[1] / "README.md"
 _MARKUP = re.compile(r"\b_+|_+\b|[*<]")
 """Outside of code: underscores at the edge of a word, asterisks, and what may begin a tag."""
 

@@ -17,10 +17,10 @@ from hashlib import blake2b
 from math import ceil
 from typing import Any, Literal
 
-from metrics.catalogue import Catalogue
-from schemas.evaluation import Decision, SuiteDecision
-from schemas.interaction import Interaction
-from streams.settings import RoutingSettings, Rule, WrongSettings
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.schemas.evaluation import Decision, SuiteDecision
+from ragweir.schemas.interaction import Interaction
+from ragweir.streams.settings import RoutingSettings, Rule, WrongSettings
 
 FLOOR = "floor"
 """Stands among the reasons where a suite has a floor, after the rules."""
@@ -86,7 +86,7 @@ class Router:
     Raises:
         WrongSettings: if a rule or floor names what does not exist, or asks what cannot be asked.
 
-    >>> from metrics.catalogue import everything
+    >>> from ragweir.metrics.catalogue import everything
     >>> router = Router(RoutingSettings(floors={"rubric": 0.02}), Catalogue(everything()), ["rubric", "context_recall",
     ...     "ragas", "factual", "classification", "semantic"])
     >>> event = Interaction(event_id="1", query="Who?", response="Ada.")

@@ -10,27 +10,27 @@ from pathlib import Path
 
 import structlog
 
-from metrics.catalogue import Catalogue, everything
-from metrics.judged.suites import suites
-from metrics.totals import Totals
-from schemas.mapping import FieldMap, MapError
-from schemas.topics import max_record_bytes
-from streams.agents.agent import Agent, Count
-from streams.agents.aggregate import AggregateAgent, AggregateConfig
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from streams.agents.judge import JudgeAgent, JudgeConfig
-from streams.heartbeat import Heartbeat
-from streams.judging.desk import LiveDesk
-from streams.judging.money import FREE
-from streams.judging.redaction import Redactor
-from streams.kafka_client import Assignor, Identity, Refusal, missing_topics, wait_for_broker
-from streams.routing import Router
-from streams.runtimes import canary as trials
-from streams.runtimes.bounds import Bounds
-from streams.runtimes.kafka import KafkaRuntime
-from streams.serving.health import Health, serve
-from streams.serving.telemetry import Known, Telemetry
-from streams.settings import BatchSettings, Settings, WrongSettings, must_be_closed
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.judged.suites import suites
+from ragweir.metrics.totals import Totals
+from ragweir.schemas.mapping import FieldMap, MapError
+from ragweir.schemas.topics import max_record_bytes
+from ragweir.streams.agents.agent import Agent, Count
+from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
+from ragweir.streams.heartbeat import Heartbeat
+from ragweir.streams.judging.desk import LiveDesk
+from ragweir.streams.judging.money import FREE
+from ragweir.streams.judging.redaction import Redactor
+from ragweir.streams.kafka_client import Assignor, Identity, Refusal, missing_topics, wait_for_broker
+from ragweir.streams.routing import Router
+from ragweir.streams.runtimes import canary as trials
+from ragweir.streams.runtimes.bounds import Bounds
+from ragweir.streams.runtimes.kafka import KafkaRuntime
+from ragweir.streams.serving.health import Health, serve
+from ragweir.streams.serving.telemetry import Known, Telemetry
+from ragweir.streams.settings import BatchSettings, Settings, WrongSettings, must_be_closed
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -298,7 +298,7 @@ def run_slot(
 
 
 def run_canary(service: Service, settings: Settings, slot: int) -> None:
-    """Handle on trial what a worker of the service sends, until it sends no more; see `streams.runtimes.canary`.
+    """Handle on trial what a worker sends, until it sends no more; see `ragweir.streams.runtimes.canary`.
 
     Raises:
         WrongSettings: if the settings cannot be used.

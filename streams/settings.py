@@ -30,11 +30,11 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from metrics.view import Limits
-from schemas.intake import MAX_ITEMS, MOST_ITEMS
-from schemas.topics import MAX_EVENT_BYTES
-from schemas.window import duration_s
-from streams.permissions import open_to_all
+from ragweir.metrics.view import Limits
+from ragweir.schemas.intake import MAX_ITEMS, MOST_ITEMS
+from ragweir.schemas.topics import MAX_EVENT_BYTES
+from ragweir.schemas.window import duration_s
+from ragweir.streams.permissions import open_to_all
 
 DEFAULT_FILE = Path("ragweir.toml")
 SHIPPED_KEY = "ragweir"

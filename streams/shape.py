@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, product
 
-from schemas.times import FIRST_YEAR, LAST_YEAR, parse_time
+from ragweir.schemas.times import FIRST_YEAR, LAST_YEAR, parse_time
 
 Rules = dict[str, object]
 Step = str | int | None

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streams.settings import Slo
+from ragweir.streams.settings import Slo
 
 _COUNTER = "ragweir_slo_events_total"
 _CREATED = "ragweir_slo_events_created"

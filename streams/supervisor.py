@@ -19,9 +19,9 @@ from typing import IO
 
 import structlog
 
-from streams.heartbeat import HEARTBEAT, Announcement, Listener
-from streams.serving.discovery import discovery
-from streams.serving.health import STALLED_S, Health
+from ragweir.streams.heartbeat import HEARTBEAT, Announcement, Listener
+from ragweir.streams.serving.discovery import discovery
+from ragweir.streams.serving.health import STALLED_S, Health
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -205,7 +205,7 @@ class Supervisor:
 def own_command(*arguments: str) -> list[str]:
     """The command line that runs ragweir again in another process."""
     # -P: a folder called metrics where the user stands must not stand in for ours.
-    return [sys.executable, "-P", "-m", "streams.cli", *arguments]
+    return [sys.executable, "-P", "-m", "ragweir.streams.cli", *arguments]
 
 
 def same_command(*more: str) -> list[str]:

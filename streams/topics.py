@@ -8,9 +8,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from schemas.topics import TOPICS, Topic, max_record_bytes
-from streams.kafka_client import Connection, Refusal, ask, build, client_properties
-from streams.settings import Settings
+from ragweir.schemas.topics import TOPICS, Topic, max_record_bytes
+from ragweir.streams.kafka_client import Connection, Refusal, ask, build, client_properties
+from ragweir.streams.settings import Settings
 
 _HOUR_MS = 3_600_000
 _TIMEOUT_S = 30

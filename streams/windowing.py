@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from operator import itemgetter
 
-from metrics.contents import Contents
-from metrics.label_sets import Admission, Labels, apart, fold
-from metrics.totals import Scored, Totals
-from schemas.evaluation import Evaluation
-from schemas.window import Window, duration_s
-from streams.dimensions import Dimensions, admission_limits
-from streams.settings import WindowSettings
+from ragweir.metrics.contents import Contents
+from ragweir.metrics.label_sets import Admission, Labels, apart, fold
+from ragweir.metrics.totals import Scored, Totals
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.window import Window, duration_s
+from ragweir.streams.dimensions import Dimensions, admission_limits
+from ragweir.streams.settings import WindowSettings
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BATCH = 1_000

@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from streams.kafka_client import settling
-from streams.local.kafka import LocalKafka, LocalKafkaError, local_kafka
-from streams.local.prometheus import LocalPrometheusError, Programs, programs
+from ragweir.streams.kafka_client import settling
+from ragweir.streams.local.kafka import LocalKafka, LocalKafkaError, local_kafka
+from ragweir.streams.local.prometheus import LocalPrometheusError, Programs, programs
 
 # The same examples in every run, and no stopwatch: a test that fails, fails for everybody.
 hypothesis.settings.register_profile("ragweir", derandomize=True, deadline=None)

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from metrics.judged.framing import unframed
+from ragweir.metrics.judged.framing import unframed
 
 
 @dataclass(frozen=True)

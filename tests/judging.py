@@ -8,17 +8,17 @@ from typing import Any
 
 import orjson
 
-from metrics.judged.driver import Judged
-from metrics.judged.suite import Case, Conversation, Findings, Suite
-from metrics.metric import Metric
-from schemas.codec import encode
-from schemas.evaluation import Decision, Evaluation, SuiteDecision
-from schemas.judging import JudgeRequest
-from streams.agents.agent import Emission, Outcome, Place, Record
-from streams.agents.judge import JudgeAgent, JudgeConfig
-from streams.judging.job import Ended, Job, JobId, Usage
-from streams.judging.money import FREE
-from streams.settings import JudgeSettings, Price
+from ragweir.metrics.judged.driver import Judged
+from ragweir.metrics.judged.suite import Case, Conversation, Findings, Suite
+from ragweir.metrics.metric import Metric
+from ragweir.schemas.codec import encode
+from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.streams.agents.agent import Emission, Outcome, Place, Record
+from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
+from ragweir.streams.judging.job import Ended, Job, JobId, Usage
+from ragweir.streams.judging.money import FREE
+from ragweir.streams.settings import JudgeSettings, Price
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 PRICE = Price(input_usd=1.0, output_usd=2.0)

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import orjson
 
-from schemas.dead_letter import ErrorClass
-from schemas.intake import REQUIRED
-from schemas.topics import MAX_EVENT_BYTES
+from ragweir.schemas.dead_letter import ErrorClass
+from ragweir.schemas.intake import REQUIRED
+from ragweir.schemas.topics import MAX_EVENT_BYTES
 
 MARK: Final = "Xq7Secret"
 """Stands for the text of users: planted in values and in keys, it must never be told to anybody."""

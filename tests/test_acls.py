@@ -23,18 +23,18 @@ from confluent_kafka.admin import (
 from conftest import produce, read_to_end
 from faults import Service, eventually
 
-from schemas.codec import encode
-from schemas.judging import LedgerEntry, ledger_key
-from schemas.topics import TOPICS
-from streams.agents.judge import JudgeAgent
-from streams.judging.ledger import day_of
-from streams.kafka_client import Identity, reader_properties
-from streams.local.kafka import local_kafka
-from streams.local.node import free_port
-from streams.service import SERVICES
-from streams.settings import Settings
-from streams.simulated.dialect import NAME as SIMULATED
-from streams.simulated.server import SimulatedJudge, simulated_judge
+from ragweir.schemas.codec import encode
+from ragweir.schemas.judging import LedgerEntry, ledger_key
+from ragweir.schemas.topics import TOPICS
+from ragweir.streams.agents.judge import JudgeAgent
+from ragweir.streams.judging.ledger import day_of
+from ragweir.streams.kafka_client import Identity, reader_properties
+from ragweir.streams.local.kafka import local_kafka
+from ragweir.streams.local.node import free_port
+from ragweir.streams.service import SERVICES
+from ragweir.streams.settings import Settings
+from ragweir.streams.simulated.dialect import NAME as SIMULATED
+from ragweir.streams.simulated.server import SimulatedJudge, simulated_judge
 
 SAMPLES = ROOT / "streams" / "demo" / "samples.jsonl"
 USERS = ("publish", "evaluate", "judge", "aggregate", "export", "operator")
@@ -184,7 +184,7 @@ class Guarded:
         """Run one slot of a service as its user, with further settings."""
         log = self.folder / f"{name}-{len(list(self.folder.iterdir()))}.log"
         variables = environment(**self.variables(name), **more)
-        service = Service(["-m", "streams.cli", name, "--slot", "0"], log, variables)
+        service = Service(["-m", "ragweir.streams.cli", name, "--slot", "0"], log, variables)
         try:
             yield service
         finally:

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.catalogue import Catalogue, everything
-from metrics.label_sets import Labels
-from metrics.totals import Totals
-from schemas.codec import encode
-from schemas.topics import max_record_bytes
-from schemas.window import OVERFLOW, Progress, Window
-from streams.agents.agent import Keeper, Outcome, Record, StateError
-from streams.agents.aggregate import AggregateAgent, AggregateConfig
-from streams.service import SERVICES
-from streams.settings import Slo, WindowSettings, WrongSettings, load
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.label_sets import Labels
+from ragweir.metrics.totals import Totals
+from ragweir.schemas.codec import encode
+from ragweir.schemas.topics import max_record_bytes
+from ragweir.schemas.window import OVERFLOW, Progress, Window
+from ragweir.streams.agents.agent import Keeper, Outcome, Record, StateError
+from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
+from ragweir.streams.service import SERVICES
+from ragweir.streams.settings import Slo, WindowSettings, WrongSettings, load
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from streams import slo_rules
-from streams.alerts import rows
-from streams.cli.slo import app
-from streams.local.prometheus import Programs
-from streams.serving.exporter import _HEADS as WINDOW_SERIES
-from streams.serving.telemetry import TABLE
-from streams.settings import Slo, WrongSettings
+from ragweir.streams import slo_rules
+from ragweir.streams.alerts import rows
+from ragweir.streams.cli.slo import app
+from ragweir.streams.local.prometheus import Programs
+from ragweir.streams.serving.exporter import _HEADS as WINDOW_SERIES
+from ragweir.streams.serving.telemetry import TABLE
+from ragweir.streams.settings import Slo, WrongSettings
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 RULES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from streams import slo_rules
-from streams.local.prometheus import LocalPrometheusError, Server, local_alertmanager, local_prometheus
-from streams.serving.health import Health, serve
-from streams.serving.telemetry import Known, Telemetry
-from streams.settings import Slo
+from ragweir.streams import slo_rules
+from ragweir.streams.local.prometheus import LocalPrometheusError, Server, local_alertmanager, local_prometheus
+from ragweir.streams.serving.health import Health, serve
+from ragweir.streams.serving.telemetry import Known, Telemetry
+from ragweir.streams.settings import Slo
 
 STEADY, QUIET = (Slo(name=name, metric="context_support", at_least=0.5, objective=0.95) for name in ("steady", "quiet"))
 SCALE = 0.02

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.answer import (
+from ragweir.metrics.answer import (
     METRICS,
     answered_without_context,
     citation_count,
@@ -24,9 +24,9 @@ from metrics.answer import (
     truncated,
     user_feedback,
 )
-from metrics.catalogue import Catalogue
-from metrics.metric import Null
-from metrics.view import example
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.metric import Null
+from ragweir.metrics.view import example
 
 CATALOGUE = Catalogue(METRICS)
 DATA = Path(__file__).parents[2] / "shared" / "data"

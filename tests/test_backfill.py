@@ -7,8 +7,8 @@ from pathlib import Path
 
 from commands import ROOT, environment, ragweir
 
-from streams.local.kafka import LocalKafka
-from streams.local.prometheus import programs
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.local.prometheus import programs
 
 
 def chapter() -> str:
@@ -28,7 +28,7 @@ def test_the_chapter_can_be_followed_word_for_word(kafka: LocalKafka, prefix: st
 
     tools = tmp_path / "bin"
     tools.mkdir()
-    (tools / "ragweir").write_text(f'#!/bin/sh\nexec {sys.executable} -P -m streams.cli "$@"\n')
+    (tools / "ragweir").write_text(f'#!/bin/sh\nexec {sys.executable} -P -m ragweir.streams.cli "$@"\n')
     (tools / "ragweir").chmod(0o755)
     (tools / "promtool").symlink_to(programs().promtool)
     told = environment(RAGWEIR_TOPICS__PREFIX=prefix)

@@ -18,13 +18,13 @@ from conftest import create_topic, produce, read_to_end
 from faults import eventually
 from poison import MARK, POISON, event, fifty_megabytes
 
-from schemas.dead_letter import HEAD_BYTES, DeadLetter
-from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from streams.local.kafka import LocalKafka
-from streams.runtimes import kafka as runtime
-from streams.runtimes.transactions import Fatal
-from streams.service import SERVICES, run_slot
-from streams.settings import Settings
+from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
+from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.runtimes import kafka as runtime
+from ragweir.streams.runtimes.transactions import Fatal
+from ragweir.streams.service import SERVICES, run_slot
+from ragweir.streams.settings import Settings
 
 EVENTS = 10_000
 PARTITIONS = 4

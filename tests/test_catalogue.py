@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from metrics.catalogue import Catalogue, Scored, everything
-from metrics.judged.suites import suites
-from metrics.metric import Metric, Null
-from metrics.totals import Totals
-from metrics.view import Limits, View, example
-from schemas.codec import Rejected, decode
-from schemas.interaction import Context, Interaction
+from ragweir.metrics.catalogue import Catalogue, Scored, everything
+from ragweir.metrics.judged.suites import suites
+from ragweir.metrics.metric import Metric, Null
+from ragweir.metrics.totals import Totals
+from ragweir.metrics.view import Limits, View, example
+from ragweir.schemas.codec import Rejected, decode
+from ragweir.schemas.interaction import Context, Interaction
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 

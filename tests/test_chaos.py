@@ -19,7 +19,7 @@ from chaos.report import as_json
 from chaos.run import Options, run_on
 from chaos.scenarios import NAIVE, SCENARIOS, play
 from chaos.traffic import Mix
-from streams.local.kafka import LocalKafkaError
+from ragweir.streams.local.kafka import LocalKafkaError
 
 # Once it is imported, by whichever test, it is a module of its own making that find_spec cannot tell anything about.
 _FAUST = "faust" in sys.modules or find_spec("faust") is not None

@@ -17,12 +17,12 @@ from confluent_kafka import KafkaException
 from conftest import create_topic, read_to_end
 from poison import GOOD, MARK, POISON, event
 
-import streams.cli
-from metrics.catalogue import everything
-from schemas.topics import MAX_EVENT_BYTES, TOPICS, max_record_bytes
-from streams.cli import app
-from streams.cli.app import _MODULES, _STATUS
-from streams.local.kafka import LocalKafka
+from ragweir.metrics.catalogue import everything
+from ragweir.schemas.topics import MAX_EVENT_BYTES, TOPICS, max_record_bytes
+from ragweir.streams import cli
+from ragweir.streams.cli import app
+from ragweir.streams.cli.app import _MODULES, _STATUS
+from ragweir.streams.local.kafka import LocalKafka
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -49,7 +49,7 @@ def test_help_teaches(words: tuple[str, ...]) -> None:
 def test_every_command_is_found_by_its_name() -> None:
     """Each module that adds a command is imported for it: imported or not, the same commands are listed."""
     named = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    for module in pkgutil.iter_modules(streams.cli.__path__, "streams.cli."):
+    for module in pkgutil.iter_modules(cli.__path__, "ragweir.streams.cli."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     assert set(typer.main.get_command(app).commands) == named == set(_MODULES)  # type: ignore[attr-defined]
@@ -215,7 +215,7 @@ class Writes:
         pass
 
 real, sys.stderr = sys.stderr, Writes()
-from streams import logs
+from ragweir.streams import logs
 import structlog
 logs.configure()
 structlog.get_logger().info("one", x="y")

@@ -19,12 +19,12 @@ from confluent_kafka.admin import AdminClient
 from conftest import create_topic
 from poison import event
 
-from schemas.run import Asked, Run
-from streams.history.runs import store
-from streams.kafka_client import Refusal
-from streams.local.kafka import LocalKafka
-from streams.runtimes.files import read_lines
-from streams.settings import KafkaSettings, Settings, TopicSettings
+from ragweir.schemas.run import Asked, Run
+from ragweir.streams.history.runs import store
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.runtimes.files import read_lines
+from ragweir.streams.settings import KafkaSettings, Settings, TopicSettings
 
 PACK = """
 question = "Q7"

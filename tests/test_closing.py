@@ -16,18 +16,18 @@ from commands import ragweir
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.catalogue import Catalogue, everything
-from metrics.closing import Closed, Closing
-from metrics.contents import Contents, Reading, merged
-from metrics.estimate import Chance, Estimate, Subject
-from metrics.label_sets import Admission, AdmissionLimits, Labels, apart
-from metrics.summary import Scheme, Summary
-from metrics.totals import Totals
-from schemas.codec import encode
-from schemas.evaluation import Decision, Evaluation, SuiteDecision
-from schemas.window import OVERFLOW, Progress, Window, duration_s
-from streams.settings import WindowSettings
-from streams.windowing import Windowing
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.closing import Closed, Closing
+from ragweir.metrics.contents import Contents, Reading, merged
+from ragweir.metrics.estimate import Chance, Estimate, Subject
+from ragweir.metrics.label_sets import Admission, AdmissionLimits, Labels, apart
+from ragweir.metrics.summary import Scheme, Summary
+from ragweir.metrics.totals import Totals
+from ragweir.schemas.codec import encode
+from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
+from ragweir.schemas.window import OVERFLOW, Progress, Window, duration_s
+from ragweir.streams.settings import WindowSettings
+from ragweir.streams.windowing import Windowing
 
 SIZES = ("1m", "5m", "1h")
 DIMENSIONS = ("application",)

@@ -11,13 +11,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from poison import ANYTHING, GOOD, MARK, POISON, REPAIRED, WRONG, Poison, event, fifty_megabytes, nested
 
-from schemas.codec import Rejected, decode, encode, encode_json, event_time, parse
-from schemas.dead_letter import HEAD_BYTES, kept_bytes
-from schemas.evaluation import MAX_DOCUMENT_IDS, Decision, Evaluation, SuiteDecision, Texts, document_ids
-from schemas.intake import REPAIRS, REQUIRED
-from schemas.interaction import Interaction
-from schemas.judging import JudgeRequest
-from schemas.topics import MAX_EVENT_BYTES
+from ragweir.schemas.codec import Rejected, decode, encode, encode_json, event_time, parse
+from ragweir.schemas.dead_letter import HEAD_BYTES, kept_bytes
+from ragweir.schemas.evaluation import MAX_DOCUMENT_IDS, Decision, Evaluation, SuiteDecision, Texts, document_ids
+from ragweir.schemas.intake import REPAIRS, REQUIRED
+from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.topics import MAX_EVENT_BYTES
 
 FRAGMENTS = {MARK[at : at + 5].lower() for at in range(len(MARK) - 4)}
 

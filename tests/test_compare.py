@@ -18,13 +18,13 @@ from hypothesis.extra.numpy import arrays
 from pages import Tags
 from scipy import stats
 
-from metrics.catalogue import everything
-from metrics.comparison import RATE, Floats, adjusted, differences, interval
-from streams.cli.compare import Gate
-from streams.history.compare import Comparison, compare
-from streams.history.report import page
-from streams.kafka_client import Refusal
-from streams.local.kafka import LocalKafka
+from ragweir.metrics.catalogue import everything
+from ragweir.metrics.comparison import RATE, Floats, adjusted, differences, interval
+from ragweir.streams.cli.compare import Gate
+from ragweir.streams.history.compare import Comparison, compare
+from ragweir.streams.history.report import page
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.local.kafka import LocalKafka
 
 METRICS = {metric.name: metric for metric in everything()}
 BY = ("application", "model", "pipeline_version")

@@ -22,9 +22,9 @@ from conftest import create_topic, produce, read_to_end
 from faults import Service, eventually
 from poison import event
 
-from streams.local.jars import JarRunner
-from streams.local.kafka import LocalKafka, LocalKafkaError, local_kafka
-from streams.local.node import Node, free_port
+from ragweir.streams.local.jars import JarRunner
+from ragweir.streams.local.kafka import LocalKafka, LocalKafkaError, local_kafka
+from ragweir.streams.local.node import Node, free_port
 
 SECRET = "hunter2-Xq7"
 SIGN_IN = f"""

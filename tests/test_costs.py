@@ -15,9 +15,9 @@ from commands import COMMAND, ROOT, environment
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.catalogue import Catalogue, everything
-from metrics.text import CHARACTERS_PER_TOKEN, Text, _normalised
-from metrics.view import Limits, View, example
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.text import CHARACTERS_PER_TOKEN, Text, _normalised
+from ragweir.metrics.view import Limits, View, example
 
 sys.path.insert(0, str(ROOT / "bench"))
 

@@ -22,16 +22,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from poison import event
 
-from metrics.catalogue import Catalogue
-from schemas.mapping import FieldMap
-from schemas.topics import max_record_bytes
-from streams.agents.agent import Record
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from streams.history import redrive as redriving
-from streams.history.redrive import Choice, Redrive
-from streams.history.standing import Standing
-from streams.local.kafka import LocalKafka
-from streams.settings import load
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.schemas.mapping import FieldMap
+from ragweir.schemas.topics import max_record_bytes
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.history import redrive as redriving
+from ragweir.streams.history.redrive import Choice, Redrive
+from ragweir.streams.history.standing import Standing
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.settings import load
 
 PARTITIONS = 3
 MAP = 'event_id = "event_id"\nquery = "query"\nresponse = "answer"\nended_at = "ended_at"\n'
@@ -238,8 +238,8 @@ def test_what_is_left_survives_being_written(offset: int, left: frozenset[int]) 
 # right after it.
 HURT = """
 import os, signal, sys
-from streams.cli import main
-from streams.history import redrive, sending
+from ragweir.streams.cli import main
+from ragweir.streams.history import redrive, sending
 
 moment, turn, how = sys.argv.pop(1), int(sys.argv.pop(1)), signal.Signals[sys.argv.pop(1)]
 redrive._BATCH_LETTERS = 25

@@ -2,10 +2,10 @@
 
 from structlog.testing import capture_logs
 
-from schemas.dead_letter import ErrorClass
-from streams.agents.agent import Outcome, Record
-from streams.agents.writing import bury
-from streams.serving.dead_letter_log import EVERY_S, DeadLetterLog
+from ragweir.schemas.dead_letter import ErrorClass
+from ragweir.streams.agents.agent import Outcome, Record
+from ragweir.streams.agents.writing import bury
+from ragweir.streams.serving.dead_letter_log import EVERY_S, DeadLetterLog
 
 SECRET = b"what a user said"
 

@@ -20,14 +20,14 @@ from statistics import fmean
 import pytest
 from rich.console import Console
 
-from metrics import performance
-from metrics.catalogue import Catalogue, everything
-from metrics.judged.driver import Judged
-from metrics.judged.suites import suites
-from schemas.codec import encode_json, interaction
-from schemas.dead_letter import DeadLetter
-from schemas.evaluation import Evaluation
-from schemas.interaction import (
+from ragweir.metrics import performance
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.judged.driver import Judged
+from ragweir.metrics.judged.suites import suites
+from ragweir.schemas.codec import encode_json, interaction
+from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.interaction import (
     Aggregate,
     Context,
     Extraction,
@@ -39,23 +39,23 @@ from schemas.interaction import (
     Span,
     Usage,
 )
-from schemas.judging import JudgeRequest
-from streams.agents.agent import Record
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from streams.cli import demo as command
-from streams.demo import services as service
-from streams.demo.docket import Docket
-from streams.demo.judged import summarise_judged
-from streams.demo.samples import QUESTIONS, UNREADABLE, drill, interactions, samples
-from streams.demo.services import DemoError, demo_settings, services, settings_file
-from streams.demo.show import RANKING, Report, screen, summarise
-from streams.demo.traffic import Awaited, Result
-from streams.judging import job
-from streams.judging.results import chosen, judged, unjudged, waiting
-from streams.local.kafka import LocalKafka
-from streams.routing import Router
-from streams.settings import BatchSettings, load
-from streams.supervisor import own_command
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.cli import demo as command
+from ragweir.streams.demo import services as service
+from ragweir.streams.demo.docket import Docket
+from ragweir.streams.demo.judged import summarise_judged
+from ragweir.streams.demo.samples import QUESTIONS, UNREADABLE, drill, interactions, samples
+from ragweir.streams.demo.services import DemoError, demo_settings, services, settings_file
+from ragweir.streams.demo.show import RANKING, Report, screen, summarise
+from ragweir.streams.demo.traffic import Awaited, Result
+from ragweir.streams.judging import job
+from ragweir.streams.judging.results import chosen, judged, unjudged, waiting
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.routing import Router
+from ragweir.streams.settings import BatchSettings, load
+from ragweir.streams.supervisor import own_command
 
 PHASES = ["steady", "injected", "FIRES", "recovery", "RESOLVED"]
 NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)

@@ -17,20 +17,20 @@ import yaml
 from commands import ROOT
 from pydantic import BaseModel
 
-from metrics.closing import Closed
-from metrics.contents import Contents
-from metrics.estimate import Estimate, Subject, share_of
-from metrics.summary import DEFAULT_SCHEME, Summary
-from streams.cli.app import app
-from streams.exporting import PORT as EXPORT_PORT
-from streams.local.kafka import KAFKA_VERSION
-from streams.local.prometheus import programs
-from streams.service import SERVICES, evaluate_config, judge_config
-from streams.serving.exporter import Exposition
-from streams.serving.telemetry import TABLE
-from streams.settings import SHIPPED_KEY, Settings, TelemetrySettings, WrongSettings, load
-from streams.simulated.dialect import NAME as SIMULATED
-from streams.supervisor import UP_PORT
+from ragweir.metrics.closing import Closed
+from ragweir.metrics.contents import Contents
+from ragweir.metrics.estimate import Estimate, Subject, share_of
+from ragweir.metrics.summary import DEFAULT_SCHEME, Summary
+from ragweir.streams.cli.app import app
+from ragweir.streams.exporting import PORT as EXPORT_PORT
+from ragweir.streams.local.kafka import KAFKA_VERSION
+from ragweir.streams.local.prometheus import programs
+from ragweir.streams.service import SERVICES, evaluate_config, judge_config
+from ragweir.streams.serving.exporter import Exposition
+from ragweir.streams.serving.telemetry import TABLE
+from ragweir.streams.settings import SHIPPED_KEY, Settings, TelemetrySettings, WrongSettings, load
+from ragweir.streams.simulated.dialect import NAME as SIMULATED
+from ragweir.streams.supervisor import UP_PORT
 
 DEPLOY = ROOT / "deploy"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -222,7 +222,7 @@ def test_the_image_holds_every_package_that_calling_the_judge_imports() -> None:
     code = (ROOT / "streams" / "judging" / "client.py").read_text()
     imported = {name.partition(".")[0] for name in re.findall(r"^(?:import|from) (\S+)", code, re.MULTILINE)}
     held = {name.partition("==")[0].replace("-", "_") for name in locked(DEPLOY / "docker" / "requirements.txt")}
-    assert imported - set(sys.stdlib_module_names) - {"metrics", "streams"} <= held
+    assert imported - set(sys.stdlib_module_names) - {"ragweir"} <= held
 
 
 def test_all_that_the_image_copies_exists_and_is_let_through() -> None:

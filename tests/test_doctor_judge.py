@@ -14,14 +14,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from conftest import produce
 from hostile import Request, hostile, http, said
 
-from schemas.codec import encode
-from schemas.judging import LedgerEntry, ledger_key
-from streams.cli import doctor
-from streams.cli.doctor import Findings, Unwell
-from streams.local.kafka import LocalKafka
-from streams.settings import JudgeSettings, Settings
-from streams.simulated.dialect import NAME
-from streams.simulated.server import simulated_judge
+from ragweir.schemas.codec import encode
+from ragweir.schemas.judging import LedgerEntry, ledger_key
+from ragweir.streams.cli import doctor
+from ragweir.streams.cli.doctor import Findings, Unwell
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.settings import JudgeSettings, Settings
+from ragweir.streams.simulated.dialect import NAME
+from ragweir.streams.simulated.server import simulated_judge
 
 PRICES = {NAME: {"input_usd": 0.15, "output_usd": 0.6}}
 UNREACHABLE = "http://127.0.0.1:9/v1"

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from commands import COMMAND, environment, ragweir
 
-from streams.cli import doctor
-from streams.cli.doctor import Findings, Warned
-from streams.judging.asking import Dialect
-from streams.judging.checking import Checked
-from streams.settings import RoutingSettings, Settings
+from ragweir.streams.cli import doctor
+from ragweir.streams.cli.doctor import Findings, Warned
+from ragweir.streams.judging.asking import Dialect
+from ragweir.streams.judging.checking import Checked
+from ragweir.streams.settings import RoutingSettings, Settings
 
 SECRET = "hunter2-Xq7"
 NOBODY = "127.0.0.1:9"

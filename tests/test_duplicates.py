@@ -11,11 +11,11 @@ import pytest
 from conftest import produce, read_to_end
 from faults import Service, Traffic, end_all, environment, eventually
 
-from metrics.catalogue import Catalogue
-from metrics.performance import METRICS
-from streams.agents.agent import Mindful, Outcome, Record
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from streams.local.kafka import LocalKafka
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.performance import METRICS
+from ragweir.streams.agents.agent import Mindful, Outcome, Record
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.local.kafka import LocalKafka
 
 PLACE = ("t", 0)
 HORIZON = 20
@@ -141,7 +141,7 @@ def test_kills_change_nothing_about_which_events_are_evaluated(kafka: LocalKafka
         produce(kafka.bootstrap, streams.topic, [event(each) for each in ids[partition].values()], partition=partition)
         streams.published[partition] = 600
     chosen = environment(streams, input__duplicate_horizon=str(horizon), batch__max_events="10")
-    service = Service(["-m", "streams.cli", "evaluate", "--workers", "1"], tmp_path / "log", chosen)
+    service = Service(["-m", "ragweir.streams.cli", "evaluate", "--workers", "1"], tmp_path / "log", chosen)
     try:
         for left in (1_000, 700, 400, 100):
             eventually(lambda left=left: streams.left() <= left, f"{left} are left")

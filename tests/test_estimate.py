@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
-from metrics.catalogue import Catalogue, everything
-from metrics.contents import Contents, merged
-from metrics.estimate import Chance, Estimate, Subject, metric_and_label, read, share_of, written
-from metrics.interval import FEWEST, beta_quantile
-from metrics.totals import Totals
-from schemas.evaluation import Decision, Evaluation, SuiteDecision
-from schemas.window import EstimateResult, EstimateSums
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.contents import Contents, merged
+from ragweir.metrics.estimate import Chance, Estimate, Subject, metric_and_label, read, share_of, written
+from ragweir.metrics.interval import FEWEST, beta_quantile
+from ragweir.metrics.totals import Totals
+from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
+from ragweir.schemas.window import EstimateResult, EstimateSums
 
 Floats = NDArray[np.float64]
 RUBRIC = Subject("rubric", 0.0, 1.0)

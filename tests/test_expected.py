@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rouge_score import rouge_scorer, tokenizers  # type: ignore[import-untyped]
 
-from metrics.catalogue import Catalogue
-from metrics.expected import (
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.expected import (
     LCS_TOKENS,
     METRICS,
     answer_completeness,
@@ -24,9 +24,9 @@ from metrics.expected import (
     source_citation_quality,
     token_f1,
 )
-from metrics.metric import Flagged, Null, Value
-from metrics.text import Text
-from metrics.view import example
+from ragweir.metrics.metric import Flagged, Null, Value
+from ragweir.metrics.text import Text
+from ragweir.metrics.view import example
 
 CATALOGUE = Catalogue(METRICS)
 MTRAG = Path(__file__).parents[2] / "shared" / "data" / "mtrag.jsonl"

@@ -22,18 +22,18 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from metrics.closing import Closed
-from metrics.contents import Contents
-from metrics.estimate import Chance, Estimate, Subject
-from metrics.label_sets import Labels
-from metrics.summary import Scheme, Summary
-from schemas.window import OVERFLOW, Progress, Window
-from streams.local.kafka import LocalKafka
-from streams.local.node import free_port
-from streams.local.prometheus import local_prometheus, programs
-from streams.serving.exporter import Exposition, label_names, quoted
-from streams.serving.health import Health, exposition, serve
-from streams.serving.telemetry import Telemetry
+from ragweir.metrics.closing import Closed
+from ragweir.metrics.contents import Contents
+from ragweir.metrics.estimate import Chance, Estimate, Subject
+from ragweir.metrics.label_sets import Labels
+from ragweir.metrics.summary import Scheme, Summary
+from ragweir.schemas.window import OVERFLOW, Progress, Window
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.local.node import free_port
+from ragweir.streams.local.prometheus import local_prometheus, programs
+from ragweir.streams.serving.exporter import Exposition, label_names, quoted
+from ragweir.streams.serving.health import Health, exposition, serve
+from ragweir.streams.serving.telemetry import Telemetry
 
 RATIO = Scheme(0.0, 1.0, 1_000_000, 1_000_000)
 SCORE = Scheme(None, None, 1_000_000, 1_000_000)

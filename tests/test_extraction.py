@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.catalogue import Catalogue
-from metrics.extraction import (
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.extraction import (
     METRICS,
     aggregated_confidence,
     agreement_pattern,
@@ -19,8 +19,8 @@ from metrics.extraction import (
     semantic_validation,
     unique_values,
 )
-from metrics.metric import Null
-from metrics.view import View, example
+from ragweir.metrics.metric import Null
+from ragweir.metrics.view import View, example
 
 CATALOGUE = Catalogue(METRICS)
 

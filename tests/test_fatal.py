@@ -12,10 +12,10 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from conftest import QUICK_BROKER, create_topic, produce, read_to_end
 from faults import Service, Traffic, end_all, environment, eventually, gone, set_offset
 
-from schemas.dead_letter import DeadLetter
-from streams.local.kafka import LocalKafka, local_kafka
-from streams.runtimes.attempts import MOST, OffsetMetadata
-from streams.supervisor import REFUSED
+from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.streams.local.kafka import LocalKafka, local_kafka
+from ragweir.streams.runtimes.attempts import MOST, OffsetMetadata
+from ragweir.streams.supervisor import REFUSED
 
 Start = Callable[..., Service]
 
@@ -23,10 +23,10 @@ Start = Callable[..., Service]
 # canary, which runs the same script. Limits are smaller, so that a test does not wait for them.
 HOSTILE = """
 import ctypes, os, re, signal, sys, time
-from streams import supervisor
-from streams.agents import aggregate, evaluate
-from streams.cli import main, services
-from streams.runtimes import canary, guard, kafka, transactions
+from ragweir.streams import supervisor
+from ragweir.streams.agents import aggregate, evaluate
+from ragweir.streams.cli import main, services
+from ragweir.streams.runtimes import canary, guard, kafka, transactions
 
 canary.CPU_S = 1
 guard.TRIAL_S = 5.0

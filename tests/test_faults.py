@@ -16,10 +16,10 @@ from confluent_kafka import Consumer, TopicPartition
 from conftest import QUICK_BROKER
 from faults import Service, Traffic, delete_before, end_all, environment, eventually, gone, set_offset
 
-from streams.agents.agent import Record
-from streams.local.kafka import LocalKafka, local_kafka
-from streams.runtimes.positions import Positions
-from streams.supervisor import REFUSED, Supervisor
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.local.kafka import LocalKafka, local_kafka
+from ragweir.streams.runtimes.positions import Positions
+from ragweir.streams.supervisor import REFUSED, Supervisor
 
 Start = Callable[..., Service]
 
@@ -28,9 +28,9 @@ Start = Callable[..., Service]
 # give partitions up.
 HURT = """
 import os, signal, sys
-import streams.service
-from streams.cli import main
-from streams.runtimes import kafka
+import ragweir.streams.service
+from ragweir.streams.cli import main
+from ragweir.streams.runtimes import kafka
 
 moment, how = sys.argv.pop(1), signal.Signals[sys.argv.pop(1)]
 armed = True
@@ -61,7 +61,7 @@ class Hurt(kafka.KafkaRuntime):
         super()._revoked(consumer, partitions)
 
 kafka.Transactions = HurtTransactions
-streams.service.KafkaRuntime = Hurt
+ragweir.streams.service.KafkaRuntime = Hurt
 main()
 """
 
@@ -72,7 +72,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     services: list[Service] = []
 
     def start(
-        traffic: Traffic, *arguments: str, before: tuple[str, ...] = ("-m", "streams.cli"), **settings: Any
+        traffic: Traffic, *arguments: str, before: tuple[str, ...] = ("-m", "ragweir.streams.cli"), **settings: Any
     ) -> Service:
         log = tmp_path / f"{len(services)}.log"
         services.append(Service([*before, "evaluate", *arguments], log, environment(traffic, **settings)))

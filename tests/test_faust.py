@@ -18,13 +18,13 @@ from conftest import create_topic, produce, read_to_end
 from faults import Service, Traffic, end_all, eventually
 from poison import event
 
-from schemas.dead_letter import HEAD_BYTES, DeadLetter
-from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from streams.history.explain import partition_of
-from streams.local.kafka import LocalKafka
-from streams.runtimes.files import run
-from streams.service import SERVICES
-from streams.settings import KafkaSettings, Settings, WrongSettings
+from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
+from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
+from ragweir.streams.history.explain import partition_of
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.runtimes.files import run
+from ragweir.streams.service import SERVICES
+from ragweir.streams.settings import KafkaSettings, Settings, WrongSettings
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("faust") is None, reason="needs pip install 'ragweir[faust]'")
 
@@ -33,7 +33,7 @@ PLAIN = {"RAGWEIR_KAFKA__CLIENT": "{}"}
 LARGE = {"max.message.bytes": str(max_record_bytes())}
 UNFINISHED = """
 import asyncio, structlog
-from streams.faust_app import app
+from ragweir.streams.faust_app import app
 
 settle = app._settle
 
@@ -130,8 +130,10 @@ def ends_of(bootstrap: str, *topics: str) -> dict[tuple[str, int], int]:
 
 
 @contextmanager
-def worker(bootstrap: str, prefix: str, log: Path, module: str = "streams.faust_app", **more: str) -> Iterator[Service]:
-    """`faust -A streams.faust_app worker` for the length of a block."""
+def worker(
+    bootstrap: str, prefix: str, log: Path, module: str = "ragweir.streams.faust_app", **more: str
+) -> Iterator[Service]:
+    """`faust -A ragweir.streams.faust_app worker` for the length of a block."""
     ours = {"RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": bootstrap, "RAGWEIR_TOPICS__PREFIX": prefix}
     log.touch()
     service = Service(["-m", "faust", "-A", module, "worker"], log, environment(**ours, **more))
@@ -292,7 +294,7 @@ SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.
 )
 def test_what_has_no_counterpart_is_refused_by_name(kafka_settings: dict[str, Any], told_of: str) -> None:
     """A property that Faust cannot be given is never passed over in silence."""
-    from streams.runtimes.faust_connection import connection_options  # noqa: PLC0415 - of the extra [faust]
+    from ragweir.streams.runtimes.faust_connection import connection_options  # noqa: PLC0415 - of the extra [faust]
 
     with pytest.raises(WrongSettings, match=told_of):
         connection_options(KafkaSettings(**kafka_settings))
@@ -300,7 +302,7 @@ def test_what_has_no_counterpart_is_refused_by_name(kafka_settings: dict[str, An
 
 def test_sign_in_is_said_in_fausts_words() -> None:
     """User, password, mechanism and TLS reach Faust; so do the brokers and the timeouts."""
-    from streams.runtimes.faust_connection import connection_options  # noqa: PLC0415 - of the extra [faust]
+    from ragweir.streams.runtimes.faust_connection import connection_options  # noqa: PLC0415 - of the extra [faust]
 
     client = SASL | {"security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-512", "session.timeout.ms": 7_000}
     options = connection_options(KafkaSettings(bootstrap_servers="a:1, b:2", client=client))

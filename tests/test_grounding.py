@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics import grounding
-from metrics.catalogue import Catalogue
-from metrics.grounding import METRICS
-from metrics.metric import Metric, Null
-from metrics.text import Text
-from metrics.view import View, example
-from schemas.interaction import Context, Interaction
+from ragweir.metrics import grounding
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.grounding import METRICS
+from ragweir.metrics.metric import Metric, Null
+from ragweir.metrics.text import Text
+from ragweir.metrics.view import View, example
+from ragweir.schemas.interaction import Context, Interaction
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 CATALOGUE = Catalogue(METRICS)

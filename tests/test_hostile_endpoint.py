@@ -19,19 +19,27 @@ import pytest
 from hostile import Attack, Hostile, Request, good, hostile, http, said
 from judging import NOON, Log, Worker
 
-from metrics.judged.rubric import RUBRIC
-from metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
-from metrics.metric import Metric, Null
-from schemas.evaluation import Decision, Evaluation, SuiteDecision
-from schemas.judging import JudgeRequest
-from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from streams.agents.judge import JudgeAgent, JudgeConfig
-from streams.judging.asking import MAX_NAME_CHARACTERS, MAX_RESPONSE_BYTES, Answered, Asked, Dialect, Trouble, embedding
-from streams.judging.client import Client
-from streams.judging.desk import LiveDesk
-from streams.judging.job import Ended, Job
-from streams.judging.money import cost
-from streams.settings import JudgeSettings, Price, WrongSettings
+from ragweir.metrics.judged.rubric import RUBRIC
+from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
+from ragweir.metrics.metric import Metric, Null
+from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
+from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
+from ragweir.streams.judging.asking import (
+    MAX_NAME_CHARACTERS,
+    MAX_RESPONSE_BYTES,
+    Answered,
+    Asked,
+    Dialect,
+    Trouble,
+    embedding,
+)
+from ragweir.streams.judging.client import Client
+from ragweir.streams.judging.desk import LiveDesk
+from ragweir.streams.judging.job import Ended, Job
+from ragweir.streams.judging.money import cost
+from ragweir.streams.settings import JudgeSettings, Price, WrongSettings
 
 PRICE = Price(input_usd=1, output_usd=10)
 PLENTY = 10**12
@@ -332,7 +340,7 @@ def _asked(server: Hostile) -> tuple[Client, Asked, Asked]:
 
 
 def _chat_reader() -> Callable[[Any], Any]:
-    from streams.judging.asking import _completion  # noqa: PLC0415
+    from ragweir.streams.judging.asking import _completion  # noqa: PLC0415
 
     return _completion
 

@@ -9,23 +9,23 @@ import orjson
 import pytest
 from poison import event
 
-import schemas
-from metrics.catalogue import Catalogue, everything
-from metrics.judged.driver import judge
-from metrics.judged.suites import suites
-from metrics.metric import Metric
-from metrics.view import View
-from schemas.codec import decode, encode
-from schemas.intake import MAX_ITEMS
-from schemas.interaction import Context
-from schemas.judging import JudgeRequest
-from schemas.times import from_epoch, parse_time
-from schemas.topics import MAX_EVENT_BYTES
-from streams.agents.agent import Record
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from streams.judging.results import case_of
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.judged.driver import judge
+from ragweir.metrics.judged.suites import suites
+from ragweir.metrics.metric import Metric
+from ragweir.metrics.view import View
+from ragweir.schemas import codec
+from ragweir.schemas.codec import decode, encode
+from ragweir.schemas.intake import MAX_ITEMS
+from ragweir.schemas.interaction import Context
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.times import from_epoch, parse_time
+from ragweir.schemas.topics import MAX_EVENT_BYTES
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.judging.results import case_of
 
-MODULE = Path(schemas.__file__).parent
+MODULE = Path(codec.__file__).parent
 
 ITEMS: dict[str, Any] = {
     "contexts": {"text": "Ada wrote it in 1843.", "chunk_id": "c", "score": 0.5},
@@ -312,10 +312,10 @@ COUNTED: dict[str, bytes] = {
 _MEASURE = """
 import resource, sys, time
 import orjson
-from metrics.catalogue import Catalogue, everything
-from schemas.mapping import FieldMap
-from streams.agents.agent import Record
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.schemas.mapping import FieldMap
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 
 rules = {"event_id": "event_id", "query": "query", "response": "response"}
 for name in ("text", "page", "score", "chunk_id", "document_id", "rank", "relevant", "retrieval_method"):

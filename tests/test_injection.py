@@ -23,13 +23,13 @@ import numpy as np
 import pytest
 from injections import ATTACKS, KNOWN_CHECK, KNOWN_MARK, ORDER
 
-from metrics.judged import driver, framing
-from metrics.judged.answers import NO_CHECK, Fault, read
-from metrics.judged.driver import Call, Completion, Judged, judge
-from metrics.judged.framing import Framed
-from metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
-from metrics.judged.suites import suites
-from metrics.metric import Metric
+from ragweir.metrics.judged import driver, framing
+from ragweir.metrics.judged.answers import NO_CHECK, Fault, read
+from ragweir.metrics.judged.driver import Call, Completion, Judged, judge
+from ragweir.metrics.judged.framing import Framed
+from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
+from ragweir.metrics.judged.suites import suites
+from ragweir.metrics.metric import Metric
 
 CASE = Case(
     query="Quokkas inhabit Rottnest island?",

@@ -10,15 +10,15 @@ import orjson
 import pytest
 from judging import GOOD, NOON, PRICE, Log, ScriptedDesk, Worker, config, request
 
-from metrics.judged.suite import Case
-from metrics.metric import Null
-from schemas.evaluation import Evaluation
-from schemas.judging import JudgeRequest
-from streams.agents.judge import JudgeAgent
-from streams.judging.job import JobId
-from streams.judging.ledger import Budget, affordable
-from streams.judging.money import FREE, allowance
-from streams.judging.results import CUT, case_of
+from ragweir.metrics.judged.suite import Case
+from ragweir.metrics.metric import Null
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.streams.agents.judge import JudgeAgent
+from ragweir.streams.judging.job import JobId
+from ragweir.streams.judging.ledger import Budget, affordable
+from ragweir.streams.judging.money import FREE, allowance
+from ragweir.streams.judging.results import CUT, case_of
 
 AMOUNT = allowance(PRICE, FREE, case_of(request(), 60_000)[0], list(config().suites.values()), 1_500)
 """What one of the tests' requests has reserved for it."""

@@ -21,19 +21,19 @@ import numpy as np
 import pytest
 import structlog
 
-from metrics.judged.classification import CLASSIFICATION
-from metrics.judged.framing import unframed
-from metrics.judged.rubric import RUBRIC
-from metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite, Vectors
-from metrics.metric import Metric, Null
-from streams.judging import client
-from streams.judging.checking import try_out
-from streams.judging.desk import LiveDesk
-from streams.judging.job import Desk, Ended, Job
-from streams.judging.money import cost
-from streams.settings import JudgeSettings, Price, WrongSettings
-from streams.simulated.faults import Faults
-from streams.simulated.server import simulated_judge
+from ragweir.metrics.judged.classification import CLASSIFICATION
+from ragweir.metrics.judged.framing import unframed
+from ragweir.metrics.judged.rubric import RUBRIC
+from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite, Vectors
+from ragweir.metrics.metric import Metric, Null
+from ragweir.streams.judging import client
+from ragweir.streams.judging.checking import try_out
+from ragweir.streams.judging.desk import LiveDesk
+from ragweir.streams.judging.job import Desk, Ended, Job
+from ragweir.streams.judging.money import cost
+from ragweir.streams.settings import JudgeSettings, Price, WrongSettings
+from ragweir.streams.simulated.faults import Faults
+from ragweir.streams.simulated.server import simulated_judge
 
 SECONDS = 20
 PRICE = Price(input_usd=1, output_usd=10)

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from metrics.judged.answers import CUT, MAX_CHARACTERS, NO_CHECK, NOT_JSON, TOO_LONG, UNFIT, Fault, read, schema
-from metrics.judged.driver import EXPLANATION_CHARACTERS, Call, Completion, Judged, judge
-from metrics.judged.framing import frame, framed, sendable, unframed
-from metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
-from metrics.metric import Flagged, Metric, Null
+from ragweir.metrics.judged.answers import CUT, MAX_CHARACTERS, NO_CHECK, NOT_JSON, TOO_LONG, UNFIT, Fault, read, schema
+from ragweir.metrics.judged.driver import EXPLANATION_CHARACTERS, Call, Completion, Judged, judge
+from ragweir.metrics.judged.framing import frame, framed, sendable, unframed
+from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
+from ragweir.metrics.metric import Flagged, Metric, Null
 
 CASE = Case("Who wrote it?", "Ada did.", contexts=("Ada wrote the first program.",))
 OUT = Null("the judge cannot be reached")

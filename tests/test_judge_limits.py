@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.judging.breaker import LONGEST_S, Breaker
-from streams.judging.limits import Limits, SlidingLog
-from streams.judging.waiting import Line
+from ragweir.streams.judging.breaker import LONGEST_S, Breaker
+from ragweir.streams.judging.limits import Limits, SlidingLog
+from ragweir.streams.judging.waiting import Line
 
 WINDOW_S = 60.0
 

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from metrics.judged import classification, factual, ragas, recall, rubric
-from metrics.judged.answers import schema
-from metrics.judged.asking import MOST_STATEMENTS, SAID_CHARACTERS, Verdicts, verdicts
-from metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
-from metrics.judged.suites import suites
-from metrics.metric import Flagged, Null
+from ragweir.metrics.judged import classification, factual, ragas, recall, rubric
+from ragweir.metrics.judged.answers import schema
+from ragweir.metrics.judged.asking import MOST_STATEMENTS, SAID_CHARACTERS, Verdicts, verdicts
+from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
+from ragweir.metrics.judged.suites import suites
+from ragweir.metrics.metric import Flagged, Null
 
 SUITES = suites()
 FAILED = Null("the call failed")

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi  # type: ignore[import-untyped]
 
-from metrics.catalogue import Catalogue
-from metrics.lexical_retrieval import (
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.lexical_retrieval import (
     METRICS,
     bm25_mean,
     bm25_rank_agreement,
@@ -24,9 +24,9 @@ from metrics.lexical_retrieval import (
     explain_utilisation,
     query_context_coverage,
 )
-from metrics.metric import Null, Value
-from metrics.text import Text
-from metrics.view import Limits, View, example
+from ragweir.metrics.metric import Null, Value
+from ragweir.metrics.text import Text
+from ragweir.metrics.view import Limits, View, example
 
 CATALOGUE = Catalogue(METRICS)
 LABELLED = Path(__file__).parents[1] / ".." / "shared" / "data" / "mtrag.jsonl"

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from schemas.run import Asked
-from streams.history.runs import essence, fingerprint
-from streams.masking import MASK, masked, masked_url
-from streams.settings import RoutingSettings, Settings, load
+from ragweir.schemas.run import Asked
+from ragweir.streams.history.runs import essence, fingerprint
+from ragweir.streams.masking import MASK, masked, masked_url
+from ragweir.streams.settings import RoutingSettings, Settings, load
 
 SECRET = "hunter2-Xq7"
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from conftest import create_topic
 
-from streams.local.kafka import LocalKafka
+from ragweir.streams.local.kafka import LocalKafka
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 from interactions import interactions
@@ -53,7 +53,7 @@ def test_a_worker_stays_under_200_mb_however_long_the_backlog(kafka: LocalKafka,
             producer.poll(0.05)
     assert producer.flush(60) == 0
     environment = {**os.environ, "RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap, "RAGWEIR_TELEMETRY__PORT": "0"}
-    command = [sys.executable, "-m", "streams.cli", "--prefix", prefix, "evaluate", "--slot", "0"]
+    command = [sys.executable, "-m", "ragweir.streams.cli", "--prefix", prefix, "evaluate", "--slot", "0"]
     worker = subprocess.Popen(command, env=environment)
     try:
         while (done := _settled(kafka.bootstrap, prefix)) < events:

@@ -8,12 +8,12 @@ import pytest
 from commands import ragweir
 from conftest import create_topic, produce
 
-from schemas.evaluation import Evaluation
-from streams.agents.agent import Record
-from streams.cli.doctor import Findings, Unwell, objectives
-from streams.cli.objectives import evaluations, uncounted
-from streams.local.kafka import LocalKafka
-from streams.settings import JudgeSettings, KafkaSettings, Settings, Slo, TopicSettings
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.cli.doctor import Findings, Unwell, objectives
+from ragweir.streams.cli.objectives import evaluations, uncounted
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.settings import JudgeSettings, KafkaSettings, Settings, Slo, TopicSettings
 
 GOOD = Slo(name="good", metric="context_support", at_least=0.5, objective=0.9)
 EXACT = Slo(name="exact", metric="exact_match", at_least=1, objective=0.9)

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from metrics.closing import Closed
-from metrics.contents import Contents
-from metrics.estimate import Estimate, Subject
-from metrics.label_sets import Labels
-from metrics.summary import Scheme, Summary
-from schemas.window import Window
-from streams.history.openmetrics import OpenMetrics
-from streams.history.writing import write
-from streams.local.prometheus import Server, _serving, programs
-from streams.serving.exporter import FAMILIES, Exposition, quoted
-from streams.settings import Settings, WindowSettings, load
-from streams.windowing import of_all_sizes
+from ragweir.metrics.closing import Closed
+from ragweir.metrics.contents import Contents
+from ragweir.metrics.estimate import Estimate, Subject
+from ragweir.metrics.label_sets import Labels
+from ragweir.metrics.summary import Scheme, Summary
+from ragweir.schemas.window import Window
+from ragweir.streams.history.openmetrics import OpenMetrics
+from ragweir.streams.history.writing import write
+from ragweir.streams.local.prometheus import Server, _serving, programs
+from ragweir.streams.serving.exporter import FAMILIES, Exposition, quoted
+from ragweir.streams.settings import Settings, WindowSettings, load
+from ragweir.streams.windowing import of_all_sizes
 
 RUN = 'a "run"\\1'
 RATIO = Scheme(0.0, 1.0, 1_000_000, 1_000_000)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from metrics.catalogue import Catalogue, Scored
-from metrics.packs import METRICS, PackError, load_packs, parse_packs
-from metrics.view import example
+from ragweir.metrics.catalogue import Catalogue, Scored
+from ragweir.metrics.packs import METRICS, PackError, load_packs, parse_packs
+from ragweir.metrics.view import example
 
 CATALOGUE = Catalogue(METRICS)
 

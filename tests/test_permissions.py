@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from commands import ragweir
 
-from streams.history.writing import JsonLines, write
-from streams.permissions import create, open_to_all, replacing
-from streams.service import read_map
-from streams.settings import WrongSettings, imported, load
+from ragweir.streams.history.writing import JsonLines, write
+from ragweir.streams.permissions import create, open_to_all, replacing
+from ragweir.streams.service import read_map
+from ragweir.streams.settings import WrongSettings, imported, load
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
 
@@ -155,7 +155,7 @@ def test_a_new_file_is_its_owners_alone_and_an_old_one_keeps_its_mode(tmp_path: 
 def test_a_pipe_is_written_to() -> None:
     """`--out >(program)` and /dev/stdout stay what they are."""
     program = (
-        "from pathlib import Path; from streams.permissions import replacing\n"
+        "from pathlib import Path; from ragweir.streams.permissions import replacing\n"
         "with replacing(Path('/dev/stdout')) as output: output.write(b'text')"
     )
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True)

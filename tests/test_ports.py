@@ -7,11 +7,11 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from streams.cli.doctor import Findings, Unwell, telemetry
-from streams.cli.ports import ports
-from streams.serving.health import Health, serve
-from streams.serving.telemetry import Telemetry
-from streams.settings import JudgeSettings, Settings, TelemetrySettings
+from ragweir.streams.cli.doctor import Findings, Unwell, telemetry
+from ragweir.streams.cli.ports import ports
+from ragweir.streams.serving.health import Health, serve
+from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.settings import JudgeSettings, Settings, TelemetrySettings
 
 HOST = "127.0.0.1"
 OFFSETS = (0, 1, 2, 100, 200, 300)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.catalogue import Catalogue
-from metrics.metric import Flagged, Null
-from metrics.ranking import METRICS, hit_at_10, mrr, ndcg_at_10, ranked, recall_at_10
-from metrics.view import View, example
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.metric import Flagged, Null
+from ragweir.metrics.ranking import METRICS, hit_at_10, mrr, ndcg_at_10, ranked, recall_at_10
+from ragweir.metrics.view import View, example
 
 CATALOGUE = Catalogue(METRICS)
 NAMES = tuple(CATALOGUE.metrics)

@@ -6,9 +6,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from conftest import create_topic, produce
 
-from streams.local.kafka import LocalKafka
-from streams.reading import Span, read, span
-from streams.settings import Settings, load
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.reading import Span, read, span
+from ragweir.streams.settings import Settings, load
 
 
 def settings(kafka: LocalKafka) -> Settings:

@@ -8,15 +8,15 @@ import jsonschema
 import orjson
 import pytest
 
-from metrics.catalogue import Catalogue, everything
-from metrics.contents import Reading, merged
-from metrics.estimate import Subject
-from metrics.summary import Scheme
-from schemas.codec import decode, encode
-from schemas.dead_letter import DeadLetter
-from schemas.evaluation import Decision, Evaluation, Judgement, Source, SuiteDecision, Texts
-from schemas.export import FOLDER, RECORDS, json_schema
-from schemas.interaction import (
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.contents import Reading, merged
+from ragweir.metrics.estimate import Subject
+from ragweir.metrics.summary import Scheme
+from ragweir.schemas.codec import decode, encode
+from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Source, SuiteDecision, Texts
+from ragweir.schemas.export import FOLDER, RECORDS, json_schema
+from ragweir.schemas.interaction import (
     Aggregate,
     Context,
     Extraction,
@@ -28,11 +28,11 @@ from schemas.interaction import (
     Span,
     Usage,
 )
-from schemas.judging import JudgeRequest, LedgerEntry
-from schemas.run import Archive, Asked, Extent, Run
-from schemas.window import Window
-from streams.agents.agent import Record
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.schemas.judging import JudgeRequest, LedgerEntry
+from ragweir.schemas.run import Archive, Asked, Extent, Run
+from ragweir.schemas.window import Window
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -287,7 +287,7 @@ def test_what_is_unknown_does_not_stop_a_reader() -> None:
 
 @pytest.mark.parametrize("record", RECORDS)
 def test_the_json_schema_is_that_of_the_model(record: str) -> None:
-    """The exported file is what the model says today; `python -m schemas.export` writes it anew."""
+    """The exported file is what the model says today; `python -m ragweir.schemas.export` writes it anew."""
     assert (FOLDER / f"{record}.json").read_bytes() == json_schema(record)
 
 

@@ -12,10 +12,10 @@ from faults import eventually, gone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.judged.suite import Case
-from metrics.metric import Null
-from streams.judging.redaction import Redactor
-from streams.settings import JudgeSettings, WrongSettings
+from ragweir.metrics.judged.suite import Case
+from ragweir.metrics.metric import Null
+from ragweir.streams.judging.redaction import Redactor
+from ragweir.streams.settings import JudgeSettings, WrongSettings
 
 ON = Redactor(JudgeSettings(redaction="on"))
 CASE = Case("Who is ada@example.org?", "A poet's daughter.", ("She wrote ada@example.org on it.",), ("Ada",))
@@ -193,9 +193,9 @@ def test_what_takes_too_long_is_ended_and_the_next_event_is_redacted(settings: d
 
 ORPHAN = """
 import os, threading, time
-from metrics.metric import Null
-from streams.judging.redaction import Redactor
-from streams.settings import JudgeSettings
+from ragweir.metrics.metric import Null
+from ragweir.streams.judging.redaction import Redactor
+from ragweir.streams.settings import JudgeSettings
 
 if __name__ == "__main__":
     redactor = Redactor(JudgeSettings(redaction="on", redact_timeout_s={limit}, redact_patterns={{"bad": "(a+)+$"}}))

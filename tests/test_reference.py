@@ -9,11 +9,11 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
-from metrics.catalogue import everything
-from schemas.topics import TOPICS
-from streams import alerts, reference
-from streams.serving.telemetry import TABLE
-from streams.settings import Group, Settings
+from ragweir.metrics.catalogue import everything
+from ragweir.schemas.topics import TOPICS
+from ragweir.streams import alerts, reference
+from ragweir.streams.serving.telemetry import TABLE
+from ragweir.streams.settings import Group, Settings
 
 README = reference.README.read_text(encoding="utf-8")
 SETTINGS = [
@@ -54,7 +54,7 @@ def plain(text: str) -> str:
 
 
 def test_the_tables_are_those_of_the_code() -> None:
-    """`python -m streams.reference` has nothing to write. Where this fails, run it."""
+    """`python -m ragweir.streams.reference` has nothing to write. Where this fails, run it."""
     assert reference.rewritten(README) == README
 
 

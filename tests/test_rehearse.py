@@ -17,21 +17,21 @@ from commands import ragweir
 from conftest import create_topic, produce
 from pages import Tags
 
-from metrics.catalogue import Catalogue, everything
-from metrics.totals import Totals
-from schemas.evaluation import Evaluation
-from streams.agents.agent import Record
-from streams.agents.aggregate import AggregateAgent, AggregateConfig
-from streams.cli import app
-from streams.history.counting import Counting
-from streams.history.proofs import proofs
-from streams.history.rehearse import Rehearsal, Rehearsed, rehearse
-from streams.history.timeline import page
-from streams.kafka_client import Refusal
-from streams.local.kafka import LocalKafka
-from streams.local.prometheus import Programs
-from streams.settings import Slo, WindowSettings, WrongSettings
-from streams.slo_rules import FAST, SLOW, rules, written
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.totals import Totals
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
+from ragweir.streams.cli import app
+from ragweir.streams.history.counting import Counting
+from ragweir.streams.history.proofs import proofs
+from ragweir.streams.history.rehearse import Rehearsal, Rehearsed, rehearse
+from ragweir.streams.history.timeline import page
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.local.prometheus import Programs
+from ragweir.streams.settings import Slo, WindowSettings, WrongSettings
+from ragweir.streams.slo_rules import FAST, SLOW, rules, written
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 RELEVANT = Slo(name="relevant", metric="context_support", at_least=0.5, objective=0.95)

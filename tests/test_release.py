@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 from conftest import coordinated, produce, read_to_end
 from faults import QUICK_CLIENT, ROOT, Service, end_all, eventually
 
-from streams.local.kafka import LocalKafka
-from streams.simulated.server import SimulatedJudge, simulated_judge
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.simulated.server import SimulatedJudge, simulated_judge
 
 BEFORE = "d967030540379767959fcabaecdacec1447ffa2f"
 """The last commit of the release before, 0.1.0."""
@@ -46,7 +46,7 @@ class Deployment:
         self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
         self.published = 0
         self.services: list[Service] = []
-        self.folders = {"before": before, "ours": ROOT}
+        self.folders = {"before": (before, "streams.cli"), "ours": (ROOT, "ragweir.streams.cli")}
         settings = {
             "kafka__bootstrap_servers": kafka.bootstrap,
             "kafka__client": QUICK_CLIENT,
@@ -71,8 +71,9 @@ class Deployment:
     def run(self, release: str, *arguments: str) -> Service:
         """Run a command of a release; the processes that it starts are of that release too."""
         log = self.logs / f"{len(self.services)}-{release}-{'-'.join(arguments)}.log"
-        variables = self.environment | {"PYTHONPATH": str(self.folders[release])}
-        self.services.append(Service(["-P", "-m", "streams.cli", *arguments], log, variables))
+        folder, module = self.folders[release]
+        variables = self.environment | {"PYTHONPATH": str(folder)}
+        self.services.append(Service(["-P", "-m", module, *arguments], log, variables))
         return self.services[-1]
 
     def start(self, release: str, service: str, slot: int) -> Service:

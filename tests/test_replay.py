@@ -22,16 +22,16 @@ from confluent_kafka.admin import AdminClient
 from conftest import create_topic, produce, read_to_end
 from faults import QUICK_CLIENT, eventually
 
-from schemas.codec import encode
-from schemas.run import Archive, Loaded
-from streams.agents.agent import Record
-from streams.history.archives import id_reader, load
-from streams.history.running import Standing, _Watch
-from streams.history.runs import find, prefix_of, run_settings, store
-from streams.local.kafka import LocalKafka
-from streams.runtimes.bounds import Bounding, Bounds
-from streams.settings import Settings
-from streams.simulated.server import simulated_judge
+from ragweir.schemas.codec import encode
+from ragweir.schemas.run import Archive, Loaded
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.history.archives import id_reader, load
+from ragweir.streams.history.running import Standing, _Watch
+from ragweir.streams.history.runs import find, prefix_of, run_settings, store
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.runtimes.bounds import Bounding, Bounds
+from ragweir.streams.settings import Settings
+from ragweir.streams.simulated.server import simulated_judge
 
 PARTITIONS = 3
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=30)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.catalogue import Catalogue
-from metrics.metric import Flagged, Null
-from metrics.retrieval import (
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.metric import Flagged, Null
+from ragweir.metrics.retrieval import (
     METRICS,
     avg_rank,
     context_recall_heuristic,
@@ -20,7 +20,7 @@ from metrics.retrieval import (
     precision_at_10,
     recall_warning,
 )
-from metrics.view import View, example
+from ragweir.metrics.view import View, example
 
 CATALOGUE = Catalogue(METRICS)
 

@@ -18,19 +18,19 @@ from commands import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.catalogue import Catalogue, everything
-from metrics.judged.suites import suites
-from metrics.view import Limits, example
-from schemas.codec import decode, encode
-from schemas.evaluation import Decision, Evaluation, SuiteDecision
-from schemas.interaction import Interaction
-from schemas.judging import JudgeRequest
-from schemas.topics import TOPICS, max_record_bytes
-from streams.agents.agent import Emission, Record
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from streams.routing import Router
-from streams.service import evaluate_config
-from streams.settings import RoutingSettings, WrongSettings, load
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.judged.suites import suites
+from ragweir.metrics.view import Limits, example
+from ragweir.schemas.codec import decode, encode
+from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
+from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.topics import TOPICS, max_record_bytes
+from ragweir.streams.agents.agent import Emission, Record
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.routing import Router
+from ragweir.streams.service import evaluate_config
+from ragweir.streams.settings import RoutingSettings, WrongSettings, load
 
 SUITES = tuple(suites())
 CATALOGUE = Catalogue(everything())
@@ -219,12 +219,12 @@ def test_what_is_not_used_does_not_move_the_draw() -> None:
 
 _ELSEWHERE = """
 import sys
-from metrics.catalogue import Catalogue, everything
-from metrics.judged.suites import suites
-from schemas.interaction import Interaction
-from streams.routing import Router
-from streams.service import evaluate_config
-from streams.settings import RoutingSettings
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.judged.suites import suites
+from ragweir.schemas.interaction import Interaction
+from ragweir.streams.routing import Router
+from ragweir.streams.service import evaluate_config
+from ragweir.streams.settings import RoutingSettings
 router = Router(RoutingSettings(), Catalogue(everything()), tuple(suites()))
 for number in map(int, sys.stdin.read().split()):
     event = Interaction(event_id=f"ü{number}", query="", response="", expected=("x",))

@@ -24,16 +24,16 @@ from faults import eventually
 from judging import GOOD, ScriptedDesk, config, request
 from rich.console import Console
 
-from metrics.catalogue import Catalogue, everything
-from metrics.totals import Totals
-from schemas.codec import encode
-from schemas.evaluation import Evaluation
-from streams.agents.agent import Emission, Outcome, Record
-from streams.cli.summary import Summary
-from streams.demo.samples import interactions
-from streams.runtimes.judged_files import JudgedFiles
-from streams.simulated.dialect import NAME
-from streams.simulated.server import simulated_judge
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.totals import Totals
+from ragweir.schemas.codec import encode
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.streams.agents.agent import Emission, Outcome, Record
+from ragweir.streams.cli.summary import Summary
+from ragweir.streams.demo.samples import interactions
+from ragweir.streams.runtimes.judged_files import JudgedFiles
+from ragweir.streams.simulated.dialect import NAME
+from ragweir.streams.simulated.server import simulated_judge
 
 EVENTS = 123
 PRICES = {NAME: {"input_usd": 0.15, "output_usd": 0.6}}

@@ -14,10 +14,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from streams.serving import server
-from streams.serving.health import Health, serve
-from streams.serving.server import HEAD_BYTES, MOST_CONNECTIONS, serve_app
-from streams.serving.telemetry import Telemetry
+from ragweir.streams.serving import server
+from ragweir.streams.serving.health import Health, serve
+from ragweir.streams.serving.server import HEAD_BYTES, MOST_CONNECTIONS, serve_app
+from ragweir.streams.serving.telemetry import Telemetry
 
 _PATIENCE_S = 30
 _LARGE = 64 * 1024 * 1024

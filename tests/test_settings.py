@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from streams.settings import GUARDED, WrongSettings, imported, load
+from ragweir.streams.settings import GUARDED, WrongSettings, imported, load
 
 SECRET = "hunter2-Xq7"
 

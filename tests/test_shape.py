@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from schemas.codec import Rejected, interaction
-from schemas.interaction import Interaction
-from schemas.mapping import FieldMap, MapError
-from streams.shape import FIELDS, LIST_FIELDS, REQUIRED, columns, innermost, propose, spelled, written
+from ragweir.schemas.codec import Rejected, interaction
+from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.mapping import FieldMap, MapError
+from ragweir.streams.shape import FIELDS, LIST_FIELDS, REQUIRED, columns, innermost, propose, spelled, written
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 TIME = "2026-11-21T10:00:00Z"

@@ -26,18 +26,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from metrics.judged import answers
-from metrics.judged.driver import Call, Completion, Judged
-from metrics.judged.driver import judge as conversation
-from metrics.judged.framing import frame
-from metrics.judged.rubric import Rubric
-from metrics.judged.suite import Ask, Case, Embed
-from metrics.judged.suites import suites
-from streams.simulated.dialect import NAME
-from streams.simulated.endpoint import Endpoint, Options, Request
-from streams.simulated.faults import FAULTS, OF_COMPLETIONS, Draws, Faults, WrongFaults
-from streams.simulated.filling import filled
-from streams.simulated.server import SimulatedJudge, simulated_judge
+from ragweir.metrics.judged import answers
+from ragweir.metrics.judged.driver import Call, Completion, Judged
+from ragweir.metrics.judged.driver import judge as conversation
+from ragweir.metrics.judged.framing import frame
+from ragweir.metrics.judged.rubric import Rubric
+from ragweir.metrics.judged.suite import Ask, Case, Embed
+from ragweir.metrics.judged.suites import suites
+from ragweir.streams.simulated.dialect import NAME
+from ragweir.streams.simulated.endpoint import Endpoint, Options, Request
+from ragweir.streams.simulated.faults import FAULTS, OF_COMPLETIONS, Draws, Faults, WrongFaults
+from ragweir.streams.simulated.filling import filled
+from ragweir.streams.simulated.server import SimulatedJudge, simulated_judge
 
 CONTEXTS = (
     "Ada Lovelace wrote notes on the Analytical Engine in 1843.",

@@ -9,7 +9,7 @@ import pytest
 from conftest import produce, read_to_end
 from faults import BEHIND, Service, Traffic, end_all, environment, forget, set_offset
 
-from streams.local.kafka import LocalKafka
+from ragweir.streams.local.kafka import LocalKafka
 
 Start = Callable[..., Service]
 
@@ -22,7 +22,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def start(traffic: Traffic, **settings: Any) -> Service:
         log = tmp_path / f"{len(services)}.log"
         services.append(
-            Service(["-m", "streams.cli", "evaluate", "--slot", "0"], log, environment(traffic, **settings))
+            Service(["-m", "ragweir.streams.cli", "evaluate", "--slot", "0"], log, environment(traffic, **settings))
         )
         return services[-1]
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from metrics.contents import Contents, merged
-from metrics.estimate import Chance, Estimate, Subject
-from metrics.summary import ACCURACY, DEFAULT_SCHEME, LINEAR_BINS, Scheme, Summary, read, tally, written
-from schemas.window import MetricSummary
+from ragweir.metrics.contents import Contents, merged
+from ragweir.metrics.estimate import Chance, Estimate, Subject
+from ragweir.metrics.summary import ACCURACY, DEFAULT_SCHEME, LINEAR_BINS, Scheme, Summary, read, tally, written
+from ragweir.schemas.window import MetricSummary
 
 RATIO = Scheme(0.0, 1.0, 1_000_000, 1_000_000)
 PERCENT = Scheme(0.0, 100.0, 1_000_000, 1_000_000)

@@ -15,17 +15,17 @@ import structlog
 from commands import ragweir
 from faults import Service, end_all, eventually
 
-from streams.heartbeat import HEARTBEAT, Announcement, Heartbeat, Listener
-from streams.local.kafka import LocalKafka
-from streams.local.prometheus import local_prometheus
-from streams.serving.discovery import discovery
-from streams.serving.health import Health
-from streams.supervisor import Supervisor
+from ragweir.streams.heartbeat import HEARTBEAT, Announcement, Heartbeat, Listener
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.local.prometheus import local_prometheus
+from ragweir.streams.serving.discovery import discovery
+from ragweir.streams.serving.health import Health
+from ragweir.streams.supervisor import Supervisor
 
 # A worker that takes its time to start, announces itself, beats for a while, and then stands still or goes on.
 WORKER = """
 import sys, time
-from streams.heartbeat import Heartbeat
+from ragweir.streams.heartbeat import Heartbeat
 slow, beats, forever = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "on"
 time.sleep(slow)
 heartbeat = Heartbeat.inherited()
@@ -121,7 +121,9 @@ def test_prometheus_finds_all_workers_of_up(kafka: LocalKafka, prefix: str, tmp_
     assert ragweir(*shared, "topics", "create").returncode == 0
     log = tmp_path / "log"
     log.touch()
-    up = Service(["-m", "streams.cli", *shared, "up", "--evaluate-workers", "2"], log, {"RAGWEIR_TELEMETRY__PORT": "0"})
+    up = Service(
+        ["-m", "ragweir.streams.cli", *shared, "up", "--evaluate-workers", "2"], log, {"RAGWEIR_TELEMETRY__PORT": "0"}
+    )
     try:
         url = eventually(lambda: up.logged("supervising"), "it supervises")[0]["targets"]
         eventually(lambda: len(got(url)) == 4, "all workers have announced themselves")

@@ -14,12 +14,12 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 from conftest import create_topic, produce
 
-from metrics.catalogue import Catalogue, everything
-from schemas.mapping import FieldMap
-from streams.cli import doctor
-from streams.cli.tap import read_newest
-from streams.local.kafka import LocalKafka
-from streams.settings import load
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.schemas.mapping import FieldMap
+from ragweir.streams.cli import doctor
+from ragweir.streams.cli.tap import read_newest
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.settings import load
 
 
 def own(number: int, **fields: Any) -> bytes:

@@ -20,23 +20,23 @@ from poison import GOOD, POISON, event
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from metrics.catalogue import Catalogue, everything
-from metrics.closing import Fate
-from metrics.metric import Metric
-from metrics.view import View
-from schemas.dead_letter import ErrorClass
-from schemas.intake import REPAIRS
-from schemas.times import parse_time
-from streams import exporting
-from streams.agents.agent import Record
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from streams.judging import client
-from streams.judging.asking import Limited, Refused, Rejected, Transient, Unsupported
-from streams.local.kafka import LocalKafka
-from streams.service import SERVICES
-from streams.serving.health import STALLED_S, Health, serve
-from streams.serving.telemetry import TABLE, Telemetry
-from streams.settings import Settings
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.closing import Fate
+from ragweir.metrics.metric import Metric
+from ragweir.metrics.view import View
+from ragweir.schemas.dead_letter import ErrorClass
+from ragweir.schemas.intake import REPAIRS
+from ragweir.schemas.times import parse_time
+from ragweir.streams import exporting
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.judging import client
+from ragweir.streams.judging.asking import Limited, Refused, Rejected, Transient, Unsupported
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.service import SERVICES
+from ragweir.streams.serving.health import STALLED_S, Health, serve
+from ragweir.streams.serving.telemetry import TABLE, Telemetry
+from ragweir.streams.settings import Settings
 
 
 def named_in(*folders: Path) -> set[str]:

@@ -17,20 +17,20 @@ from rich.progress import Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from metrics.catalogue import CATALOGUE_VERSION, Catalogue, everything
-from metrics.totals import Totals
-from schemas.evaluation import Evaluation
-from schemas.run import Asked, Run
-from streams import logs
-from streams.cli import doctor
-from streams.cli.doctor import Findings
-from streams.cli.summary import Summary
-from streams.history.runs import prefix_of, store
-from streams.judging.asking import Dialect
-from streams.judging.checking import Checked
-from streams.local.kafka import LocalKafka
-from streams.settings import JudgeSettings, Settings
-from streams.terminal import Terminal, printable, printable_json
+from ragweir.metrics.catalogue import CATALOGUE_VERSION, Catalogue, everything
+from ragweir.metrics.totals import Totals
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.run import Asked, Run
+from ragweir.streams import logs
+from ragweir.streams.cli import doctor
+from ragweir.streams.cli.doctor import Findings
+from ragweir.streams.cli.summary import Summary
+from ragweir.streams.history.runs import prefix_of, store
+from ragweir.streams.judging.asking import Dialect
+from ragweir.streams.judging.checking import Checked
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.settings import JudgeSettings, Settings
+from ragweir.streams.terminal import Terminal, printable, printable_json
 
 FORGED = "\nragweir: all is well"
 LITERAL = "[b]x[/b] [/x] :bomb:"

@@ -7,21 +7,21 @@ import pytest
 from conftest import read_to_end
 from faults import Service, Traffic, end_all, environment, eventually
 
-from metrics.catalogue import CATALOGUE_VERSION, Catalogue, everything
-from metrics.totals import Totals
-from schemas.evaluation import Evaluation
-from streams.local.kafka import LocalKafka
-from streams.settings import WindowSettings
-from streams.windowing import Windowing
+from ragweir.metrics.catalogue import CATALOGUE_VERSION, Catalogue, everything
+from ragweir.metrics.totals import Totals
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.settings import WindowSettings
+from ragweir.streams.windowing import Windowing
 
 NEXT = "next"
 _UPGRADED = f"""
-import metrics.catalogue
-metrics.catalogue.CATALOGUE_VERSION = {NEXT!r}  # All that tells this release from ours.
-from streams.cli import main
+import ragweir.metrics.catalogue
+ragweir.metrics.catalogue.CATALOGUE_VERSION = {NEXT!r}  # All that tells this release from ours.
+from ragweir.streams.cli import main
 main()
 """
-OURS, THEIRS = ("-m", "streams.cli"), ("-c", _UPGRADED)
+OURS, THEIRS = ("-m", "ragweir.streams.cli"), ("-c", _UPGRADED)
 
 
 @pytest.fixture

@@ -14,17 +14,17 @@ from conftest import create_topic, produce
 from faults import Service, end_all, eventually
 from prometheus_client.parser import text_string_to_metric_families
 
-from metrics.catalogue import Catalogue, everything
-from metrics.closing import Closing
-from metrics.totals import Totals
-from schemas.window import OVERFLOW
-from streams.agents.agent import Record
-from streams.agents.aggregate import AggregateAgent, AggregateConfig
-from streams.cli import doctor
-from streams.dimensions import admission_limits
-from streams.local.kafka import LocalKafka
-from streams.serving.exporter import Exposition
-from streams.settings import WindowSettings, load
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.closing import Closing
+from ragweir.metrics.totals import Totals
+from ragweir.schemas.window import OVERFLOW
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
+from ragweir.streams.cli import doctor
+from ragweir.streams.dimensions import admission_limits
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.serving.exporter import Exposition
+from ragweir.streams.settings import WindowSettings, load
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 TOTALS = Totals(Catalogue(everything()))
@@ -167,7 +167,7 @@ class Services:
             "RAGWEIR_WINDOWS": json.dumps({"commit_ms": 100, "dimensions": ["application"], **windows}),
         }
         log = self.folder / f"{name}.log"
-        self.started.append(Service(["-m", "streams.cli", name, "--slot", "0"], log, settings))
+        self.started.append(Service(["-m", "ragweir.streams.cli", name, "--slot", "0"], log, settings))
         return self.started[-1]
 
     def publish(self, *values: bytes) -> None:

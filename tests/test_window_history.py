@@ -14,24 +14,24 @@ import pytest
 from confluent_kafka import Producer
 from conftest import create_topic
 
-from metrics.catalogue import Catalogue, everything
-from metrics.closing import Closing
-from metrics.contents import Contents
-from metrics.label_sets import Labels
-from metrics.totals import Totals
-from schemas.codec import encode
-from schemas.evaluation import Decision, Evaluation, SuiteDecision
-from schemas.window import OVERFLOW, EstimateSums, Progress, Window, duration_s
-from streams.dimensions import admission_limits
-from streams.history import latest
-from streams.history.latest import Latest
-from streams.history.windows import Fate, windows
-from streams.history.writing import JsonLines, write
-from streams.kafka_client import Refusal
-from streams.local.kafka import LocalKafka
-from streams.reading import Moved
-from streams.settings import Settings, WindowSettings, load
-from streams.windowing import Windowing, of_all_sizes, start_of
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.closing import Closing
+from ragweir.metrics.contents import Contents
+from ragweir.metrics.label_sets import Labels
+from ragweir.metrics.totals import Totals
+from ragweir.schemas.codec import encode
+from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
+from ragweir.schemas.window import OVERFLOW, EstimateSums, Progress, Window, duration_s
+from ragweir.streams.dimensions import admission_limits
+from ragweir.streams.history import latest
+from ragweir.streams.history.latest import Latest
+from ragweir.streams.history.windows import Fate, windows
+from ragweir.streams.history.writing import JsonLines, write
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.reading import Moved
+from ragweir.streams.settings import Settings, WindowSettings, load
+from ragweir.streams.windowing import Windowing, of_all_sizes, start_of
 
 SIZES = ("1m", "3m", "5m", "1h")
 DIMENSIONS = ("application", "labels.region")

@@ -19,13 +19,13 @@ from confluent_kafka.admin import AdminClient
 from conftest import create_topic, read_to_end
 from faults import QUICK_CLIENT, Service, end_all, eventually, forget, set_offset
 
-from metrics.catalogue import Catalogue, everything
-from metrics.contents import Contents
-from metrics.estimate import Chance
-from metrics.totals import Totals
-from schemas.window import Window
-from streams.local.kafka import LocalKafka
-from streams.supervisor import REFUSED
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.contents import Contents
+from ragweir.metrics.estimate import Chance
+from ragweir.metrics.totals import Totals
+from ragweir.schemas.window import Window
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.supervisor import REFUSED
 
 PARTITIONS = 4
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=6)
@@ -47,8 +47,8 @@ SETTINGS = {
 }
 Start = Callable[..., Service]
 OLDER_AT_FIRST = """
-from streams.cli import main
-from streams.runtimes import positions
+from ragweir.streams.cli import main
+from ragweir.streams.runtimes import positions
 
 asked, older = positions.patiently, [30, 10]
 
@@ -148,7 +148,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     services: list[Service] = []
 
     def start(
-        of: Evaluations, *arguments: str, before: tuple[str, ...] = ("-m", "streams.cli"), **settings: Any
+        of: Evaluations, *arguments: str, before: tuple[str, ...] = ("-m", "ragweir.streams.cli"), **settings: Any
     ) -> Service:
         given = {**SETTINGS, **settings, "KAFKA__BOOTSTRAP_SERVERS": of.bootstrap, "TOPICS__PREFIX": of.prefix}
         variables = {

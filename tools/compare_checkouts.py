@@ -32,7 +32,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from streams.local.kafka import local_kafka
+from ragweir.streams.local.kafka import local_kafka
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -67,7 +67,7 @@ class Checkout:
     def __init__(self, code: Path, outputs: Path, work: Path) -> None:
         self.code, self.outputs, self.work = code, outputs, work
         outputs.mkdir(parents=True)
-        self.module = "ragweir.streams.cli" if (code / "ragweir").exists() else "streams.cli"
+        self.module = f"{'ragweir.' if (code / 'ragweir').exists() else ''}streams.cli"
 
     def command(self, *arguments: str | Path) -> list[str]:
         return [sys.executable, "-P", "-m", self.module, *map(str, arguments)]

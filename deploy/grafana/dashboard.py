@@ -27,8 +27,8 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableSort,
 )
 
-from streams.serving.exporter import label_names
-from streams.settings import WindowSettings
+from ragweir.streams.serving.exporter import label_names
+from ragweir.streams.settings import WindowSettings
 
 FILE = Path(__file__).with_name("ragweir.json")
 

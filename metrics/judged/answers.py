@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-from metrics.judged.suite import Answer
+from ragweir.metrics.judged.suite import Answer
 
 MAX_CHARACTERS = 100_000
 """A longer answer is not read."""

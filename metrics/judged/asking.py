@@ -13,9 +13,9 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, Field, WithJsonSchema, create_model, field_validator
 
-from metrics.judged.framing import SAID_CHARACTERS
-from metrics.judged.suite import Answer, Ask, Case, Embed, Vectors
-from metrics.metric import Null
+from ragweir.metrics.judged.framing import SAID_CHARACTERS
+from ragweir.metrics.judged.suite import Answer, Ask, Case, Embed, Vectors
+from ragweir.metrics.metric import Null
 
 MOST_STATEMENTS = 40
 """Claims or statements that one text is taken apart into, at most; with verdicts on them an answer still has room."""

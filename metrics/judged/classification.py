@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from metrics.judged.asking import ANY_OF_SEVERAL, NO_EXPECTED, Said, asked, references
-from metrics.judged.suite import Answer, Case, Conversation, Findings, Suite
-from metrics.metric import Metric, Null
+from ragweir.metrics.judged.asking import ANY_OF_SEVERAL, NO_EXPECTED, Said, asked, references
+from ragweir.metrics.judged.suite import Answer, Case, Conversation, Findings, Suite
+from ragweir.metrics.metric import Metric, Null
 
 DONT_KNOW = "DON'T KNOW"
 

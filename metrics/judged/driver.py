@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Literal
 
-from metrics.judged import answers
-from metrics.judged.framing import RULES, Framed, frame
-from metrics.judged.suite import Answer, Ask, Case, Embed, Findings, Suite
-from metrics.list_cut import LIST_CUT
-from metrics.metric import Flagged, Metric, Null
+from ragweir.metrics.judged import answers
+from ragweir.metrics.judged.framing import RULES, Framed, frame
+from ragweir.metrics.judged.suite import Answer, Ask, Case, Embed, Findings, Suite
+from ragweir.metrics.list_cut import LIST_CUT
+from ragweir.metrics.metric import Flagged, Metric, Null
 
 EXPLANATION_CHARACTERS = 500
 """What bounds the explanation of one metric on one event."""

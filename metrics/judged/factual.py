@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from metrics.judged.asking import ANY_OF_SEVERAL, NO_EXPECTED, Points, Said, asked, references
-from metrics.judged.suite import Answer, Case, Conversation, Findings, Suite
-from metrics.metric import Metric, Null
+from ragweir.metrics.judged.asking import ANY_OF_SEVERAL, NO_EXPECTED, Points, Said, asked, references
+from ragweir.metrics.judged.suite import Answer, Case, Conversation, Findings, Suite
+from ragweir.metrics.metric import Metric, Null
 
 TASK = f"""\
 Hold the response to the query against the expected answer, in three steps. In each, first say why in one or two short \

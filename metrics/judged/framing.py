@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from metrics.judged.suite import Ask
+from ragweir.metrics.judged.suite import Ask
 
 SAID_CHARACTERS = 400
 """The most that one reason, claim or statement of a judge may have; what is longer is cut."""
@@ -88,7 +88,7 @@ def framed(ask: Ask, mark: str, check: str, advice: str = "") -> Framed:
     Raises:
         ValueError: if the mark occurs in a text, or a name cannot be used.
 
-    >>> from metrics.judged.suite import Answer
+    >>> from ragweir.metrics.judged.suite import Answer
     >>> print(framed(Ask("Is it polite?", (("response", "Go away."),), Answer), "7f3a", "owl").user)
     Is it polite?
     <BLANKLINE>
@@ -124,7 +124,7 @@ def sendable(text: str) -> str:
 def unframed(system: str, user: str) -> tuple[dict[str, str], str, str]:
     """What a judge that keeps to the marks reads: the texts by name, the instructions around them, the check word.
 
-    >>> from metrics.judged.suite import Answer
+    >>> from ragweir.metrics.judged.suite import Answer
     >>> framed_ask = framed(Ask("Is it polite?", (("response", "Go away."),), Answer), "7f3a", "owl")
     >>> texts, instructions, check = unframed(framed_ask.system, framed_ask.user)
     >>> texts, check, "Go away" in instructions

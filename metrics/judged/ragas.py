@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from metrics.judged.asking import (
+from ragweir.metrics.judged.asking import (
     ANY_OF_SEVERAL,
     MOST_STATEMENTS,
     NO_CONTEXTS,
@@ -27,8 +27,8 @@ from metrics.judged.asking import (
     references,
     verdicts,
 )
-from metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
-from metrics.metric import Flagged, Metric, Null, Value
+from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
+from ragweir.metrics.metric import Flagged, Metric, Null, Value
 
 DIRECT = "direct_assessment"
 """Flags an answer relevance that the judge gave outright, for want of questions or embeddings."""
@@ -202,7 +202,7 @@ def ragas_score(parts: Sequence[Value], weights: Sequence[float] = WEIGHTS) -> f
     Reference: document 003, "RAGAS Composite Score".
     Known limits: scores over different parts are no like with like; `reasons` says which are null.
 
-    >>> from metrics.metric import Null
+    >>> from ragweir.metrics.metric import Null
     >>> missing = Null("missing")
     >>> [round(ragas_score(parts), 2) for parts in (
     ...     (100.0, missing, 100.0, 83.27), (0.0, 0.0, 0.0, 83.27), (missing, missing, missing, 82.29))]

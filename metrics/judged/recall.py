@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from metrics.judged.asking import NO_CONTEXTS, Said, Share, asked, numbered_contexts
-from metrics.judged.suite import Answer, Case, Conversation, Findings, Suite
-from metrics.metric import Metric, Null
+from ragweir.metrics.judged.asking import NO_CONTEXTS, Said, Share, asked, numbered_contexts
+from ragweir.metrics.judged.suite import Answer, Case, Conversation, Findings, Suite
+from ragweir.metrics.metric import Metric, Null
 
 MOST_CONTEXTS = 10
 """The first so many are shown to the judge."""

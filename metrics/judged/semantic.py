@@ -11,8 +11,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from metrics.judged.suite import Case, Conversation, Embed, Findings, Suite, Vectors
-from metrics.metric import Flagged, Metric, Null, Value
+from ragweir.metrics.judged.suite import Case, Conversation, Embed, Findings, Suite, Vectors
+from ragweir.metrics.metric import Flagged, Metric, Null, Value
 
 MOST_CHARACTERS = 10_000
 """Of each text these are read: some 1,600 English words."""

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from metrics.metric import Metric, Null, Value
+from ragweir.metrics.metric import Metric, Null, Value
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from metrics.judged.classification import CLASSIFICATION
-from metrics.judged.factual import FACTUAL
-from metrics.judged.ragas import WEIGHTS, ragas
-from metrics.judged.recall import CONTEXT_RECALL
-from metrics.judged.rubric import RUBRIC
-from metrics.judged.semantic import SEMANTIC
-from metrics.judged.suite import Suite
+from ragweir.metrics.judged.classification import CLASSIFICATION
+from ragweir.metrics.judged.factual import FACTUAL
+from ragweir.metrics.judged.ragas import WEIGHTS, ragas
+from ragweir.metrics.judged.recall import CONTEXT_RECALL
+from ragweir.metrics.judged.rubric import RUBRIC
+from ragweir.metrics.judged.semantic import SEMANTIC
+from ragweir.metrics.judged.suite import Suite
 
 
 def suites(ragas_weights: tuple[float, float, float, float] = WEIGHTS) -> Mapping[str, Suite]:

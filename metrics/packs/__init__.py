@@ -17,10 +17,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from metrics.metric import Metric
-from metrics.packs.facts import CalculationPack, FactsPack
-from metrics.packs.listing import ListPack
-from metrics.packs.pack import Pack
+from ragweir.metrics.metric import Metric
+from ragweir.metrics.packs.facts import CalculationPack, FactsPack
+from ragweir.metrics.packs.listing import ListPack
+from ragweir.metrics.packs.pack import Pack
 
 __all__ = ["METRICS", "PackError", "load_packs", "parse_packs"]
 
@@ -110,7 +110,7 @@ def parse_packs(files: Mapping[str, str], taken: Iterable[Metric] = ()) -> tuple
     >>> parse_packs({"mine.toml": 'question = "Q7"\nform = "quiz"'})
     Traceback (most recent call last):
     ...
-    metrics.packs.PackError: question pack mine.toml: form: is unknown; it is one of list, facts, calculation
+    ragweir.metrics.packs.PackError: question pack mine.toml: form: is unknown; it is one of list, facts, calculation
     """
     owners = {metric.name: "a pack that ships with ragweir" for metric in taken}
     metrics: list[Metric] = []

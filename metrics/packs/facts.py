@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from metrics.metric import Better, shared
-from metrics.packs.pack import Finding, Name, Pack, Part, Words
-from metrics.phrases import Phrase, Phrases
-from metrics.view import View
+from ragweir.metrics.metric import Better, shared
+from ragweir.metrics.packs.pack import Finding, Name, Pack, Part, Words
+from ragweir.metrics.phrases import Phrase, Phrases
+from ragweir.metrics.view import View
 
 
 def _listed(phrases: tuple[Phrase, ...]) -> str:

@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from metrics.metric import Null, Value, shared
-from metrics.packs.pack import Finding, Name, Pack, Part, Words
-from metrics.phrases import Phrase
-from metrics.text import Text
-from metrics.view import View
+from ragweir.metrics.metric import Null, Value, shared
+from ragweir.metrics.packs.pack import Finding, Name, Pack, Part, Words
+from ragweir.metrics.phrases import Phrase
+from ragweir.metrics.text import Text
+from ragweir.metrics.view import View
 
 _MARK = re.compile(r"[ \t]*+(?:[*+\-•‣◦–]|[0-9]{1,3}[.)])[ \t]++")
 _NAME_ENDS = re.compile(r":|[ \t][-–—][ \t]")

@@ -8,9 +8,9 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from metrics.metric import Better, Metric, Unit, Value
-from metrics.phrases import Phrase, phrase
-from metrics.view import View
+from ragweir.metrics.metric import Better, Metric, Unit, Value
+from ragweir.metrics.phrases import Phrase, phrase
+from ragweir.metrics.view import View
 
 
 def _tokens(value: object) -> Phrase:

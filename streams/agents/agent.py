@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from schemas.dead_letter import ErrorClass
+from ragweir.schemas.dead_letter import ErrorClass
 
 Headers = tuple[tuple[str, bytes], ...]
 Place = tuple[str, int]

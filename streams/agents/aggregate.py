@@ -11,18 +11,18 @@ from zlib import compress, decompress
 import orjson
 from pydantic import ValidationError
 
-from metrics.contents import Contents, merged
-from metrics.label_sets import Admission, Labels
-from metrics.totals import Scored, Totals
-from schemas.codec import Rejected, encode, parse
-from schemas.dead_letter import HEAD_BYTES, ErrorClass
-from schemas.evaluation import Evaluation
-from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from schemas.window import Progress, Window, duration_s
-from streams.agents.agent import Emission, Outcome, Record, StateError
-from streams.agents.writing import bury, cloud_event
-from streams.dimensions import Dimensions, admission_limits, label
-from streams.settings import Slo, WindowSettings
+from ragweir.metrics.contents import Contents, merged
+from ragweir.metrics.label_sets import Admission, Labels
+from ragweir.metrics.totals import Scored, Totals
+from ragweir.schemas.codec import Rejected, encode, parse
+from ragweir.schemas.dead_letter import HEAD_BYTES, ErrorClass
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
+from ragweir.schemas.window import Progress, Window, duration_s
+from ragweir.streams.agents.agent import Emission, Outcome, Record, StateError
+from ragweir.streams.agents.writing import bury, cloud_event
+from ragweir.streams.dimensions import Dimensions, admission_limits, label
+from ragweir.streams.settings import Slo, WindowSettings
 
 _SERVICE = "aggregate"
 _PROGRESS = "progress"
@@ -290,7 +290,7 @@ class AggregateAgent:
     # Partitions.
 
     def restore(self, partition: int, committed: int | None, start: int, changelog: Iterator[Record]) -> None:
-        """Take a partition over with the windows that it still holds; see `streams.agents.agent.Keeper`.
+        """Take a partition over with the windows that it still holds; see `ragweir.streams.agents.agent.Keeper`.
 
         Raises:
             StateError: if the progress in the changelog is not that of the committed offset.

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from streams.agents.agent import Place
+from ragweir.streams.agents.agent import Place
 
 _Ids = dict[bytes, int]
 """The offset at which each id occurred last, in the order of offsets."""

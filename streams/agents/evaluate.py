@@ -11,20 +11,20 @@ from statistics import median_low
 
 from pydantic import BaseModel, ValidationError
 
-from metrics.catalogue import CATALOGUE_VERSION, Catalogue
-from metrics.view import Limits, View
-from schemas.codec import Rejected, decode, encode, event_time
-from schemas.dead_letter import HEAD_BYTES, ErrorClass
-from schemas.evaluation import CARRIED_OVER, Decision, Evaluation, Source, Texts, document_ids
-from schemas.intake import MAX_ITEMS
-from schemas.interaction import Interaction
-from schemas.judging import JudgeRequest
-from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from streams.agents.agent import Emission, Outcome, Place, Record
-from streams.agents.duplicates import Duplicates
-from streams.agents.writing import bury, cloud_event
-from streams.filters import Filters
-from streams.routing import Router
+from ragweir.metrics.catalogue import CATALOGUE_VERSION, Catalogue
+from ragweir.metrics.view import Limits, View
+from ragweir.schemas.codec import Rejected, decode, encode, event_time
+from ragweir.schemas.dead_letter import HEAD_BYTES, ErrorClass
+from ragweir.schemas.evaluation import CARRIED_OVER, Decision, Evaluation, Source, Texts, document_ids
+from ragweir.schemas.intake import MAX_ITEMS
+from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
+from ragweir.streams.agents.agent import Emission, Outcome, Place, Record
+from ragweir.streams.agents.duplicates import Duplicates
+from ragweir.streams.agents.writing import bury, cloud_event
+from ragweir.streams.filters import Filters
+from ragweir.streams.routing import Router
 
 _SERVICE = "evaluate"
 _AROUND_BYTES = 8 * 1024
@@ -39,7 +39,7 @@ class EvaluateConfig:
     limits: Limits = field(default_factory=Limits)
     max_event_bytes: int = MAX_EVENT_BYTES
     max_items: Mapping[str, int] = field(default_factory=lambda: MAX_ITEMS)
-    """How many elements are read of each list of an event; see `schemas.intake`."""
+    """How many elements are read of each list of an event; see `ragweir.schemas.intake`."""
     mappings: Mapping[str, Callable[[object], object]] = field(default_factory=dict)
     """For the topics in a foreign shape, the map that reads them."""
     include_text: bool = False
@@ -137,7 +137,7 @@ class EvaluateAgent:
         return self._duplicates.horizon
 
     def remember(self, place: Place, start: int, before: Iterator[Record]) -> None:
-        """Take a partition over; see `streams.agents.agent.Mindful`."""
+        """Take a partition over; see `ragweir.streams.agents.agent.Mindful`."""
         self._duplicates.restore(place, start, self._ids(before))
 
     def forget(self, places: Collection[Place]) -> None:
@@ -162,7 +162,7 @@ class EvaluateAgent:
         return "evaluations"
 
     def origins(self, output: Record) -> Iterator[tuple[Place, int, str]]:
-        """See `streams.agents.agent.Traced`; none for what is no evaluation."""
+        """See `ragweir.streams.agents.agent.Traced`; none for what is no evaluation."""
         with suppress(ValidationError):
             made = _Origin.model_validate_json(output.value or b"")
             yield (made.source.topic, made.source.partition), made.source.offset, made.event_id

@@ -16,20 +16,20 @@ from itertools import islice
 
 from pydantic import ValidationError
 
-from metrics.judged.suite import Case, Suite
-from metrics.metric import Null
-from schemas.codec import Rejected, parse
-from schemas.dead_letter import HEAD_BYTES, ErrorClass
-from schemas.evaluation import Evaluation
-from schemas.judging import Finished, JudgeRequest, LedgerEntry
-from schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from streams.agents.agent import Count, Emission, Outcome, Place, Record
-from streams.agents.writing import bury, cloud_event
-from streams.judging.job import Desk, Ended, Job, JobId
-from streams.judging.ledger import Account, Budget, Ledger, affordable, day_of, next_day
-from streams.judging.money import allowance
-from streams.judging.results import by_floor_alone, case_of, chosen, judged, unjudged, waiting
-from streams.settings import JudgeSettings, Price
+from ragweir.metrics.judged.suite import Case, Suite
+from ragweir.metrics.metric import Null
+from ragweir.schemas.codec import Rejected, parse
+from ragweir.schemas.dead_letter import HEAD_BYTES, ErrorClass
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.judging import Finished, JudgeRequest, LedgerEntry
+from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
+from ragweir.streams.agents.agent import Count, Emission, Outcome, Place, Record
+from ragweir.streams.agents.writing import bury, cloud_event
+from ragweir.streams.judging.job import Desk, Ended, Job, JobId
+from ragweir.streams.judging.ledger import Account, Budget, Ledger, affordable, day_of, next_day
+from ragweir.streams.judging.money import allowance
+from ragweir.streams.judging.results import by_floor_alone, case_of, chosen, judged, unjudged, waiting
+from ragweir.streams.settings import JudgeSettings, Price
 
 _SERVICE = "judge"
 _MICRO = 1_000_000

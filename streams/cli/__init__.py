@@ -1,5 +1,5 @@
 """The command line: one module per command or group of commands."""
 
-from streams.cli.app import app, main
+from ragweir.streams.cli.app import app, main
 
 __all__ = ["app", "main"]

@@ -1,5 +1,5 @@
-"""`python -m streams.cli` is `ragweir`."""
+"""`python -m ragweir.streams.cli` is `ragweir`."""
 
-from streams.cli import main
+from ragweir.streams.cli import main
 
 main()

@@ -15,9 +15,9 @@ from confluent_kafka import KafkaException
 from rich.text import Text
 from typer.core import TyperGroup
 
-from streams import logs
-from streams.settings import Settings, load
-from streams.terminal import Terminal
+from ragweir.streams import logs
+from ragweir.streams.settings import Settings, load
+from ragweir.streams.terminal import Terminal
 
 out = Terminal()
 err = Terminal(stderr=True)
@@ -28,14 +28,14 @@ STOPPED = 130
 """The exit status of a command that Ctrl-C ended, as shells have it."""
 
 _STATUS: Mapping[str, int] = {
-    "streams.settings.WrongSettings": USAGE,
-    "streams.kafka_client.Refusal": FAILURE,
-    "streams.kafka_client.Unreachable": FAILURE,
-    "streams.runtimes.transactions.Fatal": FAILURE,
-    "schemas.codec.Rejected": FAILURE,
-    "metrics.packs.PackError": USAGE,
-    "streams.local.node.LocalKafkaError": FAILURE,
-    "streams.local.prometheus.LocalPrometheusError": FAILURE,
+    "ragweir.streams.settings.WrongSettings": USAGE,
+    "ragweir.streams.kafka_client.Refusal": FAILURE,
+    "ragweir.streams.kafka_client.Unreachable": FAILURE,
+    "ragweir.streams.runtimes.transactions.Fatal": FAILURE,
+    "ragweir.schemas.codec.Rejected": FAILURE,
+    "ragweir.metrics.packs.PackError": USAGE,
+    "ragweir.streams.local.node.LocalKafkaError": FAILURE,
+    "ragweir.streams.local.prometheus.LocalPrometheusError": FAILURE,
     "cimpl.KafkaException": FAILURE,
 }
 """The known errors by name: what a command did not import, it does not raise."""
@@ -75,7 +75,7 @@ class _Commands(Mapping[str, Any]):
 
     def _import(self, *modules: str) -> None:
         for module in modules:
-            import_module(f"streams.cli.{module}")
+            import_module(f"ragweir.streams.cli.{module}")
         group: Any = typer.main.get_command(app)
         self._built = group.commands._built
 

@@ -13,14 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from schemas.dead_letter import ErrorClass
-from streams.cli.app import app, err, out, settings
-from streams.history.dead_letters import Letter, grouped, letter, shown
-from streams.history.redrive import Choice, Redrive, Report
-from streams.history.standing import Fate
-from streams.reading import Moved, read, span
-from streams.service import read_map
-from streams.settings import Settings
+from ragweir.schemas.dead_letter import ErrorClass
+from ragweir.streams.cli.app import app, err, out, settings
+from ragweir.streams.history.dead_letters import Letter, grouped, letter, shown
+from ragweir.streams.history.redrive import Choice, Redrive, Report
+from ragweir.streams.history.standing import Fate
+from ragweir.streams.reading import Moved, read, span
+from ragweir.streams.service import read_map
+from ragweir.streams.settings import Settings
 
 commands = typer.Typer(help="Look at the records that were refused, and send them again.", no_args_is_help=True)
 app.add_typer(commands, name="dead-letter")

@@ -15,22 +15,30 @@ import orjson
 import typer
 from rich.text import Text
 
-from streams.cli.app import FAILURE, app, err, out, shared_flags
-from streams.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
-from streams.demo.judged import summarise_judged
-from streams.demo.samples import interactions, samples
-from streams.demo.services import JUDGE_MS, WORKERS, DemoError, demo_settings, services, targets, wait_until_ready
-from streams.demo.show import Report, screen, summarise
-from streams.demo.traffic import Publisher, results
-from streams.local.kafka import local_kafka
-from streams.local.prometheus import LocalPrometheusError, programs
-from streams.permissions import create
-from streams.service import evaluate_config
-from streams.settings import Settings
-from streams.simulated.faults import Faults
-from streams.simulated.server import simulated_judge
-from streams.slo_rules import FAST, duration
-from streams.topics import create_topics
+from ragweir.streams.cli.app import FAILURE, app, err, out, shared_flags
+from ragweir.streams.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
+from ragweir.streams.demo.judged import summarise_judged
+from ragweir.streams.demo.samples import interactions, samples
+from ragweir.streams.demo.services import (
+    JUDGE_MS,
+    WORKERS,
+    DemoError,
+    demo_settings,
+    services,
+    targets,
+    wait_until_ready,
+)
+from ragweir.streams.demo.show import Report, screen, summarise
+from ragweir.streams.demo.traffic import Publisher, results
+from ragweir.streams.local.kafka import local_kafka
+from ragweir.streams.local.prometheus import LocalPrometheusError, programs
+from ragweir.streams.permissions import create
+from ragweir.streams.service import evaluate_config
+from ragweir.streams.settings import Settings
+from ragweir.streams.simulated.faults import Faults
+from ragweir.streams.simulated.server import simulated_judge
+from ragweir.streams.slo_rules import FAST, duration
+from ragweir.streams.topics import create_topics
 
 _EVENTS = 200
 _INTERRUPTED = 130

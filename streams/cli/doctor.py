@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import typer
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from rich.text import Text
 
-from schemas.judging import LedgerEntry
-from schemas.topics import TOPICS
-from streams.agents.evaluate import EvaluateAgent
-from streams.cli.app import FAILURE, app, out, settings
-from streams.cli.looking import ledger, number_behind
-from streams.cli.objectives import evaluations, uncounted
-from streams.cli.ports import ports
-from streams.cli.summary import dollars
-from streams.cli.tap import read_newest
-from streams.event_times import distances
-from streams.judging.asking import Trouble
-from streams.judging.checking import told, try_out, unpriced
-from streams.judging.ledger import affordable, next_day
-from streams.kafka_client import (
+from ragweir.schemas.judging import LedgerEntry
+from ragweir.schemas.topics import TOPICS
+from ragweir.streams.agents.evaluate import EvaluateAgent
+from ragweir.streams.cli.app import FAILURE, app, out, settings
+from ragweir.streams.cli.looking import ledger, number_behind
+from ragweir.streams.cli.objectives import evaluations, uncounted
+from ragweir.streams.cli.ports import ports
+from ragweir.streams.cli.summary import dollars
+from ragweir.streams.cli.tap import read_newest
+from ragweir.streams.event_times import distances
+from ragweir.streams.judging.asking import Trouble
+from ragweir.streams.judging.checking import told, try_out, unpriced
+from ragweir.streams.judging.ledger import affordable, next_day
+from ragweir.streams.kafka_client import (
     Connection,
     Identity,
     Refusal,
@@ -37,11 +35,11 @@ from streams.kafka_client import (
     client_properties,
     reader_properties,
 )
-from streams.masking import masked, masked_url
-from streams.permissions import readable_by_others
-from streams.service import SERVICES, catalogue, evaluate_config, judge_config
-from streams.settings import SHIPPED_KEY, Settings, WrongSettings
-from streams.terminal import printable
+from ragweir.streams.masking import masked, masked_url
+from ragweir.streams.permissions import readable_by_others
+from ragweir.streams.service import SERVICES, catalogue, evaluate_config, judge_config
+from ragweir.streams.settings import SHIPPED_KEY, Settings, WrongSettings
+from ragweir.streams.terminal import printable
 
 _SKEW_S = 300
 _SAMPLE = 100
@@ -75,17 +73,6 @@ class Findings:
 
     settings: Settings
     topics: Mapping[str, int] | None = None
-
-
-def packages(_: Findings) -> str:
-    """Our import packages have plain names, which another distribution may also use."""
-    ours = Path(__file__).parents[2]
-    for name in ("schemas", "metrics", "streams"):
-        found = importlib.util.find_spec(name)
-        origin = Path(found.origin) if found and found.origin else None
-        if origin is None or origin.parents[1] != ours:
-            raise Unwell(f"another package called {name!r} shadows ours; install ragweir in an environment of its own")
-    return "schemas, metrics and streams are ours"
 
 
 def configuration(findings: Findings) -> str:
@@ -312,7 +299,6 @@ def labels(findings: Findings) -> str:
 
 
 CHECKS: tuple[Callable[[Findings], str], ...] = (
-    packages,
     configuration,
     secrets,
     broker,

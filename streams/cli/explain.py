@@ -15,19 +15,19 @@ from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from metrics.catalogue import everything
-from metrics.metric import Metric
-from schemas.codec import encode
-from schemas.dead_letter import DeadLetter
-from schemas.evaluation import Evaluation
-from schemas.window import duration_s
-from streams.cli.app import app, err, out, settings
-from streams.history.dead_letters import Letter, shown
-from streams.history.explain import Looked, Reach, Story, Watch, from_file, from_topics
-from streams.kafka_client import Refusal
-from streams.reading import Kept, Moved
-from streams.settings import WindowSettings
-from streams.terminal import printable_json
+from ragweir.metrics.catalogue import everything
+from ragweir.metrics.metric import Metric
+from ragweir.schemas.codec import encode
+from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.window import duration_s
+from ragweir.streams.cli.app import app, err, out, settings
+from ragweir.streams.history.dead_letters import Letter, shown
+from ragweir.streams.history.explain import Looked, Reach, Story, Watch, from_file, from_topics
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.reading import Kept, Moved
+from ragweir.streams.settings import WindowSettings
+from ragweir.streams.terminal import printable_json
 
 _DIRECTION = {"higher": "higher is better", "lower": "lower is better", "neither": "neither way is better"}
 _REASON = 400

@@ -10,13 +10,13 @@ from pathlib import Path
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
-from streams.cli.app import err
-from streams.history.evaluations import Shown
-from streams.kafka_client import Refusal
-from streams.permissions import create
-from streams.reading import Moved
-from streams.settings import Settings
-from streams.terminal import printable
+from ragweir.streams.cli.app import err
+from ragweir.streams.history.evaluations import Shown
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.permissions import create
+from ragweir.streams.reading import Moved
+from ragweir.streams.settings import Settings
+from ragweir.streams.terminal import printable
 
 _DIMENSION = r"application|tenant|environment|pipeline_version|model|question_id|labels\.\w{1,60}"
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import orjson
 from confluent_kafka import TopicPartition
 
-from schemas.judging import LedgerEntry
-from streams.reading import read, span
-from streams.settings import Settings
+from ragweir.schemas.judging import LedgerEntry
+from ragweir.streams.reading import read, span
+from ragweir.streams.settings import Settings
 
 _COUNTED = 2_000
 """Records that are read only to be counted, at most."""

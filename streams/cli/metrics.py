@@ -9,9 +9,9 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from metrics.catalogue import everything
-from metrics.metric import Metric
-from streams.cli.app import app, out, settings
+from ragweir.metrics.catalogue import everything
+from ragweir.metrics.metric import Metric
+from ragweir.streams.cli.app import app, out, settings
 
 _DIRECTION = {"higher": "higher is better", "lower": "lower is better", "neither": "neither way is better"}
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import orjson
 from pydantic import ValidationError
 
-from schemas.evaluation import Evaluation
-from streams.agents.agent import Record
-from streams.dimensions import label
-from streams.settings import Slo
-from streams.terminal import printable
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.dimensions import label
+from ragweir.streams.settings import Slo
+from ragweir.streams.terminal import printable
 
 _WIDTH = 100
 

@@ -10,10 +10,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 
-from streams import exporting
-from streams.service import SERVICES
-from streams.serving.server import LAST_PORT
-from streams.settings import Settings
+from ragweir.streams import exporting
+from ragweir.streams.service import SERVICES
+from ragweir.streams.serving.server import LAST_PORT
+from ragweir.streams.settings import Settings
 
 _TIMEOUT_S = 2.0
 _MOST_BYTES = 1024 * 1024

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from schemas.codec import Rejected, encode_json, interaction, parse
-from schemas.mapping import FieldMap
-from streams.cli.app import FAILURE, app, err, settings
-from streams.publisher import Publisher
-from streams.runtimes.files import read_lines
-from streams.service import read_map
-from streams.terminal import printable
+from ragweir.schemas.codec import Rejected, encode_json, interaction, parse
+from ragweir.schemas.mapping import FieldMap
+from ragweir.streams.cli.app import FAILURE, app, err, settings
+from ragweir.streams.publisher import Publisher
+from ragweir.streams.runtimes.files import read_lines
+from ragweir.streams.service import read_map
+from ragweir.streams.terminal import printable
 
 
 @app.command()

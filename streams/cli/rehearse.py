@@ -15,19 +15,19 @@ from pydantic import BaseModel, ValidationError
 from rich.table import Table
 from rich.text import Text
 
-from streams.cli.app import out, settings
-from streams.cli.histories import progress, showing, sliced_by, write
-from streams.history.counting import Counting
-from streams.history.evaluations import Source
-from streams.history.proofs import proofs as history_of
-from streams.history.rehearse import Firing, Rehearsal, Rehearsed, SloRehearsal, in_words, objective, rehearse
-from streams.history.timeline import page
-from streams.kafka_client import Refusal
-from streams.moments import moment
-from streams.service import SERVICES, totals
-from streams.settings import Settings, Slo, WrongSettings
-from streams.slo_rules import BURNS, duration, proofs, rules, written
-from streams.terminal import printable
+from ragweir.streams.cli.app import out, settings
+from ragweir.streams.cli.histories import progress, showing, sliced_by, write
+from ragweir.streams.history.counting import Counting
+from ragweir.streams.history.evaluations import Source
+from ragweir.streams.history.proofs import proofs as history_of
+from ragweir.streams.history.rehearse import Firing, Rehearsal, Rehearsed, SloRehearsal, in_words, objective, rehearse
+from ragweir.streams.history.timeline import page
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.moments import moment
+from ragweir.streams.service import SERVICES, totals
+from ragweir.streams.settings import Settings, Slo, WrongSettings
+from ragweir.streams.slo_rules import BURNS, duration, proofs, rules, written
+from ragweir.streams.terminal import printable
 
 _EXAMPLE = '"relevant: context_support >= 0.5 for 95%"'
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"

@@ -14,21 +14,21 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from schemas.run import RUN_ID, Asked, JudgeMode, Loaded, Phase
-from schemas.window import Window
-from streams.cli.app import STOPPED, app, err, out, settings, shared_flags
-from streams.cli.working import as_worker
-from streams.history.openmetrics import OpenMetrics
-from streams.history.outlook import Outlook, outlook
-from streams.history.replay import begun, same
-from streams.history.running import Running, Standing, run_worker
-from streams.history.runs import Found, find, prefix_of, run_settings
-from streams.history.windows import Fate, windows
-from streams.history.writing import Format, JsonLines, write
-from streams.kafka_client import Refusal
-from streams.reading import Moved, read, span
-from streams.settings import Settings
-from streams.supervisor import own_command, same_command, stop_flag
+from ragweir.schemas.run import RUN_ID, Asked, JudgeMode, Loaded, Phase
+from ragweir.schemas.window import Window
+from ragweir.streams.cli.app import STOPPED, app, err, out, settings, shared_flags
+from ragweir.streams.cli.working import as_worker
+from ragweir.streams.history.openmetrics import OpenMetrics
+from ragweir.streams.history.outlook import Outlook, outlook
+from ragweir.streams.history.replay import begun, same
+from ragweir.streams.history.running import Running, Standing, run_worker
+from ragweir.streams.history.runs import Found, find, prefix_of, run_settings
+from ragweir.streams.history.windows import Fate, windows
+from ragweir.streams.history.writing import Format, JsonLines, write
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.reading import Moved, read, span
+from ragweir.streams.settings import Settings
+from ragweir.streams.supervisor import own_command, same_command, stop_flag
 
 _CANARY = "--canary"
 _LAGS = 6

@@ -9,13 +9,13 @@ import orjson
 import typer
 from rich.table import Table
 
-from schemas.codec import encode
-from streams.cli.app import FAILURE, app, err, out, settings
-from streams.history.runs import delete as delete_run
-from streams.history.runs import every, find, prefix_of
-from streams.kafka_client import Refusal
-from streams.masking import masked
-from streams.terminal import printable, printable_json
+from ragweir.schemas.codec import encode
+from ragweir.streams.cli.app import FAILURE, app, err, out, settings
+from ragweir.streams.history.runs import delete as delete_run
+from ragweir.streams.history.runs import every, find, prefix_of
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.masking import masked
+from ragweir.streams.terminal import printable, printable_json
 
 commands = typer.Typer(help="List, show or delete replays.", no_args_is_help=True)
 app.add_typer(commands, name="runs")

@@ -15,26 +15,26 @@ import orjson
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
-from metrics.totals import Totals
-from schemas.codec import encode
-from schemas.dead_letter import DeadLetter
-from schemas.evaluation import Evaluation
-from streams.agents.agent import Emission, Record
-from streams.agents.evaluate import EvaluateAgent
-from streams.cli.app import FAILURE, STOPPED, app, err, settings
-from streams.cli.stopping import Stop
-from streams.cli.summary import Summary, dollars
-from streams.judging.asking import Limited, Trouble
-from streams.judging.checking import told, try_out, unpriced
-from streams.judging.desk import LiveDesk
-from streams.kafka_client import Refusal
-from streams.permissions import create
-from streams.runtimes import files
-from streams.runtimes.judged_files import JudgedFiles
-from streams.service import evaluate_config, judge_config
-from streams.settings import Settings
-from streams.terminal import printable, printable_json
-from streams.windowing import Windowing
+from ragweir.metrics.totals import Totals
+from ragweir.schemas.codec import encode
+from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.streams.agents.agent import Emission, Record
+from ragweir.streams.agents.evaluate import EvaluateAgent
+from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, settings
+from ragweir.streams.cli.stopping import Stop
+from ragweir.streams.cli.summary import Summary, dollars
+from ragweir.streams.judging.asking import Limited, Trouble
+from ragweir.streams.judging.checking import told, try_out, unpriced
+from ragweir.streams.judging.desk import LiveDesk
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.permissions import create
+from ragweir.streams.runtimes import files
+from ragweir.streams.runtimes.judged_files import JudgedFiles
+from ragweir.streams.service import evaluate_config, judge_config
+from ragweir.streams.settings import Settings
+from ragweir.streams.terminal import printable, printable_json
+from ragweir.streams.windowing import Windowing
 
 
 @app.command()

@@ -12,14 +12,14 @@ from typing import Annotated, Literal, NoReturn
 import structlog
 import typer
 
-from streams.cli.app import app, settings, shared_flags
-from streams.cli.working import as_worker
-from streams.exporting import PORT as EXPORT_PORT
-from streams.exporting import run_export
-from streams.kafka_client import Refusal
-from streams.service import SERVICES, catalogue, run_canary, run_slot
-from streams.settings import SHIPPED_KEY, Settings
-from streams.supervisor import OWN_PORT, UP_PORT, Supervisor, own_command, same_command, stop_flag
+from ragweir.streams.cli.app import app, settings, shared_flags
+from ragweir.streams.cli.working import as_worker
+from ragweir.streams.exporting import PORT as EXPORT_PORT
+from ragweir.streams.exporting import run_export
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.service import SERVICES, catalogue, run_canary, run_slot
+from ragweir.streams.settings import SHIPPED_KEY, Settings
+from ragweir.streams.supervisor import OWN_PORT, UP_PORT, Supervisor, own_command, same_command, stop_flag
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -139,7 +139,7 @@ _RUNNERS["export"] = _Runner(catalogue, run_export, EXPORT_PORT)
 
 def _on_faust() -> _Runner:
     try:
-        from streams.runtimes import faust  # noqa: PLC0415 - of the extra [faust]
+        from ragweir.streams.runtimes import faust  # noqa: PLC0415 - of the extra [faust]
     except ModuleNotFoundError as error:
         raise Refusal(f"the Faust runtime needs the package {error.name}: pip install 'ragweir[faust]'") from None
     return _Runner(faust.check, faust.run_slot, SERVICES["evaluate"].port)

@@ -10,12 +10,12 @@ from typing import Annotated
 import orjson
 import typer
 
-from streams.cli.app import app, out
-from streams.kafka_client import Refusal
-from streams.simulated.dialect import NAME
-from streams.simulated.faults import FAULTS, Faults, WrongFaults
-from streams.simulated.server import LOOPBACK, simulated_judge
-from streams.supervisor import stop_flag
+from ragweir.streams.cli.app import app, out
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.simulated.dialect import NAME
+from ragweir.streams.simulated.faults import FAULTS, Faults, WrongFaults
+from ragweir.streams.simulated.server import LOOPBACK, simulated_judge
+from ragweir.streams.supervisor import stop_flag
 
 _LOOK_S = 0.1
 _PRICE = {NAME: {"input_usd": 0.15, "output_usd": 0.6}}

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from streams.cli.app import app, settings
-from streams.cli.rehearse import rehearsal
-from streams.service import SERVICES
-from streams.settings import WrongSettings
-from streams.slo_rules import proofs as proofs_of
-from streams.slo_rules import rules as rules_of
-from streams.slo_rules import written
+from ragweir.streams.cli.app import app, settings
+from ragweir.streams.cli.rehearse import rehearsal
+from ragweir.streams.service import SERVICES
+from ragweir.streams.settings import WrongSettings
+from ragweir.streams.slo_rules import proofs as proofs_of
+from ragweir.streams.slo_rules import rules as rules_of
+from ragweir.streams.slo_rules import written
 
 commands = typer.Typer(help="Turn SLOs into alerts, and try them on the past.", no_args_is_help=True)
 app.add_typer(commands, name="slo")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import BinaryIO
 
-from streams.runtimes.files import Lines
+from ragweir.streams.runtimes.files import Lines
 
 
 class Stop:

@@ -7,12 +7,12 @@ from statistics import fmean
 
 from rich.table import Table
 
-from metrics.contents import Contents
-from metrics.totals import Scored, Totals
-from schemas.evaluation import Evaluation
-from schemas.window import EstimateResult
-from streams.simulated.dialect import NAME
-from streams.terminal import printable
+from ragweir.metrics.contents import Contents
+from ragweir.metrics.totals import Scored, Totals
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.window import EstimateResult
+from ragweir.streams.simulated.dialect import NAME
+from ragweir.streams.terminal import printable
 
 _KEPT = 100_000
 """Values kept per metric for its quantiles: enough for a file that somebody looks at, and a bound on memory."""

@@ -19,21 +19,21 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from metrics.metric import Metric
-from schemas.codec import Rejected, interaction, parse
-from schemas.evaluation import Evaluation
-from schemas.intake import REPAIRS
-from schemas.mapping import FieldMap
-from streams import reading
-from streams.agents.agent import Record
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from streams.cli.app import FAILURE, app, err, out, settings, shared_flags
-from streams.event_times import Distances, distances
-from streams.kafka_client import Refusal
-from streams.service import evaluate_config
-from streams.settings import Settings
-from streams.shape import REQUIRED, innermost, propose, written
-from streams.terminal import printable
+from ragweir.metrics.metric import Metric
+from ragweir.schemas.codec import Rejected, interaction, parse
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.intake import REPAIRS
+from ragweir.schemas.mapping import FieldMap
+from ragweir.streams import reading
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.cli.app import FAILURE, app, err, out, settings, shared_flags
+from ragweir.streams.event_times import Distances, distances
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.service import evaluate_config
+from ragweir.streams.settings import Settings
+from ragweir.streams.shape import REQUIRED, innermost, propose, written
+from ragweir.streams.terminal import printable
 
 _SHOWN = 3
 _ID_WIDTH = 16

@@ -7,10 +7,10 @@ from confluent_kafka.admin import AdminClient
 from rich.table import Table
 from rich.text import Text
 
-from schemas.topics import TOPICS
-from streams.cli.app import app, out, settings
-from streams.kafka_client import Connection, ask, build, client_properties
-from streams.topics import create_topics, retention_h
+from ragweir.schemas.topics import TOPICS
+from ragweir.streams.cli.app import app, out, settings
+from ragweir.streams.kafka_client import Connection, ask, build, client_properties
+from ragweir.streams.topics import create_topics, retention_h
 
 commands = typer.Typer(help="Create or show ragweir's topics.", no_args_is_help=True)
 app.add_typer(commands, name="topics")

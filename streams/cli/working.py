@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import structlog
 
-from streams.kafka_client import Refusal
-from streams.runtimes.transactions import Fatal
-from streams.settings import WrongSettings
-from streams.supervisor import REFUSED
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.runtimes.transactions import Fatal
+from ragweir.streams.settings import WrongSettings
+from ragweir.streams.supervisor import REFUSED
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

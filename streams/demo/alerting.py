@@ -11,14 +11,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from schemas.window import duration_s
-from streams.demo.scrape import Means, counted, means
-from streams.demo.services import DemoError, targets
-from streams.demo.traffic import DRILL_RATE, Drill
-from streams.demo.webhook import Told, webhook
-from streams.local.prometheus import Server, local_alertmanager, local_prometheus
-from streams.settings import Settings
-from streams.slo_rules import FAST, duration, rules, written
+from ragweir.schemas.window import duration_s
+from ragweir.streams.demo.scrape import Means, counted, means
+from ragweir.streams.demo.services import DemoError, targets
+from ragweir.streams.demo.traffic import DRILL_RATE, Drill
+from ragweir.streams.demo.webhook import Told, webhook
+from ragweir.streams.local.prometheus import Server, local_alertmanager, local_prometheus
+from ragweir.streams.settings import Settings
+from ragweir.streams.slo_rules import FAST, duration, rules, written
 
 SCALE = 0.02
 """An hour of the rules in 72 seconds: the page's short window is six seconds, six scrapes."""

@@ -9,12 +9,12 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from metrics.catalogue import Catalogue
-from metrics.totals import Scored, Totals
-from schemas.evaluation import Evaluation, Status
-from schemas.judging import JudgeRequest
-from schemas.window import EstimateResult
-from streams.routing import FLOOR
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.totals import Scored, Totals
+from ragweir.schemas.evaluation import Evaluation, Status
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.window import EstimateResult
+from ragweir.streams.routing import FLOOR
 
 FAITHFULNESS = "judge_faithfulness"
 """The judged metric that the demo shows."""
@@ -127,7 +127,7 @@ class Docket:
     def __str__(self) -> str:
         """How many events were selected, and what has become of them.
 
-        >>> from metrics.catalogue import everything
+        >>> from ragweir.metrics.catalogue import everything
         >>> print(Docket(Catalogue(everything())))
         0 selected, 0 judged, 0 deferred, 0 failed
         """

@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from schemas.evaluation import Evaluation
-from schemas.window import EstimateFlag
-from streams.demo.docket import FAITHFULNESS, OUTCOMES, Docket
-from streams.demo.show import EVENT_WIDTH
-from streams.routing import FLOOR
-from streams.settings import Settings
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.window import EstimateFlag
+from ragweir.streams.demo.docket import FAITHFULNESS, OUTCOMES, Docket
+from ragweir.streams.demo.show import EVENT_WIDTH
+from ragweir.streams.routing import FLOOR
+from ragweir.streams.settings import Settings
 
 _SHOWN = 3
 """Judgements at either end."""

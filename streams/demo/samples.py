@@ -54,7 +54,7 @@ UNREADABLE = (
 @cache
 def samples() -> Sequence[Mapping[str, Any]]:
     """The samples as their file has them, in its order."""
-    lines = files("streams.demo").joinpath("samples.jsonl").read_bytes().splitlines()
+    lines = files("ragweir.streams.demo").joinpath("samples.jsonl").read_bytes().splitlines()
     return tuple(orjson.loads(line) for line in lines)
 
 

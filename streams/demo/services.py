@@ -14,13 +14,13 @@ from typing import Any
 
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from streams.demo.scrape import ready
-from streams.exporting import PORT as EXPORT_PORT
-from streams.local.node import LOOPBACK, LocalKafkaError, free_port, require_free
-from streams.service import SERVICES
-from streams.settings import Settings
-from streams.simulated.dialect import NAME as SIMULATED
-from streams.supervisor import STOP_S, UP_PORT, own_command
+from ragweir.streams.demo.scrape import ready
+from ragweir.streams.exporting import PORT as EXPORT_PORT
+from ragweir.streams.local.node import LOOPBACK, LocalKafkaError, free_port, require_free
+from ragweir.streams.service import SERVICES
+from ragweir.streams.settings import Settings
+from ragweir.streams.simulated.dialect import NAME as SIMULATED
+from ragweir.streams.supervisor import STOP_S, UP_PORT, own_command
 
 WORKERS = 2
 JUDGE_MS = 150

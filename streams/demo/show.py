@@ -13,14 +13,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from metrics.catalogue import Catalogue
-from metrics.metric import Metric
-from schemas.dead_letter import DeadLetter
-from schemas.evaluation import Evaluation
-from schemas.judging import JudgeRequest
-from streams.demo.docket import LATEST, Docket
-from streams.demo.samples import samples
-from streams.demo.traffic import Result
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.metric import Metric
+from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.streams.demo.docket import LATEST, Docket
+from ragweir.streams.demo.samples import samples
+from ragweir.streams.demo.traffic import Result
 
 _WORST = 5
 _MOST_ROWS = 14

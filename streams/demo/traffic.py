@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from schemas.codec import encode_json
-from schemas.dead_letter import DeadLetter
-from schemas.evaluation import Evaluation
-from schemas.judging import JudgeRequest
-from streams.demo.samples import UNREADABLE, Unreadable, drill, interaction
-from streams.demo.services import DemoError
-from streams.judging.results import chosen
-from streams.kafka_client import Connection, build, client_properties, publisher_properties
-from streams.settings import Settings
+from ragweir.schemas.codec import encode_json
+from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.streams.demo.samples import UNREADABLE, Unreadable, drill, interaction
+from ragweir.streams.demo.services import DemoError
+from ragweir.streams.judging.results import chosen
+from ragweir.streams.kafka_client import Connection, build, client_properties, publisher_properties
+from ragweir.streams.settings import Settings
 
 Result = Evaluation | JudgeRequest | DeadLetter
 """What becomes of a record: an evaluation, scored or judged, a request that has to wait, or a dead letter."""

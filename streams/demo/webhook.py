@@ -12,7 +12,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from streams.local.node import LOOPBACK
+from ragweir.streams.local.node import LOOPBACK
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from schemas.codec import Rejected, decode
-from schemas.run import Archive, Loaded
-from schemas.topics import max_record_bytes
-from streams.history.runs import loaded_record
-from streams.history.sending import Sending
-from streams.kafka_client import Refusal
-from streams.runtimes.files import read_lines
-from streams.settings import Settings
+from ragweir.schemas.codec import Rejected, decode
+from ragweir.schemas.run import Archive, Loaded
+from ragweir.schemas.topics import max_record_bytes
+from ragweir.streams.history.runs import loaded_record
+from ragweir.streams.history.sending import Sending
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.runtimes.files import read_lines
+from ragweir.streams.settings import Settings
 
 _BATCH = 1_000
 _ROOM_BYTES = 16 * 1024

@@ -10,10 +10,10 @@ from typing import Literal
 
 import numpy as np
 
-from metrics.comparison import RATE, Difference, Flags, Floats, Ints, adjusted, differences
-from metrics.estimate import share_of
-from metrics.metric import Better, Metric, Unit
-from streams.history.pairing import Pairing, Side
+from ragweir.metrics.comparison import RATE, Difference, Flags, Floats, Ints, adjusted, differences
+from ragweir.metrics.estimate import share_of
+from ragweir.metrics.metric import Better, Metric, Unit
+from ragweir.streams.history.pairing import Pairing, Side
 
 Verdict = Literal["better", "worse", "changed", "unchanged"]
 

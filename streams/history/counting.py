@@ -18,12 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metrics.label_sets import Labels
-from metrics.totals import Totals
-from schemas.evaluation import Evaluation
-from schemas.window import OVERFLOW
-from streams.dimensions import Dimensions, label
-from streams.settings import Slo, WindowSettings
+from ragweir.metrics.label_sets import Labels
+from ragweir.metrics.totals import Totals
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.window import OVERFLOW
+from ragweir.streams.dimensions import Dimensions, label
+from ragweir.streams.settings import Slo, WindowSettings
 
 MINUTE_S = 60
 EXAMPLES = 5

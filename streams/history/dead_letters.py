@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from schemas.dead_letter import DeadLetter
-from streams.reading import Kept
+from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.streams.reading import Kept
 
 _EVALUATE = b"ragweir/evaluate"
 _NUMBER = re.compile(r"\d+")

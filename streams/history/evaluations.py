@@ -12,14 +12,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from schemas.codec import Rejected, parse
-from schemas.evaluation import Evaluation
-from schemas.run import RUN_ID
-from schemas.topics import max_record_bytes
-from streams import reading
-from streams.kafka_client import Refusal
-from streams.runtimes.files import read_lines
-from streams.settings import Settings, WrongSettings
+from ragweir.schemas.codec import Rejected, parse
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.run import RUN_ID
+from ragweir.schemas.topics import max_record_bytes
+from ragweir.streams import reading
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.runtimes.files import read_lines
+from ragweir.streams.settings import Settings, WrongSettings
 
 _LIVE = "live"
 _SLACK = timedelta(days=1)

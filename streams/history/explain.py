@@ -15,18 +15,18 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pydantic import ValidationError
 
-from schemas.codec import Rejected, parse
-from schemas.evaluation import Evaluation
-from schemas.judging import JudgeRequest
-from schemas.topics import max_record_bytes
-from schemas.window import duration_s
-from streams.dimensions import Dimensions
-from streams.history.dead_letters import Letter, letter
-from streams.kafka_client import Identity, build, reader_properties
-from streams.reading import Kept, Moved, Span, read, span, topics
-from streams.runtimes.files import read_lines
-from streams.settings import Settings, WindowSettings
-from streams.windowing import start_of
+from ragweir.schemas.codec import Rejected, parse
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.topics import max_record_bytes
+from ragweir.schemas.window import duration_s
+from ragweir.streams.dimensions import Dimensions
+from ragweir.streams.history.dead_letters import Letter, letter
+from ragweir.streams.kafka_client import Identity, build, reader_properties
+from ragweir.streams.reading import Kept, Moved, Span, read, span, topics
+from ragweir.streams.runtimes.files import read_lines
+from ragweir.streams.settings import Settings, WindowSettings
+from ragweir.streams.windowing import start_of
 
 _CLOCKS_MS = 5 * 60 * 1000
 """How far the clocks of those who write may differ."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 
-from schemas.window import Window
-from streams.service import catalogue, totals
-from streams.serving.exporter import FAMILIES, Shown, label_names, pairs, quoted
-from streams.settings import Settings
+from ragweir.schemas.window import Window
+from ragweir.streams.service import catalogue, totals
+from ragweir.streams.serving.exporter import FAMILIES, Shown, label_names, pairs, quoted
+from ragweir.streams.settings import Settings
 
 _LIVE, _HISTORY = "ragweir_window", "ragweir_backfill_window"
 _AHEAD_S = 300
@@ -19,7 +19,7 @@ _AHEAD_S = 300
 
 
 class OpenMetrics:
-    """A format of `streams.history.writing`: per window the series that `export` shows, at the second of its end.
+    """A format of `ragweir.streams.history.writing`: the series that `export` shows, at the second of a window's end.
 
     They bear the name of the run as the label `run`. A window that ends in the future, by a wrong clock, is left out,
     and so is one before 1970, which promtool would drop.

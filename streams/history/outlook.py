@@ -11,18 +11,18 @@ from pathlib import Path
 
 import orjson
 
-from metrics.judged.suites import suites
-from schemas.judging import JudgeRequest
-from schemas.run import Run
-from schemas.topics import max_record_bytes
-from streams.agents.agent import Record
-from streams.agents.evaluate import EvaluateAgent
-from streams.history.archives import lines
-from streams.history.replay import config
-from streams.judging.money import FREE, allowance
-from streams.judging.results import case_of, chosen
-from streams.reading import Span, read
-from streams.settings import Settings
+from ragweir.metrics.judged.suites import suites
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.run import Run
+from ragweir.schemas.topics import max_record_bytes
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.agents.evaluate import EvaluateAgent
+from ragweir.streams.history.archives import lines
+from ragweir.streams.history.replay import config
+from ragweir.streams.judging.money import FREE, allowance
+from ragweir.streams.judging.results import case_of, chosen
+from ragweir.streams.reading import Span, read
+from ragweir.streams.settings import Settings
 
 SAMPLE = 400
 """Records that are evaluated to see."""

@@ -18,8 +18,8 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from metrics.comparison import OTHERS, Floats, Ints
-from streams.kafka_client import Refusal
+from ragweir.metrics.comparison import OTHERS, Floats, Ints
+from ragweir.streams.kafka_client import Refusal
 
 MOST_METRICS = 2_000
 """Names of metrics, or of categories; more are refused."""

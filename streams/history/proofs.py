@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from streams.history.counting import MINUTE_S, Counting, Counts, Ints, minute_of, time_of
-from streams.history.rehearse import Rehearsal, Rehearsed
-from streams.settings import Slo
-from streams.slo_rules import FAST, Burn, duration, rules
+from ragweir.streams.history.counting import MINUTE_S, Counting, Counts, Ints, minute_of, time_of
+from ragweir.streams.history.rehearse import Rehearsal, Rehearsed
+from ragweir.streams.settings import Slo
+from ragweir.streams.slo_rules import FAST, Burn, duration, rules
 
 MOST = 10
 """Looks at one alert while it fires, and as many while it is quiet; those within the longest stretches."""

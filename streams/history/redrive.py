@@ -14,15 +14,15 @@ from datetime import UTC, datetime
 
 from confluent_kafka import Consumer, TopicPartition
 
-from schemas.codec import Rejected, encode_json, event_time, interaction, parse
-from streams.agents.agent import Headers
-from streams.agents.writing import cloud_event
-from streams.history.dead_letters import Letter, letter
-from streams.history.sending import Sending
-from streams.history.standing import Fate, Standing
-from streams.kafka_client import Identity, Refusal, build, reader_properties
-from streams.reading import Kept, Moved, read, span, topics
-from streams.settings import Settings
+from ragweir.schemas.codec import Rejected, encode_json, event_time, interaction, parse
+from ragweir.streams.agents.agent import Headers
+from ragweir.streams.agents.writing import cloud_event
+from ragweir.streams.history.dead_letters import Letter, letter
+from ragweir.streams.history.sending import Sending
+from ragweir.streams.history.standing import Fate, Standing
+from ragweir.streams.kafka_client import Identity, Refusal, build, reader_properties
+from ragweir.streams.reading import Kept, Moved, read, span, topics
+from ragweir.streams.settings import Settings
 
 _TIMEOUT_S = 30.0
 _BATCH_LETTERS = 500

@@ -1,9 +1,9 @@
 """Alerts tried on the past: when the rules of SLOs would have fired on events that have happened, and because of which.
 
-The rules are those of `streams.slo_rules`, with the same windows and thresholds. They are looked at at the end of each
-minute, over counters that grow by each minute's events at its end. Prometheus sees counters that grow when events are
-counted, not when they happened, and looks at them between its scrapes: what it says differs by about a minute, and by
-as much as events are late.
+The rules are those of `ragweir.streams.slo_rules`, with the same windows and thresholds. They are looked at at the end
+of each minute, over counters that grow by each minute's events at its end. Prometheus sees counters that grow when
+events are counted, not when they happened, and looks at them between its scrapes: what it says differs by about a
+minute, and by as much as events are late.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from streams.history.counting import MINUTE_S, Counting, Counts, Example, Ints, minute_of, time_of
-from streams.settings import Slo
-from streams.slo_rules import BURNS, Burn
+from ragweir.streams.history.counting import MINUTE_S, Counting, Counts, Example, Ints, minute_of, time_of
+from ragweir.streams.settings import Slo
+from ragweir.streams.slo_rules import BURNS, Burn
 
 POINTS = 480
 """The most points of a timeline."""

@@ -11,23 +11,23 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from metrics.catalogue import CATALOGUE_VERSION
-from schemas.run import Archive, Asked, Extent, Phase, Run
-from schemas.topics import TOPICS
-from streams.agents.agent import Agent
-from streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from streams.agents.judge import JudgeAgent
-from streams.filters import Filters
-from streams.history.archives import id_reader, lines
-from streams.history.runs import Found, essence, fingerprint, prefix_of, run_settings
-from streams.judging.desk import LiveDesk
-from streams.kafka_client import Refusal
-from streams.masking import masked
-from streams.moments import moment
-from streams.reading import Span, span, topics
-from streams.runtimes.bounds import Bounds
-from streams.service import SERVICES, Service, evaluate_config, judge_config, read_map
-from streams.settings import Settings, WrongSettings
+from ragweir.metrics.catalogue import CATALOGUE_VERSION
+from ragweir.schemas.run import Archive, Asked, Extent, Phase, Run
+from ragweir.schemas.topics import TOPICS
+from ragweir.streams.agents.agent import Agent
+from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.agents.judge import JudgeAgent
+from ragweir.streams.filters import Filters
+from ragweir.streams.history.archives import id_reader, lines
+from ragweir.streams.history.runs import Found, essence, fingerprint, prefix_of, run_settings
+from ragweir.streams.judging.desk import LiveDesk
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.masking import masked
+from ragweir.streams.moments import moment
+from ragweir.streams.reading import Span, span, topics
+from ragweir.streams.runtimes.bounds import Bounds
+from ragweir.streams.service import SERVICES, Service, evaluate_config, judge_config, read_map
+from ragweir.streams.settings import Settings, WrongSettings
 
 SERVICE: Mapping[Phase, str] = {"evaluating": "evaluate", "judging": "judge", "summing": "aggregate"}
 """Which service works in which phase."""

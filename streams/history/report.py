@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metrics.comparison import Difference
-from streams.history.compare import Change, Comparison, MetricChange
-from streams.history.markup import document, drawing, row, text
-from streams.history.pairing import Side
+from ragweir.metrics.comparison import Difference
+from ragweir.streams.history.compare import Change, Comparison, MetricChange
+from ragweir.streams.history.markup import document, drawing, row, text
+from ragweir.streams.history.pairing import Side
 
 _MOST = 60
 """Rows of a plot or table; what is left out is said."""

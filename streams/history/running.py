@@ -15,19 +15,19 @@ import orjson
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from schemas.run import Loaded, Phase, Run
-from schemas.topics import RUN, TOPICS
-from schemas.window import Progress
-from streams.agents.agent import Place
-from streams.history.archives import load
-from streams.history.replay import SERVICE, loader_id, service, topics_of
-from streams.history.runs import Found, find, run_settings, store
-from streams.kafka_client import Identity, Refusal, Unreachable, build, reader_properties
-from streams.reading import Span, read, span
-from streams.service import run_canary, run_slot
-from streams.settings import Settings
-from streams.supervisor import Supervisor
-from streams.topics import create_topics
+from ragweir.schemas.run import Loaded, Phase, Run
+from ragweir.schemas.topics import RUN, TOPICS
+from ragweir.schemas.window import Progress
+from ragweir.streams.agents.agent import Place
+from ragweir.streams.history.archives import load
+from ragweir.streams.history.replay import SERVICE, loader_id, service, topics_of
+from ragweir.streams.history.runs import Found, find, run_settings, store
+from ragweir.streams.kafka_client import Identity, Refusal, Unreachable, build, reader_properties
+from ragweir.streams.reading import Span, read, span
+from ragweir.streams.service import run_canary, run_slot
+from ragweir.streams.settings import Settings
+from ragweir.streams.supervisor import Supervisor
+from ragweir.streams.topics import create_topics
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

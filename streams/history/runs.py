@@ -11,13 +11,13 @@ import orjson
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from schemas.codec import encode
-from schemas.run import Asked, Loaded, Run
-from schemas.topics import RUN
-from streams.kafka_client import Connection, Refusal, build, client_properties, publisher_properties
-from streams.masking import digest_of_secrets, masked
-from streams.reading import read, span, topics
-from streams.settings import Settings
+from ragweir.schemas.codec import encode
+from ragweir.schemas.run import Asked, Loaded, Run
+from ragweir.schemas.topics import RUN
+from ragweir.streams.kafka_client import Connection, Refusal, build, client_properties, publisher_properties
+from ragweir.streams.masking import digest_of_secrets, masked
+from ragweir.streams.reading import read, span, topics
+from ragweir.streams.settings import Settings
 
 _TIMEOUT_S = 30.0
 _RECORD, _LOADED = b"run", b"loaded"

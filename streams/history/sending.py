@@ -7,9 +7,9 @@ from contextlib import contextmanager, suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from streams.agents.agent import Headers
-from streams.kafka_client import Connection, Identity, Refusal, build, producer_properties
-from streams.settings import Settings
+from ragweir.streams.agents.agent import Headers
+from ragweir.streams.kafka_client import Connection, Identity, Refusal, build, producer_properties
+from ragweir.streams.settings import Settings
 
 _TIMEOUT_S = 30.0
 _ROOM_S = 1.0

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
 
-from streams.history.markup import document, drawing, row, text
-from streams.history.rehearse import Firing, Rehearsal, Rehearsed, SloRehearsal, in_words, objective
-from streams.slo_rules import duration
+from ragweir.streams.history.markup import document, drawing, row, text
+from ragweir.streams.history.rehearse import Firing, Rehearsal, Rehearsed, SloRehearsal, in_words, objective
+from ragweir.streams.slo_rules import duration
 
 _MOST = 60
 """Bars of an alert and rows of its table; the longest firings, and what is left out is said."""

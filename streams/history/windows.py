@@ -13,17 +13,17 @@ from typing import Literal
 
 import orjson
 
-from metrics.contents import Contents, Reading
-from metrics.label_sets import Labels
-from schemas.times import parse_rfc3339
-from schemas.window import Window, duration_s
-from streams.history.explain import Watch
-from streams.history.latest import Latest
-from streams.kafka_client import Refusal
-from streams.reading import Moved, read, span
-from streams.service import totals
-from streams.settings import Settings, WindowSettings
-from streams.windowing import has_windows, of_all_sizes
+from ragweir.metrics.contents import Contents, Reading
+from ragweir.metrics.label_sets import Labels
+from ragweir.schemas.times import parse_rfc3339
+from ragweir.schemas.window import Window, duration_s
+from ragweir.streams.history.explain import Watch
+from ragweir.streams.history.latest import Latest
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.reading import Moved, read, span
+from ragweir.streams.service import totals
+from ragweir.streams.settings import Settings, WindowSettings
+from ragweir.streams.windowing import has_windows, of_all_sizes
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -32,7 +32,7 @@ Fate = Literal["unreadable", "other_size"]
 
 
 def windows(settings: Settings, prefix: str, watch: Watch, left_out: Counter[Fate] | None = None) -> Iterator[Window]:
-    """The merged windows of a windows topic, in the order of `streams.windowing.of_all_sizes`.
+    """The merged windows of a windows topic, in the order of `ragweir.streams.windowing.of_all_sizes`.
 
     Of the many revisions of a part the last one counts, and the last ones of all parts do not fit into memory: the
     temporary folder takes them, compressed.

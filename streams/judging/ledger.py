@@ -13,9 +13,9 @@ from datetime import UTC, date, datetime, timedelta
 
 import orjson
 
-from schemas.codec import encode
-from schemas.judging import Finished, LedgerEntry, ledger_key
-from streams.agents.agent import Record
+from ragweir.schemas.codec import encode
+from ragweir.schemas.judging import Finished, LedgerEntry, ledger_key
+from ragweir.streams.agents.agent import Record
 
 _KEPT_DAYS = 2
 """What is under way at midnight is settled on the day that it was reserved on."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from metrics.judged.suite import Case, Suite
-from streams.settings import Price
+from ragweir.metrics.judged.suite import Case, Suite
+from ragweir.streams.settings import Price
 
 FRAME_BYTES = 8_000
 """Instructions and schema around an event's texts, at most; a test holds every shipped prompt to it."""

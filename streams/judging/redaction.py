@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from metrics.judged.suite import Case
-from metrics.metric import Null
-from streams.judging.isolated import Isolated, RedactionFailed
-from streams.settings import JudgeSettings, WrongSettings, imported
+from ragweir.metrics.judged.suite import Case
+from ragweir.metrics.metric import Null
+from ragweir.streams.judging.isolated import Isolated, RedactionFailed
+from ragweir.streams.settings import JudgeSettings, WrongSettings, imported
 
 _MUST_NOT_LEAVE = Null("its texts hold what must not leave (judge.redaction)")
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
-from metrics.judged.driver import Judged
-from metrics.judged.suite import Case, Suite
-from metrics.list_cut import cut_fields
-from schemas.codec import encode
-from schemas.evaluation import Decision, Evaluation, Judgement, Status, SuiteDecision
-from schemas.judging import JudgeRequest
-from streams.agents.agent import Emission
-from streams.agents.writing import cloud_event
-from streams.judging.job import Usage
+from ragweir.metrics.judged.driver import Judged
+from ragweir.metrics.judged.suite import Case, Suite
+from ragweir.metrics.list_cut import cut_fields
+from ragweir.schemas.codec import encode
+from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Status, SuiteDecision
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.streams.agents.agent import Emission
+from ragweir.streams.agents.writing import cloud_event
+from ragweir.streams.judging.job import Usage
 
 _SERVICE = "judge"
 _MICRO = 1_000_000

@@ -16,8 +16,8 @@ import aiohttp
 import structlog
 from yarl import URL
 
-from streams.judging.asking import Transient, Trouble
-from streams.settings import WrongSettings
+from ragweir.streams.judging.asking import Transient, Trouble
+from ragweir.streams.settings import WrongSettings
 
 MAX_HEADER_BYTES = 8_190
 """The most that the status line or one header may have."""

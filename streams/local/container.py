@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from shutil import which
 from typing import Final
 
-from streams.local.node import CLUSTER_ID, KAFKA_VERSION, LOOPBACK, LocalKafkaError, Node
+from ragweir.streams.local.node import CLUSTER_ID, KAFKA_VERSION, LOOPBACK, LocalKafkaError, Node
 
 _DATA: Final = "/var/lib/kafka/data"
 _STOP_SECONDS: Final = 20

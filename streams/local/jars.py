@@ -11,9 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from streams.local import sums
-from streams.local.class_archive import ClassArchive
-from streams.local.node import CLUSTER_ID, KAFKA_VERSION, POM, LocalKafkaError, Node
+from ragweir.streams.local import sums
+from ragweir.streams.local.class_archive import ClassArchive
+from ragweir.streams.local.node import CLUSTER_ID, KAFKA_VERSION, POM, LocalKafkaError, Node
 
 _OLDEST_JAVA: Final = 17
 _INSTALL: Final = "(Debian, Ubuntu: apt-get install default-jre-headless maven)"

@@ -11,9 +11,9 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from streams.local import container
-from streams.local.jars import JarRunner
-from streams.local.node import KAFKA_VERSION, LocalKafkaError, Node, Runner, free_port, require_free
+from ragweir.streams.local import container
+from ragweir.streams.local.jars import JarRunner
+from ragweir.streams.local.node import KAFKA_VERSION, LocalKafkaError, Node, Runner, free_port, require_free
 
 __all__ = ["KAFKA_VERSION", "LocalKafka", "LocalKafkaError", "local_kafka"]
 

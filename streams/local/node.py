@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Final, Protocol
 from xml.etree import ElementTree as ET
 
-POM: Final = files("streams.local").joinpath("pom.xml").read_text(encoding="utf-8")
+POM: Final = files("ragweir.streams.local").joinpath("pom.xml").read_text(encoding="utf-8")
 KAFKA_VERSION: Final = ET.fromstring(POM).findtext("{*}properties/{*}kafka.version", "")  # noqa: S314 - our own file
 CLUSTER_ID: Final = "cmFnd2Vpci1sb2NhbC1rYQ"  # always the same: a data folder may be used again by the next run
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from streams.local.node import LOOPBACK, free_port
+from ragweir.streams.local.node import LOOPBACK, free_port
 
 _PACKAGES: Final = ("prometheus", "prometheus-alertmanager")
 # What the pages of Debian's Prometheus are drawn with.

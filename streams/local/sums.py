@@ -8,7 +8,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
 
-_TABLE: Final = files("streams.local").joinpath("jars.sha256")
+_TABLE: Final = files("ragweir.streams.local").joinpath("jars.sha256")
 
 
 def expected() -> dict[str, str]:

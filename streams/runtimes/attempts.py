@@ -13,7 +13,7 @@ from typing import Annotated
 from confluent_kafka import TopicPartition
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from streams.agents.agent import Place, Record
+from ragweir.streams.agents.agent import Place, Record
 
 MOST = 8
 """The attempts after which an agent whose records cannot be tried in a child stops for good."""

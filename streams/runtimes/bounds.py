@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, TopicPartition
 
-from streams.agents.agent import Place, Record
+from ragweir.streams.agents.agent import Place, Record
 
 _SLICE_S = 0.5
 """A worker that is held back reads what it may read in so long at once, and then polls again."""

@@ -18,8 +18,8 @@ from typing import BinaryIO
 
 import structlog
 
-from schemas.topics import MAX_EVENT_BYTES
-from streams.agents.agent import Agent, Mindful, Record
+from ragweir.schemas.topics import MAX_EVENT_BYTES
+from ragweir.streams.agents.agent import Agent, Mindful, Record
 
 try:
     import resource

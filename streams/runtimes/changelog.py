@@ -7,11 +7,11 @@ from collections.abc import Callable, Generator
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from streams.agents.agent import Record
-from streams.kafka_client import build, reader_properties, settling
-from streams.runtimes.messages import received
-from streams.runtimes.positions import Interrupted
-from streams.settings import Settings
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.kafka_client import build, reader_properties, settling
+from ragweir.streams.runtimes.messages import received
+from ragweir.streams.runtimes.positions import Interrupted
+from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -37,18 +37,18 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, T
 from faust.types import TP, Message, ProcessingGuarantee, StreamT
 from faust.types.transports import ConsumerT
 
-from schemas.topics import max_record_bytes
-from streams.agents.agent import Agent, Emission, Mindful, Record
-from streams.heartbeat import Heartbeat
-from streams.kafka_client import Identity, Refusal, build, client_properties, missing_topics, wait_for_broker
-from streams.runtimes.faust_connection import connection_options
-from streams.runtimes.isolation import RECORD_FAULTS
-from streams.service import SERVICES
-from streams.serving.dead_letter_log import DeadLetterLog
-from streams.serving.health import Health, serve
-from streams.serving.telemetry import Telemetry
-from streams.settings import Settings, WrongSettings
-from streams.supervisor import REFUSED
+from ragweir.schemas.topics import max_record_bytes
+from ragweir.streams.agents.agent import Agent, Emission, Mindful, Record
+from ragweir.streams.heartbeat import Heartbeat
+from ragweir.streams.kafka_client import Identity, Refusal, build, client_properties, missing_topics, wait_for_broker
+from ragweir.streams.runtimes.faust_connection import connection_options
+from ragweir.streams.runtimes.isolation import RECORD_FAULTS
+from ragweir.streams.service import SERVICES
+from ragweir.streams.serving.dead_letter_log import DeadLetterLog
+from ragweir.streams.serving.health import Health, serve
+from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.settings import Settings, WrongSettings
+from ragweir.streams.supervisor import REFUSED
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

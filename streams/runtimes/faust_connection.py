@@ -8,7 +8,7 @@ from typing import Any
 
 from faust.auth import SASLCredentials, SSLCredentials
 
-from streams.settings import KafkaSettings, WrongSettings
+from ragweir.streams.settings import KafkaSettings, WrongSettings
 
 _PLAIN = {
     "security.protocol",

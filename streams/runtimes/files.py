@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from streams.agents.agent import Agent, Mindful, Outcome, Record
-from streams.kafka_client import Refusal
+from ragweir.streams.agents.agent import Agent, Mindful, Outcome, Record
+from ragweir.streams.kafka_client import Refusal
 
 _COMPRESSED = "is compressed ({}); decompress it first"
 _SEVERAL_LINES = "holds JSON that goes over several lines; one event per line is read, as `jq -c` writes them"

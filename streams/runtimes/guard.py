@@ -12,11 +12,11 @@ from contextlib import suppress
 
 import structlog
 
-from streams.agents.agent import Record
-from streams.heartbeat import HEARTBEAT
-from streams.runtimes.canary import OUT_OF_MEMORY, SURVIVED, frame
-from streams.runtimes.transactions import Fatal
-from streams.supervisor import SUPERVISOR
+from ragweir.streams.agents.agent import Record
+from ragweir.streams.heartbeat import HEARTBEAT
+from ragweir.streams.runtimes.canary import OUT_OF_MEMORY, SURVIVED, frame
+from ragweir.streams.runtimes.transactions import Fatal
+from ragweir.streams.supervisor import SUPERVISOR
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ class Guard:
     """Tries records in a child.
 
     Args:
-        command: the child's command line; it runs `streams.runtimes.canary`.
+        command: the child's command line; it runs `ragweir.streams.runtimes.canary`.
         alive: called again and again while something is waited for.
         stopped: says whether to stop.
     """

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import orjson
 
-from streams.agents.agent import Count, Emission, Outcome, Place, Record
-from streams.agents.judge import JudgeAgent, JudgeConfig
-from streams.judging.job import Desk
+from ragweir.streams.agents.agent import Count, Emission, Outcome, Place, Record
+from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
+from ragweir.streams.judging.job import Desk
 
 Line = tuple[Record, Outcome]
 

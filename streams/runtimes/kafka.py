@@ -14,7 +14,7 @@ import stamina
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from streams.agents.agent import (
+from ragweir.streams.agents.agent import (
     Agent,
     Emission,
     Keeper,
@@ -26,7 +26,7 @@ from streams.agents.agent import (
     StateError,
     Traced,
 )
-from streams.kafka_client import (
+from ragweir.streams.kafka_client import (
     Assignor,
     Connection,
     Identity,
@@ -35,21 +35,21 @@ from streams.kafka_client import (
     consumer_properties,
     producer_properties,
 )
-from streams.runtimes.attempts import Attempts, OffsetMetadata
-from streams.runtimes.bounds import Bounding, Bounds
-from streams.runtimes.changelog import before, changelog
-from streams.runtimes.guard import Guard
-from streams.runtimes.isolation import RECORD_FAULTS, Isolation
-from streams.runtimes.messages import place_of, received
-from streams.runtimes.pacing import Pacing
-from streams.runtimes.positions import Interrupted, Positions
-from streams.runtimes.precautions import Precautions
-from streams.runtimes.traces import Traces
-from streams.runtimes.transactions import CALL_TIMEOUT_S, Aborted, Fatal, Transactions
-from streams.serving.dead_letter_log import DeadLetterLog
-from streams.serving.health import Health
-from streams.serving.telemetry import Telemetry
-from streams.settings import Settings
+from ragweir.streams.runtimes.attempts import Attempts, OffsetMetadata
+from ragweir.streams.runtimes.bounds import Bounding, Bounds
+from ragweir.streams.runtimes.changelog import before, changelog
+from ragweir.streams.runtimes.guard import Guard
+from ragweir.streams.runtimes.isolation import RECORD_FAULTS, Isolation
+from ragweir.streams.runtimes.messages import place_of, received
+from ragweir.streams.runtimes.pacing import Pacing
+from ragweir.streams.runtimes.positions import Interrupted, Positions
+from ragweir.streams.runtimes.precautions import Precautions
+from ragweir.streams.runtimes.traces import Traces
+from ragweir.streams.runtimes.transactions import CALL_TIMEOUT_S, Aborted, Fatal, Transactions
+from ragweir.streams.serving.dead_letter_log import DeadLetterLog
+from ragweir.streams.serving.health import Health
+from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ DRAIN_S = 2.0
 _LAG_EVERY_S = 5.0
 _DOUBT_S = 4.0
 """How long committed offsets that do not fit the state are asked for again: a coordinator that is still loading can
-answer wrong ones; see `streams.runtimes.traces`."""
+answer wrong ones; see `ragweir.streams.runtimes.traces`."""
 
 
 class KafkaRuntime:

@@ -4,7 +4,7 @@ from typing import cast
 
 from confluent_kafka import Message
 
-from streams.agents.agent import Place, Record
+from ragweir.streams.agents.agent import Place, Record
 
 
 def place_of(message: Message) -> Place:

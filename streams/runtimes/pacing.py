@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, TopicPartition
 
-from streams.agents.agent import Patient, Place
-from streams.runtimes.positions import Positions
+from ragweir.streams.agents.agent import Patient, Place
+from ragweir.streams.runtimes.positions import Positions
 
 
 class Pacing:

@@ -10,8 +10,8 @@ from typing import Literal
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from streams.agents.agent import Place, Record
-from streams.kafka_client import Refusal, settling
+from ragweir.streams.agents.agent import Place, Record
+from ragweir.streams.kafka_client import Refusal, settling
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

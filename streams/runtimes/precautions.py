@@ -12,10 +12,10 @@ from itertools import groupby
 
 from confluent_kafka import TopicPartition
 
-from streams.agents.agent import Agent, Keeper, Outcome, Patient, Record
-from streams.kafka_client import Refusal
-from streams.runtimes.attempts import MOST, Attempts, OffsetMetadata
-from streams.runtimes.guard import Guard
+from ragweir.streams.agents.agent import Agent, Keeper, Outcome, Patient, Record
+from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.runtimes.attempts import MOST, Attempts, OffsetMetadata
+from ragweir.streams.runtimes.guard import Guard
 
 _PART = 50
 """The records of a batch that are handled at once, where it may be handed over in parts: between them the worker shows

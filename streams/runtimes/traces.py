@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from streams.agents.agent import Place, Traced
-from streams.kafka_client import Refusal, Unreachable, settling
-from streams.reading import Span, read, span
-from streams.runtimes.positions import Interrupted
-from streams.settings import Settings
+from ragweir.streams.agents.agent import Place, Traced
+from ragweir.streams.kafka_client import Refusal, Unreachable, settling
+from ragweir.streams.reading import Span, read, span
+from ragweir.streams.runtimes.positions import Interrupted
+from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from streams.agents.agent import Emission
-from streams.kafka_client import Connection
-from streams.runtimes.watchdog import Watchdog
+from ragweir.streams.agents.agent import Emission
+from ragweir.streams.kafka_client import Connection
+from ragweir.streams.runtimes.watchdog import Watchdog
 
 CALL_TIMEOUT_S = 1.0
 CALL_LIMIT_S = 5.0

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import structlog
 
-from schemas.dead_letter import DeadLetter
-from streams.agents.agent import Outcome
+from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.streams.agents.agent import Outcome
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

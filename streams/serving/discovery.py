@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from streams.heartbeat import Announcement
-from streams.serving.health import Health
-from streams.serving.server import serve_app
+from ragweir.streams.heartbeat import Announcement
+from ragweir.streams.serving.health import Health
+from ragweir.streams.serving.server import serve_app
 
 _ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - the addresses that mean every interface
 _HOST = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d+)?", re.ASCII)

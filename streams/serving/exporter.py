@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
-from metrics.closing import Closed
-from metrics.contents import Contents
-from metrics.estimate import metric_and_label
-from metrics.summary import Summary
-from schemas.window import EstimateResult
+from ragweir.metrics.closing import Closed
+from ragweir.metrics.contents import Contents
+from ragweir.metrics.estimate import metric_and_label
+from ragweir.metrics.summary import Summary
+from ragweir.schemas.window import EstimateResult
 
 QUANTILES = (0.5, 0.9, 0.99)
 _LONGEST = 120

@@ -12,7 +12,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from streams.serving.server import serve_app
+from ragweir.streams.serving.server import serve_app
 
 STALLED_S = 60.0
 """A loop that has not come round for this long is not alive. A batch is bounded in bytes and takes far less."""

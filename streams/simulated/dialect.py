@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import orjson
 
-from streams.simulated.scoring import Question, answered, read, vector
+from ragweir.streams.simulated.scoring import Question, answered, read, vector
 
 NAME = "simulated-judge"
 """The model that every answer names, whichever was asked for."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from streams.simulated.dialect import (
+from ragweir.streams.simulated.dialect import (
     NAME,
     Asked,
     Composed,
@@ -26,7 +26,7 @@ from streams.simulated.dialect import (
     json_object,
     models,
 )
-from streams.simulated.faults import OF_COMPLETIONS, Draws, Faults, RateLimit, WrongFaults
+from ragweir.streams.simulated.faults import OF_COMPLETIONS, Draws, Faults, RateLimit, WrongFaults
 
 _KEPT_CALLS = 200_000
 _GARBAGE = b'{"id": "simulated", "choices": [\xff\xfe<html>'

@@ -50,7 +50,7 @@ class Faults(BaseModel):
     >>> Faults.read({"shares": {"503": 2}})
     Traceback (most recent call last):
     ...
-    streams.simulated.faults.WrongFaults: shares.503: Input should be less than or equal to 1
+    ragweir.streams.simulated.faults.WrongFaults: shares.503: Input should be less than or equal to 1
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

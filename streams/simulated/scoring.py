@@ -22,9 +22,9 @@ from typing import Any
 
 import orjson
 
-from metrics.judged.framing import unframed
-from metrics.text import Text
-from streams.simulated.filling import filled
+from ragweir.metrics.judged.framing import unframed
+from ragweir.metrics.text import Text
+from ragweir.streams.simulated.filling import filled
 
 _SUPPORTED = 0.6
 """The share of a claim's words that one context must hold to support it."""

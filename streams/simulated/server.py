@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from streams.simulated.dialect import Reply
-from streams.simulated.endpoint import Endpoint, Options, Request
-from streams.simulated.faults import Faults
+from ragweir.streams.simulated.dialect import Reply
+from ragweir.streams.simulated.endpoint import Endpoint, Options, Request
+from ragweir.streams.simulated.faults import Faults
 
 LOOPBACK = "127.0.0.1"
 _HEAD_BYTES = 64 * 1024
