@@ -70,7 +70,7 @@ def wrapped(read, at):
         return read(*given)
     return reading
 
-evaluate.EvaluateAgent._read = wrapped(evaluate.EvaluateAgent._read, 1)
+evaluate.EvaluateAgent.read = wrapped(evaluate.EvaluateAgent.read, 1)
 aggregate._evaluation = wrapped(aggregate._evaluation, 0)
 
 class Dying(kafka.Transactions):

@@ -268,7 +268,7 @@ def asked_of(suite: Suite, case: Case) -> Seen:
 
 def at_first(answer: str, then: Callable[[Call], Completion]) -> Callable[[Call], Completion]:
     """A judge whose answers to first questions are useless."""
-    return lambda call: Completion(answer) if call.identity else then(call)
+    return lambda call: then(call) if call.repairs else Completion(answer)
 
 
 @every_attack

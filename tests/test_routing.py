@@ -541,9 +541,9 @@ def test_a_floor_for_no_suite_is_refused() -> None:
         router(floors={"rubrik": 0.1})
 
 
-def test_an_empty_key_and_the_longest_draw_too() -> None:
-    """Any key up to 64 bytes serves, and each draws its own events."""
-    by = [router(floors={"rubric": 0.1}, key=key) for key in ("", "k", "k" * 64)]
+def test_the_shortest_and_the_longest_key_draw_too() -> None:
+    """Any key of 1 to 64 bytes serves, and each selects its own events."""
+    by = [router(floors={"rubric": 0.1}, key=key) for key in ("j", "k", "k" * 64)]
     chosen = [frozenset(number for number in range(500) if selected(each, str(number))) for each in by]
     assert len(set(chosen)) == 3
 
