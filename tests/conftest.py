@@ -32,6 +32,7 @@ QUICK_BROKER = {
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # By their length, so that no core is idle at the end; with `--no-loadscope-reorder`, as make test runs them.
 _LONGEST_FIRST = (
+    *("test_fatal_kills.py", "test_alert_rules.py", "test_fatal.py", "test_release.py", "test_cli_errors.py"),
     *("test_faults.py", "test_replay.py", "test_windows.py", "test_judge_service.py", "test_faust.py"),
     *("test_dead_letter.py", "test_chaos.py", "test_acls.py", "test_connection.py", "test_demo.py", "test_rehearse.py"),
     *("test_cli.py", "test_duplicates.py", "test_backfill.py", "test_bad_input.py", "test_local_kafka.py"),

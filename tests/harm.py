@@ -1,0 +1,167 @@
+"""Workers whose events can do harm, for the tests of records on which processes die."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from confluent_kafka import ConsumerGroupTopicPartitions
+from conftest import create_topic, produce, read_to_end
+from faults import Service, Traffic, end_all, environment, gone
+
+from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.runtimes.attempts import OffsetMetadata
+
+Start = Callable[..., Service]
+
+CAUSES = {
+    "segv": "it ends the process with SIGSEGV",
+    "abort": "it ends the process with SIGABRT",
+    "spin": "it needs more CPU time than one record may take",
+    "hoard": "it needs more memory than one record may take",
+    "sleep": "it takes longer than 5 s",
+    "exit": "it ends the process with exit status 7",
+}
+"""The harms, with the message of the dead letter that each comes to."""
+
+# A worker whose events can do harm by what they ask: the harm is done where a record is read, in the worker as in the
+# canary, which runs the same script. Limits are smaller, so that a test does not wait for them.
+HOSTILE = """
+import ctypes, os, re, signal, sys, time
+from ragweir.streams import supervisor
+from ragweir.streams.agents import aggregate, evaluate
+from ragweir.streams.cli import main, services
+from ragweir.streams.runtimes import canary, guard, kafka, transactions
+
+canary.CPU_S = 1
+guard.TRIAL_S = 5.0
+supervisor.Supervisor.__init__.__kwdefaults__["stalled_s"] = 3.0
+services.own_command = lambda *words: [sys.executable, "-c", sys.orig_argv[2], *words]
+
+def spin():
+    while True:
+        pass
+
+def hoard():
+    held = []
+    while len(held) < 20:  # 2 GB: more than the canary may have, and no machine's limit.
+        held.append(bytearray(100_000_000))
+    os._exit(9)
+
+def kill():
+    if os.path.exists(os.environ.get("HARMFUL", "")):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+HARM = {
+    b"segv": lambda: ctypes.string_at(0),
+    b"abort": os.abort,
+    b"spin": spin,
+    b"regex": lambda: re.match("(a+)+$", "a" * 60 + "b"),  # Holds the interpreter: nothing else in the process runs.
+    b"hoard": hoard,
+    b"sleep": lambda: time.sleep(3600),
+    b"exit": lambda: sys.exit(7),
+    b"nap": lambda: time.sleep(0.1),
+    b"kill": kill,
+}
+
+def hostile(record):
+    for word, harm in HARM.items():
+        if b"harm:" + word in (record.value or b""):
+            harm()
+
+def wrapped(read, at):
+    def reading(*given):
+        hostile(given[at])
+        return read(*given)
+    return reading
+
+evaluate.EvaluateAgent.read = wrapped(evaluate.EvaluateAgent.read, 1)
+aggregate._evaluation = wrapped(aggregate._evaluation, 0)
+
+class Dying(kafka.Transactions):
+    def commit(self, emissions, *given):
+        windows = any(b"progress" not in (emission.key or b"") for emission in emissions)
+        if windows and os.environ.get("DIES"):  # With a batch handled, and its transaction not begun.
+            os.kill(os.getpid(), signal.SIGKILL)
+        if os.path.exists(os.environ.get("HANGS", "")):  # A call takes longer than the watchdog lets it.
+            self._watchdog._limit_s, transactions.CALL_TIMEOUT_S = 0.5, 60.0
+        super().commit(emissions, *given)
+
+kafka.Transactions = Dying
+main()
+"""
+
+
+def starting(tmp_path: Path) -> Iterator[Start]:
+    """Start services whose records can do harm; all have ended when the test has."""
+    services: list[Service] = []
+
+    def start(
+        traffic: Traffic, *arguments: str, service: str = "evaluate", variables: Mapping[str, str] | None = None
+    ) -> Service:
+        log = tmp_path / f"{len(services)}.log"
+        own = environment(traffic, batch__max_events=100) | dict(variables or {})
+        services.append(Service(["-c", HOSTILE, service, *arguments], log, own))
+        return services[-1]
+
+    yield start
+    end_all(services)
+
+
+def event(number: int, harm: str = "") -> bytes:
+    query = f"harm:{harm}" if harm else "Is it?"
+    return json.dumps({"event_id": f"0/{number}", "query": query, "response": "It is."}).encode()
+
+
+def publish(traffic: Traffic, harms: dict[int, str], number: int = 51) -> None:
+    produce(traffic.bootstrap, traffic.topic, [event(n, harms.get(n, "")) for n in range(number)], partition=0)
+    traffic.published[0] = number
+
+
+def letters(traffic: Traffic) -> list[DeadLetter]:
+    found = read_to_end(traffic.bootstrap, f"{traffic.prefix}dead-letter")
+    return [DeadLetter.from_headers(message.headers()) for message in found]
+
+
+def metadata(traffic: Traffic, service: str = "evaluate", topic: str = "interactions") -> OffsetMetadata:
+    """What a group's committed offset of the first partition says."""
+    group, place = f"{traffic.prefix}{service}", (f"{traffic.prefix}{topic}", 0)
+    asked = traffic.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+    own = [at for at in asked.topic_partitions if (at.topic, at.partition) == place]
+    return OffsetMetadata.stored(own[0].metadata if own else None)
+
+
+def healthy(traffic: Traffic) -> None:
+    """Wait until everything is settled: all is evaluated, once and in order, and nothing buried."""
+    traffic.settled()
+    assert [place for _, (_, place) in traffic.evaluations()] == list(range(traffic.published[0]))
+    assert letters(traffic) == []
+
+
+def child(worker: int) -> int:
+    """The process that tries records for a worker; 0 while there is none."""
+    try:
+        found = Path(f"/proc/{worker}/task/{worker}/children").read_text().split()
+    except OSError:
+        return 0
+    return next((int(each) for each in found if not gone(int(each))), 0)
+
+
+def works_in(process: Path) -> Path | None:
+    """The folder in which a process works; None for one that is gone."""
+    try:
+        return (process / "cwd").readlink()
+    except OSError:
+        return None
+
+
+def evaluations_to_sum(kafka: LocalKafka, prefix: str, start: Start, harms: dict[int, str]) -> Traffic:
+    """Evaluations for aggregate, of which some do harm there."""
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
+    create_topic(kafka.bootstrap, f"{prefix}windows")
+    publish(traffic, {}, 20)
+    worker = start(traffic, "--slot", "0")
+    traffic.settled()
+    assert worker.stop() == 0
+    produce(kafka.bootstrap, f"{prefix}evaluations", [f"harm:{harm}".encode() for harm in harms.values()], partition=0)
+    return traffic
