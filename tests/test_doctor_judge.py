@@ -12,7 +12,7 @@ import pytest
 from commands import ragweir
 from confluent_kafka import Consumer, Producer, TopicPartition
 from conftest import produce
-from hostile import Request, hostile, http, said
+from hostile_endpoint import Request, hostile, http, said
 
 from ragweir.schemas.codec import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key

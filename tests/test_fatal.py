@@ -14,6 +14,9 @@ from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.runtimes.attempts import MOST
 from ragweir.streams.supervisor import REFUSED
 
+QUICK = ("segv", "spin", "hoard")
+"""A signal, a loop and memory; the other harms take the same ways."""
+
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
@@ -21,7 +24,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield from starting(tmp_path)
 
 
-@pytest.mark.parametrize("harm", CAUSES)
+@pytest.mark.parametrize(
+    "harm", [harm if harm in QUICK else pytest.param(harm, marks=pytest.mark.long) for harm in CAUSES]
+)
 def test_one_record_that_ends_processes_is_buried_and_its_neighbours_are_evaluated(
     kafka: LocalKafka, prefix: str, start: Start, harm: str
 ) -> None:

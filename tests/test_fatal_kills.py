@@ -100,6 +100,7 @@ def test_a_watchdog_and_a_broker_that_stands_still_bury_nothing(prefix: str, sta
         healthy(traffic)
 
 
+@pytest.mark.long
 def test_a_worker_that_was_stopped_for_a_while_is_replaced_and_buries_nothing(
     kafka: LocalKafka, prefix: str, start: Start
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_worker_that_was_stopped_for_a_while_is_replaced_and_buries_nothing(
     assert service.logged("stands still", level="error")
 
 
+@pytest.mark.long
 def test_kills_never_stop_aggregate_for_good(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """However often it is killed with its first records handled and not committed, the next one goes on."""
     traffic = evaluations_to_sum(kafka, prefix, start, {})

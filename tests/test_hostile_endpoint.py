@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hostile import Attack, Hostile, Request, good, hostile, http, said
+from hostile_endpoint import Attack, Hostile, Request, good, hostile, http, said
 from judging import NOON, Log, Worker
 
 from ragweir.metrics.judged.rubric import RUBRIC

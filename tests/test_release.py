@@ -14,8 +14,13 @@ from confluent_kafka.admin import AdminClient
 from conftest import coordinated, produce, read_to_end
 from faults import QUICK_CLIENT, ROOT, Service, end_all, eventually
 
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.totals import Totals
+from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.settings import WindowSettings
 from ragweir.streams.simulated.server import SimulatedJudge, simulated_judge
+from ragweir.streams.windowing import Windowing
 
 BEFORE = "d967030540379767959fcabaecdacec1447ffa2f"
 """The last commit of the release before, 0.1.0."""
@@ -168,8 +173,14 @@ def test_slot_after_slot_is_upgraded_and_nothing_is_lost_doubled_or_paid_twice(d
         eventually(lambda new=new: new.logged("partitions assigned"), f"{service} {slot} works")
     versions = must_be_whole(deployment)
     assert len(versions) == 2, versions
+    windowing = Windowing(WindowSettings(sizes=("1h", "1d")), Totals(Catalogue(everything())))
+    for each in deployment.values("evaluations"):
+        windowing.add(Evaluation.model_validate(each))
+    days = [window for window in windowing.windows() if window.window == "1d"]
+    assert any(set(window.catalogue_versions) == versions.keys() for window in days), "no window says that it is mixed"
 
 
+@pytest.mark.long
 def test_an_upgrade_that_is_taken_back_loses_and_doubles_nothing(deployment: Deployment) -> None:
     """What ours has committed, written and booked, the release before reads."""
     for release in ("ours", "before", "ours"):
