@@ -26,6 +26,7 @@ class Request:
 
 
 Attack = Callable[[Request], Iterable[bytes]]
+_TYPE = b"Content-Type: application/json\r\n"
 
 
 @dataclass
@@ -56,7 +57,8 @@ class Hostile:
             request = Request(head.decode(), reader.read(length))
             self.requests.append(request)
             for piece in self.attack(request):
-                connection.sendall(piece)
+                # Said beforehand, or the next request may meet a connection that is just being closed.
+                connection.sendall(piece if self.stays else piece.replace(_TYPE, _TYPE + b"Connection: close\r\n", 1))
                 if self.stop.is_set():
                     return
             if not self.stays:
