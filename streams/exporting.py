@@ -196,24 +196,19 @@ def run_export(settings: Settings, slot: int, stopped: Callable[[], bool]) -> No
     exposition = Exposition(settings.windows.dimensions, booleans)
     heartbeat = Heartbeat.inherited()
     telemetry, health = Telemetry(service, slot, known(settings)), Health(pulse=heartbeat)
-
-    def told() -> bool:
-        """Whether to stop; asked while waiting, which is no standing still."""
-        health.alive()
-        return stopped()
-
+    waiting = health.beating(stopped)
     port = settings.telemetry.port and settings.telemetry.port + PORT + slot
     try:
         with serve(telemetry.registry, health, settings.telemetry.host, port, more=lambda: exposition.content) as bound:
             log.info("started", telemetry=f"http://{settings.telemetry.host}:{bound}")
             heartbeat.announce(service, slot, bound)
             health.not_ready = "waiting for a broker"
-            topics = wait_for_broker(settings, told)
+            topics = wait_for_broker(settings, waiting)
             if topics is None:
                 return
             partitions = _partitions(settings, topics)
             reading = totals(settings).reading()
-            Exporter(settings, reading, exposition, partitions, telemetry, health, told).run()
+            Exporter(settings, reading, exposition, partitions, telemetry, health, waiting).run()
             log.info("stopped")
     except OSError as error:
         raise Refusal(f"the telemetry port {port} cannot be opened ({error.strerror}); set telemetry.port") from None

@@ -252,12 +252,7 @@ def run_slot(
     agent: Agent | None = None
     heartbeat = Heartbeat.inherited()
     telemetry, health = Telemetry(identity.service, slot, service.known(settings)), Health(pulse=heartbeat)
-
-    def told() -> bool:
-        """Whether to stop; asked while waiting, which is no standing still."""
-        health.alive()
-        return stopped()
-
+    waiting = health.beating(stopped)
     port = settings.telemetry.port and settings.telemetry.port + service.port + slot
     try:
         with serve(telemetry.registry, health, settings.telemetry.host, port) as bound:
@@ -267,7 +262,7 @@ def run_slot(
             inputs = service.inputs(settings)
             look_until = time.monotonic() + _NEW_TOPIC_S
             needed = inputs
-            while (topics := wait_for_broker(settings, told)) is not None:
+            while (topics := wait_for_broker(settings, waiting)) is not None:
                 if agent is None and inputs[0] in topics:
                     agent = service.agent(settings, topics[inputs[0]])
                     needed = [*inputs, *(settings.topics.prefix + name for name in agent.outputs)]

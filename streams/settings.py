@@ -39,6 +39,10 @@ from ragweir.streams.permissions import open_to_all
 DEFAULT_FILE = Path("ragweir.toml")
 SHIPPED_KEY = "ragweir"
 """The default of `routing.key`, which everybody knows."""
+SHIPPED_KEY_WARNING = (
+    "routing.key is the shipped default: whoever knows it can choose ids that are judged; "
+    "set RAGWEIR_ROUTING__KEY to `openssl rand -hex 16`"
+)
 
 GUARDED = frozenset(
     {
@@ -494,6 +498,11 @@ class Settings(BaseSettings):
         if len({each.name for each in slo}) < len(slo):
             raise ValueError("two SLOs have the same name")
         return slo
+
+    @property
+    def selects_by_shipped_key(self) -> bool:
+        """Return whether events are selected for a judge by the key that everybody knows."""
+        return self.judge.base_url is not None and self.routing.key == SHIPPED_KEY
 
     @property
     def input_topic(self) -> str:

@@ -22,7 +22,7 @@ from ragweir.streams.cli.ports import ports
 from ragweir.streams.cli.summary import dollars
 from ragweir.streams.cli.tap import read_newest
 from ragweir.streams.event_times import distances
-from ragweir.streams.judging.asking import Trouble
+from ragweir.streams.judging.asking import MAX_NAME_CHARACTERS, Trouble
 from ragweir.streams.judging.checking import told, try_out, unpriced
 from ragweir.streams.judging.ledger import affordable, next_day
 from ragweir.streams.kafka_client import (
@@ -38,14 +38,13 @@ from ragweir.streams.kafka_client import (
 from ragweir.streams.masking import masked, masked_url
 from ragweir.streams.permissions import readable_by_others
 from ragweir.streams.service import SERVICES, catalogue, evaluate_config, judge_config
-from ragweir.streams.settings import SHIPPED_KEY, Settings, WrongSettings
+from ragweir.streams.settings import SHIPPED_KEY_WARNING, Settings, WrongSettings
 from ragweir.streams.terminal import printable
 
 _SKEW_S = 300
 _SAMPLE = 100
 """How many of the newest records are looked at for the times of their events."""
 _TIMEOUT_S = 5.0
-_MODEL_WIDTH = 100
 _TRIED = 1_000
 """Evaluations that the SLOs are tried on."""
 _FORMS = {
@@ -136,7 +135,7 @@ def judge(findings: Findings) -> str:
         raise Unwell(told(chosen, trouble)) from None
     simulated = " (simulated: no model is behind it)" if found.simulated else ""
     without = f"; the price of {' and '.join(unpriced(chosen))} is not known" if unpriced(chosen) else ""
-    model = printable(found.model, _MODEL_WIDTH)
+    model = printable(found.model, MAX_NAME_CHARACTERS)
     return (
         f"{masked_url(chosen.base_url)} answers as {model}{simulated}, {_FORMS[found.dialect.answers]}; "
         f"asking cost {dollars(found.cost)}{without}"
@@ -221,11 +220,8 @@ def secrets(findings: Findings) -> str:
     """Secrets are secret, and no library is loaded by a setting."""
     effective = findings.settings
     warnings = []
-    if effective.judge.base_url is not None and effective.routing.key == SHIPPED_KEY:
-        warnings.append(
-            "routing.key is the shipped default: whoever knows it can choose ids that are judged; "
-            "set RAGWEIR_ROUTING__KEY to `openssl rand -hex 16`"
-        )
+    if effective.selects_by_shipped_key:
+        warnings.append(SHIPPED_KEY_WARNING)
     key = effective.judge.api_key_file
     if key is not None and readable_by_others(key):
         warnings.append(f"judge.api_key_file can be read by other users of this machine; chmod 600 {key}")

@@ -18,7 +18,7 @@ from ragweir.streams.exporting import PORT as EXPORT_PORT
 from ragweir.streams.exporting import run_export
 from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.service import SERVICES, catalogue, run_canary, run_slot
-from ragweir.streams.settings import SHIPPED_KEY, Settings
+from ragweir.streams.settings import SHIPPED_KEY_WARNING, Settings
 from ragweir.streams.supervisor import OWN_PORT, UP_PORT, Supervisor, own_command, same_command, stop_flag
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -158,11 +158,8 @@ def _run(
         # What is wrong for every worker is told once, before any starts.
         runner.check(effective)
         _supervise((_worker(name, each, flags) for each in range(workers)), effective, runner.port + OWN_PORT, stopped)
-    if name == "evaluate" and effective.judge.base_url is not None and effective.routing.key == SHIPPED_KEY:
-        log.warning(
-            "routing.key is the shipped default: whoever knows it can choose event ids that are judged; "
-            "set RAGWEIR_ROUTING__KEY to a secret"
-        )
+    if name == "evaluate" and effective.selects_by_shipped_key:
+        log.warning(SHIPPED_KEY_WARNING)
     as_worker(partial(runner.run, effective, slot, stopped))
 
 

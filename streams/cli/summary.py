@@ -11,12 +11,12 @@ from ragweir.metrics.contents import Contents
 from ragweir.metrics.totals import Scored, Totals
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import EstimateResult
+from ragweir.streams.judging.asking import MAX_NAME_CHARACTERS
 from ragweir.streams.simulated.dialect import NAME
 from ragweir.streams.terminal import printable
 
 _KEPT = 100_000
 """Values kept per metric for its quantiles: enough for a file that somebody looks at, and a bound on memory."""
-_MODEL_WIDTH = 100
 _BATCH = 1_000
 """Summing up many evaluations at once costs far less than one by one."""
 _MOST_JUDGES = 5
@@ -96,7 +96,7 @@ class Summary:
         return self.outcomes.total() + self.deferred
 
     def line(self) -> str:
-        """What became of the lines, in one line with rich's markup."""
+        """Describe in one line what became of the events."""
         parts = {"scored": self.scored, "refused": self.refused, "duplicates left out": self.duplicates}
         told = ", ".join(f"{number} {what}" for what, number in parts.items() if number or what == "scored")
         if self.repaired:
@@ -128,7 +128,7 @@ class Summary:
 
     @staticmethod
     def _called(model: str) -> str:
-        return f"{model} (simulated: no model is behind it)" if model == NAME else printable(model, _MODEL_WIDTH)
+        return f"{model} (simulated: no model is behind it)" if model == NAME else printable(model, MAX_NAME_CHARACTERS)
 
     def table(self) -> Table:
         """One row per metric that has a value; of judged metrics also what they come to over all events."""

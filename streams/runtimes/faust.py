@@ -170,7 +170,7 @@ class EvaluateApp(faust.App):
             _refused(f"there is no topic {names}, or it may not be seen; `ragweir topics create` makes ours")
 
     def _waiting(self) -> bool:
-        """Whether to stop; asked while waiting, which is no standing still."""
+        """Return whether to stop. Asking is a sign of life: waiting is not standing still."""
         self._health.alive()
         return self.should_stop or self._told()
 

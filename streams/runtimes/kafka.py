@@ -95,7 +95,7 @@ class KafkaRuntime:
         self._telemetry = telemetry
         self._dead_letters = DeadLetterLog()
         self._health = health
-        self._stopped = stopped
+        self._stopped, self._stopped_beating = stopped, health.beating(stopped)
         self._connection = Connection()
         self._positions = Positions(settings.input.start_from, self._missed, bounds.starts if bounds else {})
         self._isolation = Isolation(settings.batch.max_events)
@@ -383,24 +383,19 @@ class KafkaRuntime:
         if self._stopped():
             raise Interrupted
         mended = self._traces.mended if self._traces else list
-        started = self._positions.start(consumer, partitions, self._told, mended)
+        started = self._positions.start(consumer, partitions, self._stopped_beating, mended)
         for committed, start in started:
             found = self._precautions.take_over(start, self._identity.group)
             self._restore(committed, start)
             self._remind(start, found)
         return started
 
-    def _told(self) -> bool:
-        """Whether to stop; asked while waiting, which is no standing still."""
-        self._health.alive()
-        return self._stopped()
-
     def _restore(self, committed: int | None, start: TopicPartition) -> None:
         if self._keeper is None or start.topic != self._inputs[0]:
             return  # Where there are several inputs, the state goes with the first one's partitions.
         topic, partition = self._topics[self._keeper.changelog], start.partition
         began = time.monotonic()
-        records = changelog(self._settings, topic, partition, self._told, self._health.alive)
+        records = changelog(self._settings, topic, partition, self._stopped_beating, self._health.alive)
         try:
             self._keeper.restore(partition, committed, start.offset, records)
         except StateError as error:
@@ -459,7 +454,7 @@ class KafkaRuntime:
                 raise Fatal(f"retention deleted records of {message.topic()} unread; a restart goes on behind them")
             place = place_of(message)
             at = TopicPartition(*place, self._positions.reached(place))
-            self._positions.begin(self._consumer, at, self._told)
+            self._positions.begin(self._consumer, at, self._stopped_beating)
             # After this error librdkafka no longer fetches the partition, and what is not fetched cannot be sought.
             self._consumer.assign(self._positions.reached_all())
             return

@@ -34,9 +34,23 @@ class Health:
         self.beat = time.monotonic()
         self.pulse()
 
+    def beating(self, stopped: Callable[[], bool]) -> Callable[[], bool]:
+        """Return `stopped` as a question that also beats, for loops that wait: waiting is not standing still.
+
+        >>> health = Health(beat=0.0)
+        >>> health.beating(lambda: True)(), health.stalled
+        (True, False)
+        """
+
+        def asked() -> bool:
+            self.alive()
+            return stopped()
+
+        return asked
+
     @property
     def stalled(self) -> bool:
-        """Whether the loop has stopped coming round."""
+        """Return whether the loop has stopped coming round."""
         return time.monotonic() - self.beat > STALLED_S
 
 
