@@ -180,7 +180,7 @@ PLACES: Mapping[str, Callable[[Make, int], Fields]] = {
     "32 answers alike": _same_answers,
     "400 extractions": _extracted,
 }
-"""Which fields a kind of text fills."""
+"""The fields that a kind of text fills."""
 
 
 def _filled(name: str, items: Callable[[], Iterator[Any]], **more: Any) -> Callable[[int], Fields]:

@@ -1,4 +1,4 @@
-"""What the dearest events cost: CPU time and memory of each shape of `hostile`, from bytes to evaluation.
+"""Measures the cost of the dearest events: CPU time and memory of each shape of `hostile`, from bytes to evaluation.
 
 `python bench/worst.py` prints a table, the dearest shape last, and ends with status 1 when one is over the limits: a
 second of CPU time and 200 MB for each MiB of the event, and at most half of the time for which a worker may stand
@@ -45,18 +45,18 @@ _STATUS = Path("/proc/self/status")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one event cost."""
+    """The cost of one event."""
 
     shape: str
     size: int
     cpu_s: float
     memory_mb: float
     raised: int
-    """How many metrics raised."""
+    """The number of metrics that raised."""
 
     @property
     def fine(self) -> bool:
-        """Whether it is within the limits."""
+        """Return whether it is within the limits."""
         share = max(self.size / MIB, 1)
         return self.cpu_s <= min(share * CPU_S, MOST_CPU_S) and self.memory_mb <= share * MEMORY_MB and not self.raised
 
@@ -89,7 +89,7 @@ def _record(value: bytes) -> Record:
 
 
 def _cost(agent: EvaluateAgent, shape: str, make: Callable[[int], hostile.Fields], size: int) -> Cost:
-    """What the event of a shape costs in this process."""
+    """Measure the cost of the event of a shape in this process."""
     record = _record(hostile.sized(make, size))
     _forget_peak()
     before, began = _peak_mb(), process_time()
@@ -100,7 +100,7 @@ def _cost(agent: EvaluateAgent, shape: str, make: Callable[[int], hostile.Fields
 
 
 def measured(agent: EvaluateAgent, shape: str, make: Callable[[int], hostile.Fields], size: int) -> Cost:
-    """What the event of a shape costs in a process of its own: the least of some rounds, where the first is too much.
+    """Measure the cost in a process of its own: the least of some rounds, where the first is too much.
 
     Raises:
         ChildProcessError: if the process dies of it.

@@ -136,7 +136,7 @@ class Catalogue:
 
 
 def _value(metric: Metric, view: View, scored: Scored) -> object:
-    """What a metric gives for an event."""
+    """Compute a metric for an event; a need that is absent, a cut list and an exception give a null with a reason."""
     try:
         for need in metric.needs:
             if getattr(view.interaction, need) is None:

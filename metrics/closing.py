@@ -30,8 +30,8 @@ from ragweir.schemas.window import OVERFLOW, Progress, Window, duration_s
 AHEAD_S = 300
 """A window that begins this long after its record was written comes from a wrong clock: it would be held for years."""
 MAX_HELD_BYTES = 256 * 1024 * 1024
-"""What held records may take. Beyond it the oldest are dropped. A window whose records were dropped before it closed is
-never shown; one whose records were dropped afterwards stays as it is, and what still comes for it is late."""
+"""The bytes that held records may take. Beyond it the oldest are dropped. A window whose records were dropped before it
+closed is never shown; one whose records were dropped afterwards stays as it is, and what still comes for it is late."""
 REVISE_EVERY_S = 10.0
 """A closed window is revised at most this often, since a judge's answers revise several windows with every commit."""
 REVISE_MOST = 1_000
@@ -39,7 +39,7 @@ REVISE_MOST = 1_000
 windows come first."""
 
 Fate = Literal["held", "removed", "late", "ahead", "evicted", "unreadable"]
-"""What became of a window's record. One that was held may later be late, evicted, or turn out to be unreadable."""
+"""The fate of a window's record. One that was held may later be late, evicted, or turn out to be unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +282,7 @@ class Closing:
         return places
 
     def _grown(self, base: _Base) -> dict[Labels, Contents]:
-        """What the fresh records of a base window have more than those that were merged, per label set."""
+        """Return the growth of a base window's fresh records over those that were merged, per label set."""
         sets: dict[Labels, Contents] = {}
         for key, value in list(base.fresh.items()):
             base.drop(key)
@@ -298,7 +298,7 @@ class Closing:
         return sets
 
     def _decoded(self, value: bytes) -> tuple[Labels, Contents]:
-        """What a record says.
+        """Read a record.
 
         Raises:
             ValueError: if it is no window, or of another size: written under other settings.

@@ -89,7 +89,7 @@ class Contents:
                 whole.merge(part)
 
     def since(self, earlier: Contents) -> Contents:
-        """What came in after an earlier state of these contents.
+        """Return the growth of these contents over an earlier state of them.
 
         Merged into whatever holds that earlier state, it gives what holds these contents.
 

@@ -51,7 +51,7 @@ class Chance(NamedTuple):
         return Chance(min(self.least, other.least), self.none + other.none)
 
     def since(self, earlier: Chance) -> Chance:
-        """Of the events after an earlier state of this one; the least is that of all.
+        """Return the chance of the events after an earlier state of this one; the least is that of all.
 
         Raises:
             ValueError: if it is not an earlier state of this one.

@@ -30,7 +30,7 @@ class _Reading:
     """A value that one source gave."""
 
     form: str
-    """What it compares as; see `ragweir.metrics.values`."""
+    """The forms that it compares as; see `ragweir.metrics.values`."""
     texts: tuple[Text, ...]
     """What it holds."""
     confidence: float | str | None

@@ -203,7 +203,7 @@ def date_support(view: View) -> Value:
 
 
 def _standing(view: View, phrases: frozenset[Tokens]) -> int:
-    """How many of the response's phrases stand in a context."""
+    """Count the response's phrases that stand in a context."""
     words = {phrase[0] for phrase in phrases if len(phrase) == 1}
     # The pairs, already known, tell all of a run of two, and rule out most of the longer ones.
     runs = [phrase for phrase in phrases if len(phrase) > 1 and stated_pairs(view).issuperset(pairwise(phrase))]

@@ -17,14 +17,14 @@ _HOUR_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """How many label sets are kept apart."""
+    """The number of label sets that are kept apart."""
 
     most: int
     """Label sets in all windows that are held together, beside the overflow set."""
     new_per_hour: int
     """Label sets whose first window starts within an hour of event time."""
     hold_s: float
-    """How long, in event time, a window is held, and with it its label sets."""
+    """The event time for which a window is held, and with it its label sets."""
 
 
 class Admission:
@@ -56,7 +56,7 @@ class Admission:
         """The starts of the earliest windows, in order, without those that are the first window."""
 
     def __contains__(self, labels: Labels) -> bool:
-        """Whether a held window has it."""
+        """Return whether a held window has it."""
         return labels in self._met
 
     def hold(self, sets: Iterable[Labels], start_s: int) -> None:
@@ -74,7 +74,7 @@ class Admission:
             self._last[labels] = max(start_s, self._last.get(labels, start_s))
 
     def admits(self, labels: Labels, start_s: int) -> bool:
-        """Whether a window that starts then may keep this label set apart; if so, the window is held with it."""
+        """Return whether a window that starts then may keep this label set apart; if so, the window is held with it."""
         if labels not in self._met and not _is_overflow(labels) and not self._has_room(start_s):
             return False
         self.hold((labels,), start_s)

@@ -57,7 +57,7 @@ class Phrases:
         return self._next[node].get(token, 0)
 
     def _nodes(self, text: Text) -> Iterator[int]:
-        """Where some phrase ends, the node of the longest one."""
+        """The node of the longest phrase at each place where one ends."""
         if not any(map(text.distinct.issuperset, self._phrases)):
             return
         node = 0

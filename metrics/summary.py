@@ -197,7 +197,7 @@ class Summary:
 
 
 def growth(count: int, earlier: int) -> int:
-    """How much a count has grown.
+    """Return the growth of a count.
 
     Raises:
         ValueError: if it has shrunk.

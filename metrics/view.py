@@ -36,7 +36,7 @@ class Extracted:
     """The texts of one extraction."""
 
     value: tuple[Text, ...]
-    """Of each text and number that its value holds."""
+    """The texts and numbers that its value holds."""
     evidence: Text
 
 
@@ -91,7 +91,7 @@ class View:
         return tuple(Extracted(tuple(islice(rest, size)), next(rest)) for size in sizes)
 
     def _left(self, *before: str) -> int:
-        """How many tokens of the event these fields leave; a list that was cut is not read and takes none."""
+        """Return the tokens of the event that these fields leave; a list that was cut is not read and takes none."""
         left = self.limits.max_event_tokens
         for name in before:
             with suppress(ListCut):

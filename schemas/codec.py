@@ -13,7 +13,7 @@ from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 
 _REGISTRY_BYTES = 5
-"""What the Schema Registry's serializers write before a value: a zero, and the schema's id in four bytes."""
+"""The header that the Schema Registry's serializers write before a value: a zero, and the schema's id in four bytes."""
 _OPTIONS = orjson.OPT_UTC_Z
 _PLAIN = {"missing": "Field required", "string_type": "not text"}
 """The errors that pydantic explains in words of its own."""
@@ -29,7 +29,7 @@ class Rejected(Exception):
 
 
 def _explain(invalid: ValidationError) -> str:
-    """What costs the event, and how a map mends it. Errors of optional fields have been repaired."""
+    """Say which required field is wrong, and what to write in the map. Errors of optional fields have been repaired."""
     errors = invalid.errors(include_url=False, include_context=False, include_input=False)
     messages = {
         str(error["loc"][0]): _PLAIN.get(error["type"], error["msg"].removeprefix("Value error, "))

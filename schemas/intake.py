@@ -52,7 +52,7 @@ REQUIRED = ("event_id", "query", "response", "started_at", "ended_at")
 """The fields that cost the event where they cannot be read; without the first three there is none."""
 
 CUT = "cut:"
-"""What the flag of a cut list begins with."""
+"""The prefix of the flag of a cut list."""
 _UNREADABLE = "unreadable:"
 _AS_TEXTS, _UNKNOWN_KIND = "contexts_as_text", "unknown_span_kind"
 _MIXED, _IMPLAUSIBLE = "time_units_mixed", "time_implausible"
@@ -166,7 +166,7 @@ def _in_unit(number: float, unit: Unit) -> datetime | None:
 
 
 def _plausible(event: Interaction) -> bool:
-    """Whether all times of an event can be true."""
+    """Return whether all times of an event can be true."""
     times = [event.ended_at, event.started_at, event.first_token_at]
     for span in event.spans or ():
         times += (span.started_at, span.ended_at)
@@ -178,13 +178,13 @@ def _plausible(event: Interaction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """What a repair has to know of a field of a model."""
+    """The facts about a field of a model that a repair needs."""
 
     listed: bool
     part: type[Part] | None
     """The model of its value, or of the elements of its list."""
     instead: object
-    """What takes the place of a value that cannot be read."""
+    """The value that replaces one that cannot be read."""
 
 
 def _field(info: FieldInfo) -> _Field:

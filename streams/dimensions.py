@@ -37,7 +37,7 @@ def _reader(name: str) -> Callable[[Evaluation], str | None]:
 
 
 def admission_limits(windows: WindowSettings) -> AdmissionLimits:
-    """How many label sets windows keep apart by these settings.
+    """Return the numbers of label sets that windows keep apart by these settings.
 
     >>> admission_limits(WindowSettings())
     AdmissionLimits(most=200, new_per_hour=100, hold_s=7200)

@@ -1,4 +1,4 @@
-"""How long before its record's timestamp an event happened: the distances of a sample, and what is wrong with them.
+"""Distances from event times to the timestamps of their records, over a sample, and what is wrong with them.
 
 Between the two lie the time that an event waits to be published, any backlog, the difference of two clocks, and a
 mistake in the unit of its times, which no event shows alone.
@@ -16,7 +16,7 @@ from ragweir.streams.agents.agent import Record
 from ragweir.streams.agents.evaluate import EvaluateAgent
 
 _AHEAD_S = 300
-"""What is further ahead of its record is put down to a clock."""
+"""An event that is further ahead of its record comes from a wrong clock."""
 _DAY_S = 86_400
 _SIZES = ((_DAY_S, "days"), (3_600, "hours"), (60, "minutes"), (1, "s"))
 
@@ -28,7 +28,7 @@ class Distances:
     seconds: tuple[float, ...]
     """Those of the events that have a time of their own, in a record that has one."""
     implausible: int
-    """How many events are flagged time_implausible."""
+    """The number of events that are flagged time_implausible."""
 
     def __str__(self) -> str:
         """The distances for people.
@@ -45,7 +45,7 @@ class Distances:
 
     @property
     def complaint(self) -> str:
-        """What is probably wrong, or nothing.
+        """Say what is probably wrong; empty where nothing is.
 
         >>> Distances((2.0, 3.0, 86400.0), 0).complaint
         ''

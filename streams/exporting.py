@@ -178,7 +178,7 @@ class Exporter:
 
 
 def known(settings: Settings) -> Known:
-    """What its telemetry shows from the start."""
+    """Return the label values that its telemetry shows from the start."""
     return Known(windows=settings.windows.sizes)
 
 

@@ -45,7 +45,7 @@ def _urls(text: str) -> str:
 
 
 def _after_scheme(rest: str) -> str:
-    """What follows `://`, masked."""
+    """Mask the part of a URL after `://`."""
     before, fragment_mark, fragment = rest.partition("#")
     before, query_mark, query = before.partition("?")
     place, slash, path = before.partition("/")
@@ -82,7 +82,7 @@ _RULES: Sequence[tuple[re.Pattern[str], Callable[[str], str]]] = tuple(
         (r".*", _urls),
     )
 )
-"""Which settings are treated how; the first pattern that fits the whole path of a setting decides."""
+"""The treatment of each setting; the first pattern that fits the whole path of a setting decides."""
 
 
 def masked(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def open_to_all(path: Path) -> Path | None:
 
 
 def readable_by_others(path: Path) -> bool:
-    """Whether a file's group or every user of the machine may read it; never on Windows."""
+    """Return whether a file's group or every user of the machine may read it; never on Windows."""
     try:
         return os.name == "posix" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
     except OSError:

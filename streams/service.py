@@ -146,9 +146,9 @@ class Service:
     bounds: Bounds | None = None
     """What of its inputs is read; all of it without."""
     guarded: bool = False
-    """Whether records on which a process may have died are tried one by one in a process of their own."""
+    """True where records on which a process may have died are tried one by one in a process of their own."""
     known: Callable[[Settings], Known] = lambda _: Known()
-    """What its telemetry shows from the start."""
+    """Gives the label values that its telemetry shows from the start."""
 
 
 def _evaluate_agent(settings: Settings, _: int) -> Agent:

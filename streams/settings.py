@@ -402,9 +402,9 @@ class JudgeSettings(Group):
     """Of the same endpoint, for `ragas_answer_relevance` and `semantic_similarity_percentage`; without one a local
     model (extra `semantic`) gives embeddings."""
     answers: Literal["auto", "json_schema", "json_object", "text"] = "auto"
-    """How an answer of the judge is bound to its schema: "json_schema" by the endpoint, "json_object" to JSON by the
-    endpoint and to the schema by the prompt, "text" by the prompt alone; "auto" takes the first that the endpoint
-    accepts."""
+    """The way in which an answer of the judge is bound to its schema: "json_schema" by the endpoint, "json_object" to
+    JSON by the endpoint and to the schema by the prompt, "text" by the prompt alone; "auto" takes the first that the
+    endpoint accepts."""
     prices: dict[str, Price] = {}
     """Per model. A model without a price is refused while there is a budget."""
     daily_budget_usd: Annotated[float, Field(ge=0)] | None = 5.0

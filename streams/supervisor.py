@@ -41,9 +41,9 @@ _POLL_S = 0.05
 _TOLD_WORDS = 3
 """Of a command line that are logged: service, --slot and its number."""
 START_S = 300.0
-"""How long a worker may take to its first heartbeat, however slow the machine."""
+"""The time in seconds that a worker may take to its first heartbeat, on the slowest machine."""
 _LONGEST_TURN_S = 1.0
-"""What counts at most of the time between two looks at a worker: a machine that stood still is no fault of it."""
+"""The most that counts of the time between two looks at a worker: it is not at fault where the machine stood still."""
 SUPERVISOR = "RAGWEIR_SUPERVISOR"
 """Tells a worker the process that it must not outlive; asking for its parent may come too late."""
 
@@ -72,11 +72,11 @@ class _Worker:
     delay: float = _FIRST_DELAY_S
     listener: Listener | None = None
     beats: bool = False
-    """Whether a heartbeat has come from the process."""
+    """True once a heartbeat has come from the process."""
     silent_s: float = 0.0
-    """How long none has come."""
+    """The time in seconds since the last heartbeat."""
     announced: Announcement | None = None
-    """Where it serves, or its predecessor did: a worker that is down has to be missed."""
+    """The port of the worker, or of its predecessor: Prometheus has to miss a worker that is down."""
 
 
 class Supervisor:

@@ -23,7 +23,7 @@ class Terminal(Console):
         super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """What rich makes of something, printable."""
+        """Render as rich does, with printable characters only."""
         for segment in super().render(renderable, options):
             if segment.control or segment.text.isprintable() or segment.text == "\n":
                 yield segment

@@ -39,7 +39,7 @@ class Call:
     check: str
     """The check word that the answer has to hold."""
     repairs: bool = False
-    """Whether it asks again because the first answer could not be used."""
+    """True for a question that is asked again because the first answer could not be used."""
 
     def read(self, completion: Completion) -> Answer | answers.Fault:
         """The answer that a completion holds, or what is wrong with it."""

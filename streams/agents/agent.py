@@ -70,7 +70,7 @@ class Agent(Protocol):
         """What to emit for these records."""
 
     def refuse(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
-        """What to emit for a record that cannot be handled: a dead letter of this class.
+        """Return the outcome of a record that cannot be handled: a dead letter of this class.
 
         `refused` is a record whose own outcome the broker refuses to take, `fatal` one that ends the process.
         """

@@ -105,9 +105,9 @@ class AggregateAgent:
         self._dimensions = Dimensions(windows.dimensions, windows.values)
         self._limits = admission_limits(windows)
         self._before = self._disorder + self._hold + self._size
-        """How long before the newest event time a window that is held starts, at most."""
+        """A held window starts at most this long before the newest event time,"""
         self._after = _AHEAD * self._size
-        """How long after it."""
+        """and at most this long after it."""
         self._states: dict[int, _State] = {}
         self._held: set[int] = set()
         """The partitions that are ours now; the state of others may still be there."""
@@ -208,7 +208,7 @@ class AggregateAgent:
         return windows, decoded & windows.keys()
 
     def _is_held(self, start: datetime, newest: datetime | None) -> bool:
-        """Whether a window is held: those are from what the watermark has left behind by `hold` to a little ahead."""
+        """Return whether a window is held: from `hold` behind the watermark to a little ahead of it."""
         return newest is None or -self._before < start - newest <= self._after
 
     def _admission(self, windows: _Windows) -> Admission:
@@ -369,7 +369,7 @@ def _evaluation(record: Record, max_bytes: int) -> Evaluation:
 
 
 def _reached(time: datetime, record: Record) -> datetime:
-    """What an event moves event time to: at most to its record's timestamp, so that one fast clock moves no others'."""
+    """Return the event time that an event leads to: at most its record's timestamp, since clocks may be fast."""
     stamp_ms = record.timestamp_ms
     if stamp_ms is None or time.timestamp() * 1000 <= stamp_ms:
         return time

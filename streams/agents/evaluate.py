@@ -39,7 +39,7 @@ class EvaluateConfig:
     limits: Limits = field(default_factory=Limits)
     max_event_bytes: int = MAX_EVENT_BYTES
     max_items: Mapping[str, int] = field(default_factory=lambda: MAX_ITEMS)
-    """How many elements are read of each list of an event; see `ragweir.schemas.intake`."""
+    """The number of elements that is read of each list of an event; see `ragweir.schemas.intake`."""
     mappings: Mapping[str, Callable[[object], object]] = field(default_factory=dict)
     """For the topics in a foreign shape, the map that reads them."""
     include_text: bool = False

@@ -43,7 +43,7 @@ from ragweir.streams.terminal import printable
 
 _SKEW_S = 300
 _SAMPLE = 100
-"""How many of the newest records are looked at for the times of their events."""
+"""The number of newest records whose event times are checked."""
 _TIMEOUT_S = 5.0
 _TRIED = 1_000
 """Evaluations that the SLOs are tried on."""
@@ -284,7 +284,7 @@ def objectives(findings: Findings) -> str:
 
 
 def labels(findings: Findings) -> str:
-    """Which label values windows are split by, and who decides on them."""
+    """The values that split windows are listed in the settings, or come from producers."""
     windows = findings.settings.windows
     if open_ := [name for name in windows.dimensions if name not in windows.values]:
         return (

@@ -17,7 +17,7 @@ from ragweir.streams.settings import Settings
 
 _TIMEOUT_S = 2.0
 _MOST_BYTES = 1024 * 1024
-"""Of an answer that are read. A service's own series come first, and take a tenth of it."""
+"""The bytes that are read of an answer. A service's own series come first, and take a tenth of it."""
 _EVERYWHERE = ("0.0.0.0", "")  # noqa: S104 - nothing is bound to them
 _BUILD_INFO = re.compile(r"^ragweir_build_info\{(?P<labels>[^\n]*)\} 1\.0$", re.MULTILINE)
 
@@ -38,7 +38,7 @@ class Port:
 
     @property
     def usable(self) -> bool:
-        """Whether the slot can be started, or runs."""
+        """Return whether the slot can be started, or runs."""
         return self.state in _STATES and self.state != "foreign"
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ def _state(host: str, number: int, own: str) -> str:
 
 
 def _holder(host: str, number: int) -> str:
-    """Which slot of which service serves there, as SERVICE-SLOT; empty where it is none of ours."""
+    """Return the service and slot that serve there, as SERVICE-SLOT; empty where it is none of ours."""
     try:
         with closing(HTTPConnection(host, number, timeout=_TIMEOUT_S)) as connection:
             connection.request("GET", "/metrics", headers={"Accept": "text/plain"})

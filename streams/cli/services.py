@@ -123,7 +123,7 @@ def up(
 
 @dataclass(frozen=True, slots=True)
 class _Runner:
-    """How one slot of a service is run, what is checked before any slot starts, and what its ports are based on."""
+    """The functions that check a service and run one slot of it, and the offset of its ports."""
 
     check: Callable[[Settings], object]
     run: Callable[[Settings, int, Callable[[], bool]], None]

@@ -17,9 +17,9 @@ class Stop:
 
     def __init__(self) -> None:
         self.asked = False
-        """Whether a signal has come."""
+        """Return whether a signal has come."""
         self.cut = False
-        """Whether it ended an input."""
+        """Return whether it ended an input."""
         self._waiting = False
 
     @contextmanager

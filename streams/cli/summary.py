@@ -52,7 +52,7 @@ class Summary:
         self.outcomes: Counter[str] = Counter()
         """What became of the events whose judging has come to an end."""
         self.repaired: Counter[str] = Counter()
-        """How many events have each flag of what was repaired in reading them."""
+        """The number of events with each flag of a repair."""
         self._judges: dict[str, None] = {}
         """The models, in the order in which they are met."""
         self._values: defaultdict[str, list[float]] = defaultdict(list)

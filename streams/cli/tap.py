@@ -226,7 +226,7 @@ def _evaluate(records: Sequence[Record], config: EvaluateConfig) -> list[Evaluat
 
 
 def _say_times(found: Distances) -> None:
-    """How far event times are from the times of their records, and what may be wrong with them."""
+    """Describe the distance of event times from the times of their records, and what may be wrong with them."""
     _say(f"Of the evaluated ones, {found}.")
     if found.complaint:
         _say(f"Look at this first: {found.complaint}.")

@@ -126,7 +126,7 @@ def _free_base() -> int:
 
 
 def settings_file(settings: Settings) -> str:
-    """What of the settings is not a default, as TOML; without `routing.key`, a secret, which the environment gives.
+    """Write the settings that are not defaults as TOML; without `routing.key`, a secret, which the environment gives.
 
     >>> print(settings_file(demo_settings("127.0.0.1:9999", "http://127.0.0.1:8089/v1")))  # doctest: +ELLIPSIS
     [kafka]

@@ -42,7 +42,7 @@ class Choice:
     max_bytes: int
     """Of one event."""
     force: bool = False
-    """Whether letters of class `fatal` are sent too."""
+    """True where letters of class `fatal` are sent too."""
 
     def fate(self, each: Letter | None) -> tuple[Fate, bytes | str]:
         """What becomes of a letter, with the bytes to send or, where it is still refused, the reason."""

@@ -32,7 +32,7 @@ MAX_RESPONSE_BYTES = 1024 * 1024
 MAX_VECTOR_BYTES = 64 * 1024
 """The most that a response may have per text whose vector is asked for, where that comes to more."""
 MAX_NAME_CHARACTERS = 100
-"""What is kept of a model's name."""
+"""The characters that are kept of a model's name."""
 _TEMPLATE_TOKENS = 32
 """What a chat template puts around two messages, at most."""
 
@@ -87,7 +87,7 @@ class Dialect:
     temperature: bool = True
     """Whether a temperature may be set."""
     bounds: bool = True
-    """Whether the schema may bound the length of strings."""
+    """True where the schema may bound the length of strings."""
 
     def without(self, option: str) -> Dialect | None:
         """The next simpler one; None if there is none.

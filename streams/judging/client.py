@@ -72,7 +72,7 @@ class Client:
 
 
 def _answered(response: Response, asked: Asked, dialect: Dialect) -> Answered:
-    """What a response says.
+    """Read a response.
 
     Raises:
         Trouble: if it is an error.
@@ -158,7 +158,7 @@ _MEANINGS: tuple[tuple[Container[int], str, type[Trouble], str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class _Error:
-    """What is read of a response that is no answer."""
+    """The parts of an error response that its meaning is told by."""
 
     status: int
     headers: Mapping[str, str]

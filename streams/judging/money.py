@@ -15,7 +15,7 @@ MARKS_BYTES = 100
 _BYTES_PER_TOKEN = 8
 """Of an answer, at most, as far as it is repeated in the next question."""
 MOST = 10**12
-"""What a call costs at most, in millionths of a dollar: so sums of many keep within the integers of JSON's readers."""
+"""The most that a call costs, in millionths of a dollar: so sums of many keep within the integers of JSON's readers."""
 FREE = Price(input_usd=0, output_usd=0)
 
 
@@ -29,7 +29,7 @@ def most_tokens(*texts: str) -> int:
 
 
 def cost(price: Price, input_tokens: int, output_tokens: int) -> int:
-    """What a call costs, in millionths of a dollar, rounded up, and at most a million dollars.
+    """Return the cost of a call, in millionths of a dollar, rounded up, and at most a million dollars.
 
     >>> cost(Price(input_usd=0.15, output_usd=0.6), 1_000, 100)
     210

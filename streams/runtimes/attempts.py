@@ -53,7 +53,7 @@ class OffsetMetadata(BaseModel):
 
     @property
     def text(self) -> str:
-        """What to commit; empty where there is nothing to say.
+        """Return the text to commit; empty where there is nothing to say.
 
         >>> OffsetMetadata(attempts=1, until=7).text
         '{"attempts":1,"until":7}'
@@ -108,13 +108,13 @@ class Attempts:
     def __init__(self) -> None:
         self._found: dict[Place, OffsetMetadata] = {}
         self._noted: dict[Place, OffsetMetadata] = {}
-        """Of each partition held, what its next commit says unless the offset moves."""
+        """The metadata that the next commit of each held partition writes, unless its offset moves."""
         self._begun: dict[Place, float] = {}
         """The partitions whose records this process began to handle and has not survived yet, with the time."""
         self._over: set[Place] = set()
         """The partitions of which this process has survived records."""
         self.uncommitted = False
-        """Whether something is noted that no commit has said yet."""
+        """True while something is noted that is not committed."""
 
     def take_over(self, start: TopicPartition) -> OffsetMetadata:
         """Take a partition over; gives what is known of it."""

@@ -26,7 +26,7 @@ _OTHER_FORMATS: Mapping[bytes, str] = {
 
 
 class Lines(Protocol):
-    """What is read line by line."""
+    """A source of lines."""
 
     def readline(self, size: int = -1, /) -> bytes:
         """The next line with its end, or as much of it as `size` allows; empty at the end."""

@@ -21,12 +21,12 @@ from ragweir.streams.supervisor import SUPERVISOR
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 TRIAL_S = 55.0
-"""How long the child may take for one record; less than the time after which a worker counts as stalled."""
+"""The seconds that the child may take for one record; less than those after which a worker counts as stalled."""
 _START_S = 300.0
-"""How long the child may take to start."""
+"""The time in seconds that the child may take to start."""
 _TURN_S = 0.25
 _END_S = 5.0
-"""How long a child that no longer answers may take to end, before it is killed."""
+"""The time in seconds after which a child that no longer answers is killed."""
 _BATCH_S = 30.0
 """After this time no further record of a batch is tried: the group waits for its members' next poll."""
 _MOST_STARTS = 5
@@ -64,7 +64,7 @@ class Guard:
         self._alive, self._stopped = alive, stopped
         self._child: _Child | None = None
         self._fates: dict[Fate, str] = {}
-        """What trials came to, until it is committed: nothing, or how the record ends a process."""
+        """The results of trials until they are committed: empty, or the way in which the record ends a process."""
 
     def tried(self, records: Sequence[Record]) -> int:
         """Try records in order; gives how many are known now: all, or fewer when told to stop or after a while.
@@ -87,7 +87,7 @@ class Guard:
         return len(records)
 
     def cause(self, record: Record) -> str:
-        """How a record ends a process; empty where it is not known to do so."""
+        """Say how a record ends a process; empty where it is not known to do so."""
         return self._fates.get((record.topic, record.partition, record.offset), "")
 
     def settled(self) -> None:

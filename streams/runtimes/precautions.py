@@ -117,7 +117,7 @@ class Precautions:
         self._attempts.survived(lambda place, begun_s, _: begun_s <= outlived_s or place in untouched)
 
     def committed(self) -> None:
-        """What was handled last is committed."""
+        """Take note that what was handled last is committed."""
         if self._guard is not None:
             self._guard.settled()
 

@@ -1,4 +1,4 @@
-"""What the log says of dead letters: the first of each class, and then how many there were in each minute."""
+"""Logs dead letters: the first of each class, and then the number of each minute."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class DeadLetterLog:
         self._seen: set[str] = set()
         """The classes of which one has been logged."""
         self._counts: Counter[str] = Counter()
-        """How many there were of each class since the last counts were logged."""
+        """The number of each class since the last counts were logged."""
         self._due: float | None = None
-        """When counts are logged next; None without any."""
+        """The time at which counts are logged next; None without any."""
 
     def committed(self, outcome: Outcome) -> None:
         """Take in what a batch came to, once it is committed; log the first dead letter of each class."""

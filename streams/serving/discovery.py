@@ -1,4 +1,4 @@
-"""What the supervisor serves: /targets, where Prometheus finds its workers (http_sd), and /healthz."""
+"""The supervisor's HTTP server: /targets, where Prometheus finds its workers (http_sd), and /healthz."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service answers over HTTP: /metrics, /healthz (the loop is alive), /readyz (it can do its work)."""
+"""The HTTP server of a service: /metrics, /healthz (the loop is alive), /readyz (it can do its work)."""
 
 from __future__ import annotations
 

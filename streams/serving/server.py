@@ -29,10 +29,10 @@ HEAD_BYTES = 16 * 1024
 """The longest request line and headers together."""
 _LOOK_S = 0.5
 _RELEASE_S = 1.0
-"""How long the threads of connections that were cut are waited for."""
+"""The time in seconds for which the threads of connections that were cut are waited for."""
 _REST_BYTES = 256 * 1024
-"""How much of a request is read and thrown away after its response. A connection that is closed with unread input is
-reset, and the response may be lost with it."""
+"""The bytes of a request that are read and thrown away after its response. A connection that is closed with unread
+input is reset, and the response may be lost with it."""
 _TEXT = ("Content-Type", "text/plain; charset=utf-8")
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -46,7 +46,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     def __init__(self, host: str, port: int) -> None:
         self._changed = threading.Condition()
         self._open: dict[socket.socket, float] = {}
-        """When each connection was accepted, oldest first."""
+        """The time at which each connection was accepted, oldest first."""
         self._answering: set[socket.socket] = set()
         super().__init__((host, port), _Handler)
 
@@ -115,7 +115,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class _Head:
-    """What a request's line and headers are read from: no more than so many bytes."""
+    """A reader of a request's line and headers that gives no more than so many bytes."""
 
     def __init__(self, file: io.BufferedIOBase) -> None:
         self._file, self._left = file, HEAD_BYTES
@@ -157,7 +157,7 @@ class _Handler(WSGIRequestHandler):
         return read
 
     def get_stderr(self) -> TextIO:
-        """Where wsgiref writes tracebacks of responses that could not be sent."""
+        """Return the stream to which wsgiref writes tracebacks of responses that could not be sent."""
         return io.StringIO()
 
     def log_message(self, format: str, *args: Any) -> None:

@@ -21,7 +21,7 @@ from ragweir.streams.agents.agent import Count
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the settings of a service say about its instruments when it starts, above all label values."""
+    """The facts about a service's instruments that follow from its settings, above all label values."""
 
     stages: Collection[str] = ()
     """Stages of the evaluations that it writes."""
