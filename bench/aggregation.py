@@ -19,8 +19,8 @@ from ragweir.metrics.totals import Scored, Totals
 from ragweir.schemas.codec import encode, parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import Progress
-from ragweir.streams.agents.agent import Record
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
+from ragweir.streams.records import Record
 
 METRICS, LABEL_SETS = 40, 60
 _START = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -35,9 +35,9 @@ from ragweir.metrics.totals import Totals
 from ragweir.metrics.view import Limits, View
 from ragweir.schemas.codec import decode
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.agents.agent import Record
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 from ragweir.streams.local.kafka import local_kafka
+from ragweir.streams.records import Record
 from ragweir.streams.settings import WindowSettings
 
 KILOBYTES = (1, 4, 16, 64, 256, 1024)

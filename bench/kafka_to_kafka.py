@@ -17,13 +17,14 @@ from interactions import interactions
 from rich.progress import track
 from rich.table import Table
 
+from ragweir.errors import ErrorClass
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.schemas.dead_letter import ErrorClass
-from ragweir.streams.agents.agent import Agent, Emission, Outcome, Record
+from ragweir.streams.agents.agent import Agent
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.kafka_client import Connection, Identity, consumer_properties, producer_properties
 from ragweir.streams.local.kafka import local_kafka
 from ragweir.streams.reading import span
+from ragweir.streams.records import Emission, Outcome, Record
 from ragweir.streams.runtimes.bounds import Bounds
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.serving.health import Health

@@ -13,13 +13,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as PartitionOffset
 from kafka_to_kafka import Echo
 
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.streams.agents.agent import Agent, Mindful, Outcome, Place, Record
+from ragweir.streams.agents.agent import Agent, Mindful
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.kafka_client import Connection, Identity, consumer_properties, producer_properties
+from ragweir.streams.records import Outcome, Record, TopicPartition
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.runtimes.messages import received
 from ragweir.streams.service import SERVICES
@@ -93,12 +95,12 @@ class Meter:
         """As the agent's."""
         return self._agent.horizon if isinstance(self._agent, Mindful) else 0
 
-    def remember(self, place: Place, start: int, before: Iterator[Record]) -> None:
+    def remember(self, place: TopicPartition, start: int, before: Iterator[Record]) -> None:
         """As the agent does."""
         if isinstance(self._agent, Mindful):
             self._agent.remember(place, start, before)
 
-    def forget(self, places: Collection[Place]) -> None:
+    def forget(self, places: Collection[TopicPartition]) -> None:
         """As the agent does."""
         if isinstance(self._agent, Mindful):
             self._agent.forget(places)
@@ -159,7 +161,7 @@ def confluent_bare(task: Task, meter: Meter) -> None:
         for each in meter.handle(records).emissions:
             producer.produce(task.output, each.value, each.key, headers=list(each.headers))
         reached = {record.partition: record.offset + 1 for record in records}
-        offsets = [TopicPartition(task.source, partition, offset) for partition, offset in reached.items()]
+        offsets = [PartitionOffset(task.source, partition, offset) for partition, offset in reached.items()]
         producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
         producer.commit_transaction()
         meter.settled(committed=True)

@@ -16,8 +16,8 @@ from ragweir.metrics.view import View
 from ragweir.schemas.codec import decode, encode
 from ragweir.schemas.evaluation import Decision, SuiteDecision
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.agents.agent import Record
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.records import Record
 from ragweir.streams.routing import Router
 from ragweir.streams.settings import RoutingSettings, Rule
 

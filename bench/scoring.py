@@ -14,8 +14,8 @@ from ragweir.metrics.metric import Metric
 from ragweir.metrics.view import View
 from ragweir.schemas.codec import decode, encode
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.agents.agent import Record
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.records import Record
 
 EVENTS = 100
 _PASSES = 20

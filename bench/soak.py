@@ -30,8 +30,9 @@ from rich.progress import Progress
 from soak_services import JUDGE, Look, Process, SoakError, services, simulated_judge
 from soak_traffic import Observer, Sender, window_waits
 
+from ragweir.errors import LocalServerError
 from ragweir.schemas.window import duration_s
-from ragweir.streams.local.kafka import LocalKafkaError, local_kafka
+from ragweir.streams.local.kafka import local_kafka
 from ragweir.streams.local.node import LOOPBACK, free_port
 from ragweir.streams.settings import Settings, load
 from ragweir.streams.simulated.dialect import NAME as SIMULATED
@@ -253,7 +254,7 @@ def main() -> int:
     where = tables.machine()
     try:
         result = _run(chosen, folder, err)
-    except (SoakError, LocalKafkaError) as error:
+    except (SoakError, LocalServerError) as error:
         err.print(f"soak: {error}\nThe logs are in {folder}.", style="red", highlight=False)
         return 1
 

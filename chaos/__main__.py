@@ -18,7 +18,7 @@ from chaos.hurting import Lengths
 from chaos.mutants import MUTANTS
 from chaos.plan import Numbers
 from chaos.run import Options, run
-from ragweir.streams.local.kafka import LocalKafkaError
+from ragweir.errors import LocalServerError
 
 PRESETS = {
     "smoke": Options(
@@ -98,7 +98,7 @@ def main() -> int:
         with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as bar:
             task = bar.add_task("", total=options.events)
             result = run(options, folder, lambda sent, what: bar.update(task, completed=sent, description=what[:40]))
-    except (LocalKafkaError, RuntimeError, TimeoutError) as error:
+    except (LocalServerError, RuntimeError, TimeoutError) as error:
         err.print(f"chaos: {error}", style="red", highlight=False)
         return 1
     if given.json is not None:

@@ -47,7 +47,7 @@ def cluster(folder: Path, properties: Mapping[str, str]) -> Iterator[Cluster]:
         properties: of the broker, beside those of its listeners.
 
     Raises:
-        LocalKafkaError: if Kafka cannot be fetched or started here.
+        LocalServerError: if Kafka cannot be fetched or started here.
     """
     ports: list[int] = []
     for _ in range(4):

@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.agents import aggregate
-from ragweir.streams.agents.agent import Emission, Outcome
 from ragweir.streams.kafka_client import build, producer_properties, reader_properties
+from ragweir.streams.records import Emission, Outcome
 from ragweir.streams.runtimes import changelog, kafka, transactions
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.runtimes.positions import Positions

@@ -92,7 +92,7 @@ def run(options: Options, folder: Path, say: Callable[[int, str], None] = lambda
         say: is told how many records have been sent, and what is being done.
 
     Raises:
-        LocalKafkaError: if there is no Kafka to be had.
+        LocalServerError: if there is no Kafka to be had.
         RuntimeError: if the broker did not take the traffic, or the services did not come up.
         TimeoutError: if the outputs cannot be read to their end.
     """

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from ragweir.errors import Rejected
 from ragweir.schemas import intake
-from ragweir.schemas.dead_letter import ErrorClass
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 
@@ -17,15 +17,6 @@ _REGISTRY_BYTES = 5
 _OPTIONS = orjson.OPT_UTC_Z
 _PLAIN = {"missing": "Field required", "string_type": "not text"}
 """The errors that pydantic explains in words of its own."""
-
-
-class Rejected(Exception):
-    """The bytes are no interaction. The message says why and quotes nothing of them."""
-
-    def __init__(self, error_class: ErrorClass, message: str) -> None:
-        super().__init__(message)
-        self.error_class = error_class
-        self.message = message
 
 
 def _explain(invalid: ValidationError) -> str:

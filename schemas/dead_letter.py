@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Literal
 
+from ragweir.errors import ErrorClass
 from ragweir.schemas.interaction import Part
 
 HEAD_BYTES = 64 * 1024
 """How much of a record over the size limit is kept."""
 
-ErrorClass = Literal[
-    "too_large", "tombstone", "not_json", "invalid", "no_time", "unmapped", "unreadable", "refused", "fatal"
-]
-"""Why a record could not become an evaluation. `fatal`: evaluating it, alone and twice, ended the process or took
-longer than its limits allow."""
 _PREFIX = "ragweir-"
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import orjson
 
-from ragweir.schemas.codec import Rejected
+from ragweir.errors import MapError, Rejected
 from ragweir.schemas.intake import MOST_ITEMS
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.times import UNITS, Unit, epoch_number, from_epoch
@@ -35,10 +35,6 @@ _STEP = re.compile(r'"([^"]+)"|\[(\d{0,6})\]|([^.\[\]"]+)')
 
 Step = str | int
 Reader = Callable[[object], Any]
-
-
-class MapError(ValueError):
-    """The map itself is wrong; the message says where and how."""
 
 
 def _steps(path: str) -> tuple[Step, ...]:

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 
-from ragweir.schemas.codec import Rejected
-from ragweir.streams.agents.agent import Record
+from ragweir.errors import Rejected
 from ragweir.streams.agents.evaluate import EvaluateAgent
+from ragweir.streams.records import Record
 
 _AHEAD_S = 300
 """An event that is further ahead of its record comes from a wrong clock."""

@@ -13,23 +13,15 @@ from collections.abc import Callable, Mapping
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from ragweir.errors import Interrupted, PermanentError, RestartRequired
 from ragweir.metrics.closing import Closing
 from ragweir.metrics.contents import Reading
 from ragweir.schemas.window import duration_s
 from ragweir.streams.dimensions import admission_limits
 from ragweir.streams.heartbeat import Heartbeat
-from ragweir.streams.kafka_client import (
-    Connection,
-    Identity,
-    Refusal,
-    build,
-    missing_topics,
-    reader_properties,
-    wait_for_broker,
-)
+from ragweir.streams.kafka_client import Connection, Identity, build, missing_topics, reader_properties, wait_for_broker
 from ragweir.streams.runtimes.messages import place_of, received
-from ragweir.streams.runtimes.positions import Interrupted, patiently
-from ragweir.streams.runtimes.transactions import Fatal
+from ragweir.streams.runtimes.positions import patiently
 from ragweir.streams.service import catalogue, totals
 from ragweir.streams.serving.exporter import Exposition
 from ragweir.streams.serving.health import Health, serve
@@ -99,7 +91,7 @@ class Exporter:
         """Work until told to stop.
 
         Raises:
-            Fatal: if a new process has to go on.
+            RestartRequired: if a new process has to go on.
         """
         try:
             self._consumer.assign(self._starts())
@@ -108,7 +100,7 @@ class Exporter:
         except Interrupted:
             log.info("ended while waiting for the broker")
         except KafkaException as error:
-            raise Fatal(f"Kafka: {error.args[0].str()}") from None
+            raise RestartRequired(f"Kafka: {error.args[0].str()}") from None
         finally:
             self._health.not_ready = "stopped"
             self._consumer.close()
@@ -145,7 +137,7 @@ class Exporter:
             self._reached[partition] = message.offset() or 0
             self._unread.discard(partition)
         elif error.fatal():
-            raise Fatal(f"Kafka: {error.str()}")
+            raise RestartRequired(f"Kafka: {error.str()}")
         else:
             log.warning("the consumer reports", reason=error.str(), code=error.name())
 
@@ -171,7 +163,7 @@ class Exporter:
             return
         self._connection.back()
         if len(topics[self._topic].partitions) > self._partitions:
-            raise Fatal(f"{self._topic} has more partitions than before; starting anew to read them all")
+            raise RestartRequired(f"{self._topic} has more partitions than before; starting anew to read them all")
         for partition, reached in self._reached.items():
             _, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
             self._telemetry.set("ragweir_lag", max(0, high - reached), self._topic, str(partition))
@@ -186,8 +178,8 @@ def run_export(settings: Settings, slot: int, stopped: Callable[[], bool]) -> No
     """Run one exporter until told to stop.
 
     Raises:
-        Refusal, WrongSettings: if people have to mend something first.
-        Fatal: if a new process has to go on.
+        PermanentError, ConfigurationError: if people have to mend something first.
+        RestartRequired: if a new process has to go on.
     """
     service = Identity("export", slot, settings.topics.prefix).service
     structlog.contextvars.bind_contextvars(service=service, slot=slot, pid=os.getpid())
@@ -211,11 +203,13 @@ def run_export(settings: Settings, slot: int, stopped: Callable[[], bool]) -> No
             Exporter(settings, reading, exposition, partitions, telemetry, health, waiting).run()
             log.info("stopped")
     except OSError as error:
-        raise Refusal(f"the telemetry port {port} cannot be opened ({error.strerror}); set telemetry.port") from None
+        raise PermanentError(
+            f"the telemetry port {port} cannot be opened ({error.strerror}); set telemetry.port"
+        ) from None
 
 
 def _partitions(settings: Settings, present: Mapping[str, int]) -> int:
     topic = f"{settings.topics.prefix}windows"
     if missing_topics([topic], present):
-        raise Refusal(f"there is no topic {topic}; `ragweir topics create` makes ours")
+        raise PermanentError(f"there is no topic {topic}; `ragweir topics create` makes ours")
     return present[topic]

@@ -22,13 +22,14 @@ def __getattr__(name: str) -> Any:
 
 @cache
 def _app() -> Any:
-    from ragweir.streams import logs  # noqa: PLC0415 (as the docstring says)
-    from ragweir.streams.settings import WrongSettings, load  # noqa: PLC0415
+    from ragweir.errors import ConfigurationError  # noqa: PLC0415 (as the docstring says)
+    from ragweir.streams import logs  # noqa: PLC0415
+    from ragweir.streams.settings import load  # noqa: PLC0415
 
     logs.configure()
     try:
         from ragweir.streams.runtimes.faust import EvaluateApp  # noqa: PLC0415
 
         return EvaluateApp(load(), int(os.environ.get("RAGWEIR_SLOT", "0")))
-    except WrongSettings as error:
+    except ConfigurationError as error:
         sys.exit(f"ragweir: {error}")

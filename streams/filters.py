@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from ragweir.errors import ConfigurationError
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.moments import moment
 from ragweir.streams.routing import Condition, condition
-from ragweir.streams.settings import Rule, WrongSettings
+from ragweir.streams.settings import Rule
 
 _FORM = re.compile(r"\s*([\w.-]+)\s*([=<>])\s*(.*\S)\s*")
 _ASKS: Mapping[str, str] = {"=": "is", "<": "below", ">": "above"}
@@ -45,7 +46,7 @@ class Filters:
         """From their texts.
 
         Raises:
-            WrongSettings: if one is none, or asks what cannot be asked.
+            ConfigurationError: if one is none, or asks what cannot be asked.
         """
         fields: list[Condition] = []
         scores: list[Condition] = []
@@ -53,7 +54,7 @@ class Filters:
         for text in texts:
             found = _FORM.fullmatch(text)
             if found is None:
-                raise WrongSettings(f"--only {text!r} is no condition {_EXAMPLES}")
+                raise ConfigurationError(f"--only {text!r} is no condition {_EXAMPLES}")
             name, sign, value = found.groups()
             if name == "time":
                 times[sign] = _time(text, sign, value)
@@ -75,7 +76,7 @@ class Filters:
 
 def _time(text: str, sign: str, value: str) -> datetime:
     if sign == "=":
-        raise WrongSettings(f"--only {text!r}: a time takes < or >")
+        raise ConfigurationError(f"--only {text!r}: a time takes < or >")
     return moment(value, f"--only {text!r}:")
 
 
@@ -87,10 +88,10 @@ def _condition(text: str, name: str, sign: str, value: str, catalogue: Catalogue
             asked = _TRUTHS[value] if value in _TRUTHS else float(value)
             rule = Rule.model_validate({"name": "only", "on": name, _ASKS[sign]: asked, "suites": ("none",)})
         except ValueError:
-            raise WrongSettings(f"--only {text!r}: {value} is no number, nor true or false") from None
+            raise ConfigurationError(f"--only {text!r}: {value} is no number, nor true or false") from None
     else:
         rule = Rule.model_validate({"name": "only", "on": name, "is": asked, "suites": ("none",)})
     try:
         return condition(rule, catalogue)
-    except WrongSettings as wrong:
-        raise WrongSettings(f"--only {text!r}: {str(wrong).removeprefix('routing: rule only ')}") from None
+    except ConfigurationError as wrong:
+        raise ConfigurationError(f"--only {text!r}: {str(wrong).removeprefix('routing: rule only ')}") from None

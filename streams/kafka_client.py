@@ -13,6 +13,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from ragweir.errors import PermanentError, Unreachable
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.settings import Settings, imported
 
@@ -36,14 +37,6 @@ _SETTLING = {
 }
 """What brokers answer for a while after a start, a topic was made or its leader moved; clients do not ask again."""
 _LOST = {KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE}
-
-
-class Unreachable(Exception):
-    """The broker does not answer; waiting may help."""
-
-
-class Refusal(Exception):
-    """Kafka, or the client, refuses; waiting does not help. The message is one sentence for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +117,7 @@ def client_properties(settings: Settings, connection: Connection | None = None) 
     """The properties that all clients share, the user's own among them.
 
     Raises:
-        WrongSettings: if `kafka.oauth` names no function.
+        ConfigurationError: if `kafka.oauth` names no function.
     """
     properties: dict[str, Any] = {
         "bootstrap.servers": settings.kafka.bootstrap_servers,
@@ -161,14 +154,14 @@ def build(make: Callable[[dict[str, Any]], Client], properties: dict[str, Any]) 
     """Make a client.
 
     Raises:
-        Refusal: if librdkafka does not accept a property.
+        PermanentError: if librdkafka does not accept a property.
     """
     try:
         return make(properties)
     except KafkaException as error:
         sign_in = properties.get("oauth_cb")
         failed = sign_in.failed if isinstance(sign_in, _SignIn) else ""
-        raise Refusal(failed or f"the Kafka client refuses its settings: {error.args[0].str()}") from None
+        raise PermanentError(failed or f"the Kafka client refuses its settings: {error.args[0].str()}") from None
 
 
 def consumer_properties(
@@ -244,7 +237,7 @@ def ask(admin: AdminClient, connection: Connection, timeout_s: float = ASK_TIMEO
 
     Raises:
         Unreachable: if no broker answers in time.
-        Refusal: if signing in failed.
+        PermanentError: if signing in failed.
     """
     try:
         # The admin client's own callbacks run only inside poll.
@@ -253,7 +246,7 @@ def ask(admin: AdminClient, connection: Connection, timeout_s: float = ASK_TIMEO
     except KafkaException as error:
         admin.poll(0)
         if connection.refused_because:
-            raise Refusal(f"Kafka refuses the connection: {connection.refused_because}") from None
+            raise PermanentError(f"Kafka refuses the connection: {connection.refused_because}") from None
         why = f"no broker answers ({connection.why or error.args[0].str()})"
         raise Unreachable(f"{why}; is Kafka running, are kafka.bootstrap_servers and kafka.client right?") from None
     connection.back()
@@ -264,8 +257,8 @@ def wait_for_broker(settings: Settings, stopped: Callable[[], bool]) -> Mapping[
     """Ask until a broker answers, waiting longer each time up to 3 s; None if told to stop meanwhile.
 
     Raises:
-        Refusal: if signing in failed.
-        WrongSettings: if the settings cannot be used.
+        PermanentError: if signing in failed.
+        ConfigurationError: if the settings cannot be used.
     """
     connection = Connection(quiet=True)
     admin = build(AdminClient, client_properties(settings, connection))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from ragweir.errors import ConfigurationError
 from ragweir.schemas.times import parse_rfc3339
 from ragweir.schemas.window import duration_s
-from ragweir.streams.settings import WrongSettings
 
 
 def moment(text: str, flag: str, now: datetime | None = None) -> datetime:
@@ -18,7 +18,7 @@ def moment(text: str, flag: str, now: datetime | None = None) -> datetime:
     '2026-11-22T00:00:00+00:00'
 
     Raises:
-        WrongSettings: if it is none.
+        ConfigurationError: if it is none.
     """
     if now is not None:
         try:
@@ -29,4 +29,4 @@ def moment(text: str, flag: str, now: datetime | None = None) -> datetime:
         return parse_rfc3339(text if "T" in text else f"{text}T00:00:00Z")
     except ValueError:
         before = "" if now is None else ", nor a time before now such as 24h or 7d"
-        raise WrongSettings(f"{flag} {text!r} is no time such as 2026-11-21T10:00:00Z{before}") from None
+        raise ConfigurationError(f"{flag} {text!r} is no time such as 2026-11-21T10:00:00Z{before}") from None

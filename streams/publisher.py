@@ -8,7 +8,8 @@ from typing import Self
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from ragweir.streams.kafka_client import Connection, Refusal, ask, build, client_properties, publisher_properties
+from ragweir.errors import PermanentError
+from ragweir.streams.kafka_client import Connection, ask, build, client_properties, publisher_properties
 from ragweir.streams.settings import Settings
 
 
@@ -16,7 +17,7 @@ class Publisher:
     """A producer for the interactions topic; on leaving its block all that was sent is with Kafka.
 
     Raises:
-        Refusal: on entering if the topic does not exist, on leaving if Kafka did not take everything.
+        PermanentError: on entering if the topic does not exist, on leaving if Kafka did not take everything.
         Unreachable: if no broker answers.
     """
 
@@ -30,7 +31,7 @@ class Publisher:
         connection = Connection(quiet=True)
         present = ask(build(AdminClient, client_properties(self._settings, connection)), connection)
         if self.topic not in present:
-            raise Refusal(f"there is no topic {self.topic}; `ragweir topics create` makes it")
+            raise PermanentError(f"there is no topic {self.topic}; `ragweir topics create` makes it")
         self._producer = build(Producer, publisher_properties(self._settings, connection))
         return self
 
@@ -53,4 +54,4 @@ class Publisher:
         while self._producer.flush(1.0):
             pass
         if self._lost and kind is None:
-            raise Refusal(f"Kafka did not take {len(self._lost)} of the events: {self._lost[0].str()}")
+            raise PermanentError(f"Kafka did not take {len(self._lost)} of the events: {self._lost[0].str()}")

@@ -11,17 +11,9 @@ import stamina
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from ragweir.streams.agents.agent import Record
-from ragweir.streams.kafka_client import (
-    Connection,
-    Refusal,
-    Unreachable,
-    ask,
-    build,
-    client_properties,
-    reader_properties,
-    settling,
-)
+from ragweir.errors import PermanentError, Unreachable
+from ragweir.streams.kafka_client import Connection, ask, build, client_properties, reader_properties, settling
+from ragweir.streams.records import Record
 from ragweir.streams.runtimes.messages import place_of, received
 from ragweir.streams.settings import Settings
 
@@ -72,7 +64,7 @@ def topics(settings: Settings) -> Mapping[str, int]:
 
     Raises:
         Unreachable: if no broker answers.
-        Refusal: if signing in failed.
+        PermanentError: if signing in failed.
     """
     return _ask(settings)[1]
 
@@ -98,11 +90,11 @@ def span(
 
     Raises:
         Unreachable: if no broker answers.
-        Refusal: if there is no such topic, or signing in failed.
+        PermanentError: if there is no such topic, or signing in failed.
     """
     admin, present = _ask(settings)
     if topic not in present:
-        raise Refusal(f"there is no topic {topic}, or it may not be seen; `ragweir topics create` makes ours")
+        raise PermanentError(f"there is no topic {topic}, or it may not be seen; `ragweir topics create` makes ours")
     places = [TopicPartition(topic, each) for each in (range(present[topic]) if partitions is None else partitions)]
     spec: Any = OffsetSpec  # Its methods have no types.
     lows = _offsets(admin, places, spec.earliest())

@@ -17,10 +17,11 @@ from hashlib import blake2b
 from math import ceil
 from typing import Any, Literal
 
+from ragweir.errors import ConfigurationError
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.evaluation import Decision, SuiteDecision
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.settings import RoutingSettings, Rule, WrongSettings
+from ragweir.streams.settings import RoutingSettings, Rule
 
 FLOOR = "floor"
 """Stands among the reasons where a suite has a floor, after the rules."""
@@ -84,7 +85,7 @@ class Router:
         suites: the names of all suites in an order that never changes; a new one comes last.
 
     Raises:
-        WrongSettings: if a rule or floor names what does not exist, or asks what cannot be asked.
+        ConfigurationError: if a rule or floor names what does not exist, or asks what cannot be asked.
 
     >>> from ragweir.metrics.catalogue import everything
     >>> router = Router(RoutingSettings(floors={"rubric": 0.02}), Catalogue(everything()), ["rubric", "context_recall",
@@ -102,7 +103,7 @@ class Router:
         rules = tuple(_usable(routing, catalogue))
         for name in [*(name for rule in rules for name in rule.suites), *routing.floors]:
             if name not in suites:
-                raise WrongSettings(_unknown_suite(name, rules, suites))
+                raise ConfigurationError(_unknown_suite(name, rules, suites))
         self._rules = rules
         self._floors = routing.floors
         self._clauses = tuple(_clause(1 << number, rule, catalogue) for number, rule in enumerate(rules))
@@ -203,7 +204,7 @@ def condition(rule: Rule, catalogue: Catalogue) -> Condition:
     """A rule's condition.
 
     Raises:
-        WrongSettings: if it is on what does not exist, or asks what cannot be asked.
+        ConfigurationError: if it is on what does not exist, or asks what cannot be asked.
     """
     return Condition(_clause(1, rule, catalogue))
 
@@ -236,9 +237,11 @@ def _value(rule: Rule, catalogue: Catalogue) -> tuple[int, str, _Kind]:
         return found
     metric = catalogue.metrics.get(rule.on)
     if metric is None:
-        raise WrongSettings(f"routing: rule {rule.name} is on {rule.on!r}, which is no field, nor a metric switched on")
+        raise ConfigurationError(
+            f"routing: rule {rule.name} is on {rule.on!r}, which is no field, nor a metric switched on"
+        )
     if metric.cost != "free":
-        raise WrongSettings(f"routing: rule {rule.name} is on {rule.on!r}, which is known only after judging")
+        raise ConfigurationError(f"routing: rule {rule.name} is on {rule.on!r}, which is known only after judging")
     if metric.unit == "category":
         return _CATEGORIES, rule.on, "label"
     return _SCORES, rule.on, "yes or no" if metric.unit == "boolean" else "number"
@@ -249,18 +252,22 @@ def _clause(bit: int, rule: Rule, catalogue: Catalogue) -> _Clause:
     asked, bound = rule.condition
     if asked not in _OPERATORS[kind]:
         takes = ", ".join(_OPERATORS[kind])
-        raise WrongSettings(f"routing: rule {rule.name} asks {asked!r} of {rule.on!r}, a {kind}, which takes {takes}")
+        raise ConfigurationError(
+            f"routing: rule {rule.name} asks {asked!r} of {rule.on!r}, a {kind}, which takes {takes}"
+        )
     if asked == "is" and isinstance(bound, str) != (kind in ("label", "text")):
-        raise WrongSettings(f"routing: rule {rule.name} compares {rule.on!r}, a {kind}, with what can never be it")
+        raise ConfigurationError(f"routing: rule {rule.name} compares {rule.on!r}, a {kind}, with what can never be it")
     if kind == "label":
         labels = catalogue.metrics[rule.on].labels
         wanted = {"is": (bound,), "in": bound, "present": ()}[asked]
         if unknown := [label for label in wanted if labels and label not in labels]:
-            raise WrongSettings(f"routing: rule {rule.name}: {rule.on!r} is never {unknown[0]!r}: {', '.join(labels)}")
+            raise ConfigurationError(
+                f"routing: rule {rule.name}: {rule.on!r} is never {unknown[0]!r}: {', '.join(labels)}"
+            )
     if rule.unless is not None:
         metric = catalogue.metrics.get(rule.unless)
         if metric is None or metric.unit != "boolean" or metric.cost != "free":
-            raise WrongSettings(
+            raise ConfigurationError(
                 f"routing: rule {rule.name} has unless {rule.unless!r}, which is no free yes-or-no metric switched on"
             )
     return bit, place, name, _TESTS[asked](bound), rule.unless

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import structlog
 
+from ragweir.errors import ConfigurationError, MapError, PermanentError
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.totals import Totals
-from ragweir.schemas.mapping import FieldMap, MapError
+from ragweir.schemas.mapping import FieldMap
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.agents.agent import Agent, Count
+from ragweir.streams.agents.agent import Agent
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
@@ -23,14 +24,15 @@ from ragweir.streams.heartbeat import Heartbeat
 from ragweir.streams.judging.desk import LiveDesk
 from ragweir.streams.judging.money import FREE
 from ragweir.streams.judging.redaction import Redactor
-from ragweir.streams.kafka_client import Assignor, Identity, Refusal, missing_topics, wait_for_broker
+from ragweir.streams.kafka_client import Assignor, Identity, missing_topics, wait_for_broker
+from ragweir.streams.records import Count
 from ragweir.streams.routing import Router
 from ragweir.streams.runtimes import canary as trials
 from ragweir.streams.runtimes.bounds import Bounds
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.serving.health import Health, serve
 from ragweir.streams.serving.telemetry import Known, Telemetry
-from ragweir.streams.settings import BatchSettings, Settings, WrongSettings, must_be_closed
+from ragweir.streams.settings import BatchSettings, Settings, must_be_closed
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -42,36 +44,36 @@ def read_map(file: Path) -> FieldMap:
     """Read and compile a map.
 
     Raises:
-        WrongSettings: if it cannot be read, is wrong, or every user of the machine may change it.
+        ConfigurationError: if it cannot be read, is wrong, or every user of the machine may change it.
     """
     must_be_closed(file)
     try:
         return FieldMap.parse(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise WrongSettings(f"the map {file} cannot be read: {error.strerror}") from None
+        raise ConfigurationError(f"the map {file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise WrongSettings(f"the map {file} is not UTF-8") from None
+        raise ConfigurationError(f"the map {file} is not UTF-8") from None
     except MapError as error:
-        raise WrongSettings(f"the map {file} is wrong: {error}") from None
+        raise ConfigurationError(f"the map {file} is wrong: {error}") from None
 
 
 def catalogue(settings: Settings) -> Catalogue:
     """The metrics that are switched on.
 
     Raises:
-        WrongSettings: if a metric or a pack is not what it should be.
+        ConfigurationError: if a metric or a pack is not what it should be.
     """
     try:
         return Catalogue(everything(settings.metrics.packs), settings.metrics.off)
     except ValueError as error:
-        raise WrongSettings(str(error)) from None
+        raise ConfigurationError(str(error)) from None
 
 
 def totals(settings: Settings) -> Totals:
     """How windows sum metrics up, those too that are switched off: windows from before may hold them.
 
     Raises:
-        WrongSettings: if a metric or a pack is not what it should be.
+        ConfigurationError: if a metric or a pack is not what it should be.
     """
     every = settings.metrics.model_copy(update={"off": ()})
     return Totals(catalogue(settings.model_copy(update={"metrics": every})))
@@ -81,7 +83,7 @@ def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) ->
     """All that evaluations depend on, for interactions that are read from `topic`.
 
     Raises:
-        WrongSettings: if a metric, a pack, the map or a rule of the routing is not what it should be.
+        ConfigurationError: if a metric, a pack, the map or a rule of the routing is not what it should be.
     """
     metrics = catalogue(settings)
     return EvaluateConfig(
@@ -101,14 +103,14 @@ def judge_config(settings: Settings, partitions: int) -> JudgeConfig:
     """All that judging depends on, for requests in so many partitions.
 
     Raises:
-        WrongSettings: if there is no judge, its price is unknown while there is a budget, or its settings are wrong.
+        ConfigurationError: if there is no judge, a price is unknown while there is a budget, or settings are wrong.
     """
     judge = settings.judge
     if judge.base_url is None:
-        raise WrongSettings("there is no judge: set judge.base_url, such as https://api.openai.com/v1")
+        raise ConfigurationError("there is no judge: set judge.base_url, such as https://api.openai.com/v1")
     for model in (judge.model, judge.embedding_model):
         if model is not None and model not in judge.prices and judge.daily_budget_usd is not None:
-            raise WrongSettings(
+            raise ConfigurationError(
                 f"the price of {model} is not known, so the budget cannot be kept: set "
                 f'judge.prices."{model}" = {{ input_usd = ..., output_usd = ... }} (dollars per million tokens), or '
                 'judge.daily_budget_usd = "none"'
@@ -135,7 +137,7 @@ class Service:
     agent: Callable[[Settings, int], Agent]
     """Made from the settings and the number of partitions of its first input."""
     check: Callable[[Settings], object]
-    """Raises WrongSettings where `agent` would."""
+    """Raises ConfigurationError where `agent` would."""
     inputs: Callable[[Settings], list[str]]
     port: int = 0
     """Added to the base of the telemetry ports."""
@@ -170,7 +172,7 @@ def _aggregate_agent(settings: Settings, _: int) -> Agent:
         slo.metric for slo in settings.slo if slo.metric not in metrics or metrics[slo.metric].unit == "category"
     ]
     if unknown:
-        raise WrongSettings(f"an SLO is on {unknown[0]!r}, which is no metric of numbers that is switched on")
+        raise ConfigurationError(f"an SLO is on {unknown[0]!r}, which is no metric of numbers that is switched on")
     most = max_record_bytes(settings.limits.max_event_bytes)
     return AggregateAgent(AggregateConfig(totals(settings), settings.windows, settings.slo, most))
 
@@ -243,8 +245,8 @@ def run_slot(
         canary: the command line of a process that does `run_canary` for the same service and settings.
 
     Raises:
-        Refusal, WrongSettings: if people have to mend something first.
-        Fatal: if a new process has to go on.
+        PermanentError, ConfigurationError: if people have to mend something first.
+        RestartRequired: if a new process has to go on.
     """
     identity = Identity(service.name, slot, settings.topics.prefix)
     structlog.contextvars.bind_contextvars(service=identity.service, slot=slot, pid=os.getpid())
@@ -289,14 +291,16 @@ def run_slot(
             ).run()
             log.info("stopped")
     except OSError as error:
-        raise Refusal(f"the telemetry port {port} cannot be opened ({error.strerror}); set telemetry.port") from None
+        raise PermanentError(
+            f"the telemetry port {port} cannot be opened ({error.strerror}); set telemetry.port"
+        ) from None
 
 
 def run_canary(service: Service, settings: Settings, slot: int) -> None:
     """Handle on trial what a worker sends, until it sends no more; see `ragweir.streams.runtimes.canary`.
 
     Raises:
-        WrongSettings: if the settings cannot be used.
+        ConfigurationError: if the settings cannot be used.
     """
     structlog.contextvars.bind_contextvars(service=service.name, slot=slot, pid=os.getpid())
     trials.run(service.agent(settings, 1), settings.limits.max_event_bytes)
@@ -306,7 +310,7 @@ def _check_topics(service: Service, prefix: str, present: Mapping[str, int], nee
     missing = missing_topics(needed, present)
     if missing:
         names = ", ".join(missing)
-        raise Refusal(f"there is no topic {names}, or it may not be seen; `ragweir topics create` makes ours")
+        raise PermanentError(f"there is no topic {names}, or it may not be seen; `ragweir topics create` makes ours")
     for name in service.beside:
         if present[prefix + name] < present[needed[0]]:
-            raise Refusal(f"{prefix}{name} has fewer partitions than {needed[0]}; it needs as many")
+            raise PermanentError(f"{prefix}{name} has fewer partitions than {needed[0]}; it needs as many")

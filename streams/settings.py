@@ -30,6 +30,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from ragweir.errors import ConfigurationError
 from ragweir.metrics.view import Limits
 from ragweir.schemas.intake import MAX_ITEMS, MOST_ITEMS
 from ragweir.schemas.topics import MAX_EVENT_BYTES
@@ -72,10 +73,6 @@ _IN_TOML = {
     "dict_type": "must be a table",
 }
 """The kinds of error that pydantic explains in words of Python."""
-
-
-class WrongSettings(Exception):
-    """The settings cannot be used; the message is one sentence for people."""
 
 
 class Group(BaseModel):
@@ -518,11 +515,11 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         overrides: what flags set, as nested mappings; None values are left out.
 
     Raises:
-        WrongSettings: in one sentence, without any value that might be secret; also where a file that the settings
+        ConfigurationError: in one sentence, without any value that might be secret; also where a file that the settings
             come from or name can be changed by every user of the machine.
     """
     if file is not None and not file.is_file():
-        raise WrongSettings(f"there is no settings file {file}")
+        raise ConfigurationError(f"there is no settings file {file}")
     chosen = file or DEFAULT_FILE
     if chosen.is_file():
         must_be_closed(chosen)
@@ -530,7 +527,7 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
     for variable in os.environ:
         group, nested, _ = variable.lower().removeprefix("ragweir_").partition("__")
         if variable.lower().startswith("ragweir_") and nested and group not in Settings.model_fields:
-            raise WrongSettings(f"the environment sets {variable}, and there is no group {group!r} of settings")
+            raise ConfigurationError(f"the environment sets {variable}, and there is no group {group!r} of settings")
 
     class Layered(Settings):
         @classmethod
@@ -554,11 +551,11 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         name = ".".join(str(step) for step in first["loc"] if step not in _BRANCHES)
         told = _IN_TOML.get(first["type"], first["msg"].removeprefix("Value error, "))
-        raise WrongSettings(f"setting {name}: {told}") from None
+        raise ConfigurationError(f"setting {name}: {told}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise WrongSettings(f"the settings file {chosen} is not TOML: {error}") from None
+        raise ConfigurationError(f"the settings file {chosen} is not TOML: {error}") from None
     except (SettingsError, ValueError, OSError) as error:
-        raise WrongSettings(f"the settings cannot be read: {error}") from None
+        raise ConfigurationError(f"the settings cannot be read: {error}") from None
     _must_name_closed_files(settings)
     return settings
 
@@ -574,11 +571,13 @@ def must_be_closed(path: Path) -> None:
     """Refuse a file or folder that decides what ragweir does and that every user of the machine may change.
 
     Raises:
-        WrongSettings: if it, or its folder, is writable by all; on Windows never.
+        ConfigurationError: if it, or its folder, is writable by all; on Windows never.
     """
     if (place := open_to_all(path)) is not None:
         of = "" if place == path.absolute() else f", where {path} lies"
-        raise WrongSettings(f"every user of this machine may change {place}{of}, so it is not used: chmod o-w {place}")
+        raise ConfigurationError(
+            f"every user of this machine may change {place}{of}, so it is not used: chmod o-w {place}"
+        )
 
 
 def imported(place: str) -> Callable[..., Any]:
@@ -588,7 +587,7 @@ def imported(place: str) -> Callable[..., Any]:
     '1'
 
     Raises:
-        WrongSettings: if there is none, or every user of the machine may change its module.
+        ConfigurationError: if there is none, or every user of the machine may change its module.
     """
     module, _, name = place.partition(":")
     folder = str(Path.cwd())
@@ -599,12 +598,12 @@ def imported(place: str) -> Callable[..., Any]:
         for depth in range(1, len(steps) + 1):  # Finding a module runs the packages around it: they are checked first.
             _must_be_closed_module(".".join(steps[:depth]))
         function = getattr(importlib.import_module(module), name)
-    except WrongSettings:
+    except ConfigurationError:
         raise
     except Exception as error:
-        raise WrongSettings(f"{place!r} cannot be imported as module:function ({type(error).__name__})") from None
+        raise ConfigurationError(f"{place!r} cannot be imported as module:function ({type(error).__name__})") from None
     if not callable(function):
-        raise WrongSettings(f"{place!r} is not a function")
+        raise ConfigurationError(f"{place!r} is not a function")
     return function  # type: ignore[no-any-return]
 
 

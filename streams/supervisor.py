@@ -1,6 +1,7 @@
 """The supervisor: keeps one process per slot of each service running, and ends them all in time when told to stop.
 
 A worker whose loop stands still is ended and started anew. Where the workers serve their telemetry, Prometheus learns
+from ragweir.errors import DO_NOT_RESTART
 from /targets.
 """
 
@@ -19,14 +20,13 @@ from typing import IO
 
 import structlog
 
+from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.heartbeat import HEARTBEAT, Announcement, Listener
 from ragweir.streams.serving.discovery import discovery
 from ragweir.streams.serving.health import STALLED_S, Health
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-REFUSED = 2
-"""The exit status of a worker that a restart would not help."""
 UP_PORT = 400
 """Added to the base of the telemetry ports for the supervisor of `up`."""
 OWN_PORT = 90
@@ -131,7 +131,7 @@ class Supervisor:
                     if now >= worker.next_start:
                         self._start(worker, now)
                 elif (code := worker.process.poll()) is not None:
-                    if code == REFUSED:
+                    if code == DO_NOT_RESTART:
                         status = 1
                     self._ended(worker, code, now)
                 else:

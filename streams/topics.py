@@ -8,8 +8,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from ragweir.errors import PermanentError
 from ragweir.schemas.topics import TOPICS, Topic, max_record_bytes
-from ragweir.streams.kafka_client import Connection, Refusal, ask, build, client_properties
+from ragweir.streams.kafka_client import Connection, ask, build, client_properties
 from ragweir.streams.settings import Settings
 
 _HOUR_MS = 3_600_000
@@ -24,7 +25,7 @@ def create_topics(effective: Settings, topics: Iterable[Topic] = tuple(TOPICS.va
         topics: which are wanted.
 
     Raises:
-        Refusal: if Kafka refuses, or a topic exists with fewer partitions than the settings ask for.
+        PermanentError: if Kafka refuses, or a topic exists with fewer partitions than the settings ask for.
         Unreachable: if no broker answers.
     """
     topics = tuple(topics)
@@ -35,7 +36,7 @@ def create_topics(effective: Settings, topics: Iterable[Topic] = tuple(TOPICS.va
     names = {topic.name: effective.topics.prefix + topic.name for topic in topics}
     for name in names.values():
         if name in present and present[name] < wanted:
-            raise Refusal(
+            raise PermanentError(
                 f"{name} has {present[name]} partitions and topics.partitions is {wanted}: adding some to a topic in "
                 f"use would move keys; set topics.partitions to {present[name]} or use another topics.prefix"
             )
@@ -60,7 +61,7 @@ def create_topics(effective: Settings, topics: Iterable[Topic] = tuple(TOPICS.va
             future.result(_TIMEOUT_S)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise Refusal(f"Kafka does not create {name}: {error.args[0].str()}") from None
+                raise PermanentError(f"Kafka does not create {name}: {error.args[0].str()}") from None
     return {name: name in created for name in names.values()}
 
 

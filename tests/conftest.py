@@ -13,9 +13,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from ragweir.errors import LocalServerError
 from ragweir.streams.kafka_client import settling
-from ragweir.streams.local.kafka import LocalKafka, LocalKafkaError, local_kafka
-from ragweir.streams.local.prometheus import LocalPrometheusError, Programs, programs
+from ragweir.streams.local.kafka import LocalKafka, local_kafka
+from ragweir.streams.local.prometheus import Programs, programs
 
 # The same examples in every run, and no stopwatch: a test that fails, fails for everybody.
 hypothesis.settings.register_profile("ragweir", derandomize=True, deadline=None)
@@ -65,7 +66,7 @@ def kafka() -> Iterator[LocalKafka]:
         with local_kafka(properties=QUICK_BROKER) as broker:
             coordinated(broker.bootstrap)
             yield broker
-    except LocalKafkaError as error:
+    except LocalServerError as error:
         pytest.fail(str(error), pytrace=False)
 
 
@@ -74,7 +75,7 @@ def tools() -> Programs:
     """Prometheus' programs."""
     try:
         return programs()
-    except LocalPrometheusError as error:
+    except LocalServerError as error:
         pytest.fail(str(error), pytrace=False)
 
 

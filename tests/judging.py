@@ -14,10 +14,10 @@ from ragweir.metrics.metric import Metric
 from ragweir.schemas.codec import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.agents.agent import Emission, Outcome, Place, Record
 from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
 from ragweir.streams.judging.job import Ended, Job, JobId, Usage
 from ragweir.streams.judging.money import FREE
+from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
 from ragweir.streams.settings import JudgeSettings, Price
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -119,8 +119,8 @@ class Log:
     proved on a broker.
     """
 
-    records: defaultdict[Place, list[Record]] = field(default_factory=lambda: defaultdict(list))
-    committed: dict[Place, int] = field(default_factory=dict)
+    records: defaultdict[TopicPartition, list[Record]] = field(default_factory=lambda: defaultdict(list))
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
     counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
     levels: dict[tuple[str, ...], float] = field(default_factory=dict)
 
@@ -131,7 +131,7 @@ class Log:
     def ask(self, asked: JudgeRequest, partition: int = 0, at: datetime = NOON) -> None:
         self.append("judge.requests", partition, asked.evaluation.event_id.encode(), encode(asked), at)
 
-    def commit(self, outcome: Outcome, finished: Mapping[Place, int], at: datetime) -> None:
+    def commit(self, outcome: Outcome, finished: Mapping[TopicPartition, int], at: datetime) -> None:
         for emission in outcome.emissions:
             self.append(emission.topic, max(0, emission.partition), emission.key, emission.value, at)
         self.committed.update(finished)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import orjson
 
-from ragweir.schemas.dead_letter import ErrorClass
+from ragweir.errors import ErrorClass
 from ragweir.schemas.intake import REQUIRED
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 

@@ -13,16 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ragweir.errors import ConfigurationError, StateError
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.label_sets import Labels
 from ragweir.metrics.totals import Totals
 from ragweir.schemas.codec import encode
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.schemas.window import OVERFLOW, Progress, Window
-from ragweir.streams.agents.agent import Keeper, Outcome, Record, StateError
+from ragweir.streams.agents.agent import Keeper
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
+from ragweir.streams.records import Outcome, Record
 from ragweir.streams.service import SERVICES
-from ragweir.streams.settings import Slo, WindowSettings, WrongSettings, load
+from ragweir.streams.settings import Slo, WindowSettings, load
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -746,7 +748,7 @@ def test_an_slo_that_cannot_be_counted_is_refused_at_the_start(tmp_path: Path, s
     """Before any event."""
     file = tmp_path / "ragweir.toml"
     file.write_text(f'[[slo]]\nname = "s"\nat_least = 1\nobjective = 0.9\n{slo}\n')
-    with pytest.raises(WrongSettings, match=told):
+    with pytest.raises(ConfigurationError, match=told):
         SERVICES["aggregate"].agent(load(file), 1)
 
 

@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from ragweir.errors import ConfigurationError
 from ragweir.streams import slo_rules
 from ragweir.streams.alerts import rows
 from ragweir.streams.cli.slo import app
 from ragweir.streams.local.prometheus import Programs
 from ragweir.streams.serving.exporter import _HEADS as WINDOW_SERIES
 from ragweir.streams.serving.telemetry import TABLE
-from ragweir.streams.settings import Slo, WrongSettings
+from ragweir.streams.settings import Slo
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 RULES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))
@@ -246,6 +247,6 @@ def test_slos_that_could_never_alert_are_refused(
     monkeypatch.chdir(tmp_path)
     Path("ragweir.toml").write_text(settings)
     done = CliRunner().invoke(app, ["slo", "rules"])
-    assert isinstance(done.exception, WrongSettings)
+    assert isinstance(done.exception, ConfigurationError)
     assert told in str(done.exception)
     assert not done.output

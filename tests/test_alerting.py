@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from ragweir.errors import LocalServerError
 from ragweir.streams import slo_rules
-from ragweir.streams.local.prometheus import LocalPrometheusError, Server, local_alertmanager, local_prometheus
+from ragweir.streams.local.prometheus import Server, local_alertmanager, local_prometheus
 from ragweir.streams.serving.health import Health, serve
 from ragweir.streams.serving.telemetry import Known, Telemetry
 from ragweir.streams.settings import Slo
@@ -97,7 +98,7 @@ def test_a_quality_drop_alerts_and_recovery_resolves_it_while_a_blip_raises_noth
             assert (*page, "resolved") not in told
             traffic("good", lambda: (*page, "resolved") in told, "the page is resolved")
             assert {slo for slo, _, _ in told} == {"steady"}
-    except LocalPrometheusError as error:
+    except LocalServerError as error:
         pytest.fail(str(error), pytrace=False)
 
 
@@ -128,5 +129,5 @@ def test_what_was_counted_before_the_first_scrape_counts_from_when_it_was_counte
                 time.sleep(0.2)
             assert bad(prometheus, "5m") == [0]
             assert bad(prometheus, "1h") == [398]
-    except LocalPrometheusError as error:
+    except LocalServerError as error:
         pytest.fail(str(error), pytrace=False)

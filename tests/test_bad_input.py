@@ -18,11 +18,11 @@ from conftest import create_topic, produce, read_to_end
 from faults import eventually
 from poison import MARK, POISON, event, fifty_megabytes
 
+from ragweir.errors import RestartRequired
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.runtimes import kafka as runtime
-from ragweir.streams.runtimes.transactions import Fatal
 from ragweir.streams.service import SERVICES, run_slot
 from ragweir.streams.settings import Settings
 
@@ -176,7 +176,7 @@ def test_a_timestamp_that_the_broker_refuses_ends_as_a_dead_letter(
 
     def supervised() -> None:
         while not stop.is_set():
-            with suppress(Fatal):  # As in a process of its own, after which the supervisor starts the next.
+            with suppress(RestartRequired):  # As in a process of its own, after which the supervisor starts the next.
                 run_slot(SERVICES["evaluate"], settings, 0, stop.is_set)
 
     worker = threading.Thread(target=supervised)

@@ -19,7 +19,7 @@ from chaos.report import as_json
 from chaos.run import Options, run_on
 from chaos.scenarios import NAIVE, SCENARIOS, play
 from chaos.traffic import Mix
-from ragweir.streams.local.kafka import LocalKafkaError
+from ragweir.errors import LocalServerError
 
 # Once it is imported, by whichever test, it is a module of its own making that find_spec cannot tell anything about.
 _FAUST = "faust" in sys.modules or find_spec("faust") is not None
@@ -33,7 +33,7 @@ def hurt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     try:
         with cluster(tmp_path_factory.mktemp("chaos") / "kafka", QUICK) as hurt:
             yield hurt
-    except LocalKafkaError as error:
+    except LocalServerError as error:
         pytest.fail(str(error), pytrace=False)
 
 

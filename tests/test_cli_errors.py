@@ -19,9 +19,9 @@ from confluent_kafka.admin import AdminClient
 from conftest import create_topic
 from poison import event
 
+from ragweir.errors import PermanentError
 from ragweir.schemas.run import Asked, Run
 from ragweir.streams.history.runs import store
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import KafkaSettings, Settings, TopicSettings
@@ -119,7 +119,7 @@ OTHER_FORMATS = (
 
 @pytest.mark.parametrize(("content", "problem"), OTHER_FORMATS, ids=[problem for _, problem in OTHER_FORMATS])
 def test_another_format_is_known_by_its_first_bytes(content: bytes, problem: str) -> None:
-    with pytest.raises(Refusal, match=re.escape(f"theirs {problem}")):
+    with pytest.raises(PermanentError, match=re.escape(f"theirs {problem}")):
         next(read_lines(io.BytesIO(content), 10_000, "theirs"))
 
 

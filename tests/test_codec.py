@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from poison import ANYTHING, GOOD, MARK, POISON, REPAIRED, WRONG, Poison, event, fifty_megabytes, nested
 
-from ragweir.schemas.codec import Rejected, decode, encode, encode_json, event_time, parse
+from ragweir.errors import Rejected
+from ragweir.schemas.codec import decode, encode, encode_json, event_time, parse
 from ragweir.schemas.dead_letter import HEAD_BYTES, kept_bytes
 from ragweir.schemas.evaluation import MAX_DOCUMENT_IDS, Decision, Evaluation, SuiteDecision, Texts, document_ids
 from ragweir.schemas.intake import REPAIRS, REQUIRED

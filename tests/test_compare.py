@@ -18,12 +18,12 @@ from hypothesis.extra.numpy import arrays
 from pages import Tags
 from scipy import stats
 
+from ragweir.errors import PermanentError
 from ragweir.metrics.catalogue import everything
 from ragweir.metrics.comparison import RATE, Floats, adjusted, differences, interval
 from ragweir.streams.cli.compare import Gate
 from ragweir.streams.history.compare import Comparison, compare
 from ragweir.streams.history.report import page
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.local.kafka import LocalKafka
 
 METRICS = {metric.name: metric for metric in everything()}
@@ -349,7 +349,7 @@ def test_what_is_no_evaluation_is_refused(tmp_path: Path, text: bytes) -> None:
     """In one sentence that quotes nothing."""
     file = tmp_path / "a.jsonl"
     file.write_bytes(text)
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(PermanentError) as refusal:
         compare((file, file), ("a", "b"), BY, METRICS)
     assert "secret" not in str(refusal.value)
     assert "\n" not in str(refusal.value)

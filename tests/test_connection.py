@@ -22,8 +22,9 @@ from conftest import create_topic, produce, read_to_end
 from faults import Service, eventually
 from poison import event
 
+from ragweir.errors import LocalServerError
 from ragweir.streams.local.jars import JarRunner
-from ragweir.streams.local.kafka import LocalKafka, LocalKafkaError, local_kafka
+from ragweir.streams.local.kafka import LocalKafka, local_kafka
 from ragweir.streams.local.node import Node, free_port
 
 SECRET = "hunter2-Xq7"
@@ -97,7 +98,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     node = Node(plain, controller, properties)
     try:
         runner = JarRunner(node, None, lambda _: None)
-    except LocalKafkaError as error:
+    except LocalServerError as error:
         pytest.skip(str(error))
     try:
         LocalKafka(node, runner).start()

@@ -25,12 +25,12 @@ from poison import event
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.mapping import FieldMap
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.agents.agent import Record
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.history import redrive as redriving
 from ragweir.streams.history.redrive import Choice, Redrive
 from ragweir.streams.history.standing import Standing
 from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.records import Record
 from ragweir.streams.settings import load
 
 PARTITIONS = 3

@@ -2,9 +2,9 @@
 
 from structlog.testing import capture_logs
 
-from ragweir.schemas.dead_letter import ErrorClass
-from ragweir.streams.agents.agent import Outcome, Record
+from ragweir.errors import ErrorClass
 from ragweir.streams.agents.writing import bury
+from ragweir.streams.records import Outcome, Record
 from ragweir.streams.serving.dead_letter_log import EVERY_S, DeadLetterLog
 
 SECRET = b"what a user said"

@@ -20,6 +20,7 @@ from statistics import fmean
 import pytest
 from rich.console import Console
 
+from ragweir.errors import DemoError
 from ragweir.metrics import performance
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.driver import Judged
@@ -40,19 +41,19 @@ from ragweir.schemas.interaction import (
     Usage,
 )
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.agents.agent import Record
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.cli import demo as command
 from ragweir.streams.demo import services as service
 from ragweir.streams.demo.docket import Docket
 from ragweir.streams.demo.judged import summarise_judged
 from ragweir.streams.demo.samples import QUESTIONS, UNREADABLE, drill, interactions, samples
-from ragweir.streams.demo.services import DemoError, demo_settings, services, settings_file
+from ragweir.streams.demo.services import demo_settings, services, settings_file
 from ragweir.streams.demo.show import RANKING, Report, screen, summarise
 from ragweir.streams.demo.traffic import Awaited, Result
 from ragweir.streams.judging import job
 from ragweir.streams.judging.results import chosen, judged, unjudged, waiting
 from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.records import Record
 from ragweir.streams.routing import Router
 from ragweir.streams.settings import BatchSettings, load
 from ragweir.streams.supervisor import own_command

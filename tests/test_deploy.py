@@ -17,6 +17,7 @@ import yaml
 from commands import ROOT
 from pydantic import BaseModel
 
+from ragweir.errors import ConfigurationError
 from ragweir.metrics.closing import Closed
 from ragweir.metrics.contents import Contents
 from ragweir.metrics.estimate import Estimate, Subject, share_of
@@ -28,7 +29,7 @@ from ragweir.streams.local.prometheus import programs
 from ragweir.streams.service import SERVICES, evaluate_config, judge_config
 from ragweir.streams.serving.exporter import Exposition
 from ragweir.streams.serving.telemetry import TABLE
-from ragweir.streams.settings import SHIPPED_KEY, Settings, TelemetrySettings, WrongSettings, load
+from ragweir.streams.settings import SHIPPED_KEY, Settings, TelemetrySettings, load
 from ragweir.streams.simulated.dialect import NAME as SIMULATED
 from ragweir.streams.supervisor import UP_PORT
 
@@ -587,7 +588,7 @@ def test_kubernetes_takes_the_key_of_the_routing_from_a_secret_that_has_to_be_ma
     assert taken == {"evaluate": {"name": "ragweir-routing", "key": "key"}}
     (secret,) = [m for m in MANIFESTS if m["kind"] == "Secret" and m["metadata"]["name"] == "ragweir-routing"]
     monkeypatch.setenv("RAGWEIR_ROUTING__KEY", secret["stringData"]["key"])
-    with pytest.raises(WrongSettings, match=r"routing\.key"):
+    with pytest.raises(ConfigurationError, match=r"routing\.key"):
         settings_of("", tmp_path)
 
 

@@ -13,9 +13,10 @@ from faults import Service, Traffic, end_all, environment, eventually
 
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.performance import METRICS
-from ragweir.streams.agents.agent import Mindful, Outcome, Record
+from ragweir.streams.agents.agent import Mindful
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.records import Outcome, Record
 
 PLACE = ("t", 0)
 HORIZON = 20

@@ -10,9 +10,9 @@ from conftest import produce, read_to_end
 from faults import Traffic, eventually, set_offset
 from harm import CAUSES, Start, evaluations_to_sum, event, healthy, letters, metadata, publish, starting
 
+from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.runtimes.attempts import MOST
-from ragweir.streams.supervisor import REFUSED
 
 QUICK = ("segv", "spin", "hoard")
 """A signal, a loop and memory; the other harms take the same ways."""
@@ -72,7 +72,7 @@ def test_aggregate_stops_for_good_where_its_processes_die_on_the_same_records(
         assert start(traffic, "--slot", "0", service="aggregate").ended() == -signal.SIGABRT
         assert metadata(traffic, "aggregate", "evaluations").attempts == life + 1
     refused = start(traffic, "--slot", "0", service="aggregate")
-    assert refused.ended() == REFUSED
+    assert refused.ended() == DO_NOT_RESTART
     (line,) = refused.logged(level="error")
     assert f"{MOST} processes in a row have ended" in line["event"]
     assert f"{topic}/0 from offset 0 to before 2" in line["event"]

@@ -16,10 +16,11 @@ from confluent_kafka import Consumer, TopicPartition
 from conftest import QUICK_BROKER
 from faults import Service, Traffic, delete_before, end_all, environment, eventually, gone, set_offset
 
-from ragweir.streams.agents.agent import Record
+from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.local.kafka import LocalKafka, local_kafka
+from ragweir.streams.records import Record
 from ragweir.streams.runtimes.positions import Positions
-from ragweir.streams.supervisor import REFUSED, Supervisor
+from ragweir.streams.supervisor import Supervisor
 
 Start = Callable[..., Service]
 
@@ -323,7 +324,7 @@ def test_an_offset_beyond_the_end_is_refused(kafka: LocalKafka, prefix: str, sta
     traffic.publish(3)
     set_offset(kafka.bootstrap, f"{prefix}evaluate", traffic.topic, 0, 20)
     slot = start(traffic, "--slot", "0")
-    assert slot.ended() == REFUSED
+    assert slot.ended() == DO_NOT_RESTART
     assert len(slot.logged("reset the group's offsets", level="error")) == 1
     supervised = start(traffic, "--workers", "1")
     assert supervised.ended() == 1

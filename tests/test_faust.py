@@ -18,13 +18,14 @@ from conftest import create_topic, produce, read_to_end
 from faults import Service, Traffic, end_all, eventually
 from poison import event
 
+from ragweir.errors import ConfigurationError
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.streams.history.explain import partition_of
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.runtimes.files import run
 from ragweir.streams.service import SERVICES
-from ragweir.streams.settings import KafkaSettings, Settings, WrongSettings
+from ragweir.streams.settings import KafkaSettings, Settings
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("faust") is None, reason="needs pip install 'ragweir[faust]'")
 
@@ -296,7 +297,7 @@ def test_what_has_no_counterpart_is_refused_by_name(kafka_settings: dict[str, An
     """A property that Faust cannot be given is never passed over in silence."""
     from ragweir.streams.runtimes.faust_connection import connection_options  # noqa: PLC0415 - of the extra [faust]
 
-    with pytest.raises(WrongSettings, match=told_of):
+    with pytest.raises(ConfigurationError, match=told_of):
         connection_options(KafkaSettings(**kafka_settings))
 
 

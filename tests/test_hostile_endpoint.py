@@ -19,6 +19,7 @@ import pytest
 from hostile_endpoint import Attack, Hostile, Request, good, hostile, http, said
 from judging import NOON, Log, Worker
 
+from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.rubric import RUBRIC
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
 from ragweir.metrics.metric import Metric, Null
@@ -39,7 +40,7 @@ from ragweir.streams.judging.client import Client
 from ragweir.streams.judging.desk import LiveDesk
 from ragweir.streams.judging.job import Ended, Job
 from ragweir.streams.judging.money import cost
-from ragweir.streams.settings import JudgeSettings, Price, WrongSettings
+from ragweir.streams.settings import JudgeSettings, Price
 
 PRICE = Price(input_usd=1, output_usd=10)
 PLENTY = 10**12
@@ -543,7 +544,7 @@ def test_a_user_and_password_in_the_url_take_the_place_of_the_key() -> None:
 
 @pytest.mark.parametrize("url", ["http://[::1/v1", "http://judge:port/v1"])
 def test_a_url_that_is_none_is_told_at_the_start(url: str) -> None:
-    with pytest.raises(WrongSettings, match="base_url"):
+    with pytest.raises(ConfigurationError, match="base_url"):
         LiveDesk(JudgeSettings(base_url=url))
 
 

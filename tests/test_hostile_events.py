@@ -21,9 +21,9 @@ from ragweir.schemas.interaction import Context
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.times import from_epoch, parse_time
 from ragweir.schemas.topics import MAX_EVENT_BYTES
-from ragweir.streams.agents.agent import Record
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.judging.results import case_of
+from ragweir.streams.records import Record
 
 MODULE = Path(codec.__file__).parent
 
@@ -314,7 +314,7 @@ import resource, sys, time
 import orjson
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.mapping import FieldMap
-from ragweir.streams.agents.agent import Record
+from ragweir.streams.records import (Record)
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 
 rules = {"event_id": "event_id", "query": "query", "response": "response"}

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import structlog
 
+from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.classification import CLASSIFICATION
 from ragweir.metrics.judged.framing import unframed
 from ragweir.metrics.judged.rubric import RUBRIC
@@ -31,7 +32,7 @@ from ragweir.streams.judging.checking import try_out
 from ragweir.streams.judging.desk import LiveDesk
 from ragweir.streams.judging.job import Desk, Ended, Job
 from ragweir.streams.judging.money import cost
-from ragweir.streams.settings import JudgeSettings, Price, WrongSettings
+from ragweir.streams.settings import JudgeSettings, Price
 from ragweir.streams.simulated.faults import Faults
 from ragweir.streams.simulated.server import simulated_judge
 
@@ -316,9 +317,9 @@ def test_the_key_may_stand_in_a_file(endpoint: Endpoint, tmp_path: Path) -> None
 
 
 def test_settings_that_reach_no_judge_are_told_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(WrongSettings, match="base_url"):
+    with pytest.raises(ConfigurationError, match="base_url"):
         LiveDesk(JudgeSettings())
-    with pytest.raises(WrongSettings, match="api_key_file"):
+    with pytest.raises(ConfigurationError, match="api_key_file"):
         LiveDesk(JudgeSettings(base_url="http://127.0.0.1:1/v1", api_key_file=tmp_path / "none"))
 
 
@@ -920,7 +921,7 @@ def test_vectors_of_tokens_come_from_the_local_model_even_if_the_endpoint_has_on
 
 def test_without_the_extra_they_are_null_and_the_reason_names_it(endpoint: Endpoint) -> None:
     def missing() -> Local:
-        raise WrongSettings("not installed")
+        raise ConfigurationError("not installed")
 
     with desk(endpoint, embedder=missing) as live:
         for number in range(2):

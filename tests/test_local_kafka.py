@@ -15,9 +15,10 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from conftest import create_topic, produce, read_to_end
 
+from ragweir.errors import LocalServerError
 from ragweir.streams.local import jars, sums
 from ragweir.streams.local.class_archive import ClassArchive
-from ragweir.streams.local.kafka import KAFKA_VERSION, LocalKafka, LocalKafkaError, local_kafka
+from ragweir.streams.local.kafka import KAFKA_VERSION, LocalKafka, local_kafka
 from ragweir.streams.local.node import Node, free_port
 
 ROOT = Path(__file__).parent.parent
@@ -161,7 +162,7 @@ def test_sigkill_leaves_no_broker_and_no_temporary_data(kept: bool, tmp_path: Pa
 def test_a_broker_that_dies_is_quoted() -> None:
     """A broker that cannot start ends the wait at once, with its last log lines in the error."""
     with (
-        pytest.raises(LocalKafkaError, match=r"(?s)died on its way up.*no\.such\.Reporter"),
+        pytest.raises(LocalServerError, match=r"(?s)died on its way up.*no\.such\.Reporter"),
         local_kafka(properties={"metric.reporters": "no.such.Reporter"}),
     ):
         pass
@@ -170,7 +171,7 @@ def test_a_broker_that_dies_is_quoted() -> None:
 def test_a_property_that_kafka_refuses_is_quoted() -> None:
     """A wrong property is named in the error."""
     with (
-        pytest.raises(LocalKafkaError, match=r"could not format(?s:.*)num\.partitions"),
+        pytest.raises(LocalServerError, match=r"could not format(?s:.*)num\.partitions"),
         local_kafka(properties={"num.partitions": "many"}),
     ):
         pass
@@ -180,7 +181,7 @@ def test_a_port_in_use_is_named() -> None:
     """A port that somebody listens on is refused by number, before anything is started."""
     port = free_port()
     with socket.create_server(("127.0.0.1", port)):
-        refused = pytest.raises(LocalKafkaError, match=f"^Kafka cannot listen on 127.0.0.1:{port}: Address already")
+        refused = pytest.raises(LocalServerError, match=f"^Kafka cannot listen on 127.0.0.1:{port}: Address already")
         with refused, local_kafka(port=port):
             pass
 
@@ -198,7 +199,7 @@ def test_what_is_missing_is_said_in_one_line(bare_path: Path, installed: dict[st
     """Without Java or Maven the error is one line that ends with what to install."""
     for name, script in installed.items():
         install(bare_path, name, script)
-    with pytest.raises(LocalKafkaError, match=told) as caught, local_kafka():
+    with pytest.raises(LocalServerError, match=told) as caught, local_kafka():
         pass
     message = str(caught.value)
     assert "\n" not in message
@@ -208,7 +209,7 @@ def test_what_is_missing_is_said_in_one_line(bare_path: Path, installed: dict[st
 def test_a_failed_download_says_why_and_leaves_nothing(bare_path: Path, tmp_path: Path) -> None:
     """Maven's first error is quoted, and the cache holds no half-filled folder that a next run would trust."""
     install(bare_path, "mvn", "echo '[ERROR] Unknown host -> [Help 1]'; echo '[ERROR] more'; exit 1")
-    with pytest.raises(LocalKafkaError, match=rf"^Maven could not fetch Kafka {KAFKA_VERSION}: Unknown host$"):
+    with pytest.raises(LocalServerError, match=rf"^Maven could not fetch Kafka {KAFKA_VERSION}: Unknown host$"):
         jars.fetch(print)
     assert [entry.name for entry in (tmp_path / "cache" / "ragweir").iterdir()] == ["fetch.lock"]
 
@@ -252,7 +253,7 @@ def test_jars_that_the_repository_does_not_name_are_not_run(
     install(bare_path, "mvn", FILL)
     folder = jars.fetch(print)
     spoil(folder)
-    with pytest.raises(LocalKafkaError, match=f"^Kafka's jars are not as they should be: {words}") as caught:
+    with pytest.raises(LocalServerError, match=f"^Kafka's jars are not as they should be: {words}") as caught:
         jars.fetch(print)
     assert str(caught.value).endswith(f"; {folder} is not used; remove it, and it is fetched again.")
 
@@ -260,7 +261,7 @@ def test_jars_that_the_repository_does_not_name_are_not_run(
 def test_a_download_that_the_repository_does_not_name_is_not_kept(bare_path: Path, tmp_path: Path) -> None:
     """Whatever Maven takes for right: the sums are those of the repository."""
     install(bare_path, "mvn", FILL)
-    with pytest.raises(LocalKafkaError, match=r"is missing; what Maven has fetched is not used\.$"):
+    with pytest.raises(LocalServerError, match=r"is missing; what Maven has fetched is not used\.$"):
         jars.fetch(print)
     assert [entry.name for entry in (tmp_path / "cache" / "ragweir").iterdir()] == ["fetch.lock"]
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ragweir.errors import LocalServerError
 from ragweir.streams.local import prometheus
-from ragweir.streams.local.prometheus import LocalPrometheusError, local_prometheus, programs
+from ragweir.streams.local.prometheus import local_prometheus, programs
 
 HOLD = """
 import sys, time
@@ -78,7 +79,7 @@ def test_a_program_that_dies_is_quoted(tmp_path: Path) -> None:
     """A Prometheus that cannot start ends the wait at once, with its last log lines in the error."""
     rules = tmp_path / "rules.yml"
     rules.write_text("groups: none")
-    refused = pytest.raises(LocalPrometheusError, match=r"(?s)Prometheus died on its way up.*rules\.yml")
+    refused = pytest.raises(LocalServerError, match=r"(?s)Prometheus died on its way up.*rules\.yml")
     with refused, local_prometheus({}, [rules]):
         pass
 
@@ -96,7 +97,7 @@ def test_what_is_missing_is_said_in_one_line(bare_path: Path, tools: tuple[str, 
     """Where Debian's packages cannot be fetched, the error is one line that ends with what to install."""
     for name in tools:
         install(bare_path, name, "exit 0")
-    with pytest.raises(LocalPrometheusError) as caught:
+    with pytest.raises(LocalServerError) as caught:
         programs()
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith("(Debian, Ubuntu: apt-get install prometheus prometheus-alertmanager).")
@@ -106,7 +107,7 @@ def test_a_failed_fetch_says_why_and_leaves_nothing(bare_path: Path, tmp_path: P
     """apt-get's error is quoted, and the cache holds no half-filled folder that a next run would trust."""
     install(bare_path, "apt-get", "echo 'W: Slow.' >&2; echo 'E: Failed to fetch lists.' >&2; exit 100")
     install(bare_path, "dpkg-deb", "exit 0")
-    with pytest.raises(LocalPrometheusError, match=r"^apt-get could not fetch Prometheus: Failed to fetch lists "):
+    with pytest.raises(LocalServerError, match=r"^apt-get could not fetch Prometheus: Failed to fetch lists "):
         programs()
     assert [entry.name for entry in (tmp_path / "cache" / "ragweir").iterdir()] == ["fetch.lock"]
 

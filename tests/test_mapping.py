@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweir.schemas.codec import Rejected, decode, encode_json, interaction
+from ragweir.errors import MapError, Rejected
+from ragweir.schemas.codec import decode, encode_json, interaction
 from ragweir.schemas.intake import MOST_ITEMS
-from ragweir.schemas.mapping import FieldMap, MapError
+from ragweir.schemas.mapping import FieldMap
 from ragweir.schemas.times import parse_time
 
 REQUIRED = 'event_id = "id"\nquery = "q"\nresponse = "a"\n'

@@ -9,10 +9,10 @@ from commands import ragweir
 from conftest import create_topic, produce
 
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.agents.agent import Record
 from ragweir.streams.cli.doctor import Findings, Unwell, objectives
 from ragweir.streams.cli.objectives import evaluations, uncounted
 from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.records import Record
 from ragweir.streams.settings import JudgeSettings, KafkaSettings, Settings, Slo, TopicSettings
 
 GOOD = Slo(name="good", metric="context_support", at_least=0.5, objective=0.9)

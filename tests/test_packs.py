@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from ragweir.errors import PackError
 from ragweir.metrics.catalogue import Catalogue, Scored
-from ragweir.metrics.packs import METRICS, PackError, load_packs, parse_packs
+from ragweir.metrics.packs import METRICS, load_packs, parse_packs
 from ragweir.metrics.view import example
 
 CATALOGUE = Catalogue(METRICS)

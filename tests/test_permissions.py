@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from commands import ragweir
 
+from ragweir.errors import ConfigurationError
 from ragweir.streams.history.writing import JsonLines, write
 from ragweir.streams.permissions import create, open_to_all, replacing
 from ragweir.streams.service import read_map
-from ragweir.streams.settings import WrongSettings, imported, load
+from ragweir.streams.settings import imported, load
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
 
@@ -76,12 +77,12 @@ def test_a_settings_file_that_everybody_may_change_is_refused(tmp_path: Path) ->
     assert load().topics.partitions == load(file).topics.partitions == 3
     file.chmod(0o666)
     for named in (None, file):
-        with pytest.raises(WrongSettings, match=refused(file)) as caught:
+        with pytest.raises(ConfigurationError, match=refused(file)) as caught:
             load(named)
         assert "\n" not in str(caught.value)
     file.chmod(0o644)
     tmp_path.chmod(0o777)
-    with pytest.raises(WrongSettings, match=refused(tmp_path)):
+    with pytest.raises(ConfigurationError, match=refused(tmp_path)):
         load()
 
 
@@ -91,13 +92,13 @@ def test_files_that_the_settings_name_are_refused_likewise(open_: str, tmp_path:
     map_ = made(tmp_path / "map" / "map.toml", *modes, text='query = "q"\nresponse = "r"\nevent_id = "i"')
     key = made(tmp_path / "secret" / "key", *modes, text="k")
     pack = made(tmp_path / "packs" / "pack.toml", *modes)
-    with pytest.raises(WrongSettings, match=refused(map_ if open_ == "file" else map_.parent)):
+    with pytest.raises(ConfigurationError, match=refused(map_ if open_ == "file" else map_.parent)):
         read_map(map_)
     for settings, named in (
         ({"judge": {"api_key_file": key}}, key),
         ({"metrics": {"packs": pack.parent}}, pack),
     ):
-        with pytest.raises(WrongSettings, match=refused(named if open_ == "file" else named.parent)):
+        with pytest.raises(ConfigurationError, match=refused(named if open_ == "file" else named.parent)):
             load(None, settings)
         named.chmod(0o644)
         named.parent.chmod(0o755)
@@ -122,7 +123,7 @@ def test_a_module_that_everybody_may_change_is_refused_before_it_runs(tmp_path: 
         ("open_folder:hook", tmp_path / "open_folder"),
         ("compiled_module:hook", cache),
     ):
-        with pytest.raises(WrongSettings, match=refused(named)):
+        with pytest.raises(ConfigurationError, match=refused(named)):
             imported(place)
         assert not proof.exists(), place
     cache.chmod(0o755)

@@ -31,8 +31,8 @@ from ragweir.schemas.interaction import (
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry
 from ragweir.schemas.run import Archive, Asked, Extent, Run
 from ragweir.schemas.window import Window
-from ragweir.streams.agents.agent import Record
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.records import Record
 
 GOLDEN = Path(__file__).parent / "golden"
 

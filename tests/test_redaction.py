@@ -12,10 +12,11 @@ from faults import eventually, gone
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
 from ragweir.streams.judging.redaction import Redactor
-from ragweir.streams.settings import JudgeSettings, WrongSettings
+from ragweir.streams.settings import JudgeSettings
 
 ON = Redactor(JudgeSettings(redaction="on"))
 CASE = Case("Who is ada@example.org?", "A poet's daughter.", ("She wrote ada@example.org on it.",), ("Ada",))
@@ -124,7 +125,7 @@ def test_own_patterns_are_named_by_the_settings() -> None:
 
 @pytest.mark.parametrize(("form", "told"), [("(", "no regular expression"), ("x*", "must not match an empty text")])
 def test_a_pattern_that_cannot_be_used_is_told_at_the_start(form: str, told: str) -> None:
-    with pytest.raises(WrongSettings, match=told):
+    with pytest.raises(ConfigurationError, match=told):
         Redactor(JudgeSettings(redact_patterns={"case": form}))
 
 
@@ -219,5 +220,5 @@ def test_the_process_does_not_outlive_a_worker_that_is_killed(text: str, tmp_pat
 
 
 def test_a_hook_that_does_not_exist_is_told_at_the_start() -> None:
-    with pytest.raises(WrongSettings, match="cannot be imported"):
+    with pytest.raises(ConfigurationError, match="cannot be imported"):
         Redactor(JudgeSettings(redact_hook="nowhere:nothing"))

@@ -17,20 +17,20 @@ from commands import ragweir
 from conftest import create_topic, produce
 from pages import Tags
 
+from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.totals import Totals
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.agents.agent import Record
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 from ragweir.streams.cli import app
 from ragweir.streams.history.counting import Counting
 from ragweir.streams.history.proofs import proofs
 from ragweir.streams.history.rehearse import Rehearsal, Rehearsed, rehearse
 from ragweir.streams.history.timeline import page
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.local.prometheus import Programs
-from ragweir.streams.settings import Slo, WindowSettings, WrongSettings
+from ragweir.streams.records import Record
+from ragweir.streams.settings import Slo, WindowSettings
 from ragweir.streams.slo_rules import FAST, SLOW, rules, written
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
@@ -377,11 +377,11 @@ def test_what_cannot_be_rehearsed_is_told_in_a_sentence(
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "e.jsonl", lines([(60, 0.01)], rate=1))
     (tmp_path / "none.jsonl").write_text('{"event_id": 1}\n\nnothing\n')
-    with pytest.raises((typer.BadParameter, WrongSettings, Refusal)) as raised:
+    with pytest.raises((typer.BadParameter, ConfigurationError, PermanentError)) as raised:
         run(*arguments)
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
-    assert isinstance(raised.value, Refusal) is (status == 1)
+    assert isinstance(raised.value, PermanentError) is (status == 1)
 
 
 def test_the_live_topic_is_rehearsed_as_a_file_is(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
@@ -402,7 +402,7 @@ def test_the_live_topic_is_rehearsed_as_a_file_is(kafka: LocalKafka, prefix: str
     live, file = (orjson.loads((tmp_path / f"{name}.json").read_bytes()) for name in ("live", "file"))
     assert live["slos"] == file["slos"]
     assert len(live["slos"][0]["alerts"][0]["firings"]) == 1
-    with pytest.raises(Refusal, match="v9 is no file here, and there is no topic"):
+    with pytest.raises(PermanentError, match="v9 is no file here, and there is no topic"):
         run("v9", shared=shared)
 
 

@@ -18,6 +18,7 @@ from commands import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragweir.errors import ConfigurationError
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.view import Limits, example
@@ -26,11 +27,11 @@ from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import TOPICS, max_record_bytes
-from ragweir.streams.agents.agent import Emission, Record
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.records import Emission, Record
 from ragweir.streams.routing import Router
 from ragweir.streams.service import evaluate_config
-from ragweir.streams.settings import RoutingSettings, WrongSettings, load
+from ragweir.streams.settings import RoutingSettings, load
 
 SUITES = tuple(suites())
 CATALOGUE = Catalogue(everything())
@@ -450,9 +451,9 @@ def test_rules_that_ship_give_way_to_metrics_that_are_off() -> None:
     by = Router(RoutingSettings(), without, SUITES)
     scores = {"unsupported_risk": 0.9, "lexical_hallucination": 0.9, "answered_without_context": 1.0}
     assert decided(by, scores)["rubric"].because == ("no-context", "floor")
-    with pytest.raises(WrongSettings, match="rule hallucination is on 'lexical_hallucination'"):
+    with pytest.raises(ConfigurationError, match="rule hallucination is on 'lexical_hallucination'"):
         Router(RoutingSettings(rules=shipped[1:]), without, SUITES)
-    with pytest.raises(WrongSettings, match="rule risk has unless 'refusal'"):
+    with pytest.raises(ConfigurationError, match="rule risk has unless 'refusal'"):
         Router(RoutingSettings(rules=shipped[:1]), without, SUITES)
 
 
@@ -522,7 +523,7 @@ def loaded(tmp_path: Path, text: str) -> RoutingSettings:
 def test_what_a_rule_cannot_ask_is_refused_by_its_name(condition: str, tmp_path: Path) -> None:
     """A rule that could never do what its author meant is an error that names it, in one sentence."""
     settings = loaded(tmp_path, written(condition))
-    with pytest.raises(WrongSettings) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         Router(settings, CATALOGUE, SUITES)
     assert str(caught.value).startswith(f"routing: {WRONG[condition]}")
 
@@ -530,14 +531,14 @@ def test_what_a_rule_cannot_ask_is_refused_by_its_name(condition: str, tmp_path:
 @pytest.mark.parametrize("text", [*map(written, REFUSED), *GROUP_REFUSED])
 def test_settings_that_contradict_themselves_are_refused(text: str, tmp_path: Path) -> None:
     """What needs no catalogue to be seen as wrong is refused when settings are read."""
-    with pytest.raises(WrongSettings) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         loaded(tmp_path, text)
     assert ({written(name): told for name, told in REFUSED.items()} | GROUP_REFUSED)[text] in str(caught.value)
 
 
 def test_a_floor_for_no_suite_is_refused() -> None:
     """A floor of a suite that does not exist is an error too."""
-    with pytest.raises(WrongSettings, match="a floor is for the suite 'rubrik'"):
+    with pytest.raises(ConfigurationError, match="a floor is for the suite 'rubrik'"):
         router(floors={"rubrik": 0.1})
 
 
@@ -652,7 +653,7 @@ def test_a_judge_in_the_settings_makes_a_router(tmp_path: Path, monkeypatch: pyt
     assert tuple(decided(by)) == SUITES
     wrong = {"routing": {"rules": [rule(on="nothing", present=True)]}}
     assert evaluate_config(load(None, wrong), "t").router is None
-    with pytest.raises(WrongSettings, match="rule r is on 'nothing'"):
+    with pytest.raises(ConfigurationError, match="rule r is on 'nothing'"):
         evaluate_config(load(None, judge | wrong), "t")
 
 

@@ -28,9 +28,9 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.totals import Totals
 from ragweir.schemas.codec import encode
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.agents.agent import Emission, Outcome, Record
 from ragweir.streams.cli.summary import Summary
 from ragweir.streams.demo.samples import interactions
+from ragweir.streams.records import Emission, Outcome, Record
 from ragweir.streams.runtimes.judged_files import JudgedFiles
 from ragweir.streams.simulated.dialect import NAME
 from ragweir.streams.simulated.server import simulated_judge

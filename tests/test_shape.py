@@ -11,9 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ragweir.schemas.codec import Rejected, interaction
+from ragweir.errors import MapError, Rejected
+from ragweir.schemas.codec import interaction
 from ragweir.schemas.interaction import Interaction
-from ragweir.schemas.mapping import FieldMap, MapError
+from ragweir.schemas.mapping import FieldMap
 from ragweir.streams.shape import FIELDS, LIST_FIELDS, REQUIRED, columns, innermost, propose, spelled, written
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"

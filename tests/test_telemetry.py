@@ -20,19 +20,19 @@ from poison import GOOD, POISON, event
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from ragweir.errors import ErrorClass
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.closing import Fate
 from ragweir.metrics.metric import Metric
 from ragweir.metrics.view import View
-from ragweir.schemas.dead_letter import ErrorClass
 from ragweir.schemas.intake import REPAIRS
 from ragweir.schemas.times import parse_time
 from ragweir.streams import exporting
-from ragweir.streams.agents.agent import Record
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.judging import client
 from ragweir.streams.judging.asking import Limited, Refused, Rejected, Transient, Unsupported
 from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.records import Record
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.health import STALLED_S, Health, serve
 from ragweir.streams.serving.telemetry import TABLE, Telemetry

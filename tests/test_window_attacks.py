@@ -18,11 +18,11 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.closing import Closing
 from ragweir.metrics.totals import Totals
 from ragweir.schemas.window import OVERFLOW
-from ragweir.streams.agents.agent import Record
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 from ragweir.streams.cli import doctor
 from ragweir.streams.dimensions import admission_limits
 from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.records import Record
 from ragweir.streams.serving.exporter import Exposition
 from ragweir.streams.settings import WindowSettings, load
 

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from conftest import create_topic
 
+from ragweir.errors import PermanentError
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.closing import Closing
 from ragweir.metrics.contents import Contents
@@ -27,7 +28,6 @@ from ragweir.streams.history import latest
 from ragweir.streams.history.latest import Latest
 from ragweir.streams.history.windows import Fate, windows
 from ragweir.streams.history.writing import JsonLines, write
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.reading import Moved
 from ragweir.streams.settings import Settings, WindowSettings, load
@@ -239,12 +239,12 @@ def test_what_is_no_window_is_counted(kafka: LocalKafka, prefix: str) -> None:
 def test_windows_of_other_sizes_are_refused(kafka: LocalKafka, prefix: str) -> None:
     """A topic that was written with another base size is refused in a sentence; one without windows has none."""
     publish(kafka, prefix, topic_of(evaluations(5, 30), 6))
-    with pytest.raises(Refusal, match=r"are not of 30s; set windows\.sizes"):
+    with pytest.raises(PermanentError, match=r"are not of 30s; set windows\.sizes"):
         list(windows(settings(kafka, sizes=("30s", "1m")), prefix, Watched()))
     empty = f"{prefix}empty."
     create_topic(kafka.bootstrap, f"{empty}windows")
     assert list(windows(settings(kafka), empty, Watched())) == []
-    with pytest.raises(Refusal, match="there is no topic"):
+    with pytest.raises(PermanentError, match="there is no topic"):
         list(windows(settings(kafka), f"{prefix}none.", Watched()))
 
 
@@ -252,7 +252,7 @@ def test_a_full_disk_is_said(kafka: LocalKafka, prefix: str, monkeypatch: pytest
     """When the temporary folder takes no more, the sentence says what to set."""
     publish(kafka, prefix, topic_of(evaluations(5, 30), 6))
     monkeypatch.setattr(latest, "_SETUP", f"{latest._SETUP} pragma max_page_count = 4;")
-    with pytest.raises(Refusal, match=r"\(database or disk is full\); set TMPDIR"):
+    with pytest.raises(PermanentError, match=r"\(database or disk is full\); set TMPDIR"):
         list(windows(settings(kafka), prefix, Watched()))
 
 
@@ -424,9 +424,9 @@ def test_what_fails_changes_no_file(tmp_path: Path) -> None:
 
     def failing() -> Iterator[Window]:
         yield from five()
-        raise Refusal("the broker is gone")
+        raise PermanentError("the broker is gone")
 
-    with pytest.raises(Refusal):
+    with pytest.raises(PermanentError):
         write(failing(), {file: JsonLines()})
     with pytest.raises(FileNotFoundError):
         write(five(), {file: JsonLines(), tmp_path / "none" / "file": JsonLines()})

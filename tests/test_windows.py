@@ -19,13 +19,13 @@ from confluent_kafka.admin import AdminClient
 from conftest import create_topic, read_to_end
 from faults import QUICK_CLIENT, Service, end_all, eventually, forget, set_offset
 
+from ragweir.errors import DO_NOT_RESTART
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.contents import Contents
 from ragweir.metrics.estimate import Chance
 from ragweir.metrics.totals import Totals
 from ragweir.schemas.window import Window
 from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.supervisor import REFUSED
 
 PARTITIONS = 4
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=6)
@@ -429,7 +429,7 @@ def test_state_that_does_not_fit_the_offsets_is_refused(
         forget(of.admin, of.group)
     before = of.ends()
     again = start(of, "--slot", "0")
-    assert again.ended() == REFUSED
+    assert again.ended() == DO_NOT_RESTART
     (error,) = again.logged(level="error")
     assert {"offset": "to 100", "group": "gone", "windows": "emptied"}[what] in error["event"]
     assert of.ends() == before, "nothing was written"
@@ -464,7 +464,7 @@ def test_fewer_partitions_of_windows_than_of_evaluations_are_refused(
 ) -> None:
     """Each partition of the evaluations needs its own of the windows."""
     service = start(Evaluations(kafka.bootstrap, prefix, windows=PARTITIONS - 1), "--slot", "0")
-    assert service.ended() == REFUSED
+    assert service.ended() == DO_NOT_RESTART
     assert service.logged("fewer partitions", level="error")
 
 

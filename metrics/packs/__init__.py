@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from ragweir.errors import PackError
 from ragweir.metrics.metric import Metric
 from ragweir.metrics.packs.facts import CalculationPack, FactsPack
 from ragweir.metrics.packs.listing import ListPack
@@ -36,23 +37,6 @@ _PLAIN = {
     "string_pattern_mismatch": "is not a name: letters, digits and underscores, at most 64",
 }
 """Our words for pydantic's kinds of error."""
-
-
-_SHOWN = 3
-"""Faults that are named; of more their number."""
-
-
-class PackError(ValueError):
-    """Packs that cannot be used. The message is one sentence for people, which names files and fields.
-
-    Args:
-        faults: what is wrong, each with its place.
-    """
-
-    def __init__(self, *faults: str) -> None:
-        self.faults = faults
-        more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
-        super().__init__("; ".join(faults[:_SHOWN]) + more)
 
 
 def _step(part: int | str) -> str:

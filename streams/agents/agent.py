@@ -2,58 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from ragweir.schemas.dead_letter import ErrorClass
-
-Headers = tuple[tuple[str, bytes], ...]
-Place = tuple[str, int]
-"""A topic and one of its partitions."""
-Count = tuple[str, ...]
-"""What is counted: an instrument's name from the telemetry table, then its label values."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One record as it was read. `timestamp_ms` is the record's own time; None where the source has none."""
-
-    topic: str
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    timestamp_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Emission:
-    """One record to write. `topic` is a name of the topic table, without its prefix."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    partition: int = -1
-    """Where it has to go; -1 is by its key."""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a batch comes to: the records to emit, in order, and the counts to add once they are committed."""
-
-    emissions: list[Emission] = field(default_factory=list)
-    counts: Counter[Count] = field(default_factory=Counter)
-    levels: dict[Count, float] = field(default_factory=dict)
-    """What gauges are to show once it is committed."""
-
-    def extend(self, other: Outcome) -> None:
-        """Take another outcome's emissions, counts and levels in."""
-        self.emissions += other.emissions
-        self.counts += other.counts
-        self.levels |= other.levels
+from ragweir.errors import ErrorClass
+from ragweir.streams.records import Count, Outcome, Record, TopicPartition
 
 
 class Agent(Protocol):
@@ -74,10 +27,6 @@ class Agent(Protocol):
 
         `refused` is a record whose own outcome the broker refuses to take, `fatal` one that ends the process.
         """
-
-
-class StateError(Exception):
-    """An agent's stored state does not fit where it is to go on; the message says what to do."""
 
 
 @runtime_checkable
@@ -124,10 +73,10 @@ class Mindful(Agent, Protocol):
     def horizon(self) -> int:
         """How many offsets back; at 0 nothing has to be remembered."""
 
-    def remember(self, place: Place, start: int, before: Iterator[Record]) -> None:
+    def remember(self, place: TopicPartition, start: int, before: Iterator[Record]) -> None:
         """Take a partition over: reading begins at `start`, and `before` has the records within the horizon."""
 
-    def forget(self, places: Collection[Place]) -> None:
+    def forget(self, places: Collection[TopicPartition]) -> None:
         """Partitions were given up."""
 
     def settled(self, *, committed: bool) -> None:
@@ -142,7 +91,7 @@ class Traced(Agent, Protocol):
     def trace(self) -> str:
         """The output that does, by its name in the topic table."""
 
-    def origins(self, output: Record) -> Iterable[tuple[Place, int, str]]:
+    def origins(self, output: Record) -> Iterable[tuple[TopicPartition, int, str]]:
         """What a record of that output was made of: where each stands, its offset, its id; none if it does not tell."""
 
     def identity(self, record: Record) -> str | None:
@@ -161,7 +110,7 @@ class Patient(Keeper, Protocol):
         """How many more records it can take now; at 0 nothing is read."""
 
     @property
-    def resting(self) -> Mapping[Place, int]:
+    def resting(self) -> Mapping[TopicPartition, int]:
         """Partitions of which it takes nothing for now, and the offset at which it will go on."""
 
     @property
@@ -171,7 +120,7 @@ class Patient(Keeper, Protocol):
     def finish(self) -> None:
         """It is about to be stopped, and begins nothing more."""
 
-    def finished(self) -> Mapping[Place, int]:
+    def finished(self) -> Mapping[TopicPartition, int]:
         """Up to which offset, with what was emitted last, everything is finished, per partition that was read."""
 
     def observed(self) -> tuple[Mapping[Count, int], Mapping[Count, float], Sequence[float]]:

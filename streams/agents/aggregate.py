@@ -11,17 +11,18 @@ from zlib import compress, decompress
 import orjson
 from pydantic import ValidationError
 
+from ragweir.errors import ErrorClass, Rejected, StateError
 from ragweir.metrics.contents import Contents, merged
 from ragweir.metrics.label_sets import Admission, Labels
 from ragweir.metrics.totals import Scored, Totals
-from ragweir.schemas.codec import Rejected, encode, parse
-from ragweir.schemas.dead_letter import HEAD_BYTES, ErrorClass
+from ragweir.schemas.codec import encode, parse
+from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.schemas.window import Progress, Window, duration_s
-from ragweir.streams.agents.agent import Emission, Outcome, Record, StateError
 from ragweir.streams.agents.writing import bury, cloud_event
 from ragweir.streams.dimensions import Dimensions, admission_limits, label
+from ragweir.streams.records import Emission, Outcome, Record
 from ragweir.streams.settings import Slo, WindowSettings
 
 _SERVICE = "aggregate"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from ragweir.streams.agents.agent import Place
+from ragweir.streams.records import TopicPartition
 
 _Ids = dict[bytes, int]
 """The offset at which each id occurred last, in the order of offsets."""
@@ -41,9 +41,9 @@ class Duplicates:
 
     def __init__(self, horizon: int) -> None:
         self.horizon = horizon
-        self._lanes: dict[Place, _Lane] = {}
+        self._lanes: dict[TopicPartition, _Lane] = {}
 
-    def met(self, place: Place, offset: int, event_id: str) -> bool:
+    def met(self, place: TopicPartition, offset: int, event_id: str) -> bool:
         """Whether the id occurred within the horizon before this offset; from now on it occurred here."""
         if not self.horizon:
             return False
@@ -55,7 +55,7 @@ class Duplicates:
         lane.pending[name] = offset
         return last is not None and offset - last <= self.horizon
 
-    def passed(self, place: Place, offset: int) -> None:
+    def passed(self, place: TopicPartition, offset: int) -> None:
         """A partition has been read up to here."""
         if self.horizon:
             self._lanes.setdefault(place, _Lane()).reached = offset + 1
@@ -70,7 +70,7 @@ class Duplicates:
                 lane.reached = lane.next_offset
             lane.pending = {}
 
-    def restore(self, place: Place, start: int, before: Iterable[tuple[int, str]]) -> None:
+    def restore(self, place: TopicPartition, start: int, before: Iterable[tuple[int, str]]) -> None:
         """Take a partition over.
 
         Args:
@@ -88,7 +88,7 @@ class Duplicates:
             lane.ids.pop(name, None)
             lane.ids[name] = offset
 
-    def drop(self, places: Collection[Place]) -> None:
+    def drop(self, places: Collection[TopicPartition]) -> None:
         """Partitions were given up; what is known of them stays, in case they come back where they were left."""
         for place in places:
             if place in self._lanes:

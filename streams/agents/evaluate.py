@@ -11,19 +11,20 @@ from statistics import median_low
 
 from pydantic import BaseModel, ValidationError
 
+from ragweir.errors import ErrorClass, Rejected
 from ragweir.metrics.catalogue import CATALOGUE_VERSION, Catalogue
 from ragweir.metrics.view import Limits, View
-from ragweir.schemas.codec import Rejected, decode, encode, event_time
-from ragweir.schemas.dead_letter import HEAD_BYTES, ErrorClass
+from ragweir.schemas.codec import decode, encode, event_time
+from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.evaluation import CARRIED_OVER, Decision, Evaluation, Source, Texts, document_ids
 from ragweir.schemas.intake import MAX_ITEMS
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.streams.agents.agent import Emission, Outcome, Place, Record
 from ragweir.streams.agents.duplicates import Duplicates
 from ragweir.streams.agents.writing import bury, cloud_event
 from ragweir.streams.filters import Filters
+from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
 from ragweir.streams.routing import Router
 
 _SERVICE = "evaluate"
@@ -136,11 +137,11 @@ class EvaluateAgent:
         """How many offsets back an id makes an event a duplicate."""
         return self._duplicates.horizon
 
-    def remember(self, place: Place, start: int, before: Iterator[Record]) -> None:
+    def remember(self, place: TopicPartition, start: int, before: Iterator[Record]) -> None:
         """Take a partition over; see `ragweir.streams.agents.agent.Mindful`."""
         self._duplicates.restore(place, start, self._ids(before))
 
-    def forget(self, places: Collection[Place]) -> None:
+    def forget(self, places: Collection[TopicPartition]) -> None:
         """Partitions were given up."""
         self._duplicates.drop(places)
 
@@ -161,7 +162,7 @@ class EvaluateAgent:
         """Evaluations tell where their interaction was read."""
         return "evaluations"
 
-    def origins(self, output: Record) -> Iterator[tuple[Place, int, str]]:
+    def origins(self, output: Record) -> Iterator[tuple[TopicPartition, int, str]]:
         """See `ragweir.streams.agents.agent.Traced`; none for what is no evaluation."""
         with suppress(ValidationError):
             made = _Origin.model_validate_json(output.value or b"")

@@ -16,19 +16,20 @@ from itertools import islice
 
 from pydantic import ValidationError
 
+from ragweir.errors import ErrorClass, Rejected
 from ragweir.metrics.judged.suite import Case, Suite
 from ragweir.metrics.metric import Null
-from ragweir.schemas.codec import Rejected, parse
-from ragweir.schemas.dead_letter import HEAD_BYTES, ErrorClass
+from ragweir.schemas.codec import parse
+from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import Finished, JudgeRequest, LedgerEntry
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.streams.agents.agent import Count, Emission, Outcome, Place, Record
 from ragweir.streams.agents.writing import bury, cloud_event
 from ragweir.streams.judging.job import Desk, Ended, Job, JobId
 from ragweir.streams.judging.ledger import Account, Budget, Ledger, affordable, day_of, next_day
 from ragweir.streams.judging.money import allowance
 from ragweir.streams.judging.results import by_floor_alone, case_of, chosen, judged, unjudged, waiting
+from ragweir.streams.records import Count, Emission, Outcome, Record, TopicPartition
 from ragweir.streams.settings import JudgeSettings, Price
 
 _SERVICE = "judge"
@@ -117,7 +118,7 @@ class JudgeAgent:
         )
         self._most_held = _HELD_PER_JOB * judge.concurrency
         self._now = datetime.fromtimestamp(0, UTC)
-        self._lanes: dict[Place, _Lane] = {}
+        self._lanes: dict[TopicPartition, _Lane] = {}
         self._waiting: deque[_Held] = deque()
         self._starting: list[_Held] = []
         """What they may cost is emitted and not yet committed."""
@@ -128,15 +129,15 @@ class JudgeAgent:
         """As committed."""
         self._booked: dict[int, Ledger] = {}
         """As they are once what was emitted last is committed."""
-        self._rests: dict[Place, tuple[int, datetime]] = {}
-        self._fresh: set[Place] = set()
+        self._rests: dict[TopicPartition, tuple[int, datetime]] = {}
+        self._fresh: set[TopicPartition] = set()
         """Those that came to rest since the last look: the runtime must see them once, since it has to go back."""
         self._full = self._draining = False
 
     # What the runtime asks.
 
     @property
-    def resting(self) -> Mapping[Place, int]:
+    def resting(self) -> Mapping[TopicPartition, int]:
         """Partitions whose next request has to wait, and its offset: nothing of them is taken for now."""
         return {place: offset for place, (offset, _) in self._rests.items()}
 
@@ -161,7 +162,7 @@ class JudgeAgent:
         """Take and begin nothing more."""
         self._draining = True
 
-    def finished(self) -> dict[Place, int]:
+    def finished(self) -> dict[TopicPartition, int]:
         """Up to where, with what was emitted last, everything is finished, per partition that was read."""
         return {
             place: lane.held[lane.emitted].record.offset if lane.emitted < len(lane.held) else lane.next_offset
@@ -371,7 +372,7 @@ class JudgeAgent:
 
     # Traces.
 
-    def origins(self, output: Record) -> Iterator[tuple[Place, int, str]]:
+    def origins(self, output: Record) -> Iterator[tuple[TopicPartition, int, str]]:
         """Which requests a record of the ledger tells to be finished."""
         with suppress(ValidationError):
             for each in LedgerEntry.model_validate_json(output.value or b"").finished:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter, ErrorClass, kept_bytes
-from ragweir.streams.agents.agent import Emission, Headers, Outcome, Record
+from ragweir.errors import ErrorClass
+from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter, kept_bytes
+from ragweir.streams.records import Emission, Headers, Outcome, Record
 
 
 def cloud_event(service: str, kind: str, identity: str, time: datetime, content_type: str) -> Headers:

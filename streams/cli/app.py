@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from rich.text import Text
 from typer.core import TyperGroup
 
+from ragweir.errors import RagweirError
 from ragweir.streams import logs
 from ragweir.streams.settings import Settings, load
 from ragweir.streams.terminal import Terminal
@@ -26,19 +27,6 @@ USAGE = 2
 FAILURE = 1
 STOPPED = 130
 """The exit status of a command that Ctrl-C ended, as shells have it."""
-
-_STATUS: Mapping[str, int] = {
-    "ragweir.streams.settings.WrongSettings": USAGE,
-    "ragweir.streams.kafka_client.Refusal": FAILURE,
-    "ragweir.streams.kafka_client.Unreachable": FAILURE,
-    "ragweir.streams.runtimes.transactions.Fatal": FAILURE,
-    "ragweir.schemas.codec.Rejected": FAILURE,
-    "ragweir.metrics.packs.PackError": USAGE,
-    "ragweir.streams.local.node.LocalKafkaError": FAILURE,
-    "ragweir.streams.local.prometheus.LocalPrometheusError": FAILURE,
-    "cimpl.KafkaException": FAILURE,
-}
-"""The known errors by name: what a command did not import, it does not raise."""
 
 _MODULES: Mapping[str, str] = {
     "compare": "compare",
@@ -174,9 +162,10 @@ def main() -> None:
     except Exception as error:
         if _Shared.debug:
             raise
-        kinds = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__)
-        known = next((_STATUS[kind] for kind in kinds if kind in _STATUS), None)
-        text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        known = error.exit_status if isinstance(error, RagweirError) else None
+        text = str(error)
+        if isinstance(error, KafkaException):
+            known, text = FAILURE, error.args[0].str()
         if isinstance(error, OSError) and error.filename is not None:
             known, text = FAILURE, f"{error.filename} cannot be used: {error.strerror}"
         elif known is None:

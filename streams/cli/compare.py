@@ -15,13 +15,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from ragweir.errors import PermanentError
 from ragweir.metrics.comparison import OTHERS
 from ragweir.metrics.estimate import metric_and_label, share_of
 from ragweir.metrics.metric import Metric
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings
 from ragweir.streams.cli.histories import progress, showing, sliced_by, write
 from ragweir.streams.history.evaluations import Shown, Source
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.service import catalogue
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import printable
@@ -151,7 +151,9 @@ def _compared(
     try:
         from ragweir.streams.history.compare import compare as compared  # noqa: PLC0415 - others need no DuckDB
     except ModuleNotFoundError as error:
-        raise Refusal(f"comparing needs the package {error.name}; pip install 'ragweir[compare]' brings it") from None
+        raise PermanentError(
+            f"comparing needs the package {error.name}; pip install 'ragweir[compare]' brings it"
+        ) from None
     with ExitStack() as stack:
         bar = stack.enter_context(progress())
         first, second = (stack.enter_context(_file(effective, side, showing(bar))) for side in sides)

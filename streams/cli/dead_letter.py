@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from ragweir.schemas.dead_letter import ErrorClass
+from ragweir.errors import ErrorClass
 from ragweir.streams.cli.app import app, err, out, settings
 from ragweir.streams.history.dead_letters import Letter, grouped, letter, shown
 from ragweir.streams.history.redrive import Choice, Redrive, Report

@@ -15,23 +15,16 @@ import orjson
 import typer
 from rich.text import Text
 
+from ragweir.errors import DemoError, LocalServerError
 from ragweir.streams.cli.app import FAILURE, app, err, out, shared_flags
 from ragweir.streams.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
 from ragweir.streams.demo.judged import summarise_judged
 from ragweir.streams.demo.samples import interactions, samples
-from ragweir.streams.demo.services import (
-    JUDGE_MS,
-    WORKERS,
-    DemoError,
-    demo_settings,
-    services,
-    targets,
-    wait_until_ready,
-)
+from ragweir.streams.demo.services import JUDGE_MS, WORKERS, demo_settings, services, targets, wait_until_ready
 from ragweir.streams.demo.show import Report, screen, summarise
 from ragweir.streams.demo.traffic import Publisher, results
 from ragweir.streams.local.kafka import local_kafka
-from ragweir.streams.local.prometheus import LocalPrometheusError, programs
+from ragweir.streams.local.prometheus import programs
 from ragweir.streams.permissions import create
 from ragweir.streams.service import evaluate_config
 from ragweir.streams.settings import Settings
@@ -147,7 +140,7 @@ def _programs_found() -> bool:
     out.print(Text.assemble(head, " (sample traffic, its drop injected)"), soft_wrap=True)
     try:
         programs(_say)
-    except LocalPrometheusError as error:
+    except LocalServerError as error:
         _say(f"Left out: {error}")
         return False
     return True

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from rich.text import Text
 
+from ragweir.errors import ConfigurationError, PermanentError, Unreachable
 from ragweir.schemas.judging import LedgerEntry
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.agents.evaluate import EvaluateAgent
@@ -25,20 +26,11 @@ from ragweir.streams.event_times import distances
 from ragweir.streams.judging.asking import MAX_NAME_CHARACTERS, Trouble
 from ragweir.streams.judging.checking import told, try_out, unpriced
 from ragweir.streams.judging.ledger import affordable, next_day
-from ragweir.streams.kafka_client import (
-    Connection,
-    Identity,
-    Refusal,
-    Unreachable,
-    ask,
-    build,
-    client_properties,
-    reader_properties,
-)
+from ragweir.streams.kafka_client import Connection, Identity, ask, build, client_properties, reader_properties
 from ragweir.streams.masking import masked, masked_url
 from ragweir.streams.permissions import readable_by_others
 from ragweir.streams.service import SERVICES, catalogue, evaluate_config, judge_config
-from ragweir.streams.settings import SHIPPED_KEY_WARNING, Settings, WrongSettings
+from ragweir.streams.settings import SHIPPED_KEY_WARNING, Settings
 from ragweir.streams.terminal import printable
 
 _SKEW_S = 300
@@ -78,7 +70,7 @@ def configuration(findings: Findings) -> str:
     """The catalogue, the packs and the map can be loaded."""
     try:
         config = evaluate_config(findings.settings, findings.settings.input_topic)
-    except WrongSettings as error:
+    except ConfigurationError as error:
         raise Unwell(str(error)) from None
     return f"{len(config.catalogue.free)} metrics are on"
 
@@ -92,7 +84,7 @@ def broker(findings: Findings) -> str:
         findings.topics = ask(admin, connection, _TIMEOUT_S)
     except Unreachable as error:
         raise Unwell(f"{servers}: {error}") from None
-    except (Refusal, WrongSettings) as error:
+    except (PermanentError, ConfigurationError) as error:
         raise Unwell(str(error)) from None
     return f"{servers} answers"
 
@@ -129,7 +121,7 @@ def judge(findings: Findings) -> str:
         if chosen.cached_only:
             return "nobody is called: answers come from the cache alone (judge.cached_only)"
         found = try_out(chosen)
-    except WrongSettings as error:
+    except ConfigurationError as error:
         raise Unwell(str(error)) from None
     except Trouble as trouble:
         raise Unwell(told(chosen, trouble)) from None
@@ -242,7 +234,7 @@ def times(findings: Findings) -> str:
     try:
         agent = EvaluateAgent(evaluate_config(effective, effective.input_topic))
         found = distances(agent, read_newest(effective, effective.input_topic, _SAMPLE))
-    except (Refusal, Unreachable, WrongSettings) as error:
+    except (PermanentError, Unreachable, ConfigurationError) as error:
         raise Unwell(str(error)) from None
     if found.complaint:
         raise Unwell(found.complaint)
@@ -270,7 +262,7 @@ def objectives(findings: Findings) -> str:
     try:
         SERVICES["aggregate"].check(effective)
         sample = evaluations(read_newest(effective, topic, _TRIED))
-    except (Refusal, Unreachable, WrongSettings) as error:
+    except (PermanentError, Unreachable, ConfigurationError) as error:
         raise Unwell(str(error)) from None
     if not sample:
         return "there are no evaluations yet to try the SLOs on"

@@ -15,6 +15,7 @@ from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from ragweir.errors import PermanentError
 from ragweir.metrics.catalogue import everything
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.codec import encode
@@ -24,7 +25,6 @@ from ragweir.schemas.window import duration_s
 from ragweir.streams.cli.app import app, err, out, settings
 from ragweir.streams.history.dead_letters import Letter, shown
 from ragweir.streams.history.explain import Looked, Reach, Story, Watch, from_file, from_topics
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.reading import Kept, Moved
 from ragweir.streams.settings import WindowSettings
 from ragweir.streams.terminal import printable_json
@@ -70,7 +70,7 @@ def explain(
             story = from_topics(effective, event_id, Reach(newest, within), run, watch)
     if not story.known:
         looked = " nor in ".join(_looked(each) for each in story.looked)
-        raise Refusal(f"there is nothing of the event {shown(event_id, 200)} in {looked}")
+        raise PermanentError(f"there is nothing of the event {shown(event_id, 200)} in {looked}")
     catalogue = {metric.name: metric for metric in everything(effective.metrics.packs)}
     if as_json:
         data = orjson.dumps(_data(story, catalogue), option=orjson.OPT_UTC_Z | orjson.OPT_INDENT_2)

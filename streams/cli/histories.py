@@ -10,9 +10,9 @@ from pathlib import Path
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
+from ragweir.errors import PermanentError
 from ragweir.streams.cli.app import err
 from ragweir.streams.history.evaluations import Shown
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.permissions import create
 from ragweir.streams.reading import Moved
 from ragweir.streams.settings import Settings
@@ -59,10 +59,10 @@ def write(file: Path, data: bytes) -> None:
     """Write a whole file; a new one is readable by its owner alone.
 
     Raises:
-        Refusal: if it cannot be written.
+        PermanentError: if it cannot be written.
     """
     try:
         with create(file) as output:
             output.write(data)
     except OSError as error:
-        raise Refusal(f"{file} cannot be written: {error.strerror}") from None
+        raise PermanentError(f"{file} cannot be written: {error.strerror}") from None

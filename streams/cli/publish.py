@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ragweir.schemas.codec import Rejected, encode_json, interaction, parse
+from ragweir.errors import Rejected
+from ragweir.schemas.codec import encode_json, interaction, parse
 from ragweir.schemas.mapping import FieldMap
 from ragweir.streams.cli.app import FAILURE, app, err, settings
 from ragweir.streams.publisher import Publisher

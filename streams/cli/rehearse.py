@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from rich.table import Table
 from rich.text import Text
 
+from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.streams.cli.app import out, settings
 from ragweir.streams.cli.histories import progress, showing, sliced_by, write
 from ragweir.streams.history.counting import Counting
@@ -22,10 +23,9 @@ from ragweir.streams.history.evaluations import Source
 from ragweir.streams.history.proofs import proofs as history_of
 from ragweir.streams.history.rehearse import Firing, Rehearsal, Rehearsed, SloRehearsal, in_words, objective, rehearse
 from ragweir.streams.history.timeline import page
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.moments import moment
 from ragweir.streams.service import SERVICES, totals
-from ragweir.streams.settings import Settings, Slo, WrongSettings
+from ragweir.streams.settings import Settings, Slo
 from ragweir.streams.slo_rules import BURNS, duration, proofs, rules, written
 from ragweir.streams.terminal import printable
 
@@ -81,7 +81,7 @@ def _candidates(effective: Settings, given: Sequence[str]) -> tuple[Slo, ...]:
     """The SLOs to try: those given, else the settings'."""
     slos = tuple(candidate(text) for text in given) or effective.slo
     if not slos:
-        raise WrongSettings(f"there is no SLO in the settings, and none was given: --slo {_EXAMPLE}")
+        raise ConfigurationError(f"there is no SLO in the settings, and none was given: --slo {_EXAMPLE}")
     if len({slo.name for slo in slos}) < len(slos):
         raise typer.BadParameter("--slo: two SLOs have the same name")
     # As the live service refuses them: an alert on a misspelt metric would be quiet for ever.
@@ -153,7 +153,7 @@ def _read(counting: Counting, source: Source, start: datetime | None, end: datet
     """Count all that is read, and rehearse.
 
     Raises:
-        Refusal: if there is nothing to rehearse on.
+        PermanentError: if there is nothing to rehearse on.
     """
     outside = refused = 0
     with progress() as bar:
@@ -166,11 +166,11 @@ def _read(counting: Counting, source: Source, start: datetime | None, end: datet
                 counting.add(evaluation)
     if not counting.evaluations:
         why = f"; {outside:,} are of other times" * bool(outside) + f"; {refused:,} records are none" * bool(refused)
-        raise Refusal(f"{source.name} holds no evaluations to rehearse on{why}")
+        raise PermanentError(f"{source.name} holds no evaluations to rehearse on{why}")
     found = rehearse(counting, source.name, outside, refused)
     if not any(each.events for each in found.slos):
         metrics = ", ".join(dict.fromkeys(each.metric for each in counting.slos))
-        raise Refusal(
+        raise PermanentError(
             f"none of the {counting.evaluations:,} evaluations of {source.name} counts for an SLO: they have no value "
             f"of {metrics}, or other dimensions"
         )
@@ -188,7 +188,7 @@ def _write(directory: Path, counting: Counting, found: Rehearsal) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Refusal(f"{directory} cannot be made: {error.strerror}") from None
+        raise PermanentError(f"{directory} cannot be made: {error.strerror}") from None
     span = f"{found.start:{_TIME}} to {found.end:{_TIME}} UTC"
     files = {
         "slo.yml": (rules(counting.slos), f"{made}, as `ragweir slo rules` makes it."),

@@ -14,6 +14,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ragweir.errors import PermanentError
 from ragweir.schemas.run import RUN_ID, Asked, JudgeMode, Loaded, Phase
 from ragweir.schemas.window import Window
 from ragweir.streams.cli.app import STOPPED, app, err, out, settings, shared_flags
@@ -25,7 +26,6 @@ from ragweir.streams.history.running import Running, Standing, run_worker
 from ragweir.streams.history.runs import Found, find, prefix_of, run_settings
 from ragweir.streams.history.windows import Fate, windows
 from ragweir.streams.history.writing import Format, JsonLines, write
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.reading import Moved, read, span
 from ragweir.streams.settings import Settings
 from ragweir.streams.supervisor import own_command, same_command, stop_flag
@@ -214,7 +214,7 @@ def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path 
         try:
             number = write(counted(whole), formats)
         except OSError as error:
-            raise Refusal(f"the windows cannot be written: {error}") from None
+            raise PermanentError(f"the windows cannot be written: {error}") from None
     told = [f"the run {run_id} is complete: {events:,} events evaluated, {number:,} windows"]
     if dead:
         told.append(f"{dead:,} dead letters, and `ragweir --prefix {own} dead-letter show` tells why")

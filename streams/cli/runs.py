@@ -9,11 +9,11 @@ import orjson
 import typer
 from rich.table import Table
 
+from ragweir.errors import PermanentError
 from ragweir.schemas.codec import encode
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings
 from ragweir.streams.history.runs import delete as delete_run
 from ragweir.streams.history.runs import every, find, prefix_of
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.masking import masked
 from ragweir.streams.terminal import printable, printable_json
 
@@ -44,7 +44,7 @@ def show(run_id: RunId) -> None:
     effective = settings()
     found = find(effective, run_id)
     if found is None:
-        raise Refusal(f"there is no run {run_id}; `ragweir runs list` tells which there are")
+        raise PermanentError(f"there is no run {run_id}; `ragweir runs list` tells which there are")
     record = orjson.loads(encode(found.run))
     record["settings"] = masked(record["settings"])  # An earlier release may have kept some.
     record["loaded"] = found.loaded.model_dump() if found.run.files else None
@@ -65,7 +65,7 @@ def delete(
         raise typer.BadParameter("--yes is required where standard input is no terminal, since nobody can be asked")
     effective = settings()
     if find(effective, run_id) is None:
-        raise Refusal(f"there is no run {run_id}; `ragweir runs list` tells which there are")
+        raise PermanentError(f"there is no run {run_id}; `ragweir runs list` tells which there are")
     if not yes and not typer.confirm(f"Delete all topics {prefix_of(effective, run_id)}*?", err=True):
         raise typer.Exit(FAILURE)
     names = delete_run(effective, run_id)

@@ -15,11 +15,11 @@ import orjson
 import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
+from ragweir.errors import PermanentError
 from ragweir.metrics.totals import Totals
 from ragweir.schemas.codec import encode
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.agents.agent import Emission, Record
 from ragweir.streams.agents.evaluate import EvaluateAgent
 from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, settings
 from ragweir.streams.cli.stopping import Stop
@@ -27,8 +27,8 @@ from ragweir.streams.cli.summary import Summary, dollars
 from ragweir.streams.judging.asking import Limited, Trouble
 from ragweir.streams.judging.checking import told, try_out, unpriced
 from ragweir.streams.judging.desk import LiveDesk
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.permissions import create
+from ragweir.streams.records import Emission, Record
 from ragweir.streams.runtimes import files
 from ragweir.streams.runtimes.judged_files import JudgedFiles
 from ragweir.streams.service import evaluate_config, judge_config
@@ -131,7 +131,7 @@ def _telling(source: Path, *written: Path | None) -> Iterator[None]:
     """Name the files where reading or writing fails, such as on a full disk.
 
     Raises:
-        Refusal: in the place of an OSError.
+        PermanentError: in the place of an OSError.
     """
     try:
         yield
@@ -140,7 +140,7 @@ def _telling(source: Path, *written: Path | None) -> Iterator[None]:
         if isinstance(error, BrokenPipeError) or error.filename is not None:
             raise
         out = " and ".join(str(path) for path in written if path) or "standard output"
-        raise Refusal(f"reading {source} or writing {out} failed: {error.strerror}") from None
+        raise PermanentError(f"reading {source} or writing {out} failed: {error.strerror}") from None
 
 
 def _standard(stream: TextIO | None, name: str) -> BinaryIO:
@@ -187,8 +187,8 @@ def _judging(effective: Settings, stop: Stop) -> Iterator[JudgedFiles]:
     """What judges, once the endpoint has shown that it can be used.
 
     Raises:
-        Refusal: if it cannot.
-        WrongSettings: if there is none, or its settings are wrong.
+        PermanentError: if it cannot.
+        ConfigurationError: if there is none, or its settings are wrong.
     """
     config = judge_config(effective, 1)
     spent = 0
@@ -198,7 +198,7 @@ def _judging(effective: Settings, stop: Stop) -> Iterator[JudgedFiles]:
         except Limited:
             pass  # It is well and wants to be left alone; that is waited for.
         except Trouble as trouble:
-            raise Refusal(told(config.judge, trouble)) from None
+            raise PermanentError(told(config.judge, trouble)) from None
     with closing(LiveDesk(config.judge)) as desk:
         yield JudgedFiles(config, desk, lambda: stop.asked, spent)
 

@@ -12,11 +12,11 @@ from typing import Annotated, Literal, NoReturn
 import structlog
 import typer
 
+from ragweir.errors import PermanentError
 from ragweir.streams.cli.app import app, settings, shared_flags
 from ragweir.streams.cli.working import as_worker
 from ragweir.streams.exporting import PORT as EXPORT_PORT
 from ragweir.streams.exporting import run_export
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.service import SERVICES, catalogue, run_canary, run_slot
 from ragweir.streams.settings import SHIPPED_KEY_WARNING, Settings
 from ragweir.streams.supervisor import OWN_PORT, UP_PORT, Supervisor, own_command, same_command, stop_flag
@@ -141,7 +141,9 @@ def _on_faust() -> _Runner:
     try:
         from ragweir.streams.runtimes import faust  # noqa: PLC0415 - of the extra [faust]
     except ModuleNotFoundError as error:
-        raise Refusal(f"the Faust runtime needs the package {error.name}: pip install 'ragweir[faust]'") from None
+        raise PermanentError(
+            f"the Faust runtime needs the package {error.name}: pip install 'ragweir[faust]'"
+        ) from None
     return _Runner(faust.check, faust.run_slot, SERVICES["evaluate"].port)
 
 
@@ -169,6 +171,6 @@ def _supervise(commands: Iterable[list[str]], effective: Settings, port: int, st
     try:
         sys.exit(Supervisor(commands, listen=(telemetry.host, bound)).run(stopped))
     except OSError as error:
-        raise Refusal(
+        raise PermanentError(
             f"the supervisor's port {bound} cannot be opened ({error.strerror}); set telemetry.port"
         ) from None

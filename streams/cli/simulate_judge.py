@@ -10,8 +10,8 @@ from typing import Annotated
 import orjson
 import typer
 
+from ragweir.errors import PermanentError
 from ragweir.streams.cli.app import app, out
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.simulated.dialect import NAME
 from ragweir.streams.simulated.faults import FAULTS, Faults, WrongFaults
 from ragweir.streams.simulated.server import LOOPBACK, simulated_judge
@@ -90,8 +90,10 @@ def simulate_judge(
                 time.sleep(_LOOK_S)
     except OSError as error:
         if error.errno == EADDRINUSE:
-            raise Refusal(f"port {port} of {host} is taken; --port chooses another, and 0 any that is free") from None
-        raise Refusal(f"the simulated judge cannot listen on {host}: {error.strerror}") from None
+            raise PermanentError(
+                f"port {port} of {host} is taken; --port chooses another, and 0 any that is free"
+            ) from None
+        raise PermanentError(f"the simulated judge cannot listen on {host}: {error.strerror}") from None
 
 
 def _share(given: str) -> tuple[str, str]:

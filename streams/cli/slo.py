@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from ragweir.errors import ConfigurationError
 from ragweir.streams.cli.app import app, settings
 from ragweir.streams.cli.rehearse import rehearsal
 from ragweir.streams.service import SERVICES
-from ragweir.streams.settings import WrongSettings
 from ragweir.streams.slo_rules import proofs as proofs_of
 from ragweir.streams.slo_rules import rules as rules_of
 from ragweir.streams.slo_rules import written
@@ -48,7 +48,7 @@ def rules(
     """
     effective = settings()
     if not effective.slo:
-        raise WrongSettings(f"there is no SLO in the settings; one looks like {_EXAMPLE}")
+        raise ConfigurationError(f"there is no SLO in the settings; one looks like {_EXAMPLE}")
     SERVICES["aggregate"].check(effective)  # An alert on a misspelt metric would be silent for ever.
     made = "Made by `ragweir slo rules` from the [[slo]] settings: change those, and make it again."
     scaled = (

@@ -19,17 +19,17 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
+from ragweir.errors import PermanentError, Rejected
 from ragweir.metrics.metric import Metric
-from ragweir.schemas.codec import Rejected, interaction, parse
+from ragweir.schemas.codec import interaction, parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.intake import REPAIRS
 from ragweir.schemas.mapping import FieldMap
 from ragweir.streams import reading
-from ragweir.streams.agents.agent import Record
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings, shared_flags
 from ragweir.streams.event_times import Distances, distances
-from ragweir.streams.kafka_client import Refusal
+from ragweir.streams.records import Record
 from ragweir.streams.service import evaluate_config
 from ragweir.streams.settings import Settings
 from ragweir.streams.shape import REQUIRED, innermost, propose, written
@@ -79,7 +79,7 @@ def tap(
         config = replace(config, mappings={})  # The map in the settings is for another topic.
     found = read_newest(effective, topic, records)
     if not found:
-        raise Refusal(f"the topic {topic} holds no records")
+        raise PermanentError(f"the topic {topic} holds no records")
     objects = _objects(found, topic, config.max_event_bytes)
     if config.mappings:
         _say(f"Read through the map {effective.input.map}.")
@@ -105,14 +105,14 @@ def read_newest(effective: Settings, topic: str, count: int) -> list[Record]:
     when it found too few.
 
     Raises:
-        Refusal: if there is no such topic.
+        PermanentError: if there is no such topic.
         Unreachable: if no broker answers.
     """
     present = reading.topics(effective)
     if topic not in present:
         near = difflib.get_close_matches(topic, present, 3)
         hint = f"; near it: {', '.join(near)}" if near else ""
-        raise Refusal(f"there is no topic {topic}, or it may not be seen{hint}")
+        raise PermanentError(f"there is no topic {topic}, or it may not be seen{hint}")
     whole = reading.span(effective, topic)
     records: list[Record] = []
     for reach in _REACH:

@@ -7,21 +7,15 @@ from collections.abc import Callable
 
 import structlog
 
-from ragweir.streams.kafka_client import Refusal
-from ragweir.streams.runtimes.transactions import Fatal
-from ragweir.streams.settings import WrongSettings
-from ragweir.streams.supervisor import REFUSED
+from ragweir.errors import RagweirError
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 def as_worker(work: Callable[[], None]) -> None:
-    """Work; what people have to mend ends the process with a status that says so, all else that a restart may mend."""
+    """Work. An error ends the process with the status by which the supervisor knows whether to start it again."""
     try:
         work()
-    except (Refusal, WrongSettings) as error:
+    except RagweirError as error:
         log.error(str(error))
-        sys.exit(REFUSED)
-    except Fatal as error:
-        log.error(str(error))
-        sys.exit(1)
+        sys.exit(error.worker_status)

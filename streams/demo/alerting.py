@@ -11,9 +11,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from ragweir.errors import DemoError
 from ragweir.schemas.window import duration_s
 from ragweir.streams.demo.scrape import Means, counted, means
-from ragweir.streams.demo.services import DemoError, targets
+from ragweir.streams.demo.services import targets
 from ragweir.streams.demo.traffic import DRILL_RATE, Drill
 from ragweir.streams.demo.webhook import Told, webhook
 from ragweir.streams.local.prometheus import Server, local_alertmanager, local_prometheus

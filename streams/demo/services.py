@@ -14,9 +14,10 @@ from typing import Any
 
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
+from ragweir.errors import DemoError, LocalServerError
 from ragweir.streams.demo.scrape import ready
 from ragweir.streams.exporting import PORT as EXPORT_PORT
-from ragweir.streams.local.node import LOOPBACK, LocalKafkaError, free_port, require_free
+from ragweir.streams.local.node import LOOPBACK, free_port, require_free
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
 from ragweir.streams.simulated.dialect import NAME as SIMULATED
@@ -31,10 +32,6 @@ _LAST_LINES = 15
 _TRIES = 100
 _START_S = 60.0
 _TURN_S = 0.05
-
-
-class DemoError(Exception):
-    """The demo cannot go on; the message says why, for people."""
 
 
 class _Alone(Settings):
@@ -118,7 +115,7 @@ def _free_base() -> int:
     """A base for telemetry ports of which every one that a service adds up to is free."""
     for _ in range(_TRIES):
         base = free_port()
-        with suppress(LocalKafkaError):
+        with suppress(LocalServerError):
             for offset in {UP_PORT, *(offset for offsets in _OFFSETS.values() for offset in offsets)}:
                 require_free(base + offset)
             return base

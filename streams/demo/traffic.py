@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from ragweir.errors import DemoError
 from ragweir.schemas.codec import encode_json
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.demo.samples import UNREADABLE, Unreadable, drill, interaction
-from ragweir.streams.demo.services import DemoError
 from ragweir.streams.judging.results import chosen
 from ragweir.streams.kafka_client import Connection, build, client_properties, publisher_properties
 from ragweir.streams.settings import Settings

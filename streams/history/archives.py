@@ -10,12 +10,12 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from ragweir.schemas.codec import Rejected, decode
+from ragweir.errors import PermanentError, Rejected
+from ragweir.schemas.codec import decode
 from ragweir.schemas.run import Archive, Loaded
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.history.runs import loaded_record
 from ragweir.streams.history.sending import Sending
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import Settings
 
@@ -30,7 +30,7 @@ def lines(archive: Path, max_bytes: int) -> Lines:
     """The events of an archive with their numbers, from 1; of a larger one the first `max_bytes` + 1 bytes.
 
     Raises:
-        Refusal: if it cannot be read.
+        PermanentError: if it cannot be read.
     """
     try:
         if archive.suffix.lower() == ".parquet":
@@ -39,7 +39,7 @@ def lines(archive: Path, max_bytes: int) -> Lines:
             with archive.open("rb") as source:
                 yield from read_lines(source, max_bytes, str(archive))
     except OSError as error:
-        raise Refusal(f"{archive} cannot be read: {error.strerror}") from None
+        raise PermanentError(f"{archive} cannot be read: {error.strerror}") from None
 
 
 def _rows(archive: Path) -> Lines:
@@ -47,7 +47,7 @@ def _rows(archive: Path) -> Lines:
     try:
         import duckdb  # noqa: PLC0415 - JSON lines need none
     except ModuleNotFoundError:
-        raise Refusal("Parquet needs the package duckdb; pip install 'ragweir[compare]' brings it") from None
+        raise PermanentError("Parquet needs the package duckdb; pip install 'ragweir[compare]' brings it") from None
     with duckdb.connect(config={"memory_limit": "512MB", "autoinstall_known_extensions": "false"}) as db:
         try:
             # Times with a zone are written as UTC; those without are taken as UTC, as in JSON.
@@ -59,7 +59,7 @@ def _rows(archive: Path) -> Lines:
                     number += 1
                     yield number, row
         except duckdb.Error as error:
-            raise Refusal(f"{archive} cannot be read: {str(error).splitlines()[0]}") from None
+            raise PermanentError(f"{archive} cannot be read: {str(error).splitlines()[0]}") from None
 
 
 def load(
@@ -85,7 +85,7 @@ def load(
         stopped: says whether to stop.
 
     Raises:
-        Refusal: if a file cannot be read, or Kafka does not take it; the same call goes on where it is.
+        PermanentError: if a file cannot be read, or Kafka does not take it; the same call goes on where it is.
     """
     sending = Sending(run, "load", "the archive")
     loaded = reached()  # Now that whatever was under way is settled, and not before.

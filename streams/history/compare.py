@@ -130,7 +130,7 @@ def compare(
         moved: is told the share of the work that is done, and what comes now.
 
     Raises:
-        Refusal: if a file is not one of evaluations.
+        PermanentError: if a file is not one of evaluations.
     """
     moved(0.0, "reading both sides")
     with TemporaryDirectory(prefix="ragweir-compare-") as folder:

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ragweir.schemas.codec import Rejected, parse
+from ragweir.errors import ConfigurationError, PermanentError, Rejected
+from ragweir.schemas.codec import parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.run import RUN_ID
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams import reading
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.runtimes.files import read_lines
-from ragweir.streams.settings import Settings, WrongSettings
+from ragweir.streams.settings import Settings
 
 _LIVE = "live"
 _SLACK = timedelta(days=1)
@@ -51,15 +51,15 @@ class Source:
         """What a name means: a file that is there, `live`, or the id of a run.
 
         Raises:
-            WrongSettings: if it can be none of them.
-            Refusal: if the file may not be read.
+            ConfigurationError: if it can be none of them.
+            PermanentError: if the file may not be read.
         """
         if name != _LIVE and Path(name).is_file():
             if not os.access(name, os.R_OK):
-                raise Refusal(f"{name} cannot be read: Permission denied")
+                raise PermanentError(f"{name} cannot be read: Permission denied")
             return cls(settings, name, Path(name), "")
         if not re.fullmatch(RUN_ID, name):
-            raise WrongSettings(f"{name} is neither a file, nor `live`, nor the id of a run")
+            raise ConfigurationError(f"{name} is neither a file, nor `live`, nor the id of a run")
         run = "" if name == _LIVE else f"run.{name}."
         return cls(settings, name, None, f"{settings.topics.prefix}{run}evaluations")
 
@@ -71,7 +71,7 @@ class Source:
             since: older events may be left out; some are not.
 
         Raises:
-            Refusal: if it cannot be read.
+            PermanentError: if it cannot be read.
             Unreachable: if no broker answers.
         """
         return self._records(shown, since) if self.file is None else self._lines(self.file, shown)
@@ -80,7 +80,7 @@ class Source:
         """The evaluations; None in the place of what the aggregate service would refuse.
 
         Raises:
-            Refusal, Unreachable: as `values`.
+            PermanentError, Unreachable: as `values`.
         """
         most = max_record_bytes(self.settings.limits.max_event_bytes)
         return (_evaluation(value, most) for value in self.values(shown, since))
@@ -96,15 +96,15 @@ class Source:
                         moved(lines.tell() - at)
                         at = lines.tell()
         except OSError as error:
-            raise Refusal(f"{self.name} cannot be read: {error.strerror}") from None
+            raise PermanentError(f"{self.name} cannot be read: {error.strerror}") from None
 
     def _records(self, shown: Shown, since: datetime | None) -> Iterator[bytes]:
         # Times of the calendar's first days have no earlier ones.
         since_ms = max(0, int((since.timestamp() - _SLACK.total_seconds()) * 1000)) if since else None
         try:
             span = reading.span(self.settings, self.topic, since_ms=since_ms)
-        except Refusal as refusal:
-            raise Refusal(f"{self.name} is no file here, and {refusal}") from None
+        except PermanentError as refusal:
+            raise PermanentError(f"{self.name} is no file here, and {refusal}") from None
         with shown(f"reading {self.topic}", len(span)) as moved:
             for record in reading.read(self.settings, span, moved):
                 if record.value is not None:

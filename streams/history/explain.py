@@ -15,7 +15,8 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pydantic import ValidationError
 
-from ragweir.schemas.codec import Rejected, parse
+from ragweir.errors import Rejected
+from ragweir.schemas.codec import parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import max_record_bytes
@@ -133,7 +134,7 @@ def from_file(file: Path, event_id: str, settings: Settings, watch: Watch) -> St
 
     Raises:
         OSError: if the file cannot be read.
-        Refusal: if it is of another format.
+        PermanentError: if it is of another format.
     """
     story, lines = Story(event_id), 0
     most = max_record_bytes(settings.limits.max_event_bytes)
@@ -152,7 +153,7 @@ def from_topics(settings: Settings, event_id: str, reach: Reach, run: str | None
     """The story that the topics tell: the live ones, or those of a replay.
 
     Raises:
-        Refusal: if the evaluations' topic does not exist.
+        PermanentError: if the evaluations' topic does not exist.
         Unreachable: if no broker answers.
     """
     return _Search(settings, event_id, reach, run, watch).story()

@@ -30,7 +30,7 @@ class OpenMetrics:
         now_s: the clock, epoch seconds; the present by default.
 
     Raises:
-        WrongSettings: if a metric or a pack is not what it should be.
+        ConfigurationError: if a metric or a pack is not what it should be.
     """
 
     end = b"# EOF\n"

@@ -15,13 +15,13 @@ from ragweir.metrics.judged.suites import suites
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.run import Run
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.agents.agent import Record
 from ragweir.streams.agents.evaluate import EvaluateAgent
 from ragweir.streams.history.archives import lines
 from ragweir.streams.history.replay import config
 from ragweir.streams.judging.money import FREE, allowance
 from ragweir.streams.judging.results import case_of, chosen
 from ragweir.streams.reading import Span, read
+from ragweir.streams.records import Record
 from ragweir.streams.settings import Settings
 
 SAMPLE = 400
@@ -69,8 +69,8 @@ def outlook(settings: Settings, own: Settings, run: Run) -> Outlook:
         run: as it would begin.
 
     Raises:
-        Refusal: if it cannot be read.
-        WrongSettings: if the settings cannot be used.
+        PermanentError: if it cannot be read.
+        ConfigurationError: if the settings cannot be used.
     """
     agent = EvaluateAgent(config(own, run))
     records = list(islice(_sample(settings, own, run), SAMPLE))

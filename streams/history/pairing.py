@@ -18,8 +18,8 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from ragweir.errors import PermanentError
 from ragweir.metrics.comparison import OTHERS, Floats, Ints
-from ragweir.streams.kafka_client import Refusal
 
 MOST_METRICS = 2_000
 """Names of metrics, or of categories; more are refused."""
@@ -94,7 +94,7 @@ class Pairing:
         folder: for what does not fit into memory.
 
     Raises:
-        Refusal: if a file is not one of evaluations.
+        PermanentError: if a file is not one of evaluations.
     """
 
     def __init__(self, files: Sequence[Path], names: Sequence[str], by: Sequence[str], folder: Path) -> None:
@@ -109,7 +109,7 @@ class Pairing:
         self.metrics = _sorted(metric for metric, _ in found)
         self.categories = _sorted(category for _, category in found)
         if not self.metrics and not self.categories:
-            raise Refusal(f"neither {names[0]} nor {names[1]} holds scores; `ragweir score` makes evaluations")
+            raise PermanentError(f"neither {names[0]} nor {names[1]} holds scores; `ragweir score` makes evaluations")
         for side, file, name in zip(_SIDES, files, names, strict=True):
             self._load(side, file, name)
         self._db.execute(_PAIRS)
@@ -143,7 +143,9 @@ class Pairing:
         with _told(name):
             self._read(file, columns).project(", ".join(parts)).create(side)
         if nameless := self._rows(_NAMELESS, side=side)[0][0]:
-            raise Refusal(f"{nameless} of the lines of {name} have no event_id; it must be a file of evaluations")
+            raise PermanentError(
+                f"{nameless} of the lines of {name} have no event_id; it must be a file of evaluations"
+            )
 
     def _rows(self, template: str, parameters: Mapping[str, object] | None = None, **names: str) -> list[Any]:
         return self._db.execute(template.format(**names), parameters).fetchall()
@@ -196,7 +198,9 @@ class Pairing:
 def _sorted(names: Iterable[str | None]) -> tuple[str, ...]:
     found = sorted({name for name in names if name is not None})
     if len(found) > MOST_METRICS or len({name.lower() for name in found}) < len(found):
-        raise Refusal(f"the metrics are over {MOST_METRICS}, or the names of two differ in upper and lower case only")
+        raise PermanentError(
+            f"the metrics are over {MOST_METRICS}, or the names of two differ in upper and lower case only"
+        )
     return tuple(found)
 
 
@@ -236,4 +240,6 @@ def _told(name: str) -> Iterator[None]:
     except duckdb.Error as error:
         near = re.search(r"in line (\d+)", str(error))
         place = f"near line {near[1]}" if near else "somewhere"
-        raise Refusal(f"{name} cannot be read as evaluations in JSON lines: something else stands {place}") from None
+        raise PermanentError(
+            f"{name} cannot be read as evaluations in JSON lines: something else stands {place}"
+        ) from None

@@ -14,14 +14,15 @@ from datetime import UTC, datetime
 
 from confluent_kafka import Consumer, TopicPartition
 
-from ragweir.schemas.codec import Rejected, encode_json, event_time, interaction, parse
-from ragweir.streams.agents.agent import Headers
+from ragweir.errors import PermanentError, Rejected
+from ragweir.schemas.codec import encode_json, event_time, interaction, parse
 from ragweir.streams.agents.writing import cloud_event
 from ragweir.streams.history.dead_letters import Letter, letter
 from ragweir.streams.history.sending import Sending
 from ragweir.streams.history.standing import Fate, Standing
-from ragweir.streams.kafka_client import Identity, Refusal, build, reader_properties
+from ragweir.streams.kafka_client import Identity, build, reader_properties
 from ragweir.streams.reading import Kept, Moved, read, span, topics
+from ragweir.streams.records import Headers
 from ragweir.streams.settings import Settings
 
 _TIMEOUT_S = 30.0
@@ -96,7 +97,7 @@ class Redrive:
     """How the dead letters stand, and sending them again.
 
     Raises:
-        Refusal: if there is no such topic, or the group's offsets are not ours.
+        PermanentError: if there is no such topic, or the group's offsets are not ours.
         Unreachable: if no broker answers.
     """
 
@@ -107,7 +108,9 @@ class Redrive:
         self._present = topics(settings)
         for name in (self.topic, self.target):
             if name not in self._present:
-                raise Refusal(f"there is no topic {name}, or it may not be seen; `ragweir topics create` makes ours")
+                raise PermanentError(
+                    f"there is no topic {name}, or it may not be seen; `ragweir topics create` makes ours"
+                )
 
     def standings(self) -> dict[int, Standing]:
         """How each partition stands, as committed."""
@@ -126,7 +129,7 @@ class Redrive:
             committed = consumer.committed(wanted, timeout=_TIMEOUT_S)
             return {each.partition: Standing.stored(each.offset, each.metadata) for each in committed}
         except ValueError:
-            raise Refusal(
+            raise PermanentError(
                 f"the offsets of the group {self._group} were committed by somebody else; "
                 "delete the group with kafka-consumer-groups, and all dead letters are sent again"
             ) from None
@@ -140,7 +143,7 @@ class Redrive:
             watch: is told how many offsets there are, and gives what is told of each step.
 
         Raises:
-            Refusal: if Kafka does not take it; what was committed stays, and another redrive goes on there.
+            PermanentError: if Kafka does not take it; what was committed stays, and another redrive goes on there.
         """
         report, consumer = Report(), self._member()
         try:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
 from ragweir.schemas.run import Archive, Asked, Extent, Phase, Run
 from ragweir.schemas.topics import TOPICS
@@ -21,13 +22,12 @@ from ragweir.streams.filters import Filters
 from ragweir.streams.history.archives import id_reader, lines
 from ragweir.streams.history.runs import Found, essence, fingerprint, prefix_of, run_settings
 from ragweir.streams.judging.desk import LiveDesk
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.masking import masked
 from ragweir.streams.moments import moment
 from ragweir.streams.reading import Span, span, topics
 from ragweir.streams.runtimes.bounds import Bounds
 from ragweir.streams.service import SERVICES, Service, evaluate_config, judge_config, read_map
-from ragweir.streams.settings import Settings, WrongSettings
+from ragweir.streams.settings import Settings
 
 SERVICE: Mapping[Phase, str] = {"evaluating": "evaluate", "judging": "judge", "summing": "aggregate"}
 """Which service works in which phase."""
@@ -40,8 +40,8 @@ def begun(settings: Settings, run_id: str, asked: Asked, files: Sequence[Path]) 
     """The record of a run that begins now.
 
     Raises:
-        WrongSettings: if what is asked for cannot be.
-        Refusal: if there is nothing to read.
+        ConfigurationError: if what is asked for cannot be.
+        PermanentError: if there is nothing to read.
         Unreachable: if no broker answers.
     """
     kept = _essence(settings, asked)
@@ -73,7 +73,7 @@ def check(settings: Settings, run: Run) -> None:
     """See that all services of a run can be made.
 
     Raises:
-        WrongSettings: if one cannot.
+        ConfigurationError: if one cannot.
     """
     own = run_settings(settings, run)
     config(own, run)
@@ -81,14 +81,16 @@ def check(settings: Settings, run: Run) -> None:
     if run.asked.judge != "never":
         judge_config(own, run.partitions)
     if run.asked.judge == "cached-only" and own.judge.cache_file is None:
-        raise WrongSettings("--judge cached-only needs answers to take: set judge.cache_file, as live judging has it")
+        raise ConfigurationError(
+            "--judge cached-only needs answers to take: set judge.cache_file, as live judging has it"
+        )
 
 
 def same(settings: Settings, found: Found, asked: Asked, files: Sequence[Path]) -> None:
     """See that a run is gone on with by what it was begun by, so that its results are of one piece.
 
     Raises:
-        Refusal: if it is not.
+        PermanentError: if it is not.
     """
     run = found.run
     told = f"the run {run.run_id} was begun with"
@@ -97,30 +99,34 @@ def same(settings: Settings, found: Found, asked: Asked, files: Sequence[Path]) 
         *((f"{field}", getattr(asked, field), getattr(run.asked, field)) for field in Asked.model_fields),
     ):
         if now != then:
-            raise Refusal(f"{told} other {name} ({then or 'none'}); use another --run-id, or `ragweir runs delete`")
+            raise PermanentError(
+                f"{told} other {name} ({then or 'none'}); use another --run-id, or `ragweir runs delete`"
+            )
     if run.catalogue_version != CATALOGUE_VERSION:
         why = f"{told} catalogue version {run.catalogue_version}, and this is {CATALOGUE_VERSION}"
-        raise Refusal(f"{why}; use another --run-id, or `ragweir runs delete`")
+        raise PermanentError(f"{why}; use another --run-id, or `ragweir runs delete`")
     if run.phase != "complete" and fingerprint(_essence(settings, asked), run.run_id) != run.fingerprint:
-        raise Refusal(f"{told} other settings, which `ragweir runs show {run.run_id}` tells; use another --run-id")
+        raise PermanentError(
+            f"{told} other settings, which `ragweir runs show {run.run_id}` tells; use another --run-id"
+        )
     for file, archive in zip(files, run.files, strict=True):
         if run.phase == "loading" and file.stat().st_size != archive.size:
-            raise Refusal(f"{file} has changed since the run {run.run_id} began to load it")
+            raise PermanentError(f"{file} has changed since the run {run.run_id} began to load it")
 
 
 def _essence(settings: Settings, asked: Asked) -> dict[str, object]:
     try:
         return essence(settings, asked)
     except (OSError, UnicodeDecodeError):
-        raise WrongSettings("the map or a pack that the settings name cannot be read") from None
+        raise ConfigurationError("the map or a pack that the settings name cannot be read") from None
 
 
 def extents_of(settings: Settings, asked: Asked, now: datetime) -> tuple[Extent, ...]:
     """What is to be read of each partition, as the topics are now.
 
     Raises:
-        WrongSettings: if a bound cannot be read.
-        Refusal: if there is no such topic.
+        ConfigurationError: if a bound cannot be read.
+        PermanentError: if there is no such topic.
     """
     since, until = (_bound(text, name, now) for text, name in ((asked.since, "--from"), (asked.until, "--to")))
     names = [asked.topic or settings.input_topic]
@@ -172,7 +178,7 @@ def config(own: Settings, run: Run) -> EvaluateConfig:
     """All that a run's evaluations depend on.
 
     Raises:
-        WrongSettings: if the settings or filters are not what they should be.
+        ConfigurationError: if the settings or filters are not what they should be.
     """
     made = evaluate_config(own, run.topic)
     filters = Filters.read(run.asked.only, made.catalogue)

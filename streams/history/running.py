@@ -13,17 +13,19 @@ from typing import IO
 
 import orjson
 import structlog
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as PartitionOffset
 
+from ragweir.errors import PermanentError, Unreachable
 from ragweir.schemas.run import Loaded, Phase, Run
 from ragweir.schemas.topics import RUN, TOPICS
 from ragweir.schemas.window import Progress
-from ragweir.streams.agents.agent import Place
 from ragweir.streams.history.archives import load
 from ragweir.streams.history.replay import SERVICE, loader_id, service, topics_of
 from ragweir.streams.history.runs import Found, find, run_settings, store
-from ragweir.streams.kafka_client import Identity, Refusal, Unreachable, build, reader_properties
+from ragweir.streams.kafka_client import Identity, build, reader_properties
 from ragweir.streams.reading import Span, read, span
+from ragweir.streams.records import TopicPartition
 from ragweir.streams.service import run_canary, run_slot
 from ragweir.streams.settings import Settings
 from ragweir.streams.supervisor import Supervisor
@@ -49,7 +51,7 @@ class Standing:
 
     phase: Phase
     total: int
-    left: dict[Place, int] = field(default_factory=dict)
+    left: dict[TopicPartition, int] = field(default_factory=dict)
     """Offsets, per partition."""
     waits: str = ""
     """Why nothing goes on; empty while all is well."""
@@ -96,7 +98,7 @@ class Running:
         """Go on; gives whether the run is complete.
 
         Raises:
-            Refusal: if people have to mend something; the same call goes on afterwards.
+            PermanentError: if people have to mend something; the same call goes on afterwards.
         """
         create_topics(self._own, [*(TOPICS[name] for name in topics_of(self.run)), RUN])
         store(self._settings, self.run)
@@ -179,7 +181,7 @@ class Running:
                 return
             commands = [self._command(phase, slot) for slot in range(workers)]
             if Supervisor(commands, said if self._quiet else None).run(over):
-                raise Refusal(_last_error(said) or "a worker of the run has given up; what it logged tells why")
+                raise PermanentError(_last_error(said) or "a worker of the run has given up; what it logged tells why")
 
 
 class _Watch:
@@ -235,7 +237,7 @@ class _Watch:
             yield span(self._own, f"{prefix}{name}", committed=False)
 
     def _committed(self, part: Span) -> dict[int, int]:
-        asked = [TopicPartition(part.topic, each) for each in part.ends]
+        asked = [PartitionOffset(part.topic, each) for each in part.ends]
         found = self._consumer.committed(asked, timeout=_TIMEOUT_S)
         return {each.partition: max(each.offset, 0) for each in found}
 
@@ -248,7 +250,7 @@ class _Watch:
             return False  # A transaction is still open, or its mark not written.
         try:
             return next(read(self._own, rest), None) is None
-        except Refusal:
+        except PermanentError:
             return False
 
     def _closed(self) -> bool:
@@ -288,12 +290,12 @@ def run_worker(
     """Run one worker of the phase that a run is in, or, without the command line of one, its canary.
 
     Raises:
-        Refusal, WrongSettings: if people have to mend something first.
-        Fatal: if a new process has to go on.
+        PermanentError, ConfigurationError: if people have to mend something first.
+        RestartRequired: if a new process has to go on.
     """
     found = find(settings, run_id)
     if found is None:
-        raise Refusal(f"there is no run {run_id}")
+        raise PermanentError(f"there is no run {run_id}")
     own, of = run_settings(settings, found.run), service(found.run, workers, rate)
     if canary is None:
         run_canary(of, own, slot)

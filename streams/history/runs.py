@@ -11,10 +11,11 @@ import orjson
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
+from ragweir.errors import PermanentError
 from ragweir.schemas.codec import encode
 from ragweir.schemas.run import Asked, Loaded, Run
 from ragweir.schemas.topics import RUN
-from ragweir.streams.kafka_client import Connection, Refusal, build, client_properties, publisher_properties
+from ragweir.streams.kafka_client import Connection, build, client_properties, publisher_properties
 from ragweir.streams.masking import digest_of_secrets, masked
 from ragweir.streams.reading import read, span, topics
 from ragweir.streams.settings import Settings
@@ -110,7 +111,7 @@ def find(settings: Settings, run_id: str) -> Found | None:
 
     Raises:
         Unreachable: if no broker answers.
-        Refusal: if the topic holds something else.
+        PermanentError: if the topic holds something else.
     """
     topic = prefix_of(settings, run_id) + RUN.name
     return _found(settings, topic) if topic in topics(settings) else None
@@ -139,14 +140,14 @@ def _found(settings: Settings, topic: str) -> Found | None:
         run = Run.model_validate_json(newest[_RECORD])
         return Found(run, Loaded.model_validate_json(newest.get(_LOADED, b"{}")))
     except ValueError:
-        raise Refusal(f"the topic {topic} holds no run that this version can read") from None
+        raise PermanentError(f"the topic {topic} holds no run that this version can read") from None
 
 
 def store(settings: Settings, run: Run) -> None:
     """Keep a run's record.
 
     Raises:
-        Refusal: if Kafka does not take it.
+        PermanentError: if Kafka does not take it.
     """
     lost: list[KafkaError] = []
 
@@ -158,7 +159,9 @@ def store(settings: Settings, run: Run) -> None:
     topic = prefix_of(settings, run.run_id) + RUN.name
     producer.produce(topic, encode(run), _RECORD, on_delivery=delivered)
     if producer.flush(_TIMEOUT_S) or lost:
-        raise Refusal(f"Kafka does not take the record of the run: {lost[0].str() if lost else 'no answer in time'}")
+        raise PermanentError(
+            f"Kafka does not take the record of the run: {lost[0].str() if lost else 'no answer in time'}"
+        )
 
 
 def loaded_record(settings: Settings, run_id: str, loaded: Loaded) -> tuple[str, bytes, bytes]:
@@ -170,14 +173,14 @@ def delete(settings: Settings, run_id: str) -> list[str]:
     """Delete a run's topics and groups; gives the topics' names, none if there is no such run.
 
     Raises:
-        Refusal: if Kafka refuses, or one of its services is at work.
+        PermanentError: if Kafka refuses, or one of its services is at work.
     """
     head = prefix_of(settings, run_id)
     admin = build(AdminClient, client_properties(settings, Connection(quiet=True)))
     groups = admin.list_consumer_groups(request_timeout=_TIMEOUT_S).result().valid
     own = [group for group in groups if group.group_id.startswith(head)]
     if working := [group.group_id for group in own if group.state == ConsumerGroupState.STABLE]:
-        raise Refusal(f"the run {run_id} is being worked on by {', '.join(sorted(working))}; stop that first")
+        raise PermanentError(f"the run {run_id} is being worked on by {', '.join(sorted(working))}; stop that first")
     _settle(admin.delete_consumer_groups([group.group_id for group in own]) if own else {})
     names = sorted(name for name in topics(settings) if name.startswith(head))
     # The record goes last, so that a deletion that was broken off can be repeated.
@@ -193,4 +196,4 @@ def _settle(futures: Mapping[str, Any]) -> None:
             future.result(_TIMEOUT_S)
         except KafkaException as error:
             if error.args[0].code() not in (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART):
-                raise Refusal(f"Kafka does not delete {name}: {error.args[0].str()}") from None
+                raise PermanentError(f"Kafka does not delete {name}: {error.args[0].str()}") from None

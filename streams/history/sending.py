@@ -7,8 +7,9 @@ from contextlib import contextmanager, suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from ragweir.streams.agents.agent import Headers
-from ragweir.streams.kafka_client import Connection, Identity, Refusal, build, producer_properties
+from ragweir.errors import PermanentError
+from ragweir.streams.kafka_client import Connection, Identity, build, producer_properties
+from ragweir.streams.records import Headers
 from ragweir.streams.settings import Settings
 
 _TIMEOUT_S = 30.0
@@ -26,7 +27,7 @@ class Sending:
         what: is sent, for people.
 
     Raises:
-        Refusal: if Kafka does not take it, here or at the end of a block; the same command goes on where it is.
+        PermanentError: if Kafka does not take it, here or at the end of a block; the same command goes on where it is.
     """
 
     def __init__(self, settings: Settings, name: str, what: str) -> None:
@@ -37,7 +38,7 @@ class Sending:
         try:
             self._producer.init_transactions(_TIMEOUT_S)
         except KafkaException as error:
-            raise Refusal(f"Kafka begins no transaction: {error.args[0].str()}") from None
+            raise PermanentError(f"Kafka begins no transaction: {error.args[0].str()}") from None
 
     def produce(self, topic: str, value: bytes, key: bytes | None, headers: Headers = ()) -> None:
         """Add a record; waits while the producer's queue is full."""
@@ -69,4 +70,6 @@ class Sending:
             if not isinstance(error, KafkaException):
                 raise
             why = (self._undelivered or error.args[0]).str()
-            raise Refusal(f"Kafka does not take {self._what} ({why}); the same command goes on where it is") from None
+            raise PermanentError(
+                f"Kafka does not take {self._what} ({why}); the same command goes on where it is"
+            ) from None

@@ -13,13 +13,13 @@ from typing import Literal
 
 import orjson
 
+from ragweir.errors import PermanentError
 from ragweir.metrics.contents import Contents, Reading
 from ragweir.metrics.label_sets import Labels
 from ragweir.schemas.times import parse_rfc3339
 from ragweir.schemas.window import Window, duration_s
 from ragweir.streams.history.explain import Watch
 from ragweir.streams.history.latest import Latest
-from ragweir.streams.kafka_client import Refusal
 from ragweir.streams.reading import Moved, read, span
 from ragweir.streams.service import totals
 from ragweir.streams.settings import Settings, WindowSettings
@@ -45,8 +45,8 @@ def windows(settings: Settings, prefix: str, watch: Watch, left_out: Counter[Fat
 
     Raises:
         Unreachable: if no broker answers.
-        Refusal: if there is no such topic, none of its records fits the settings, or the disk is full.
-        WrongSettings: if a metric or a pack is not what it should be.
+        PermanentError: if there is no such topic, none of its records fits the settings, or the disk is full.
+        ConfigurationError: if a metric or a pack is not what it should be.
     """
     fates: Counter[Fate] = Counter() if left_out is None else left_out
     merging = _Merging(settings.windows, totals(settings).reading(), fates)
@@ -64,11 +64,11 @@ def windows(settings: Settings, prefix: str, watch: Watch, left_out: Counter[Fat
             )
             yield from of_all_sizes(bases, settings.windows)
     except sqlite3.OperationalError as error:
-        raise Refusal(
+        raise PermanentError(
             f"the temporary folder does not hold the windows of {topic} ({error}); set TMPDIR to one with more room"
         ) from None
     if fates["other_size"] and not merging.merged:
-        raise Refusal(
+        raise PermanentError(
             f"the windows of {topic} are not of {settings.windows.sizes[0]}; set windows.sizes as they were written"
         )
 

@@ -17,7 +17,6 @@ import structlog
 from ragweir.metrics.judged.driver import Completion
 from ragweir.metrics.judged.suite import Vectors
 from ragweir.metrics.metric import Null
-from ragweir.streams.agents.agent import Count
 from ragweir.streams.judging.asking import (
     Answered,
     Asked,
@@ -34,6 +33,7 @@ from ragweir.streams.judging.job import Usage
 from ragweir.streams.judging.limits import Limits
 from ragweir.streams.judging.money import FREE, cost
 from ragweir.streams.judging.waiting import Line
+from ragweir.streams.records import Count
 from ragweir.streams.settings import JudgeSettings
 
 Value = Completion | Vectors | Null

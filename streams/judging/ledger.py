@@ -15,7 +15,7 @@ import orjson
 
 from ragweir.schemas.codec import encode
 from ragweir.schemas.judging import Finished, LedgerEntry, ledger_key
-from ragweir.streams.agents.agent import Record
+from ragweir.streams.records import Record
 
 _KEPT_DAYS = 2
 """What is under way at midnight is settled on the day that it was reserved on."""

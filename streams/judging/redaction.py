@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
 from ragweir.streams.judging.isolated import Isolated, RedactionFailed
-from ragweir.streams.settings import JudgeSettings, WrongSettings, imported
+from ragweir.streams.settings import JudgeSettings, imported
 
 _MUST_NOT_LEAVE = Null("its texts hold what must not leave (judge.redaction)")
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -120,7 +121,7 @@ class Redactor:
     """Redacts the texts of events as the settings want.
 
     Raises:
-        WrongSettings: if a pattern or the hook cannot be used.
+        ConfigurationError: if a pattern or the hook cannot be used.
 
     >>> Redactor(JudgeSettings(redaction="on")).text("Write to ada@example.org or call +44 20 7946 0958.")
     'Write to [email] or call [phone].'
@@ -178,7 +179,7 @@ def _own(forms: Mapping[str, str], place: str | None) -> Callable[[str], str]:
     """The user's patterns, and after them the hook, as one function from text to text.
 
     Raises:
-        WrongSettings: if a pattern or the hook cannot be used.
+        ConfigurationError: if a pattern or the hook cannot be used.
     """
     patterns = [_compiled(name, form) for name, form in forms.items()]
     hook = imported(place) if place else str
@@ -196,7 +197,9 @@ def _compiled(name: str, form: str) -> _Pattern:
     try:
         compiled = re.compile(form)
     except re.error as error:
-        raise WrongSettings(f"judge.redact_patterns.{name} is no regular expression: {error}") from None
+        raise ConfigurationError(f"judge.redact_patterns.{name} is no regular expression: {error}") from None
     if compiled.search(""):
-        raise WrongSettings(f"judge.redact_patterns.{name} finds nothing everywhere: it must not match an empty text")
+        raise ConfigurationError(
+            f"judge.redact_patterns.{name} finds nothing everywhere: it must not match an empty text"
+        )
     return _Pattern(name, compiled)

@@ -16,8 +16,8 @@ import aiohttp
 import structlog
 from yarl import URL
 
+from ragweir.errors import ConfigurationError
 from ragweir.streams.judging.asking import Transient, Trouble
-from ragweir.streams.settings import WrongSettings
 
 MAX_HEADER_BYTES = 8_190
 """The most that the status line or one header may have."""
@@ -57,14 +57,14 @@ class Transport:
         connections: the most that are open at once.
 
     Raises:
-        WrongSettings: if `base_url` cannot be read.
+        ConfigurationError: if `base_url` cannot be read.
     """
 
     def __init__(self, base_url: str, key: str, timeout_s: float, connections: int) -> None:
         try:
             self._url, basic = _apart(URL(base_url))
         except ValueError:
-            raise WrongSettings("judge.base_url is no URL") from None
+            raise ConfigurationError("judge.base_url is no URL") from None
         self._headers = {
             "Accept-Encoding": "identity",
             "Authorization": basic or f"Bearer {key}",

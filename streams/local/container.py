@@ -5,7 +5,8 @@ from importlib.util import find_spec
 from shutil import which
 from typing import Final
 
-from ragweir.streams.local.node import CLUSTER_ID, KAFKA_VERSION, LOOPBACK, LocalKafkaError, Node
+from ragweir.errors import LocalServerError
+from ragweir.streams.local.node import CLUSTER_ID, KAFKA_VERSION, LOOPBACK, Node
 
 _DATA: Final = "/var/lib/kafka/data"
 _STOP_SECONDS: Final = 20
@@ -55,7 +56,7 @@ class ContainerRunner:
             else:
                 self._container.start()
         except DockerException as error:
-            raise LocalKafkaError(f"Docker could not run apache/kafka:{KAFKA_VERSION}: {error}") from error
+            raise LocalServerError(f"Docker could not run apache/kafka:{KAFKA_VERSION}: {error}") from error
         self._made = True
 
     def stop(self) -> None:

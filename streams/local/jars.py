@@ -11,9 +11,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from ragweir.errors import LocalServerError
 from ragweir.streams.local import sums
 from ragweir.streams.local.class_archive import ClassArchive
-from ragweir.streams.local.node import CLUSTER_ID, KAFKA_VERSION, POM, LocalKafkaError, Node
+from ragweir.streams.local.node import CLUSTER_ID, KAFKA_VERSION, POM, Node
 
 _OLDEST_JAVA: Final = 17
 _INSTALL: Final = "(Debian, Ubuntu: apt-get install default-jre-headless maven)"
@@ -30,16 +31,16 @@ def find_java() -> tuple[str, str]:
     """Return the Java to run Kafka with, JAVA_HOME's or the first on the PATH, and what it tells of its version.
 
     Raises:
-        LocalKafkaError: there is none, or it is too old.
+        LocalServerError: there is none, or it is too old.
     """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin" if home else None)
     if java is None:
-        raise LocalKafkaError(f"Kafka needs Java {_OLDEST_JAVA} or later, and none is installed {_INSTALL}.")
+        raise LocalServerError(f"Kafka needs Java {_OLDEST_JAVA} or later, and none is installed {_INSTALL}.")
     told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', told)
     if version is None or int(version[1]) < _OLDEST_JAVA:
-        raise LocalKafkaError(f"Kafka needs Java {_OLDEST_JAVA} or later, and {java} is older {_INSTALL}.")
+        raise LocalServerError(f"Kafka needs Java {_OLDEST_JAVA} or later, and {java} is older {_INSTALL}.")
     return java, told
 
 
@@ -49,7 +50,7 @@ def fetch(say: Callable[[str], None]) -> Path:
     Every time the jars are compared with the SHA-256 sums in this repository, which takes about 0.1 s.
 
     Raises:
-        LocalKafkaError: Maven is missing or could not fetch them, or they are not the ones that they should be.
+        LocalServerError: Maven is missing or could not fetch them, or they are not the ones that they should be.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ragweir"
     jars = cache / f"kafka-{KAFKA_VERSION}-{sha256(POM.encode()).hexdigest()[:8]}"
@@ -71,17 +72,17 @@ def _checked(jars: Path, consequence: str) -> Path:
     """A folder of jars, if they are those that the repository names.
 
     Raises:
-        LocalKafkaError: they are not.
+        LocalServerError: they are not.
     """
     if wrong := sums.difference(sums.found(jars), sums.expected()):
-        raise LocalKafkaError(f"Kafka's jars are not as they should be: {wrong}; {consequence}.")
+        raise LocalServerError(f"Kafka's jars are not as they should be: {wrong}; {consequence}.")
     return jars
 
 
 def _find_maven() -> str:
     mvn = shutil.which("mvn")
     if mvn is None:
-        raise LocalKafkaError(f"Kafka's jars are fetched with Maven, and it is not installed {_INSTALL}.")
+        raise LocalServerError(f"Kafka's jars are fetched with Maven, and it is not installed {_INSTALL}.")
     return mvn
 
 
@@ -89,7 +90,7 @@ def renew_sums() -> None:
     """Have Maven fetch the jars of pom.xml, and name their sums in this repository, after a change of version.
 
     Raises:
-        LocalKafkaError: Maven is missing or could not fetch them.
+        LocalServerError: Maven is missing or could not fetch them.
     """
     with tempfile.TemporaryDirectory() as scratch:
         sums.write(_copy_dependencies(_find_maven(), Path(scratch)))
@@ -102,11 +103,11 @@ def _copy_dependencies(mvn: str, scratch: Path) -> Path:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_FETCH_SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise LocalKafkaError(f"Maven did not fetch Kafka {KAFKA_VERSION} in {_FETCH_SECONDS} s.") from error
+        raise LocalServerError(f"Maven did not fetch Kafka {KAFKA_VERSION} in {_FETCH_SECONDS} s.") from error
     if done.returncode != 0:
         errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
         reason = errors[0].partition("ERROR] ")[2].partition(" -> [Help")[0] if errors else done.stderr.strip()
-        raise LocalKafkaError(f"Maven could not fetch Kafka {KAFKA_VERSION}: {reason}")
+        raise LocalServerError(f"Maven could not fetch Kafka {KAFKA_VERSION}: {reason}")
     return jars
 
 
@@ -160,7 +161,7 @@ class JarRunner:
         command = self._command(self._archive.reading(), "kafka.tools.StorageTool", *arguments, heap="128m")
         done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise LocalKafkaError(f"Kafka could not format {self._folder}:\n{(done.stderr + done.stdout).strip()}")
+            raise LocalServerError(f"Kafka could not format {self._folder}:\n{(done.stderr + done.stdout).strip()}")
 
     def stop(self) -> None:
         """Ask the broker to shut down, and end it when it takes too long."""

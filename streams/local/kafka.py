@@ -11,11 +11,12 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from ragweir.errors import LocalServerError
 from ragweir.streams.local import container
 from ragweir.streams.local.jars import JarRunner
-from ragweir.streams.local.node import KAFKA_VERSION, LocalKafkaError, Node, Runner, free_port, require_free
+from ragweir.streams.local.node import KAFKA_VERSION, Node, Runner, free_port, require_free
 
-__all__ = ["KAFKA_VERSION", "LocalKafka", "LocalKafkaError", "local_kafka"]
+__all__ = ["KAFKA_VERSION", "LocalKafka", "LocalServerError", "local_kafka"]
 
 _START_SECONDS: Final = 120
 _NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -41,7 +42,7 @@ class LocalKafka:
         """Start the broker and return when it answers.
 
         Raises:
-            LocalKafkaError: it died or did not answer in two minutes; the message ends with its last log lines.
+            LocalServerError: it died or did not answer in two minutes; the message ends with its last log lines.
         """
         require_free(self.node.port)
         self._runner.start()
@@ -49,13 +50,13 @@ class LocalKafka:
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             if (last_words := self._runner.last_words()) is not None:
-                raise LocalKafkaError(f"Kafka died on its way up. It logged last:\n{last_words}")
+                raise LocalServerError(f"Kafka died on its way up. It logged last:\n{last_words}")
             try:
                 if admin.list_topics(timeout=1).brokers:
                     return
             except KafkaException:
                 continue  # not yet
-        raise LocalKafkaError(f"Kafka runs but has not answered on {self.bootstrap} for {_START_SECONDS} s.")
+        raise LocalServerError(f"Kafka runs but has not answered on {self.bootstrap} for {_START_SECONDS} s.")
 
     def stop(self) -> None:
         """Shut the broker down in order."""
@@ -84,7 +85,7 @@ def local_kafka(
         say: is told in a sentence what takes long.
 
     Raises:
-        LocalKafkaError: Kafka cannot be fetched or started here; the message says what to do.
+        LocalServerError: Kafka cannot be fetched or started here; the message says what to do.
     """
     port = port or free_port()
     node = Node(port, free_port(port), properties)

@@ -9,6 +9,8 @@ from importlib.resources import files
 from typing import Final, Protocol
 from xml.etree import ElementTree as ET
 
+from ragweir.errors import LocalServerError
+
 POM: Final = files("ragweir.streams.local").joinpath("pom.xml").read_text(encoding="utf-8")
 KAFKA_VERSION: Final = ET.fromstring(POM).findtext("{*}properties/{*}kafka.version", "")  # noqa: S314 - our own file
 CLUSTER_ID: Final = "cmFnd2Vpci1sb2NhbC1rYQ"  # always the same: a data folder may be used again by the next run
@@ -17,10 +19,6 @@ LOOPBACK: Final = "127.0.0.1"
 # Below the ports that systems give to outgoing connections. A client that keeps trying to reach a stopped broker on one
 # of those can be given that very port to call from, be connected to itself, and so keep the broker from coming back.
 _PORTS: Final = range(20_000, 32_000)
-
-
-class LocalKafkaError(Exception):
-    """A local Kafka cannot be had; the message says why, and what to do, in words for the person at the terminal."""
 
 
 class Runner(Protocol):
@@ -90,20 +88,20 @@ class Node:
 
 
 def require_free(port: int) -> None:
-    """Raise LocalKafkaError when another program listens on this loopback port."""
+    """Raise LocalServerError when another program listens on this loopback port."""
     with socket.socket() as probe:
         # As Kafka itself does: closed connections that linger are no hindrance.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
         except OSError as error:
-            raise LocalKafkaError(f"Kafka cannot listen on {LOOPBACK}:{port}: {error.strerror}.") from error
+            raise LocalServerError(f"Kafka cannot listen on {LOOPBACK}:{port}: {error.strerror}.") from error
 
 
 def free_port(*taken: int) -> int:
     """Choose a loopback port, none of `taken`, that nobody listens on and that no outgoing connection will be given."""
     for port in random.SystemRandom().sample([port for port in _PORTS if port not in taken], 100):
-        with contextlib.suppress(LocalKafkaError):
+        with contextlib.suppress(LocalServerError):
             require_free(port)
             return port
-    raise LocalKafkaError(f"Kafka cannot listen: no port is free from {_PORTS.start} to {_PORTS.stop - 1}.")
+    raise LocalServerError(f"Kafka cannot listen: no port is free from {_PORTS.start} to {_PORTS.stop - 1}.")

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from ragweir.errors import LocalServerError
 from ragweir.streams.local.node import LOOPBACK, free_port
 
 _PACKAGES: Final = ("prometheus", "prometheus-alertmanager")
@@ -52,10 +53,6 @@ _LAST_LINES: Final = 15
 _WATCHDOG: Final = 'read -r _; kill -9 "$1"; rm -rf -- "$2"'
 
 
-class LocalPrometheusError(Exception):
-    """Prometheus or Alertmanager cannot be had here; the message says why and what to do, for people."""
-
-
 @dataclass(frozen=True, slots=True)
 class Programs:
     """Where the four programs are, and the folder to run them in."""
@@ -74,7 +71,7 @@ def programs(say: Callable[[str], None] = lambda _: None) -> Programs:
     ask at once.
 
     Raises:
-        LocalPrometheusError: they are neither installed nor to be fetched.
+        LocalServerError: they are neither installed nor to be fetched.
     """
     installed = _among(None, Path("/"))
     if installed is not None:
@@ -84,7 +81,7 @@ def programs(say: Callable[[str], None] = lambda _: None) -> Programs:
     if not folder.exists():
         missing = [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool) is None]
         if missing:
-            raise LocalPrometheusError(
+            raise LocalServerError(
                 f"Prometheus and Alertmanager are not installed, and cannot be fetched without {missing[0]} {_INSTALL}."
             )
         cache.mkdir(parents=True, exist_ok=True)
@@ -96,7 +93,7 @@ def programs(say: Callable[[str], None] = lambda _: None) -> Programs:
                 _unpacked(Path(scratch)).rename(folder)
     fetched = _among(str(folder / "usr" / "bin"), folder / "usr" / "share")
     if fetched is None:
-        raise LocalPrometheusError(f"{folder} does not hold all of {', '.join(_PROGRAMS)}; remove it and try again.")
+        raise LocalServerError(f"{folder} does not hold all of {', '.join(_PROGRAMS)}; remove it and try again.")
     return fetched
 
 
@@ -133,13 +130,11 @@ def _fetch(command: Sequence[str], folder: Path) -> None:
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=_FETCH_SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise LocalPrometheusError(
-            f"{command[0]} did not fetch Prometheus in {_FETCH_SECONDS} s {_INSTALL}."
-        ) from error
+        raise LocalServerError(f"{command[0]} did not fetch Prometheus in {_FETCH_SECONDS} s {_INSTALL}.") from error
     if done.returncode != 0:
         errors = [line.removeprefix("E: ") for line in done.stderr.splitlines() if line.startswith("E: ")]
         reason = errors[0].rstrip(".") if errors else done.stderr.strip() or f"status {done.returncode}"
-        raise LocalPrometheusError(f"{command[0]} could not fetch Prometheus: {reason} {_INSTALL}.")
+        raise LocalServerError(f"{command[0]} could not fetch Prometheus: {reason} {_INSTALL}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +187,7 @@ def local_prometheus(
         say: is told in a sentence what takes long.
 
     Raises:
-        LocalPrometheusError: it cannot be fetched or started here; the message says what to do.
+        LocalServerError: it cannot be fetched or started here; the message says what to do.
     """
     interval = f"{interval_ms}ms"
     configuration = {
@@ -238,7 +233,7 @@ def local_alertmanager(
         say: is told in a sentence what takes long.
 
     Raises:
-        LocalPrometheusError: it cannot be fetched or started here; the message says what to do.
+        LocalServerError: it cannot be fetched or started here; the message says what to do.
     """
     configuration = {
         "route": {
@@ -309,10 +304,10 @@ def _wait(name: str, server: Server, process: subprocess.Popen[bytes], log: Path
     while time.monotonic() < deadline:
         if process.poll() is not None:
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
-            raise LocalPrometheusError(f"{name} died on its way up. It logged last:\n" + "\n".join(lines))
+            raise LocalServerError(f"{name} died on its way up. It logged last:\n" + "\n".join(lines))
         try:
             with urllib.request.urlopen(f"{server.url}/-/ready", timeout=1):  # noqa: S310 - always http, on loopback
                 return
         except OSError:
             time.sleep(0.05)  # Not yet.
-    raise LocalPrometheusError(f"{name} runs but has not answered on {server.address} for {_START_SECONDS} s.")
+    raise LocalServerError(f"{name} runs but has not answered on {server.address} for {_START_SECONDS} s.")

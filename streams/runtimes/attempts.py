@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicPartition as PartitionOffset
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ragweir.streams.agents.agent import Place, Record
+from ragweir.streams.records import Record, TopicPartition
 
 MOST = 8
 """The attempts after which an agent whose records cannot be tried in a child stops for good."""
@@ -90,7 +90,7 @@ _NONE = OffsetMetadata()
 class Attempts:
     """Counts attempts per partition over the lives of processes.
 
-    >>> attempts, start = Attempts(), TopicPartition("t", 0, 5, '{"attempts":1,"until":9}')
+    >>> attempts, start = Attempts(), PartitionOffset("t", 0, 5, '{"attempts":1,"until":9}')
     >>> attempts.take_over(start).attempts
     1
     >>> records = [Record("t", 0, offset, None, b"", None) for offset in (8, 9)]
@@ -100,23 +100,23 @@ class Attempts:
     True
     >>> [each.metadata for each in attempts.noted([start], {("t", 0): 5})]
     ['{"attempts":2,"until":10}']
-    >>> moved = attempts.noted([TopicPartition("t", 0, 10)], {("t", 0): 5})
+    >>> moved = attempts.noted([PartitionOffset("t", 0, 10)], {("t", 0): 5})
     >>> [each.metadata for each in moved]
     ['']
     """
 
     def __init__(self) -> None:
-        self._found: dict[Place, OffsetMetadata] = {}
-        self._noted: dict[Place, OffsetMetadata] = {}
+        self._found: dict[TopicPartition, OffsetMetadata] = {}
+        self._noted: dict[TopicPartition, OffsetMetadata] = {}
         """The metadata that the next commit of each held partition writes, unless its offset moves."""
-        self._begun: dict[Place, float] = {}
+        self._begun: dict[TopicPartition, float] = {}
         """The partitions whose records this process began to handle and has not survived yet, with the time."""
-        self._over: set[Place] = set()
+        self._over: set[TopicPartition] = set()
         """The partitions of which this process has survived records."""
         self.uncommitted = False
         """True while something is noted that is not committed."""
 
-    def take_over(self, start: TopicPartition) -> OffsetMetadata:
+    def take_over(self, start: PartitionOffset) -> OffsetMetadata:
         """Take a partition over; gives what is known of it."""
         place = start.topic, start.partition
         found = OffsetMetadata.stored(start.metadata)
@@ -127,7 +127,7 @@ class Attempts:
         self._over.discard(place)
         return found
 
-    def drop(self, places: Iterable[Place]) -> None:
+    def drop(self, places: Iterable[TopicPartition]) -> None:
         """Give partitions up."""
         for place in places:
             for table in (self._found, self._noted, self._begun):
@@ -157,7 +157,7 @@ class Attempts:
         place = record.topic, record.partition
         self._noted[place] = self._noted.get(place, _NONE).condemned(record.offset)
 
-    def survived(self, safe: Callable[[Place, float, int], bool]) -> bool:
+    def survived(self, safe: Callable[[TopicPartition, float, int], bool]) -> bool:
         """Clear the partitions that are safe by when they began and by their count; gives whether there are any."""
         cleared = [place for place, begun_s in self._begun.items() if safe(place, begun_s, self._noted[place].attempts)]
         for place in cleared:
@@ -174,21 +174,23 @@ class Attempts:
         self._begun.clear()
         return withdrawn
 
-    def noted(self, offsets: Iterable[TopicPartition], committed: Mapping[Place, int]) -> list[TopicPartition]:
+    def noted(
+        self, offsets: Iterable[PartitionOffset], committed: Mapping[TopicPartition, int]
+    ) -> list[PartitionOffset]:
         """Offsets to commit, with the metadata that belongs to each.
 
         Args:
             offsets: the next record to be read of each partition.
             committed: the offsets as they are committed now; one that moves has no suspicion.
         """
-        return [TopicPartition(at.topic, at.partition, at.offset, self._metadata(at, committed)) for at in offsets]
+        return [PartitionOffset(at.topic, at.partition, at.offset, self._metadata(at, committed)) for at in offsets]
 
-    def _metadata(self, at: TopicPartition, committed: Mapping[Place, int]) -> str:
+    def _metadata(self, at: PartitionOffset, committed: Mapping[TopicPartition, int]) -> str:
         place = at.topic, at.partition
         noted = self._noted.get(place, _NONE)
         return (noted.settled() if at.offset != committed.get(place) else noted).text
 
-    def committed(self, offsets: Iterable[TopicPartition], before: Mapping[Place, int]) -> None:
+    def committed(self, offsets: Iterable[PartitionOffset], before: Mapping[TopicPartition, int]) -> None:
         """These offsets are committed; those that moved settle what was noted of their partitions."""
         for at in offsets:
             place = at.topic, at.partition
@@ -196,7 +198,7 @@ class Attempts:
                 self._clear(place)
         self.uncommitted = False
 
-    def _clear(self, place: Place) -> None:
+    def _clear(self, place: TopicPartition) -> None:
         self._noted[place] = self._noted[place].settled()
         self._begun.pop(place, None)
         self._over.add(place)

@@ -6,9 +6,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as PartitionOffset
 
-from ragweir.streams.agents.agent import Place, Record
+from ragweir.streams.records import Record, TopicPartition
 
 _SLICE_S = 0.5
 """A worker that is held back reads what it may read in so long at once, and then polls again."""
@@ -18,8 +19,8 @@ _SLICE_S = 0.5
 class Bounds:
     """Of each partition the offsets from its start to before its end; a partition that is not named is not read."""
 
-    starts: Mapping[Place, int] = field(default_factory=dict)
-    ends: Mapping[Place, int] = field(default_factory=dict)
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     rate: float | None = None
     """Records a second, for one worker."""
 
@@ -30,7 +31,7 @@ class Bounding:
     def __init__(self, bounds: Bounds, consumer: Consumer) -> None:
         self._bounds = bounds
         self._consumer = consumer
-        self._paused: set[Place] = set()
+        self._paused: set[TopicPartition] = set()
         self._next_s = 0.0
 
     def admits(self, record: Record) -> bool:
@@ -40,7 +41,7 @@ class Bounding:
             return True
         if place not in self._paused:
             self._paused.add(place)
-            self._consumer.pause([TopicPartition(*place)])
+            self._consumer.pause([PartitionOffset(*place)])
         return False
 
     def room(self, most: int) -> int:
@@ -62,5 +63,5 @@ class Bounding:
     def forget(self) -> None:
         """The partitions are about to be given up: none may come back paused."""
         if self._paused:
-            self._consumer.resume([TopicPartition(*place) for place in self._paused])
+            self._consumer.resume([PartitionOffset(*place) for place in self._paused])
         self._paused = set()

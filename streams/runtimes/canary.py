@@ -19,7 +19,8 @@ from typing import BinaryIO
 import structlog
 
 from ragweir.schemas.topics import MAX_EVENT_BYTES
-from ragweir.streams.agents.agent import Agent, Mindful, Record
+from ragweir.streams.agents.agent import Agent, Mindful
+from ragweir.streams.records import Record
 
 try:
     import resource

@@ -7,10 +7,10 @@ from collections.abc import Callable, Generator
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from ragweir.streams.agents.agent import Record
+from ragweir.errors import Interrupted
 from ragweir.streams.kafka_client import build, reader_properties, settling
+from ragweir.streams.records import Record
 from ragweir.streams.runtimes.messages import received
-from ragweir.streams.runtimes.positions import Interrupted
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

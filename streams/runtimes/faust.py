@@ -37,18 +37,19 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, T
 from faust.types import TP, Message, ProcessingGuarantee, StreamT
 from faust.types.transports import ConsumerT
 
+from ragweir.errors import DO_NOT_RESTART, ConfigurationError, PermanentError
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.agents.agent import Agent, Emission, Mindful, Record
+from ragweir.streams.agents.agent import Agent, Mindful
 from ragweir.streams.heartbeat import Heartbeat
-from ragweir.streams.kafka_client import Identity, Refusal, build, client_properties, missing_topics, wait_for_broker
+from ragweir.streams.kafka_client import Identity, build, client_properties, missing_topics, wait_for_broker
+from ragweir.streams.records import Emission, Record
 from ragweir.streams.runtimes.faust_connection import connection_options
 from ragweir.streams.runtimes.isolation import RECORD_FAULTS
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.dead_letter_log import DeadLetterLog
 from ragweir.streams.serving.health import Health, serve
 from ragweir.streams.serving.telemetry import Telemetry
-from ragweir.streams.settings import Settings, WrongSettings
-from ragweir.streams.supervisor import REFUSED
+from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -89,7 +90,7 @@ class EvaluateApp(faust.App):
         stopped: says whether to stop, beside the signals that Faust listens to.
 
     Raises:
-        WrongSettings: if the settings cannot be used, or not with Faust.
+        ConfigurationError: if the settings cannot be used, or not with Faust.
     """
 
     BootStrategy = _Boot
@@ -130,9 +131,9 @@ class EvaluateApp(faust.App):
             super().__init__(identity.group, **options)
             guarantee = cast("ProcessingGuarantee", self.conf.processing_guarantee)
         except ValueError as error:
-            raise WrongSettings(f"Faust refuses its settings: {error}") from None
+            raise ConfigurationError(f"Faust refuses its settings: {error}") from None
         if guarantee is ProcessingGuarantee.EXACTLY_ONCE:
-            raise WrongSettings(
+            raise ConfigurationError(
                 "Faust's processing_guarantee=exactly_once is refused: over four SIGKILLs it wrote 1,924 of 85,623 "
                 "outputs twice; unset PROCESSING_GUARANTEE to run at least once, or use `--runtime kafka`, which is "
                 "exactly once"
@@ -163,7 +164,7 @@ class EvaluateApp(faust.App):
         self._health.not_ready = "waiting for a broker"
         try:
             topics = await asyncio.to_thread(wait_for_broker, self._settings, self._waiting)
-        except (Refusal, WrongSettings) as error:
+        except (PermanentError, ConfigurationError) as error:
             _refused(str(error))
         if topics is not None and (missing := missing_topics([*self._inputs, *self._outputs.values()], topics)):
             names = ", ".join(missing)
@@ -292,14 +293,14 @@ class _Told(logging.Handler):
 def _refused(why: str) -> NoReturn:
     """End the process with one sentence; an exception would come out of Faust as pages of tracebacks."""
     log.error(why)
-    os._exit(REFUSED)
+    os._exit(DO_NOT_RESTART)
 
 
 def run_slot(settings: Settings, slot: int, stopped: Callable[[], bool]) -> None:
     """Run one slot until told to stop; ends the process.
 
     Raises:
-        WrongSettings: if the settings cannot be used, or not with Faust.
+        ConfigurationError: if the settings cannot be used, or not with Faust.
     """
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -314,6 +315,6 @@ def check(settings: Settings) -> None:
     """Find out what is wrong for every slot before any starts.
 
     Raises:
-        WrongSettings: if the settings cannot be used, or not with Faust.
+        ConfigurationError: if the settings cannot be used, or not with Faust.
     """
     EvaluateApp(settings, 0)

@@ -8,7 +8,8 @@ from typing import Any
 
 from faust.auth import SASLCredentials, SSLCredentials
 
-from ragweir.streams.settings import KafkaSettings, WrongSettings
+from ragweir.errors import ConfigurationError
+from ragweir.streams.settings import KafkaSettings
 
 _PLAIN = {
     "security.protocol",
@@ -31,13 +32,15 @@ def connection_options(kafka: KafkaSettings) -> dict[str, Any]:
     """The settings of the connection, as Faust's options.
 
     Raises:
-        WrongSettings: if that cannot be said in them, or a file of TLS cannot be read.
+        ConfigurationError: if that cannot be said in them, or a file of TLS cannot be read.
     """
     client = kafka.client
     if others := sorted(client.keys() - _PLAIN):
-        raise WrongSettings(f"kafka.client sets {', '.join(others)}, which the Faust runtime has no counterpart for")
+        raise ConfigurationError(
+            f"kafka.client sets {', '.join(others)}, which the Faust runtime has no counterpart for"
+        )
     if kafka.oauth:
-        raise WrongSettings("kafka.oauth is not for the Faust runtime; use `--runtime kafka`")
+        raise ConfigurationError("kafka.oauth is not for the Faust runtime; use `--runtime kafka`")
     return {
         "broker": [f"kafka://{each.strip()}" for each in kafka.bootstrap_servers.split(",")],
         "broker_client_id": "ragweir",
@@ -56,7 +59,9 @@ def _credentials(client: Mapping[str, Any]) -> SASLCredentials | SSLCredentials 
             if certificate := client.get("ssl.certificate.location"):
                 context.load_cert_chain(certificate, client.get("ssl.key.location"), client.get("ssl.key.password"))
         except OSError as error:
-            raise WrongSettings(f"a file of kafka.client's ssl properties cannot be used ({error.strerror})") from None
+            raise ConfigurationError(
+                f"a file of kafka.client's ssl properties cannot be used ({error.strerror})"
+            ) from None
     match protocol:
         case "PLAINTEXT":
             return None
@@ -66,7 +71,7 @@ def _credentials(client: Mapping[str, Any]) -> SASLCredentials | SSLCredentials 
             mechanism = str(client.get("sasl.mechanism", client.get("sasl.mechanisms", "GSSAPI")))
             if mechanism not in _MECHANISMS:
                 known = ", ".join(_MECHANISMS)
-                raise WrongSettings(f"the Faust runtime signs in by sasl.mechanism {known}, not by {mechanism}")
+                raise ConfigurationError(f"the Faust runtime signs in by sasl.mechanism {known}, not by {mechanism}")
             names = {"username": client.get("sasl.username"), "password": client.get("sasl.password")}
             return SASLCredentials(**names, mechanism=mechanism, ssl_context=context)
-    raise WrongSettings(f"kafka.client's security.protocol is none that there is: {protocol.lower()}")
+    raise ConfigurationError(f"kafka.client's security.protocol is none that there is: {protocol.lower()}")

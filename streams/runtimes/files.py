@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from ragweir.streams.agents.agent import Agent, Mindful, Outcome, Record
-from ragweir.streams.kafka_client import Refusal
+from ragweir.errors import PermanentError
+from ragweir.streams.agents.agent import Agent, Mindful
+from ragweir.streams.records import Outcome, Record
 
 _COMPRESSED = "is compressed ({}); decompress it first"
 _SEVERAL_LINES = "holds JSON that goes over several lines; one event per line is read, as `jq -c` writes them"
@@ -51,7 +52,7 @@ def read_lines(file: Lines, max_bytes: int, name: str = "the file") -> Iterator[
         name: of the file, for people.
 
     Raises:
-        Refusal: if the file's beginning is that of another format.
+        PermanentError: if the file's beginning is that of another format.
 
     >>> import io
     >>> list(read_lines(io.BytesIO(b"{}\n\n" + b"x" * 9 + b"\n[]"), max_bytes=4))
@@ -61,7 +62,7 @@ def read_lines(file: Lines, max_bytes: int, name: str = "the file") -> Iterator[
     while line := file.readline(max_bytes + 2):
         number += 1
         if number == 1 and (problem := _format_problem(line)):
-            raise Refusal(f"{name} {problem}")
+            raise PermanentError(f"{name} {problem}")
         whole = line.endswith(b"\n")
         kept = line.rstrip(b"\r\n")
         while not whole and (rest := file.readline(1024 * 1024)):

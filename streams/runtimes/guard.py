@@ -12,10 +12,10 @@ from contextlib import suppress
 
 import structlog
 
-from ragweir.streams.agents.agent import Record
+from ragweir.errors import Interrupted, RestartRequired
 from ragweir.streams.heartbeat import HEARTBEAT
+from ragweir.streams.records import Record
 from ragweir.streams.runtimes.canary import OUT_OF_MEMORY, SURVIVED, frame
-from ragweir.streams.runtimes.transactions import Fatal
 from ragweir.streams.supervisor import SUPERVISOR
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -46,10 +46,6 @@ Fate = tuple[str, int, int]
 """A topic, a partition and an offset."""
 
 
-class Stopped(Exception):
-    """Told to stop while a record was tried."""
-
-
 class Guard:
     """Tries records in a child.
 
@@ -70,7 +66,7 @@ class Guard:
         """Try records in order; gives how many are known now: all, or fewer when told to stop or after a while.
 
         Raises:
-            Fatal: if the child does not start, or is ended from outside again and again.
+            RestartRequired: if the child does not start, or is ended from outside again and again.
         """
         until = time.monotonic() + _BATCH_S
         for number, record in enumerate(records):
@@ -82,7 +78,7 @@ class Guard:
                 return number
             try:
                 self._fates[fate] = self._tried(record)
-            except Stopped:
+            except Interrupted:
                 return number
         return len(records)
 
@@ -126,7 +122,7 @@ class Guard:
             if status not in _OUTSIDE:
                 return _CAUSES.get(status, _named(status))
             log.warning("the process that tries records was ended from outside; trying again", status=status)
-        raise Fatal("the process that tries records does not start, or is ended from outside again and again")
+        raise RestartRequired("the process that tries records does not start, or is ended from outside again and again")
 
     def _ended(self, child: _Child) -> int:
         self._child = None
@@ -147,14 +143,14 @@ class _Child:
         """Hand a record over, or nothing, and wait for the answer; False where the child ends or takes too long.
 
         Raises:
-            Stopped: if told to stop meanwhile.
+            Interrupted: if told to stop meanwhile.
         """
         answer = self._talk.submit(self._exchange, record)
         waited_s, before = 0.0, time.monotonic()
         while not wait([answer], _TURN_S).done:
             self._alive()
             if self._stopped():
-                raise Stopped
+                raise Interrupted
             now = time.monotonic()
             # A machine that stood still for a while is no fault of the record.
             waited_s += min(now - before, 2 * _TURN_S)

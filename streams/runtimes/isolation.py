@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from confluent_kafka import KafkaError
 
-from ragweir.streams.agents.agent import Record
+from ragweir.streams.records import Record
 
 RECORD_FAULTS = frozenset(
     {

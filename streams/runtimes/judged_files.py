@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import orjson
 
-from ragweir.streams.agents.agent import Count, Emission, Outcome, Place, Record
 from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
 from ragweir.streams.judging.job import Desk
+from ragweir.streams.records import Count, Emission, Outcome, Record, TopicPartition
 
 Line = tuple[Record, Outcome]
 
@@ -52,9 +52,9 @@ class JudgedFiles:
         self._retry_delay_s = config.judge.retry_delay_s
         self._again: deque[tuple[float, Emission]] = deque()
         """What failed, and when it is to be tried again."""
-        self._under_way: dict[Place, int] = {}
+        self._under_way: dict[TopicPartition, int] = {}
         """The queues in use, and the offset behind their one request."""
-        self._free: list[Place] = []
+        self._free: list[TopicPartition] = []
         self._taken = 0
         self._reserved: dict[bytes | None, int] = {}
         self._began, self._now_s, self._stop_by = time.monotonic(), 0.0, 0.0

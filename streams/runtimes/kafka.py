@@ -12,29 +12,13 @@ from collections.abc import Callable, Sequence
 
 import stamina
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as PartitionOffset
 
-from ragweir.streams.agents.agent import (
-    Agent,
-    Emission,
-    Keeper,
-    Mindful,
-    Outcome,
-    Patient,
-    Place,
-    Record,
-    StateError,
-    Traced,
-)
-from ragweir.streams.kafka_client import (
-    Assignor,
-    Connection,
-    Identity,
-    Refusal,
-    build,
-    consumer_properties,
-    producer_properties,
-)
+from ragweir.errors import Interrupted, PermanentError, RestartRequired, StateError
+from ragweir.streams.agents.agent import Agent, Keeper, Mindful, Patient, Traced
+from ragweir.streams.kafka_client import Assignor, Connection, Identity, build, consumer_properties, producer_properties
+from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
 from ragweir.streams.runtimes.attempts import Attempts, OffsetMetadata
 from ragweir.streams.runtimes.bounds import Bounding, Bounds
 from ragweir.streams.runtimes.changelog import before, changelog
@@ -42,10 +26,10 @@ from ragweir.streams.runtimes.guard import Guard
 from ragweir.streams.runtimes.isolation import RECORD_FAULTS, Isolation
 from ragweir.streams.runtimes.messages import place_of, received
 from ragweir.streams.runtimes.pacing import Pacing
-from ragweir.streams.runtimes.positions import Interrupted, Positions
+from ragweir.streams.runtimes.positions import Positions
 from ragweir.streams.runtimes.precautions import Precautions
 from ragweir.streams.runtimes.traces import Traces
-from ragweir.streams.runtimes.transactions import CALL_TIMEOUT_S, Aborted, Fatal, Transactions
+from ragweir.streams.runtimes.transactions import CALL_TIMEOUT_S, Aborted, Transactions, restart_after
 from ragweir.streams.serving.dead_letter_log import DeadLetterLog
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
@@ -110,7 +94,7 @@ class KafkaRuntime:
         )
         guard = Guard(canary, health.alive, stopped) if canary and self._keeper is None else None
         self._precautions = Precautions(agent, self._attempts, guard, self._note, health.alive)
-        self._ends: set[Place] = set()
+        self._ends: set[TopicPartition] = set()
         self._pending: list[Record] = []
         self._aborts = 0
         self._lag_at = 0.0
@@ -128,8 +112,8 @@ class KafkaRuntime:
         """Work until told to stop.
 
         Raises:
-            Fatal: if the process has to be replaced by a new one.
-            Refusal: if a partition cannot be begun without a decision by people.
+            RestartRequired: if the process has to be replaced by a new one.
+            PermanentError: if a partition cannot be begun without a decision by people.
         """
         try:
             self._transactions.take_over()
@@ -142,9 +126,9 @@ class KafkaRuntime:
         except Interrupted:
             log.info("ended while waiting for the broker")
         except Aborted as aborted:
-            raise Fatal(f"Kafka refuses the transaction: {aborted}") from None
+            raise RestartRequired(f"Kafka refuses the transaction: {aborted}") from None
         except KafkaException as error:
-            raise Fatal(f"Kafka: {error.args[0].str()}") from None
+            raise RestartRequired(f"Kafka: {error.args[0].str()}") from None
         finally:
             # The consumer is not closed on the way out of an error: a fenced or lost one may hang, and the broker
             # settles what it left.
@@ -229,7 +213,7 @@ class KafkaRuntime:
             self._put_back(records, first)
 
     def _put_back(self, records: list[Record], first: int) -> None:
-        back: dict[Place, int] = {}
+        back: dict[TopicPartition, int] = {}
         for record in records[first:]:
             back.setdefault((record.topic, record.partition), record.offset)
         del records[first:]
@@ -237,7 +221,7 @@ class KafkaRuntime:
             self._bounding.forget()
         for place, offset in back.items():
             self._positions.back(place, offset)
-            self._seek(TopicPartition(*place, offset))
+            self._seek(PartitionOffset(*place, offset))
 
     def _withdraw(self) -> None:
         """A stop in good order counts as no attempt."""
@@ -300,7 +284,7 @@ class KafkaRuntime:
             return
         self._lag_at = time.monotonic() + _LAG_EVERY_S
         for topic, partition in self._positions.places():
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
+            low, high = self._consumer.get_watermark_offsets(PartitionOffset(topic, partition), cached=True)
             if low <= high:  # Before the first fetch the cache holds nothing.
                 # The marks of others' transactions have offsets too, but are nothing to read.
                 settled, read = self._positions.standing((topic, partition))
@@ -327,7 +311,7 @@ class KafkaRuntime:
             outcome.emissions, self._positions.offsets(None if self._patient is None else self._patient.finished())
         )
 
-    def _commit(self, emissions: Sequence[Emission], offsets: Sequence[TopicPartition]) -> None:
+    def _commit(self, emissions: Sequence[Emission], offsets: Sequence[PartitionOffset]) -> None:
         before = dict(self._positions.settled_all())
         noted = self._attempts.noted(offsets, before)
         self._transactions.commit(emissions, noted, self._consumer.consumer_group_metadata())
@@ -352,7 +336,7 @@ class KafkaRuntime:
             time.sleep(min(0.1 * 2**self._aborts, 2.0))
             self._aborts += 1
 
-    def _seek(self, position: TopicPartition) -> None:
+    def _seek(self, position: PartitionOffset) -> None:
         for _ in range(20):
             try:
                 return self._consumer.seek(position)
@@ -361,24 +345,24 @@ class KafkaRuntime:
                 if error.args[0].code() != KafkaError._STATE:
                     raise
                 time.sleep(0.1)
-        raise Fatal(f"{position.topic}/{position.partition} cannot be sought; a restart settles it")
+        raise RestartRequired(f"{position.topic}/{position.partition} cannot be sought; a restart settles it")
 
     # What the consumer tells. These run inside poll, so never within a transaction.
 
-    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _assigned(self, consumer: Consumer, partitions: list[PartitionOffset]) -> None:
         insistent = stamina.RetryingCaller(attempts=None, timeout=_DOUBT_S, wait_initial=0.5, wait_max=2.0)
         try:
             started = insistent(StateError, self._take_over, consumer, partitions)
         except StateError as error:
-            raise Refusal(str(error)) from None
+            raise PermanentError(str(error)) from None
         consumer.assign([start for _, start in started])
         self._joined = True
         self._telemetry.set("ragweir_assigned_partitions", len(self._positions))
         log.info("partitions assigned", now=len(started), held=len(self._positions))
 
     def _take_over(
-        self, consumer: Consumer, partitions: list[TopicPartition]
-    ) -> list[tuple[int | None, TopicPartition]]:
+        self, consumer: Consumer, partitions: list[PartitionOffset]
+    ) -> list[tuple[int | None, PartitionOffset]]:
         self._health.alive()
         if self._stopped():
             raise Interrupted
@@ -390,7 +374,7 @@ class KafkaRuntime:
             self._remind(start, found)
         return started
 
-    def _restore(self, committed: int | None, start: TopicPartition) -> None:
+    def _restore(self, committed: int | None, start: PartitionOffset) -> None:
         if self._keeper is None or start.topic != self._inputs[0]:
             return  # Where there are several inputs, the state goes with the first one's partitions.
         topic, partition = self._topics[self._keeper.changelog], start.partition
@@ -405,14 +389,14 @@ class KafkaRuntime:
             records.close()
         log.info("state restored", partition=partition, seconds=round(time.monotonic() - began, 1))
 
-    def _remind(self, start: TopicPartition, known: OffsetMetadata) -> None:
+    def _remind(self, start: PartitionOffset, known: OffsetMetadata) -> None:
         if self._mindful is not None:
             records = before(self._settings, start, self._mindful.horizon, self._stopped, self._health.alive)
             readable = (record for record in records if known.readable(record.offset))
             self._mindful.remember((start.topic, start.partition), start.offset, readable)
             records.close()
 
-    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _revoked(self, consumer: Consumer, partitions: list[PartitionOffset]) -> None:
         for each in (self._pacing, self._bounding):
             if each is not None:
                 each.forget()
@@ -434,26 +418,28 @@ class KafkaRuntime:
                 self._telemetry.forget(level, str(partition))
         log.info("partitions given up", now=len(partitions), held=len(self._positions))
 
-    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _lost(self, consumer: Consumer, partitions: list[PartitionOffset]) -> None:
         log.warning("partitions lost", count=len(partitions))
         self._revoked(consumer, partitions)
 
-    def _missed(self, place: Place, number: int) -> None:
+    def _missed(self, place: TopicPartition, number: int) -> None:
         self._telemetry.count("ragweir_events_missed_total", number, place[0], str(place[1]))
 
     def _consumer_error(self, error: KafkaError, message: Message) -> None:
         if error.fatal() or error.code() == KafkaError._FATAL:
             # A quiet consumer that was fenced reports only the code.
-            raise Fatal.of(self._identity.member, error)
+            raise restart_after(error, self._identity.member)
         if error.code() == KafkaError._PARTITION_EOF:
             self._ends.add(place_of(message))
             return
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             # Retention has overtaken the worker while it ran.
             if self._keeper is not None:  # Its state has to be told of the gap, as it is at a start.
-                raise Fatal(f"retention deleted records of {message.topic()} unread; a restart goes on behind them")
+                raise RestartRequired(
+                    f"retention deleted records of {message.topic()} unread; a restart goes on behind them"
+                )
             place = place_of(message)
-            at = TopicPartition(*place, self._positions.reached(place))
+            at = PartitionOffset(*place, self._positions.reached(place))
             self._positions.begin(self._consumer, at, self._stopped_beating)
             # After this error librdkafka no longer fetches the partition, and what is not fetched cannot be sought.
             self._consumer.assign(self._positions.reached_all())

@@ -4,10 +4,10 @@ from typing import cast
 
 from confluent_kafka import Message
 
-from ragweir.streams.agents.agent import Place, Record
+from ragweir.streams.records import Record, TopicPartition
 
 
-def place_of(message: Message) -> Place:
+def place_of(message: Message) -> TopicPartition:
     """Where a message, or an error about a partition, belongs."""
     return cast("str", message.topic()), cast("int", message.partition())
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as PartitionOffset
 
-from ragweir.streams.agents.agent import Patient, Place
+from ragweir.streams.agents.agent import Patient
+from ragweir.streams.records import TopicPartition
 from ragweir.streams.runtimes.positions import Positions
 
 
@@ -23,13 +25,13 @@ class Pacing:
     """
 
     def __init__(
-        self, patient: Patient, consumer: Consumer, positions: Positions, seek: Callable[[TopicPartition], None]
+        self, patient: Patient, consumer: Consumer, positions: Positions, seek: Callable[[PartitionOffset], None]
     ) -> None:
         self._patient = patient
         self._consumer = consumer
         self._positions = positions
         self._seek = seek
-        self.paused: set[Place] = set()
+        self.paused: set[TopicPartition] = set()
 
     def pace(self) -> int:
         """Pause and resume what has to be; gives how many records may be read."""
@@ -38,17 +40,17 @@ class Pacing:
             self._positions.back(place, offset)
         wanted = set(resting) if room else set(self._positions.places())
         if pause := wanted - self.paused:
-            self._consumer.pause([TopicPartition(*place) for place in pause])
+            self._consumer.pause([PartitionOffset(*place) for place in pause])
         resume = self.paused - wanted
         self.paused = wanted
         if resume:
-            self._consumer.resume([TopicPartition(*place) for place in resume])
+            self._consumer.resume([PartitionOffset(*place) for place in resume])
         for place in resume:
-            self._seek(TopicPartition(*place, self._positions.reached(place)))
+            self._seek(PartitionOffset(*place, self._positions.reached(place)))
         return room
 
     def forget(self) -> None:
         """The partitions are about to be given up: none may come back paused."""
         if self.paused:
-            self._consumer.resume([TopicPartition(*place) for place in self.paused])
+            self._consumer.resume([PartitionOffset(*place) for place in self.paused])
         self.paused = set()

@@ -8,10 +8,12 @@ from types import MappingProxyType
 from typing import Literal
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as PartitionOffset
 
-from ragweir.streams.agents.agent import Place, Record
-from ragweir.streams.kafka_client import Refusal, settling
+from ragweir.errors import Interrupted, PermanentError
+from ragweir.streams.kafka_client import settling
+from ragweir.streams.records import Record, TopicPartition
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -19,11 +21,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 _PAUSE_S = 0.1
 
 
-class Interrupted(Exception):
-    """Told to stop while waiting for the broker."""
-
-
-def patiently(ask: Callable[[float], list[TopicPartition]], stopped: Callable[[], bool]) -> list[TopicPartition]:
+def patiently(ask: Callable[[float], list[PartitionOffset]], stopped: Callable[[], bool]) -> list[PartitionOffset]:
     """Ask the broker again until it answers: a dead slot's open transaction holds offsets back for its timeout.
 
     Raises:
@@ -50,50 +48,50 @@ class Positions:
     def __init__(
         self,
         start_from: Literal["earliest", "latest"],
-        on_missed: Callable[[Place, int], None],
-        starts: Mapping[Place, int] = MappingProxyType({}),
+        on_missed: Callable[[TopicPartition, int], None],
+        starts: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> None:
         self._start_from = start_from
         self._starts = starts
         """Where partitions without a committed offset start, as far as it is known."""
         self._on_missed = on_missed
-        self._next: dict[Place, int] = {}
-        self._reached: dict[Place, int] = {}
-        self._sent: dict[Place, int] = {}
+        self._next: dict[TopicPartition, int] = {}
+        self._reached: dict[TopicPartition, int] = {}
+        self._sent: dict[TopicPartition, int] = {}
         self.uncommitted = False
         """Whether some partition's start is not yet committed: until it is, a restart could start elsewhere."""
 
     def __len__(self) -> int:
         return len(self._next)
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[TopicPartition]:
         """The partitions held."""
         return list(self._next)
 
     def start(
         self,
         consumer: Consumer,
-        partitions: Iterable[TopicPartition],
+        partitions: Iterable[PartitionOffset],
         stopped: Callable[[], bool],
-        mended: Callable[[Sequence[TopicPartition]], list[TopicPartition]] = list,
-    ) -> list[tuple[int | None, TopicPartition]]:
+        mended: Callable[[Sequence[PartitionOffset]], list[PartitionOffset]] = list,
+    ) -> list[tuple[int | None, PartitionOffset]]:
         """Take partitions over: at their committed offset, else where `start_from` says.
 
         Gives for each its committed offset, None if there is none, and where it is to be read from, with the metadata
         of the commit. What Kafka says was committed is taken as `mended` gives it back.
 
         Raises:
-            Refusal: if a committed offset lies beyond the partition's end.
+            PermanentError: if a committed offset lies beyond the partition's end.
             Interrupted: if told to stop meanwhile.
         """
-        wanted = [TopicPartition(each.topic, each.partition) for each in partitions]
+        wanted = [PartitionOffset(each.topic, each.partition) for each in partitions]
         answered = patiently(lambda timeout: consumer.committed(wanted, timeout=timeout), stopped)
         committed = mended(answered) if answered else answered
         if any(each.offset != was.offset for each, was in zip(committed, answered, strict=True)):
             self.uncommitted = True
         return [(each.offset if each.offset >= 0 else None, self.begin(consumer, each, stopped)) for each in committed]
 
-    def begin(self, consumer: Consumer, at: TopicPartition, stopped: Callable[[], bool]) -> TopicPartition:
+    def begin(self, consumer: Consumer, at: PartitionOffset, stopped: Callable[[], bool]) -> PartitionOffset:
         """Begin one partition at an offset (none when negative), mending what retention has deleted."""
         low, high = self._watermarks(consumer, at, stopped)
         place, offset = (at.topic, at.partition), at.offset
@@ -106,25 +104,25 @@ class Positions:
             offset = low
             self.uncommitted = True
         elif offset > high:
-            raise Refusal(
+            raise PermanentError(
                 f"the committed offset {offset} of {at.topic}/{at.partition} lies beyond its end {high}: the topic was "
                 "recreated or lost records; reset the group's offsets with kafka-consumer-groups to go on"
             )
         self._next[place] = self._reached[place] = offset
-        return TopicPartition(at.topic, at.partition, offset, at.metadata or "")
+        return PartitionOffset(at.topic, at.partition, offset, at.metadata or "")
 
     @staticmethod
-    def _watermarks(consumer: Consumer, at: TopicPartition, stopped: Callable[[], bool]) -> tuple[int, int]:
+    def _watermarks(consumer: Consumer, at: PartitionOffset, stopped: Callable[[], bool]) -> tuple[int, int]:
         found: list[tuple[int, int]] = []
 
-        def ask(timeout: float) -> list[TopicPartition]:
+        def ask(timeout: float) -> list[PartitionOffset]:
             found.append(consumer.get_watermark_offsets(at, timeout=timeout))
             return []
 
         patiently(ask, stopped)
         return found[-1]
 
-    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+    def drop(self, partitions: Iterable[PartitionOffset]) -> None:
         """Give partitions up."""
         for each in partitions:
             self._next.pop((each.topic, each.partition), None)
@@ -139,7 +137,7 @@ class Positions:
         self._reached[place] = record.offset + 1
         return True
 
-    def offsets(self, finished: Mapping[Place, int] | None = None) -> list[TopicPartition]:
+    def offsets(self, finished: Mapping[TopicPartition, int] | None = None) -> list[PartitionOffset]:
         """What a transaction sends: the next offset of every partition held, moved or not.
 
         Sending all of them lets the broker check that the worker still holds what it acts for.
@@ -156,36 +154,36 @@ class Positions:
         self._next.update(self._sent)
         self.uncommitted = False
 
-    def settled_all(self) -> Mapping[Place, int]:
+    def settled_all(self) -> Mapping[TopicPartition, int]:
         """Up to where every partition held is settled."""
         return self._next
 
-    def reached_all(self) -> list[TopicPartition]:
+    def reached_all(self) -> list[PartitionOffset]:
         """How far every partition held was read."""
         return _places(self._reached)
 
-    def back(self, place: Place, offset: int) -> None:
+    def back(self, place: TopicPartition, offset: int) -> None:
         """Forget that a partition was read beyond an offset."""
         self._reached[place] = offset
 
-    def rewind(self) -> list[TopicPartition]:
+    def rewind(self) -> list[PartitionOffset]:
         """Where to seek to after an abort: the partitions that had moved, at their committed offsets."""
         moved = [
-            TopicPartition(topic, partition, offset)
+            PartitionOffset(topic, partition, offset)
             for (topic, partition), offset in self._next.items()
             if self._reached[topic, partition] != offset
         ]
         self._reached.update(self._next)
         return moved
 
-    def reached(self, place: Place) -> int:
+    def reached(self, place: TopicPartition) -> int:
         """The next offset of a partition held."""
         return self._reached[place]
 
-    def standing(self, place: Place) -> tuple[int, int]:
+    def standing(self, place: TopicPartition) -> tuple[int, int]:
         """Up to where a partition held is settled, and up to where it was read."""
         return self._next[place], self._reached[place]
 
 
-def _places(offsets: Mapping[Place, int]) -> list[TopicPartition]:
-    return [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+def _places(offsets: Mapping[TopicPartition, int]) -> list[PartitionOffset]:
+    return [PartitionOffset(topic, partition, offset) for (topic, partition), offset in offsets.items()]

@@ -12,8 +12,9 @@ from itertools import groupby
 
 from confluent_kafka import TopicPartition
 
-from ragweir.streams.agents.agent import Agent, Keeper, Outcome, Patient, Record
-from ragweir.streams.kafka_client import Refusal
+from ragweir.errors import PermanentError
+from ragweir.streams.agents.agent import Agent, Keeper, Patient
+from ragweir.streams.records import Outcome, Record
 from ragweir.streams.runtimes.attempts import MOST, Attempts, OffsetMetadata
 from ragweir.streams.runtimes.guard import Guard
 
@@ -52,11 +53,11 @@ class Precautions:
         """Take a partition over.
 
         Raises:
-            Refusal: if processes have died on the next records too often.
+            PermanentError: if processes have died on the next records too often.
         """
         found = self._attempts.take_over(start)
         if found.attempts >= MOST and self._guard is None:
-            raise Refusal(_given_up(group, start, found))
+            raise PermanentError(_given_up(group, start, found))
         return found
 
     def begin(self, records: Sequence[Record]) -> int:
@@ -66,7 +67,7 @@ class Precautions:
         there was no time to try, has to be read again.
 
         Raises:
-            Aborted, Fatal: if it cannot be committed; `Fatal` also where records cannot be tried.
+            Aborted, RestartRequired: if it cannot be committed; `RestartRequired` also where records cannot be tried.
         """
         if self._attempts.begin(records, time.monotonic()):
             self._note()
@@ -105,7 +106,7 @@ class Precautions:
         handed over, so that its process has to live for a while.
 
         Raises:
-            Aborted, Fatal: if it cannot be committed.
+            Aborted, RestartRequired: if it cannot be committed.
         """
         if self._patient is None:
             if records and self._attempts.survived(lambda _, __, attempts: attempts > 1):

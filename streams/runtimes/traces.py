@@ -13,12 +13,14 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as PartitionOffset
 
-from ragweir.streams.agents.agent import Place, Traced
-from ragweir.streams.kafka_client import Refusal, Unreachable, settling
+from ragweir.errors import Interrupted, PermanentError, Unreachable
+from ragweir.streams.agents.agent import Traced
+from ragweir.streams.kafka_client import settling
 from ragweir.streams.reading import Span, read, span
-from ragweir.streams.runtimes.positions import Interrupted
+from ragweir.streams.records import TopicPartition
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -47,11 +49,11 @@ class Traces:
         self._settings, self._agent, self._topic = settings, agent, topic
         self._stopped, self._alive = stopped, alive
 
-    def mended(self, committed: Sequence[TopicPartition]) -> list[TopicPartition]:
+    def mended(self, committed: Sequence[PartitionOffset]) -> list[PartitionOffset]:
         """The committed offsets as Kafka answered them, those replaced that lie behind what is proven.
 
         Raises:
-            Refusal: if the output may not be read.
+            PermanentError: if the output may not be read.
             Interrupted: if told to stop while waiting for the broker.
             KafkaException: if the broker answers with an error that waiting does not mend.
         """
@@ -65,7 +67,7 @@ class Traces:
                 code = error.args[0].code()
                 if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     why = f"{self._topic} may not be read; what was written to it says where to go on"
-                    raise Refusal(why) from None
+                    raise PermanentError(why) from None
                 if not settling(error) and code not in _AWAY:
                     raise
                 why = error.args[0].str()
@@ -75,16 +77,16 @@ class Traces:
                 raise Interrupted
             time.sleep(_PAUSE_S)
 
-    def _told(self) -> Mapping[Place, Mapping[int, str]]:
+    def _told(self) -> Mapping[TopicPartition, Mapping[int, str]]:
         """The offsets of each partition that the output's newest records tell of, and the ids of what stood there."""
-        told: defaultdict[Place, dict[int, str]] = defaultdict(dict)
+        told: defaultdict[TopicPartition, dict[int, str]] = defaultdict(dict)
         for record in read(self._settings, span(self._settings, self._topic).newest(_TAIL)):
             self._alive()
             for place, offset, identity in self._agent.origins(record):
                 told[place][offset] = identity
         return told
 
-    def _mended(self, committed: TopicPartition, told: Mapping[int, str]) -> TopicPartition:
+    def _mended(self, committed: PartitionOffset, told: Mapping[int, str]) -> PartitionOffset:
         topic, partition = committed.topic, committed.partition
         ahead = [offset for offset in told if offset >= max(committed.offset, 0)]
         if not ahead:
@@ -103,4 +105,4 @@ class Traces:
             committed=committed.offset if committed.offset >= 0 else None,
             goes_on_at=last + 1,
         )
-        return TopicPartition(topic, partition, last + 1, committed.metadata or "")
+        return PartitionOffset(topic, partition, last + 1, committed.metadata or "")

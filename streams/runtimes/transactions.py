@@ -13,8 +13,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from ragweir.streams.agents.agent import Emission
+from ragweir.errors import RestartRequired
 from ragweir.streams.kafka_client import Connection
+from ragweir.streams.records import Emission
 from ragweir.streams.runtimes.watchdog import Watchdog
 
 CALL_TIMEOUT_S = 1.0
@@ -39,28 +40,24 @@ class Aborted(Exception):
         self.error = error
 
 
-class Fatal(Exception):
-    """The process has to go. The message is one sentence for people."""
+def restart_after(error: KafkaError, member: str) -> RestartRequired:
+    """Return the error to leave the process with, after one that ends a client for good.
 
-    @classmethod
-    def of(cls, member: str, error: KafkaError) -> Fatal:
-        """What to leave with after an error that ends a client for good.
-
-        Args:
-            member: the slot's name in its group, and its transactional id.
-            error: as librdkafka tells it.
-        """
-        if error.code() in (
-            KafkaError._FATAL,
-            KafkaError._FENCED,
-            KafkaError.FENCED_INSTANCE_ID,
-            KafkaError.INVALID_PRODUCER_EPOCH,
-        ):
-            return cls(
-                f"{member!r} was taken over by another process, or the broker gave it up "
-                f"({error.str()}); if it runs twice, give each its own slot"
-            )
-        return cls(f"Kafka: {error.str()}")
+    Args:
+        error: as librdkafka reports it.
+        member: the slot's name in its group, and its transactional id.
+    """
+    if error.code() in (
+        KafkaError._FATAL,
+        KafkaError._FENCED,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+    ):
+        return RestartRequired(
+            f"{member!r} was taken over by another process, or the broker gave it up "
+            f"({error.str()}); if it runs twice, give each its own slot"
+        )
+    return RestartRequired(f"Kafka: {error.str()}")
 
 
 class Transactions:
@@ -98,7 +95,7 @@ class Transactions:
         """End what another process of this slot has left open, and keep it from committing ever after.
 
         Raises:
-            Fatal: if the process has to be replaced by a new one, here as in all that follows.
+            RestartRequired: if the process has to be replaced by a new one, here as in all that follows.
         """
         self._insist(self._producer.init_transactions)
 
@@ -161,12 +158,12 @@ class Transactions:
             except KafkaException as raised:
                 error: KafkaError = raised.args[0]
                 if error.fatal():
-                    raise Fatal.of(self._member, error) from None
+                    raise restart_after(error, self._member) from None
                 if error.txn_requires_abort():
                     raise Aborted(error) from None
                 if not error.retriable():
                     why = f"the outcome of a transaction is unknown ({error.str()}); a restart settles it"
-                    raise Fatal(why) from None
+                    raise RestartRequired(why) from None
             finally:
                 self._watchdog.call_ended()
             self._producer.poll(0.05)
@@ -174,7 +171,9 @@ class Transactions:
             if waited > _SILENCE_S:
                 self._connection.lost(error.str())
             if waited > _GIVE_UP_S:
-                raise Fatal(f"Kafka has not answered for {waited:.0f} s ({error.str()}); a restart settles it")
+                raise RestartRequired(
+                    f"Kafka has not answered for {waited:.0f} s ({error.str()}); a restart settles it"
+                )
             self._waiting()
             self._stop_in_time()
 
@@ -183,4 +182,4 @@ class Transactions:
             return
         self._stop_by = self._stop_by or time.monotonic() + STOP_GRACE_S
         if time.monotonic() > self._stop_by:
-            raise Fatal("stopped while Kafka did not answer; the next start settles the open transaction")
+            raise RestartRequired("stopped while Kafka did not answer; the next start settles the open transaction")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import structlog
 
 from ragweir.schemas.dead_letter import DeadLetter
-from ragweir.streams.agents.agent import Outcome
+from ragweir.streams.records import Outcome
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

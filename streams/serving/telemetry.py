@@ -12,11 +12,11 @@ from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from ragweir.errors import ErrorClass
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
 from ragweir.metrics.closing import Fate
-from ragweir.schemas.dead_letter import ErrorClass
 from ragweir.schemas.intake import REPAIRS
-from ragweir.streams.agents.agent import Count
+from ragweir.streams.records import Count
 
 
 @dataclass(frozen=True, slots=True)
