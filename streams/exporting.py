@@ -20,7 +20,7 @@ from ragweir.schemas.window import duration_s
 from ragweir.streams.dimensions import admission_limits
 from ragweir.streams.heartbeat import Heartbeat
 from ragweir.streams.kafka_client import Connection, Identity, build, missing_topics, reader_properties, wait_for_broker
-from ragweir.streams.runtimes.messages import place_of, received
+from ragweir.streams.messages import place_of, received
 from ragweir.streams.runtimes.positions import patiently
 from ragweir.streams.service import catalogue, totals
 from ragweir.streams.serving.exporter import Exposition

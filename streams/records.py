@@ -74,3 +74,13 @@ class Measurements:
     """The values of gauges; None removes the sample."""
     observations: Sequence[tuple[Count, float]] = ()
     """The values to observe in histograms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of each partition the offsets from its start to before its end; a partition that is not named is not read."""
+
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    rate: float | None = None
+    """Records a second, for one worker."""

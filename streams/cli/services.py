@@ -17,8 +17,9 @@ from ragweir.streams.cli.app import app, settings, shared_flags
 from ragweir.streams.cli.working import as_worker
 from ragweir.streams.exporting import PORT as EXPORT_PORT
 from ragweir.streams.exporting import run_export
-from ragweir.streams.service import SERVICES, catalogue, run_canary, run_slot
+from ragweir.streams.service import SERVICES, catalogue
 from ragweir.streams.settings import SHIPPED_KEY_WARNING, Settings
+from ragweir.streams.slot import run_canary, run_slot
 from ragweir.streams.supervisor import OWN_PORT, UP_PORT, Supervisor, own_command, same_command, stop_flag
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
