@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -50,3 +51,15 @@ class Outcome:
         self.emissions += other.emissions
         self.counts += other.counts
         self.levels |= other.levels
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """Values for the telemetry outside of any transaction."""
+
+    counts: Mapping[Count, int] = field(default_factory=dict)
+    """Numbers to add to counters."""
+    levels: Mapping[Count, float | None] = field(default_factory=dict)
+    """Values to set gauges to; None removes the sample."""
+    observations: Sequence[tuple[Count, float]] = ()
+    """Values that histograms observe, each with the instrument and its labels."""

@@ -27,11 +27,11 @@ from ragweir.metrics.metric import Metric
 from ragweir.metrics.view import View
 from ragweir.schemas.intake import REPAIRS
 from ragweir.schemas.times import parse_time
-from ragweir.streams import exporting
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.judging import client
 from ragweir.streams.judging.asking import Limited, Refused, Rejected, Transient, Unsupported
 from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.projection_service import PROJECTIONS
 from ragweir.streams.records import Record
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.health import STALLED_S, Health, serve
@@ -53,7 +53,7 @@ def test_the_table_is_complete_and_nothing_in_it_is_idle() -> None:
     """Every instrument that agents and runtimes name stands in the table, and every line of the table is used."""
     table = {line.name for line in TABLE}
     assert len(table) == len(TABLE)
-    assert named_in(ROOT / "streams" / "agents", ROOT / "streams" / "runtimes") <= table
+    assert named_in(*(ROOT / "streams" / folder for folder in ("agents", "projections", "runtimes"))) <= table
     assert table - named_in(ROOT / "streams") <= {"ragweir_build_info"}, "set where it is declared"
     for line in TABLE:
         assert line.help
@@ -100,9 +100,9 @@ def labelled(telemetry: Telemetry) -> dict[str, set[tuple[str, ...]]]:
 
 
 def started(service: str, **settings: Any) -> Telemetry:
-    """The telemetry of a service as it starts, of the Kafka services or the exporter."""
+    """The telemetry of a service or a projection as it starts."""
     made = Settings.model_validate(settings)
-    return Telemetry(service, 0, SERVICES[service].known(made) if service in SERVICES else exporting.known(made))
+    return Telemetry(service, 0, {**SERVICES, **PROJECTIONS}[service].known(made))
 
 
 def words(folder: str, call: str, place: int) -> set[str]:
