@@ -64,6 +64,15 @@ PROJECTIONS: Mapping[str, ProjectionService] = {
 """All projections. Each has a command, a place in `ragweir up` and a port that `ragweir doctor` checks."""
 
 
+def enabled_projections(settings: Settings) -> list[ProjectionService]:
+    """Return the projections that `ragweir up` runs with these settings.
+
+    >>> [service.name for service in enabled_projections(Settings())]
+    ['export']
+    """
+    return [service for service in PROJECTIONS.values() if service.enabled(settings)]
+
+
 def run_projection(service: ProjectionService, settings: Settings, slot: int, stopped: Callable[[], bool]) -> None:
     """Run one slot of a projection until told to stop.
 

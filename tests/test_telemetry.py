@@ -32,7 +32,7 @@ from ragweir.streams.judging import client
 from ragweir.streams.judging.asking import Limited, Refused, Rejected, Transient, Unsupported
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.projection_service import PROJECTIONS
-from ragweir.streams.records import Record
+from ragweir.streams.records import Measurements, Record
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.health import STALLED_S, Health, serve
 from ragweir.streams.serving.telemetry import TABLE, Telemetry
@@ -202,6 +202,20 @@ def test_what_is_forgotten_is_gone() -> None:
     for _ in range(2):
         telemetry.forget("ragweir_lag", "t", "0")
     assert telemetry.registry.get_sample_value("ragweir_lag", {"topic": "t", "partition": "0"}) is None
+
+
+def test_measurements_are_added_set_removed_and_observed() -> None:
+    """Counts add up, levels replace each other, None removes a sample, and observations reach their histogram."""
+    telemetry = Telemetry("evaluate", 0)
+    dead, lag = ("ragweir_dead_letters_total", "fatal"), ("ragweir_lag", "t", "0")
+    telemetry.measure(Measurements({dead: 2}, {lag: 5}, [(("ragweir_batch_events",), 7)]))
+    telemetry.measure(Measurements({dead: 1}, {lag: 3}, [(("ragweir_batch_events",), 8)]))
+    sample = telemetry.registry.get_sample_value
+    assert sample("ragweir_dead_letters_total", {"error_class": "fatal"}) == 3
+    assert sample("ragweir_lag", {"topic": "t", "partition": "0"}) == 3
+    assert (sample("ragweir_batch_events_count"), sample("ragweir_batch_events_sum")) == (2, 15)
+    telemetry.measure(Measurements(levels={lag: None}))
+    assert sample("ragweir_lag", {"topic": "t", "partition": "0"}) is None
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import typer
 from ragweir.errors import PermanentError
 from ragweir.streams.cli.app import app, settings, shared_flags
 from ragweir.streams.cli.working import as_worker
-from ragweir.streams.projection_service import PROJECTIONS, run_projection
+from ragweir.streams.projection_service import PROJECTIONS, enabled_projections, run_projection
 from ragweir.streams.service import SERVICES, run_canary, run_slot
 from ragweir.streams.settings import SHIPPED_KEY_WARNING, Settings
 from ragweir.streams.supervisor import OWN_PORT, UP_PORT, Supervisor, own_command, same_command, stop_flag
@@ -115,7 +115,7 @@ def up(
     """
     effective = settings()
     workers = {"evaluate": evaluate_workers, "aggregate": aggregate_workers}
-    workers |= {name: 1 for name, service in PROJECTIONS.items() if service.enabled(effective)}
+    workers |= {service.name: 1 for service in enabled_projections(effective)}
     if effective.judge.base_url is not None:
         workers["judge"] = 1
     for name in workers:
