@@ -178,15 +178,23 @@ def test_an_error_of_a_projection_ends_the_process(
     assert projection.calls[-2:] == [method, "close"]
 
 
-@pytest.mark.usefixtures("topics")
-def test_an_error_of_a_projection_is_not_taken_for_the_ports(kafka: LocalKafka, prefix: str) -> None:
-    """Only a port that cannot be opened is reported as one; a sink's own error keeps its message."""
+def test_an_error_of_a_projection_is_not_taken_for_the_ports(
+    kafka: LocalKafka, prefix: str, topics: tuple[str, str]
+) -> None:
+    """Only a port that cannot be opened is reported as one; a sink's own error keeps its message.
+
+    By then all topics were read.
+    """
+    for topic in topics:
+        produce(kafka.bootstrap, topic, [b"0"])
+    projection = Recording("flush")
     settings = Settings.model_validate(
         {"kafka": {"bootstrap_servers": kafka.bootstrap}, "topics": {"prefix": prefix}, "telemetry": {"port": 0}}
     )
-    service = ProjectionService("recording", "Records calls.", lambda _: Recording("flush"), 600)
+    service = ProjectionService("recording", "Records calls.", lambda _: projection, 600)
     with pytest.raises(OSError, match="flush fails"):
         run_projection(service, settings, 0, lambda: False)
+    assert {record.topic for record in projection.records} == set(topics)
 
 
 def test_a_missing_topic_is_named(kafka: LocalKafka, prefix: str) -> None:
