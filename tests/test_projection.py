@@ -22,7 +22,8 @@ from typing_extensions import override
 
 from ragweir.errors import PermanentError, RestartRequired
 from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.projection_service import PROJECTIONS, ProjectionService, run_projection
+from ragweir.streams.projection_service import PROJECTIONS, ProjectionService
+from ragweir.streams.projection_slot import run_projection
 from ragweir.streams.projections.projection import Projection
 from ragweir.streams.records import Measurements, Record, TopicPartition
 from ragweir.streams.runtimes.projection import ProjectionRuntime

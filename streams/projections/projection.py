@@ -11,9 +11,9 @@ class Projection(ABC):
     """Reads records of topics, keeps the ones that it needs, and flushes them to a sink.
 
     The projection runtime reads without a consumer group and commits no offsets. A process that starts reads the last
-    `since_s` seconds of each topic again, so a projection sees each committed record at least once, provided that no
-    outage is longer than `since_s`. A sink that must not hold anything twice needs writes that replace what an earlier
-    process wrote, such as writes by key.
+    `since_s` seconds of each topic again, so a projection sees each committed record at least once, unless Kafka
+    deleted it or an outage was longer than `since_s`. A sink that must not hold anything twice needs writes that
+    replace those of an earlier process, such as writes by key.
 
     The runtime calls the methods in this order, all of them from one thread::
 
@@ -44,7 +44,7 @@ class Projection(ABC):
         Compared with the records' own timestamps.
         """
 
-    def open(self) -> None:  # noqa: B027 - most projections need no resource
+    def open(self) -> None:
         """Acquire resources, such as a file. Constructors acquire none, since settings are checked by constructing."""
 
     @abstractmethod
@@ -79,5 +79,5 @@ class Projection(ABC):
         """
         return b""
 
-    def close(self) -> None:  # noqa: B027 - most projections need no resource
+    def close(self) -> None:
         """Release resources. Called once after `open`, also if it raised."""

@@ -3,41 +3,37 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as PartitionOffset
 
-from ragweir.streams.records import Record, TopicPartition
+from ragweir.streams.records import Bounds, Record, TopicPartition
 
 _SLICE_S = 0.5
 """A worker that is held back reads what it may read in so long at once, and then polls again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Of each partition the offsets from its start to before its end; a partition that is not named is not read."""
-
-    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
-    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
-    rate: float | None = None
-    """Records a second, for one worker."""
-
-
 class Bounding:
-    """Holds a consumer to its bounds: a partition that was read to its end is paused."""
+    """Holds a consumer to bounds: a partition that was read to its end is paused.
 
-    def __init__(self, bounds: Bounds, consumer: Consumer) -> None:
-        self._bounds = bounds
+    Args:
+        bounds: what is read; all there is without.
+        consumer: whose partitions they are.
+    """
+
+    def __init__(self, bounds: Bounds | None, consumer: Consumer) -> None:
+        self._ends = None if bounds is None else bounds.ends
+        self._rate = None if bounds is None else bounds.rate
         self._consumer = consumer
         self._paused: set[TopicPartition] = set()
         self._next_s = 0.0
 
     def admits(self, record: Record) -> bool:
         """Whether a record is within the bounds."""
-        place = record.topic, record.partition
-        if record.offset < self._bounds.ends.get(place, 0):
+        if self._ends is None:
+            return True
+        place = record.topic_partition
+        if record.offset < self._ends.get(place, 0):
             return True
         if place not in self._paused:
             self._paused.add(place)
@@ -46,7 +42,7 @@ class Bounding:
 
     def room(self, most: int) -> int:
         """How many records may be read now, at most so many; 0 after a short rest."""
-        rate = self._bounds.rate
+        rate = self._rate
         if rate is None:
             return most
         wait_s = self._next_s - time.monotonic()
@@ -57,8 +53,8 @@ class Bounding:
 
     def took(self, records: int) -> None:
         """So many records were read."""
-        if self._bounds.rate is not None and records:
-            self._next_s = max(self._next_s, time.monotonic() - _SLICE_S) + records / self._bounds.rate
+        if self._rate is not None and records:
+            self._next_s = max(self._next_s, time.monotonic() - _SLICE_S) + records / self._rate
 
     def forget(self) -> None:
         """The partitions are about to be given up: none may come back paused."""

@@ -14,9 +14,9 @@ from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.errors import Interrupted, RestartRequired
 from ragweir.streams.kafka_client import Connection, build, reader_properties
+from ragweir.streams.messages import place_of, received
 from ragweir.streams.projections.projection import Projection
 from ragweir.streams.records import TopicPartition
-from ragweir.streams.runtimes.messages import place_of, received
 from ragweir.streams.runtimes.positions import patiently
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry

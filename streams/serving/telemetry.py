@@ -326,8 +326,13 @@ class Telemetry:
         for (name, *labels), value in levels.items():
             self.set(name, value, *labels)
 
+    def observe(self, name: str, value: float, *labels: str) -> None:
+        """Observe one value of a histogram."""
+        histogram = self._histograms[name]
+        (histogram.labels(*labels) if labels else histogram).observe(value)
+
     def measure(self, measurements: Measurements) -> None:
-        """Apply values that belong to no transaction."""
+        """Add, set, remove and observe what was measured outside of transactions."""
         self.add(measurements.counts)
         for (name, *labels), value in measurements.levels.items():
             if value is None:
@@ -336,11 +341,6 @@ class Telemetry:
                 self.set(name, value, *labels)
         for (name, *labels), value in measurements.observations:
             self.observe(name, value, *labels)
-
-    def observe(self, name: str, value: float, *labels: str) -> None:
-        """Observe one value of a histogram."""
-        histogram = self._histograms[name]
-        (histogram.labels(*labels) if labels else histogram).observe(value)
 
     def forget(self, name: str, *labels: str) -> None:
         """Take one series out of the exposition, such as the lag of a partition that went elsewhere."""
