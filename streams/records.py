@@ -71,7 +71,7 @@ class Measurements:
     counts: Mapping[Count, int] = field(default_factory=dict)
     """The numbers to add to counters."""
     levels: Mapping[Count, float | None] = field(default_factory=dict)
-    """The values of gauges; None removes the sample."""
+    """The values of gauges; None removes the sample, which must have labels."""
     observations: Sequence[tuple[Count, float]] = ()
     """The values to observe in histograms."""
 

@@ -23,7 +23,6 @@ from typing_extensions import override
 from ragweir.errors import PermanentError, RestartRequired
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.projection_service import PROJECTIONS, ProjectionService
-from ragweir.streams.projection_slot import run_projection
 from ragweir.streams.projections.projection import Projection
 from ragweir.streams.records import Measurements, Record, TopicPartition
 from ragweir.streams.runtimes.projection import ProjectionRuntime
@@ -31,6 +30,7 @@ from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
+from ragweir.streams.slot import run_projection
 from ragweir.streams.supervisor import OWN_PORT, UP_PORT
 
 _PATIENCE_S = 30.0

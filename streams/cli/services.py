@@ -16,10 +16,9 @@ from ragweir.errors import PermanentError
 from ragweir.streams.cli.app import app, settings, shared_flags
 from ragweir.streams.cli.working import as_worker
 from ragweir.streams.projection_service import PROJECTIONS, enabled_projections
-from ragweir.streams.projection_slot import run_projection
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import SHIPPED_KEY_WARNING, Settings
-from ragweir.streams.slot import run_canary, run_slot
+from ragweir.streams.slot import run_canary, run_projection, run_slot
 from ragweir.streams.supervisor import OWN_PORT, UP_PORT, Supervisor, own_command, same_command, stop_flag
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
