@@ -53,6 +53,8 @@ SETTINGS = {
     "RAGWEIR_TOPICS__PARTITIONS": str(PARTITIONS),
     "RAGWEIR_TOPICS__REPLICATION_FACTOR": "1",
     "RAGWEIR_WINDOWS__IDLE_S": "1",
+    # All evaluations in one batch: whether a window is held, and so its part's number, depends on its batch.
+    "RAGWEIR_WINDOWS__COMMIT_MS": "5000",
     "RAGWEIR_JUDGE__BASE_URL": "http://127.0.0.1:9/v1",  # Requests are written; nobody judges them.
     "RAGWEIR_ROUTING__KEY": "compared",
 }
@@ -205,8 +207,10 @@ def by_kafka(side: Checkout, file: Path) -> None:
         for value in file.read_bytes().splitlines():
             producer.produce("rag.interactions", value, partition=0, timestamp=STAMP_MS)
         producer.flush(60)
-        with side.service("evaluate", at), side.service("aggregate", at), side.service("export", at) as log:
-            count = until_steady(lambda: sum(len(records(at, f"rag.{name}")) for name in ("evaluations", "windows")))
+        with side.service("evaluate", at):
+            until_steady(lambda: len(records(at, "rag.evaluations")))
+        with side.service("aggregate", at), side.service("export", at) as log:
+            count = until_steady(lambda: len(records(at, "rag.windows")))
             address = re.search(rb"http://127\.0\.0\.1:\d+", log.read_bytes())
             if not count or address is None:
                 raise SystemExit(f"nothing was written; see {log}")
