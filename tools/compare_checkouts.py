@@ -1,7 +1,7 @@
 """Compares what two checkouts make of the same events, byte for byte: `python tools/compare_checkouts.py REVISION`.
 
-Each checkout scores the same files on the command line, and runs evaluate, aggregate and export on a Kafka of its own.
-Compared are evaluations, windows in their canonical form, dead letters with their headers, the reports of `compare` and
+Each checkout scores the same files on the command line, one of them with a simulated judge, and runs evaluate,
+aggregate and export on a Kafka of its own. Compared are evaluations, windows in their canonical form, dead letters with their headers, the reports of `compare` and
 `slo rehearse`, and the samples that Prometheus scrapes. The exit status is 1 where anything differs.
 
 A revision is extracted from the history; the other side is the working tree, whose catalogue version the revision is
@@ -87,14 +87,14 @@ class Checkout:
         return done.stdout
 
     @contextmanager
-    def service(self, name: str, bootstrap: str) -> Iterator[Path]:
-        """One slot of a service for the length of the block; gives its log."""
+    def service(self, name: str, *arguments: str, bootstrap: str = "") -> Iterator[Path]:
+        """A service for the length of the block; gives its log."""
         log = self.outputs.parent / f"{self.outputs.name}-{name}.log"
-        variables = self.environment(RAGWEIR_KAFKA__BOOTSTRAP_SERVERS=bootstrap)
-        command = self.command(name, "--slot", "0")
+        variables = self.environment(RAGWEIR_KAFKA__BOOTSTRAP_SERVERS=bootstrap or "127.0.0.1:9092")
+        command = self.command(name, *arguments)
         with (
-            log.open("wb") as stderr,
-            subprocess.Popen(command, cwd=self.work, env=variables, stderr=stderr) as process,
+            log.open("wb") as output,
+            subprocess.Popen(command, cwd=self.work, env=variables, stdout=output, stderr=output) as process,
         ):
             try:
                 yield log
@@ -198,6 +198,28 @@ def until_steady(ask: Any, steady_s: float = 6.0, least_s: float = 8.0) -> Any:
     return last
 
 
+def address_in(log: Path) -> str:
+    """The address that a service says it is reached at, once it does."""
+    for _ in range(600):
+        if (found := re.search(rb"http://127\.0\.0\.1:\d+", log.read_bytes())) is not None:
+            return found[0].decode()
+        time.sleep(0.1)
+    raise SystemExit(f"the service has no address; see {log}")
+
+
+def by_judge(side: Checkout, file: Path) -> None:
+    """Score a file with a simulated judge, whose answers follow from the questions."""
+    with side.service("simulate-judge", "--port", "0", "--latency-ms", "0") as log:
+        settings = {
+            "RAGWEIR_JUDGE__BASE_URL": f"{address_in(log)}/v1",
+            "RAGWEIR_JUDGE__DAILY_BUDGET_USD": "none",
+            "RAGWEIR_ROUTING__FLOORS": '{"rubric": 0.2, "context_recall": 0.2, "ragas": 0.1}',
+        }
+        judged = side.outputs / "judged.evaluations"
+        side.run("score", file, "--judge", "--out", judged, **settings)
+        judged.write_bytes(b"\n".join(sorted(judged.read_bytes().splitlines())))
+
+
 def by_kafka(side: Checkout, file: Path) -> None:
     """Run the services on the events of a file, and keep what they wrote and show."""
     with local_kafka() as kafka:
@@ -207,16 +229,18 @@ def by_kafka(side: Checkout, file: Path) -> None:
         for value in file.read_bytes().splitlines():
             producer.produce("rag.interactions", value, partition=0, timestamp=STAMP_MS)
         producer.flush(60)
-        with side.service("evaluate", at):
+        with side.service("evaluate", "--slot", "0", bootstrap=at):
             until_steady(lambda: len(records(at, "rag.evaluations")))
-        with side.service("aggregate", at), side.service("export", at) as log:
-            count = until_steady(lambda: len(records(at, "rag.windows")))
-            address = re.search(rb"http://127\.0\.0\.1:\d+", log.read_bytes())
-            if not count or address is None:
+        with (
+            side.service("aggregate", "--slot", "0", bootstrap=at),
+            side.service("export", "--slot", "0", bootstrap=at) as log,
+        ):
+            if not until_steady(lambda: len(records(at, "rag.windows"))):
                 raise SystemExit(f"nothing was written; see {log}")
+            address = address_in(log)
 
             def scraped() -> list[str]:
-                with urllib.request.urlopen(f"{address[0].decode()}/metrics", timeout=30) as answer:
+                with urllib.request.urlopen(f"{address}/metrics", timeout=30) as answer:
                     lines = answer.read().decode().splitlines()
                 return [line for line in lines if line.startswith("ragweir_window_") and 'window="' in line]
 
@@ -258,6 +282,7 @@ def main() -> int:
         after = Checkout(ROOT, folder / "2" / "out", folder)
         for side in (before, after):
             by_files(side, files)
+            by_judge(side, files["hostile"][0])
             if not chosen.no_kafka:
                 by_kafka(side, files["hostile"][0])
         differing = sum(map(differ(before, after), names(before, after)))
