@@ -1,8 +1,9 @@
 """Compares what two checkouts make of the same events, byte for byte: `python tools/compare_checkouts.py REVISION`.
 
 Each checkout scores the same files on the command line, one of them with a simulated judge, and runs evaluate,
-aggregate and export on a Kafka of its own. Compared are evaluations, windows in their canonical form, dead letters with their headers, the reports of `compare` and
-`slo rehearse`, and the samples that Prometheus scrapes. The exit status is 1 where anything differs.
+aggregate and export on a Kafka of its own. Compared are evaluations, windows in their canonical form, dead letters with
+their headers, the reports of `compare` and `slo rehearse`, and the samples that Prometheus scrapes. The exit status is
+1 where anything differs.
 
 A revision is extracted from the history; the other side is the working tree, whose catalogue version the revision is
 given, so that a version that was raised hides no other difference. The labelled data beside the project is used where
