@@ -67,7 +67,7 @@ def interaction(data: object, max_items: Mapping[str, int] = intake.MAX_ITEMS) -
     >>> interaction({"event_id": "1", "query": "q"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    ragweir.schemas.codec.Rejected: response: Field required; if the event has it elsewhere, ...
+    ragweir.errors.Rejected: response: Field required; if the event has it elsewhere, ...
 
     Raises:
         Rejected: with the reason.
@@ -96,7 +96,7 @@ def decode(
     >>> decode(b'{"event_id": NaN}')
     Traceback (most recent call last):
         ...
-    ragweir.schemas.codec.Rejected: not JSON: unexpected character, expected a JSON value at character 13
+    ragweir.errors.Rejected: not JSON: unexpected character, expected a JSON value at character 13
 
     Raises:
         Rejected: with a reason that quotes nothing of the value. No other exception escapes.
