@@ -19,6 +19,7 @@ from ragweir.metrics.totals import Scored, Totals
 from ragweir.schemas.codec import encode, parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import Progress
+from ragweir.streams.agents.agent import Assignment
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 from ragweir.streams.records import Record
 
@@ -76,7 +77,7 @@ def costs(batch: int) -> dict[str, float]:
     """CPU microseconds per event of each stage, for commits of this many events of one partition and window."""
     totals = Totals(Catalogue(everything()))
     agent = AggregateAgent(AggregateConfig(totals))
-    agent.restore(0, None, 0, iter(()))
+    agent.on_assigned(Assignment(("rag.evaluations", 0), None, 0))
     values = list(evaluations(batch))
     records = _records(values, 0)
 
@@ -85,7 +86,7 @@ def costs(batch: int) -> dict[str, float]:
 
     def handle() -> object:
         outcome = agent.handle(records)
-        agent.settled(committed=True)
+        agent.on_commit()
         return outcome
 
     read: list[Scored[int]] = [totals.read(each, number % LABEL_SETS) for number, each in enumerate(decode())]
@@ -105,7 +106,7 @@ def changelog(windows: int, events: int = 40) -> Iterator[Record]:
     """A partition of the windows topic, compacted: so many windows of all label sets, then the progress."""
     totals = Totals(Catalogue(everything()))
     agent = AggregateAgent(AggregateConfig(totals))
-    agent.restore(0, None, 0, iter(()))
+    agent.on_assigned(Assignment(("rag.evaluations", 0), None, 0))
     emissions = agent.handle(_records(list(evaluations(LABEL_SETS * events)), 0)).emissions
     offset = 0
     for minute in range(windows):

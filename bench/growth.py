@@ -35,6 +35,7 @@ from ragweir.metrics.totals import Totals
 from ragweir.metrics.view import Limits, View
 from ragweir.schemas.codec import decode
 from ragweir.schemas.interaction import Interaction
+from ragweir.streams.agents.agent import Assignment
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 from ragweir.streams.local.kafka import local_kafka
 from ragweir.streams.records import Record
@@ -157,14 +158,14 @@ def label_sets() -> Growth:
     for count in LABEL_SETS:
         records = list(_labelled(count))
         agent = AggregateAgent(config)
-        agent.restore(0, None, 0, iter(()))
+        agent.on_assigned(Assignment(("rag.evaluations", 0), None, 0))
         emitted: list[int] = []
 
         def commit(
             agent: AggregateAgent = agent, records: list[Record] = records, emitted: list[int] = emitted
         ) -> None:
             emitted.append(len(agent.handle(records).emissions))
-            agent.settled(committed=True)
+            agent.on_commit()
 
         costs.append((count, microseconds(commit, len(records))))
         written.append(emitted[-1])
@@ -174,7 +175,7 @@ def label_sets() -> Growth:
 
 def _commit(agent: AggregateAgent, records: Sequence[Record]) -> int:
     emitted = len(agent.handle(records).emissions)
-    agent.settled(committed=True)
+    agent.on_commit()
     return emitted
 
 

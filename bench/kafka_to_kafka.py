@@ -6,25 +6,27 @@ import logging
 import multiprocessing
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import structlog
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as PartitionOffset
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from interactions import interactions
 from rich.progress import track
 from rich.table import Table
+from typing_extensions import override
 
 from ragweir.errors import ErrorClass
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.streams.agents.agent import Agent
+from ragweir.streams.agents.agent import Agent, Assignment
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.kafka_client import Connection, Identity, consumer_properties, producer_properties
 from ragweir.streams.local.kafka import local_kafka
 from ragweir.streams.reading import span
-from ragweir.streams.records import Emission, Outcome, Record
+from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
 from ragweir.streams.runtimes.bounds import Bounds
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.serving.health import Health
@@ -48,39 +50,82 @@ class Run:
     cpu_s: float
 
 
-class Echo:
+class Echo(Agent):
     """Null work: each record's value is written again, as large as an evaluation."""
 
-    outputs = ("evaluations",)
+    @property
+    @override
+    def outputs(self) -> tuple[str, ...]:
+        return ("evaluations",)
 
+    @override
     def handle(self, records: Sequence[Record]) -> Outcome:
         """The first 3,500 bytes of each."""
         emissions = [Emission("evaluations", record.key, (record.value or b"")[:3500], _HEADERS) for record in records]
-        return Outcome(emissions, Counter({("ragweir_events_in_total",): len(records)}))
+        return Outcome(emissions, Counter({("ragweir_events_in_total",): len(records)}), settled=[*records])
 
-    def refuse(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
+    @override
+    def dead_letter(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
         """Not met here."""
         raise RuntimeError(f"{error_class} ({reason}) at {record.offset}")
 
 
-class Meter:
-    """Wraps an agent: notes wall and CPU time at the first record and after each batch that was settled."""
+class Wrapper(Agent):
+    """Does what another agent does, which keeps no state in Kafka and holds no records."""
 
     def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-        self.outputs = agent.outputs
-        self.refuse = agent.refuse
+        self.agent = agent
+
+    @property
+    @override
+    def outputs(self) -> tuple[str, ...]:
+        return self.agent.outputs
+
+    @property
+    @override
+    def warm_up(self) -> int:
+        return self.agent.warm_up
+
+    @override
+    def on_assigned(self, assignment: Assignment) -> None:
+        self.agent.on_assigned(assignment)
+
+    @override
+    def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self.agent.on_revoked(partitions)
+
+    @override
+    def handle(self, records: Sequence[Record]) -> Outcome:
+        return self.agent.handle(records)
+
+    @override
+    def dead_letter(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
+        return self.agent.dead_letter(record, reason, error_class)
+
+    @override
+    def on_commit(self) -> None:
+        self.agent.on_commit()
+
+    @override
+    def on_abort(self) -> None:
+        self.agent.on_abort()
+
+
+class Meter(Wrapper):
+    """Notes wall and CPU time at the first record and after each batch that was committed."""
+
+    def __init__(self, agent: Agent) -> None:
+        super().__init__(agent)
         self._start: tuple[float, float] | None = None
         self._last: tuple[float, float] = (0.0, 0.0)
         self._settled = True
         self._give_up = time.time() + _LATE_S
 
+    @override
     def handle(self, records: Sequence[Record]) -> Outcome:
-        """As the agent does."""
-        if records:  # An idle loop asks too.
-            self._start = self._start or (time.time(), time.process_time())
-            self._settled = False
-        return self._agent.handle(records)
+        self._start = self._start or (time.time(), time.process_time())
+        self._settled = False
+        return super().handle(records)
 
     def stopped(self) -> bool:
         """Asked by the loop after each batch: notes the time, and stops when it has been quiet for a while."""
@@ -95,15 +140,6 @@ class Meter:
         """What was measured; the events are those that were committed."""
         start = self._start or self._last
         return Run(events, start[0], self._last[0], self._last[1] - start[1])
-
-
-class MindfulMeter(Meter):
-    """Likewise, for an agent that has in mind what stands before its records."""
-
-    def __init__(self, agent: EvaluateAgent) -> None:
-        super().__init__(agent)
-        self.horizon = agent.horizon
-        self.remember, self.forget, self.settled = agent.remember, agent.forget, agent.settled
 
 
 def _settings(bootstrap: str, prefix: str, batch: int) -> Settings:
@@ -123,7 +159,7 @@ def runtime_worker(bootstrap: str, prefix: str, batch: int, slot: int, work: str
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     settings = _settings(bootstrap, prefix, batch)
     config = EvaluateConfig(Catalogue(everything()), duplicate_horizon=settings.input.duplicate_horizon)
-    meter = Meter(Echo()) if work == "null" else MindfulMeter(EvaluateAgent(config))
+    meter = Meter(Echo() if work == "null" else EvaluateAgent(config))
     identity, telemetry = Identity("bench", slot, prefix), Telemetry("evaluate", slot)
     bounds = _everything(settings) if work == "replay" else None
     topics = ["bench.input"]
@@ -158,7 +194,7 @@ def bare_worker(bootstrap: str, prefix: str, batch: int, slot: int, _: str) -> R
         for message in messages:
             producer.produce(f"{prefix}evaluations", message.value()[:3500], message.key(), headers=list(_HEADERS))
             reached[message.partition()] = message.offset() + 1
-        offsets = [TopicPartition("bench.input", partition, offset) for partition, offset in reached.items()]
+        offsets = [PartitionOffset("bench.input", partition, offset) for partition, offset in reached.items()]
         producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
         producer.commit_transaction()
         events += len(messages)

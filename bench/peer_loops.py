@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as PartitionOffset
-from kafka_to_kafka import Echo
+from kafka_to_kafka import Echo, Wrapper
+from typing_extensions import override
 
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.streams.agents.agent import Agent, Mindful
+from ragweir.streams.agents.agent import Agent
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.kafka_client import Connection, Identity, consumer_properties, producer_properties
-from ragweir.streams.records import Outcome, Record, TopicPartition
+from ragweir.streams.records import Outcome, Record
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.runtimes.messages import received
 from ragweir.streams.service import SERVICES
@@ -80,43 +81,33 @@ class Measured:
     why: str = ""
 
 
-class Meter:
-    """Wraps the work: tells wall and CPU time from its first event until all of its outputs are settled."""
+class Meter(Wrapper):
+    """Tells wall and CPU time from its first event until all of its outputs are settled."""
 
     def __init__(self, agent: Agent, events: int, tell: Callable[[Measured], None]) -> None:
-        self._agent, self._events, self._tell = agent, events, tell
-        self.outputs, self.refuse = agent.outputs, agent.refuse
+        super().__init__(agent)
+        self._events, self._tell = events, tell
         self._start: tuple[float, float] | None = None
         self._pending = self._settled = 0
         self.done = False
 
-    @property
-    def horizon(self) -> int:
-        """As the agent's."""
-        return self._agent.horizon if isinstance(self._agent, Mindful) else 0
-
-    def remember(self, place: TopicPartition, start: int, before: Iterator[Record]) -> None:
-        """As the agent does."""
-        if isinstance(self._agent, Mindful):
-            self._agent.remember(place, start, before)
-
-    def forget(self, places: Collection[TopicPartition]) -> None:
-        """As the agent does."""
-        if isinstance(self._agent, Mindful):
-            self._agent.forget(places)
-
+    @override
     def handle(self, records: Sequence[Record]) -> Outcome:
-        """As the agent does."""
-        if records:  # An idle loop asks too.
-            self._start = self._start or (time.monotonic(), time.process_time())
-            self._pending += len(records)
-        return self._agent.handle(records)
+        self._start = self._start or (time.monotonic(), time.process_time())
+        self._pending += len(records)
+        return super().handle(records)
 
-    def settled(self, *, committed: bool) -> None:
-        """All that was handled is written, and as safe as the loop makes it; or has to be handled again."""
-        if isinstance(self._agent, Mindful):
-            self._agent.settled(committed=committed)
-        self._settled += self._pending if committed else 0
+    @override
+    def on_abort(self) -> None:
+        """All that was handled has to be handled again."""
+        super().on_abort()
+        self._pending = 0
+
+    @override
+    def on_commit(self) -> None:
+        """All that was handled is written, and as safe as the loop makes it."""
+        super().on_commit()
+        self._settled += self._pending
         self._pending = 0
         if self._settled >= self._events and self._start is not None and not self.done:
             self.done = True
@@ -125,7 +116,7 @@ class Meter:
 
     @property
     def seen(self) -> int:
-        """How many events were handled."""
+        """The number of events that were handled."""
         return self._settled + self._pending
 
 
@@ -164,7 +155,7 @@ def confluent_bare(task: Task, meter: Meter) -> None:
         offsets = [PartitionOffset(task.source, partition, offset) for partition, offset in reached.items()]
         producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
         producer.commit_transaction()
-        meter.settled(committed=True)
+        meter.on_commit()
 
 
 def aiokafka_transactional(task: Task, meter: Meter) -> None:
@@ -199,7 +190,7 @@ async def _aiokafka(task: Task, meter: Meter) -> None:
                     await producer.send(task.output, each.value, each.key, headers=list(each.headers))
                 offsets = {place: batch[-1].offset + 1 for place, batch in batches.items()}
                 await producer.send_offsets_to_transaction(offsets, group)
-            meter.settled(committed=True)
+            meter.on_commit()
 
 
 def faust_textbook(task: Task, meter: Meter) -> None:
@@ -230,7 +221,7 @@ def faust_textbook(task: Task, meter: Meter) -> None:
                     await output.send(key=each.key, value=each.value, headers=list(each.headers))
                 if meter.seen >= task.events and not meter.done:
                     await app.producer.flush()
-                    meter.settled(committed=True)
+                    meter.on_commit()
 
         app.agent(source)(evaluate)
         app.finalize()
@@ -274,7 +265,7 @@ def _quix(task: Task, meter: Meter, guarantee: Any) -> None:
         frame = frame.set_headers(lambda each, *_: list(each.headers))
         frame.apply(lambda each: each.value).to_topic(output)
         app.run(count=task.events, collect=False)  # Its end commits what the last interval has not.
-        meter.settled(committed=True)
+        meter.on_commit()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
+from typing_extensions import override
 
 from ragweir.streams.local.kafka import local_kafka
 
@@ -42,6 +43,7 @@ class _Looking(threading.Thread):
         self.older: list[int] = []
         self.right = 0
 
+    @override
     def run(self) -> None:
         while not self.over.is_set():
             consumer = Consumer(self._own)  # A new one each time: one that saw the broker go is slow to come back.

@@ -6,18 +6,21 @@ Each is put into a worker's process by `chaos.mutant`; the product has no hook f
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as PartitionOffset
+from typing_extensions import override
 
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.agents import aggregate
 from ragweir.streams.kafka_client import build, producer_properties, reader_properties
-from ragweir.streams.records import Emission, Outcome
+from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
 from ragweir.streams.runtimes import changelog, kafka, transactions
+from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.runtimes.positions import Positions
 from ragweir.streams.runtimes.traces import Traces
@@ -60,6 +63,7 @@ def no_fencing() -> None:
             servers = {name: properties[name] for name in ("bootstrap.servers", "group.id")}
             self._nobody = Consumer({**servers, "log_level": 0})
 
+        @override
         def consumer_group_metadata(self) -> Any:
             return self._nobody.consumer_group_metadata()
 
@@ -71,26 +75,32 @@ def no_fencing() -> None:
 
 def drop_on_revoke() -> None:
     """What was read of a partition that is taken away is thrown away, and its offsets are committed."""
-    revoked = KafkaRuntime._revoked
+    made = KafkaRuntime.__init__
 
-    def broken(self: KafkaRuntime, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if self._pending:
-            self._transact(Outcome())
-        revoked(self, consumer, partitions)
+    def broken(self: KafkaRuntime, *given: Any, **named: Any) -> None:
+        made(self, *given, **named)
+        revoke = self._reader.revoke
 
-    _break(KafkaRuntime, "_revoked", broken)
+        def dropping(partitions: Collection[TopicPartition]) -> None:
+            if batch := self._reader._batch:
+                self._commit([], batch)
+            revoke(partitions)
+
+        _break(self._reader, "revoke", dropping)
+
+    _break(KafkaRuntime, "__init__", broken)
 
 
 def commit_revoked() -> None:
     """What was read of a partition that is taken away is committed all the same."""
-    revoked = KafkaRuntime._revoked
+    revoke = BatchReader.revoke
 
-    def broken(self: KafkaRuntime, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        pending = list(self._pending)
-        revoked(self, consumer, partitions)
-        self._pending[:] = pending
+    def broken(self: BatchReader, partitions: Collection[TopicPartition]) -> None:
+        batch = list(self._batch)
+        revoke(self, partitions)
+        self._batch[:] = batch
 
-    _break(KafkaRuntime, "_revoked", broken)
+    _break(BatchReader, "revoke", broken)
 
 
 def wall_clock_windows() -> None:
@@ -107,8 +117,8 @@ def offsets_without_one() -> None:
     """The offset of the last record is committed, instead of the next one; and evaluate does not mend that."""
     offsets = Positions.offsets
 
-    def broken(self: Positions, *given: Any) -> list[TopicPartition]:
-        return [TopicPartition(at.topic, at.partition, max(0, at.offset - 1)) for at in offsets(self, *given)]
+    def broken(self: Positions, *given: Any) -> list[PartitionOffset]:
+        return [PartitionOffset(at.topic, at.partition, max(0, at.offset - 1)) for at in offsets(self, *given)]
 
     _break(Positions, "offsets", broken)
     _break(Traces, "mended", lambda _, committed: list(committed))
@@ -120,7 +130,7 @@ def restore_to_stable_end() -> None:
     def broken(settings: Any, topic: str, partition: int, _: Callable[[], bool]) -> int:
         consumer = build(Consumer, reader_properties(settings))
         try:
-            return consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[1]
+            return consumer.get_watermark_offsets(PartitionOffset(topic, partition), timeout=10)[1]
         finally:
             consumer.close()
 
@@ -129,14 +139,15 @@ def restore_to_stable_end() -> None:
 
 def count_before_commit() -> None:
     """Telemetry counts what is not committed yet, and may never be."""
-    transact = KafkaRuntime._transact
+    work = KafkaRuntime._work
 
-    def broken(self: KafkaRuntime, outcome: Outcome) -> None:
+    def broken(self: KafkaRuntime, records: Sequence[Record]) -> Outcome:
+        outcome = work(self, records)
         self._telemetry.add(outcome.counts)
         outcome.counts.clear()
-        transact(self, outcome)
+        return outcome
 
-    _break(KafkaRuntime, "_transact", broken)
+    _break(KafkaRuntime, "_work", broken)
 
 
 MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
+from typing_extensions import override
+
 from chaos.transactions import Moment, Transactions, Trap, Verdict
 from chaos.wire import Frames, Request, request
 
@@ -35,21 +37,26 @@ class _Side(asyncio.Protocol):
         self.stopped_by: set[str] = set()
         self.due = 0.0
 
+    @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if isinstance(transport, asyncio.Transport):
             self.transport = transport
         self.link.made(self)
 
+    @override
     def data_received(self, data: bytes) -> None:
         self.waiting.extend(self.frames.feed(data))
         self.link.flow(self)
 
+    @override
     def pause_writing(self) -> None:
         self.link.other(self).stop("the other end is full")
 
+    @override
     def resume_writing(self) -> None:
         self.link.other(self).go_on("the other end is full")
 
+    @override
     def connection_lost(self, _: Exception | None) -> None:
         self.link.end()
 

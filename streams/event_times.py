@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 
+from typing_extensions import override
+
 from ragweir.errors import Rejected
 from ragweir.streams.agents.evaluate import EvaluateAgent
 from ragweir.streams.records import Record
@@ -30,6 +32,7 @@ class Distances:
     implausible: int
     """The number of events that are flagged time_implausible."""
 
+    @override
     def __str__(self) -> str:
         """The distances for people.
 

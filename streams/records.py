@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -23,6 +24,11 @@ class Record:
     value: bytes | None
     timestamp_ms: int | None
 
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where it was read."""
+        return self.topic, self.partition
+
 
 @dataclass(frozen=True, slots=True)
 class Emission:
@@ -38,15 +44,33 @@ class Emission:
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a batch: the records to write, in order, and the counts to add once they are committed."""
+    """The result of a batch, or of the passing of time: all of it is committed in one transaction, or none."""
 
     emissions: list[Emission] = field(default_factory=list)
+    """The records to write, in order."""
     counts: Counter[Count] = field(default_factory=Counter)
+    """The counts to add once it is committed."""
     levels: dict[Count, float] = field(default_factory=dict)
     """The values that gauges have once it is committed."""
+    settled: list[Record] = field(default_factory=list)
+    """The records that need no more work: their offsets are committed. Those of a partition come in order, without
+    leaving out one that the agent was given."""
 
     def extend(self, other: Outcome) -> None:
-        """Add the emissions, counts and levels of another outcome."""
+        """Add all of another outcome."""
+        self.settled += other.settled
         self.emissions += other.emissions
         self.counts += other.counts
         self.levels |= other.levels
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """Values for the telemetry outside of any transaction."""
+
+    counts: Mapping[Count, int] = field(default_factory=dict)
+    """The numbers to add to counters."""
+    levels: Mapping[Count, float | None] = field(default_factory=dict)
+    """The values of gauges; None removes the sample."""
+    observations: Sequence[tuple[Count, float]] = ()
+    """The values to observe in histograms."""

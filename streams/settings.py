@@ -29,6 +29,7 @@ from pydantic_settings import (
     SettingsError,
     TomlConfigSettingsSource,
 )
+from typing_extensions import override
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.view import Limits
@@ -531,13 +532,14 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
 
     class Layered(Settings):
         @classmethod
+        @override
         def settings_customise_sources(
             cls,
             settings_cls: type[BaseSettings],
             init_settings: PydanticBaseSettingsSource,
             env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 (pydantic-settings' signature)
-            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=chosen)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from typing_extensions import override
 
 _WIDTH = 48
 
@@ -22,6 +23,7 @@ class Terminal(Console):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
 
+    @override
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render as rich does, with printable characters only."""
         for segment in super().render(renderable, options):

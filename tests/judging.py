@@ -1,5 +1,6 @@
 """What tests of the judge share: requests, a suite of their own, a desk that answers when it is told to."""
 
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from ragweir.metrics.metric import Metric
 from ragweir.schemas.codec import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
+from ragweir.streams.agents.agent import Assignment
 from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
 from ragweir.streams.judging.job import Ended, Job, JobId, Usage
 from ragweir.streams.judging.money import FREE
@@ -131,10 +133,10 @@ class Log:
     def ask(self, asked: JudgeRequest, partition: int = 0, at: datetime = NOON) -> None:
         self.append("judge.requests", partition, asked.evaluation.event_id.encode(), encode(asked), at)
 
-    def commit(self, outcome: Outcome, finished: Mapping[TopicPartition, int], at: datetime) -> None:
+    def commit(self, outcome: Outcome, at: datetime) -> None:
         for emission in outcome.emissions:
             self.append(emission.topic, max(0, emission.partition), emission.key, emission.value, at)
-        self.committed.update(finished)
+        self.committed.update({record.topic_partition: record.offset + 1 for record in outcome.settled})
         self.counts.update(outcome.counts)
         self.levels.update(outcome.levels)
 
@@ -158,25 +160,27 @@ class Worker:
         self._next = {place: log.committed.get(place, 0) for place in self._places}
         for partition in partitions:
             start = self._next["judge.requests", partition]
-            agent.restore(partition, start, start, iter(log.records["judge.ledger", partition]))
+            agent.on_assigned(
+                Assignment(("judge.requests", partition), start, start, iter(log.records["judge.ledger", partition]))
+            )
 
     def turn(self, now: datetime = NOON, *, abort: bool = False, most: int = 1_000) -> list[Emission]:
         """One transaction; with `abort` it does not commit."""
         log, agent = self.log, self.agent
         batch: list[Record] = []
         for place in self._places:
-            if place in agent.resting:
-                self._next[place] = agent.resting[place]
-            elif room := min(most, agent.room - len(batch)):
+            if place in agent.paused:
+                self._next[place] = agent.paused[place]
+            elif room := min(most, agent.capacity - len(batch)):
                 fresh = log.records[place][self._next[place] :][: max(0, room)]
                 batch += fresh
                 self._next[place] += len(fresh)
         outcome = agent.handle(batch)
-        outcome.extend(agent.look(now.timestamp(), []))
+        outcome.extend(agent.tick(now.timestamp(), [], sys.maxsize))
         if abort:
-            agent.settled(committed=False)
+            agent.on_abort()
             self._next = {place: log.committed.get(place, 0) for place in self._places}
             return []
-        log.commit(outcome, agent.finished(), now)
-        agent.settled(committed=True)
+        log.commit(outcome, now)
+        agent.on_commit()
         return outcome.emissions

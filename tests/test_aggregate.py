@@ -20,7 +20,7 @@ from ragweir.metrics.totals import Totals
 from ragweir.schemas.codec import encode
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.schemas.window import OVERFLOW, Progress, Window
-from ragweir.streams.agents.agent import Keeper
+from ragweir.streams.agents.agent import Assignment
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 from ragweir.streams.records import Outcome, Record
 from ragweir.streams.service import SERVICES
@@ -36,6 +36,9 @@ def event(time: datetime | int = 0, **fields: Any) -> dict[str, Any]:
     """An evaluation so many seconds after noon."""
     at = NOON + timedelta(seconds=time) if isinstance(time, int) else time
     return {"event_id": "1", "event_time": at, "scores": {"context_support": 0.5}, "catalogue_version": "1", **fields}
+
+
+INPUT = ("evaluations", 0)
 
 
 def is_progress(key: bytes | None) -> bool:
@@ -57,7 +60,9 @@ class Partition:
     def restart(self, start: int | None = None) -> None:
         """A new agent takes it over."""
         self.agent = AggregateAgent(self.config)
-        self.agent.restore(0, self.committed, self.committed or 0 if start is None else start, iter(self.changelog))
+        self.agent.on_assigned(
+            Assignment(INPUT, self.committed, self.committed or 0 if start is None else start, iter(self.changelog))
+        )
 
     def records_of(self, events: Sequence[dict[str, Any] | bytes], stamp: datetime = LATER) -> list[Record]:
         """The next records of the input; they are written a day after the events, as in a backlog."""
@@ -77,7 +82,7 @@ class Partition:
 
     def look(self, now_s: float, caught_up: Sequence[int] = (0,)) -> Outcome:
         """A look at the clock, committed."""
-        return self.commit(self.agent.look(now_s, caught_up), self.committed)
+        return self.commit(self.agent.tick(now_s, [(INPUT[0], each) for each in caught_up], 1), self.committed)
 
     def commit(self, outcome: Outcome, committed: int | None) -> Outcome:
         for emission in outcome.emissions:
@@ -86,7 +91,7 @@ class Partition:
                 offset = len(self.changelog)
                 self.changelog.append(Record("windows", 0, offset, emission.key, emission.value, None))
         self.dead += sum(emission.topic == "dead-letter" for emission in outcome.emissions)
-        self.agent.settled(committed=True)
+        self.agent.on_commit()
         self.committed = committed
         return outcome
 
@@ -115,11 +120,6 @@ def never() -> Iterator[Record]:
 def kinds(outcome: Outcome) -> list[str]:
     """What is emitted, in short."""
     return ["progress" if is_progress(emission.key) else emission.topic for emission in outcome.emissions]
-
-
-def test_the_agent_keeps_state() -> None:
-    """The runtime drives it as one that does."""
-    assert isinstance(AggregateAgent(AggregateConfig(TOTALS)), Keeper)
 
 
 def test_a_window_starts_inclusive_and_ends_exclusive() -> None:
@@ -267,8 +267,8 @@ def test_state_in_memory_is_kept_when_it_is_current() -> None:
     """A partition that comes back at the offset where it was left is not restored from its changelog."""
     partition = Partition()
     partition.send(event())
-    partition.agent.drop([0])
-    partition.agent.restore(0, partition.committed, 1, never())
+    partition.agent.on_revoked([INPUT])
+    partition.agent.on_assigned(Assignment(INPUT, partition.committed, 1, never()))
     assert kinds(partition.look(1.0)) == ["progress"], "whoever had it meanwhile may have told that it is idle"
     partition.send(event())
     assert [window.events for window in partition.windows()] == [2]
@@ -279,11 +279,11 @@ def test_state_in_memory_is_read_anew_when_another_has_gone_on() -> None:
     partition = Partition()
     partition.send(event())
     first = partition.agent
-    first.drop([0])
+    first.on_revoked([INPUT])
     partition.restart()
     partition.send(event(), event())
     partition.agent = first
-    first.restore(0, partition.committed, 3, iter(partition.changelog))
+    first.on_assigned(Assignment(INPUT, partition.committed, 3, iter(partition.changelog)))
     partition.send(event())
     assert [(window.events, window.revision) for window in partition.windows()] == [(4, 3)]
 
@@ -295,7 +295,7 @@ def test_nothing_is_said_of_a_partition_that_was_given_up() -> None:
     for now in (1.0, 100.0):
         partition.look(now)
     assert partition.progress().idle
-    partition.agent.drop([0])
+    partition.agent.on_revoked([INPUT])
     for now, caught_up in ((101.0, []), (200.0, [0])):
         assert not partition.look(now, caught_up).emissions
 
@@ -306,10 +306,10 @@ def test_an_abort_is_forgotten() -> None:
     partition.send(event())
     new = partition.records_of([event(), event(120)])
     first = partition.agent.handle(new)
-    first.extend(partition.agent.look(5.0, []))
-    partition.agent.settled(committed=False)
+    first.extend(partition.agent.tick(5.0, [], 1))
+    partition.agent.on_abort()
     again = partition.agent.handle(new)
-    again.extend(partition.agent.look(5.0, []))
+    again.extend(partition.agent.tick(5.0, [], 1))
     assert [each.value for each in again.emissions] == [each.value for each in first.emissions]
     partition.commit(again, 3)
     assert sorted(window.events for window in partition.windows()) == [1, 2]
@@ -552,7 +552,7 @@ def test_a_restore_never_holds_more_than_will_be_held() -> None:
     progress = Progress(partition=0, next_offset=7, watermark=NOON + timedelta(minutes=20_000), idle=False)
     agent = AggregateAgent(AggregateConfig(TOTALS))
     tracemalloc.start()
-    agent.restore(0, 7, 7, changelog())
+    agent.on_assigned(Assignment(INPUT, 7, 7, changelog()))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(agent._states[0].windows) == 120
@@ -701,7 +701,7 @@ def test_a_record_that_the_broker_refuses_is_a_dead_letter() -> None:
     """As above."""
     partition = Partition()
     (record,) = partition.records_of([event()])
-    outcome = partition.commit(partition.agent.refuse(record, "refused"), 1)
+    outcome = partition.commit(partition.agent.dead_letter(record, "refused"), 1)
     assert kinds(outcome) == ["dead-letter", "progress"]
     partition.restart()
     assert partition.windows() == []

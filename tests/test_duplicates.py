@@ -13,7 +13,7 @@ from faults import Service, Traffic, end_all, environment, eventually
 
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.performance import METRICS
-from ragweir.streams.agents.agent import Mindful
+from ragweir.streams.agents.agent import Assignment
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.records import Outcome, Record
@@ -71,20 +71,19 @@ def test_what_is_evaluated_follows_from_places_alone_whatever_aborts_and_restart
     chance = random.Random(seed)
     records, ids = traffic(chance)
     own, at, found = agent(), 0, []
-    assert isinstance(own, Mindful)
     while at < len(records):
         start, fate = records[at - 1].offset + 1 if at else 0, chance.random()
         if fate < 0.2:  # Another process takes over. It is given what stands before, and no more than that.
             own = agent()
             before: Sequence[Record] = [each for each in records[:at] if each.offset >= start - HORIZON]
-            own.remember(PLACE, start, iter(before))
+            own.on_assigned(Assignment(PLACE, start, start, preceding=iter(before)))
         elif fate < 0.3:  # The partition goes before its records were handled, and comes back at once.
-            own.forget([PLACE])
-            own.remember(PLACE, start, never() if at else iter(()))
+            own.on_revoked([PLACE])
+            own.on_assigned(Assignment(PLACE, start, start, preceding=never() if at else iter(())))
         batch = records[at : at + chance.randrange(1, 40)]
         outcome = own.handle(batch)
         committed = chance.random() < 0.7
-        own.settled(committed=committed)
+        own.on_commit() if committed else own.on_abort()
         if committed:
             at += len(batch)
             found += evaluated(outcome)
@@ -97,9 +96,11 @@ def test_what_is_evaluated_follows_from_places_alone_whatever_aborts_and_restart
 def test_a_batch_that_was_aborted_is_not_remembered_when_its_partition_comes_back() -> None:
     own, first = agent(), Record(*PLACE, 5, None, event("a"), None)
     own.handle([first])
-    own.settled(committed=False)
-    own.forget([PLACE])
-    own.remember(PLACE, 6, iter([first]))  # Meanwhile another worker has committed that same record.
+    own.on_abort()
+    own.on_revoked([PLACE])
+    own.on_assigned(
+        Assignment(PLACE, 6, 6, preceding=iter([first]))
+    )  # Meanwhile another worker has committed that same record.
     assert evaluated(own.handle([Record(*PLACE, 6, None, event("a"), None)])) == []
 
 
@@ -112,8 +113,8 @@ def test_an_id_counts_up_to_the_horizon_and_on_its_own_partition_only() -> None:
 
 def test_a_record_that_is_refused_by_the_broker_still_occurred() -> None:
     own = agent()
-    own.refuse(Record(*PLACE, 0, None, event("a"), None), "too large")
-    own.settled(committed=True)
+    own.dead_letter(Record(*PLACE, 0, None, event("a"), None), "too large")
+    own.on_commit()
     assert evaluated(own.handle([Record(*PLACE, 1, None, event("a"), None)])) == []
 
 
@@ -126,7 +127,7 @@ def test_memory_is_bounded_by_the_horizon() -> None:
     own = agent()
     for offset in range(10 * HORIZON):
         own.handle([Record(*PLACE, offset, None, event(f"e{offset}"), None)])
-        own.settled(committed=True)
+        own.on_commit()
     (lane,) = own._duplicates._lanes.values()
     assert len(lane.ids) <= HORIZON
     assert not lane.pending

@@ -55,14 +55,14 @@ class HurtTransactions(kafka.Transactions):
             hurt()
         super()._insist(step)
 
-class Hurt(kafka.KafkaRuntime):
-    def _revoked(self, consumer, partitions):
+class HurtReader(kafka.BatchReader):
+    def revoke(self, partitions):
         if moment == "revoked":
             hurt()
-        super()._revoked(consumer, partitions)
+        super().revoke(partitions)
 
 kafka.Transactions = HurtTransactions
-ragweir.streams.service.KafkaRuntime = Hurt
+kafka.BatchReader = HurtReader
 main()
 """
 
@@ -288,18 +288,21 @@ def test_records_that_retention_deleted_are_counted(kafka: LocalKafka, prefix: s
     assert first.stop() == 0
     traffic.publish(20)
     delete_before(traffic, 0, 15)
-    second = start(traffic, "--slot", "0")
+    second = start(traffic, "--workers", "1")
     traffic.settled()
-    assert [line["missed"] for line in second.logged("retention")] == [5]
+    assert [line["missed"] for line in second.logged("deleted records unread")] == [5]
     assert second.sample(series) == 5
     # Asleep, with the answer to its last fetch on the way, it cannot have read what is published now.
-    second.send(signal.SIGSTOP)
+    pid = second.pid(0)
+    os.kill(pid, signal.SIGSTOP)
     time.sleep(0.5)
     traffic.publish(20)
     delete_before(traffic, 0, 40)
-    second.send(signal.SIGCONT)
+    os.kill(pid, signal.SIGCONT)
     traffic.settled()
-    assert second.sample(series) == 15
+    assert second.pid(0) != pid, "a new process goes on behind the gap"
+    assert [line["missed"] for line in second.logged("deleted records unread")] == [5, 10]
+    assert second.sample(series) == 10
     assert [place for _, (_, place) in traffic.evaluations()] == [*range(7), 8, 9, *range(15, 30), *range(40, 50)]
 
 

@@ -21,6 +21,7 @@ from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.totals import Totals
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.streams.agents.agent import Assignment
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 from ragweir.streams.cli import app
 from ragweir.streams.history.counting import Counting
@@ -288,7 +289,7 @@ def test_events_count_as_the_live_service_counts_them() -> None:
         labels = {"region": chance.choice(["eu", "us"])}
         rows.append(line(number // 2, number / 10, bad=False, scores=scores, stage=stage, labels=labels))
     agent = AggregateAgent(AggregateConfig(TOTALS, slos=slos))
-    agent.restore(0, None, 0, iter(()))
+    agent.on_assigned(Assignment(("rag.evaluations", 0), None, 0))
     outcome = agent.handle([Record("t", 0, place, None, orjson.dumps(row), None) for place, row in enumerate(rows)])
     live = {name[1:]: count for name, count in outcome.counts.items() if name[0] == "ragweir_slo_events_total"}
     found = rehearsed(rows, slos=slos)

@@ -73,7 +73,7 @@ def test_whatever_an_agent_counts_can_be_counted() -> None:
     at = int(parse_time(GOOD["ended_at"]).timestamp() * 1_000)
     records = [Record("t", 0, offset, None, value, at + 1_000 * offset) for offset, value in enumerate(values)]
     telemetry = Telemetry("evaluate", 0)
-    for outcome in (agent.handle(records), agent.refuse(records[0], "too large")):
+    for outcome in (agent.handle(records), agent.dead_letter(records[0], "too large")):
         telemetry.add(outcome.counts)
         telemetry.show(outcome.levels)
     sample = telemetry.registry.get_sample_value

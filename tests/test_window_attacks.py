@@ -18,6 +18,7 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.closing import Closing
 from ragweir.metrics.totals import Totals
 from ragweir.schemas.window import OVERFLOW
+from ragweir.streams.agents.agent import Assignment
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 from ragweir.streams.cli import doctor
 from ragweir.streams.dimensions import admission_limits
@@ -44,7 +45,7 @@ class Pipeline:
     def __init__(self, **windows: Any) -> None:
         settings = WindowSettings(**windows)
         self.agent = AggregateAgent(AggregateConfig(TOTALS, settings))
-        self.agent.restore(0, None, 0, iter(()))
+        self.agent.on_assigned(Assignment(("rag.evaluations", 0), None, 0))
         limits = admission_limits(settings)
         self.closing = Closing(settings.sizes, settings.dimensions, TOTALS.reading(), settings.grace_s, limits)
         self.exposition = Exposition(settings.dimensions, [])
@@ -63,7 +64,7 @@ class Pipeline:
         ]
         self.offset += len(records)
         outcome = self.agent.handle(records)
-        self.agent.settled(committed=True)
+        self.agent.on_commit()
         self.counts += Counter({name[0]: number for name, number in outcome.counts.items()})
         for each in outcome.emissions:
             self.closing.take(each.key, each.value, now.timestamp())

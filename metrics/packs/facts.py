@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from ragweir.metrics.metric import Better, shared
 from ragweir.metrics.packs.pack import Finding, Name, Pack, Part, Words
@@ -65,6 +66,7 @@ class FactsPack(Pack):
     score: Name = "fact_score"
     facts: Annotated[tuple[Fact, ...], Field(min_length=1)]
 
+    @override
     def findings(self) -> Iterator[Finding]:
         """One per fact, and the mean."""
         stated = _reader(self.facts)
@@ -121,6 +123,7 @@ class CalculationPack(Pack):
             raise ValueError("correct.fact is not the name of one of the facts")
         return self
 
+    @override
     def findings(self) -> Iterator[Finding]:
         """One per fact, then steps, failure and verdict."""
         steps, failure, correct = self.steps, self.failure, self.correct

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Annotated, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from ragweir.metrics.metric import Null, Value, shared
 from ragweir.metrics.packs.pack import Finding, Name, Pack, Part, Words
@@ -82,6 +83,7 @@ class ListPack(Pack):
             seen |= item
         return tuple(distinct)
 
+    @override
     def findings(self) -> Iterator[Finding]:
         """How many items are found, how many there are, and the share."""
 

@@ -1,127 +1,152 @@
-"""What an agent is: records in, an outcome out, without I/O, so that any runtime can drive it."""
+"""The lifecycle of an agent: records in, outcomes out, without I/O, so that any runtime can drive it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from ragweir.errors import ErrorClass
-from ragweir.streams.records import Count, Outcome, Record, TopicPartition
+from ragweir.streams.records import Measurements, Outcome, Record, TopicPartition
 
 
-class Agent(Protocol):
-    """Handles batches. Neither method raises, whatever the records hold, but MemoryError.
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One partition of an input that an agent takes over, with all that the agent may have to know of its past."""
 
-    A batch may be handed over in parts, one `handle` or `refuse` after the other, unless the agent is a keeper.
+    topic_partition: TopicPartition
+    committed: int | None
+    """The committed offset; None where there is none."""
+    start: int
+    """The offset at which reading begins."""
+    changelog: Iterable[Record] = ()
+    """The committed records of the same partition of the agent's changelog, in order. They are read from Kafka while
+    they are iterated over; nothing is read of a changelog that nobody iterates over."""
+    preceding: Iterable[Record] = ()
+    """The committed records of at most `Agent.warm_up` offsets before the start, likewise."""
+
+
+class Agent(ABC):
+    """Turns records into outcomes, and keeps what it has to know between them in memory.
+
+    A runtime makes all calls from one thread, in this order:
+
+    1. `on_assigned`, once for each partition, before any of its records.
+    2. For each transaction `handle` with what was read, in the order of offsets, then `tick`. A record that must not be
+       handled goes to `dead_letter` instead. Without a `changelog`, a batch may come in several calls of `handle`.
+    3. `on_commit` when the outcomes of these calls are committed, or `on_abort` when they are not and never will be.
+       After an abort the records are read again from the committed offsets, so that an agent which holds records that
+       it has not settled meets them again.
+    4. `drain_metrics`, after each transaction and whenever partitions were given up.
+    5. `on_revoked` when partitions are given up; none of their records follows, unless `on_assigned` comes first.
+    6. `drain` before a stop. The runtime goes on with 2 to 4 for a while, as long as `in_flight` says so.
+
+    No method waits for anything but `on_assigned`, which reads from Kafka. No method raises, whatever the records hold,
+    but MemoryError, and `on_assigned` also StateError and what reading raises. The defaults fit an agent without state
+    that settles all records at once.
     """
 
     @property
+    @abstractmethod
     def outputs(self) -> tuple[str, ...]:
-        """The topics it emits to, by their names in the topic table."""
-
-    def handle(self, records: Sequence[Record]) -> Outcome:
-        """What to emit for these records."""
-
-    def refuse(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
-        """Return the outcome of a record that cannot be handled: a dead letter of this class.
-
-        `refused` is a record whose own outcome the broker refuses to take, `fatal` one that ends the process.
-        """
-
-
-@runtime_checkable
-class Keeper(Agent, Protocol):
-    """An agent with state per partition. Its state's changelog is a topic of its own outputs, same partition."""
+        """The topics that it emits to, by their names in the topic table."""
 
     @property
-    def changelog(self) -> str:
-        """The topic that holds its state, by its name in the topic table."""
+    def changelog(self) -> str | None:
+        """The output that holds its state, partition by partition; None for an agent without state."""
+        return None
 
-    def restore(self, partition: int, committed: int | None, start: int, changelog: Iterator[Record]) -> None:
+    @property
+    def warm_up(self) -> int:
+        """The number of offsets before a partition's start of which it has to know the records."""
+        return 0
+
+    # The partitions.
+
+    def on_assigned(self, assignment: Assignment) -> None:
         """Take a partition over.
-
-        Args:
-            partition: of the input.
-            committed: its committed offset; None if there is none.
-            start: where reading begins.
-            changelog: all records of the changelog's partition, in order; read only as far as needed.
 
         Raises:
             StateError: if the stored state is not that of the committed offset.
         """
 
-    def drop(self, partitions: Collection[int]) -> None:
-        """Partitions were given up; their state may be kept in case they come back at the same offset."""
+    def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Give partitions up. State may be kept for the case that they come back at the same offset."""
 
-    def look(self, now_s: float, caught_up: Collection[int]) -> Outcome:
-        """What to emit because time has passed, beside what records bring.
+    # One transaction.
+
+    @abstractmethod
+    def handle(self, records: Sequence[Record]) -> Outcome:
+        """Take records. The outcome settles them, or a later one of `tick` does."""
+
+    @abstractmethod
+    def dead_letter(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
+        """Settle a record as a dead letter, which is all that is emitted for it.
+
+        Args:
+            record: one that `handle` was not given, or was given and has not settled.
+            reason: one sentence that quotes nothing of the record.
+            error_class: `refused` for a record whose own outcome Kafka does not take, `fatal` for one that ends the
+                process.
+        """
+
+    def tick(self, now_s: float, caught_up: Collection[TopicPartition], most: int) -> Outcome:  # noqa: ARG002
+        """Return what the passing of time brings, and what earlier records have come to.
 
         Args:
             now_s: wall clock, epoch seconds.
-            caught_up: the held partitions that have been read to their end.
+            caught_up: the partitions that have been read to their end.
+            most: the number of records that the outcome may settle.
         """
+        return Outcome()
 
-    def settled(self, *, committed: bool) -> None:
-        """What was emitted last is committed, or has to be forgotten."""
+    def on_commit(self) -> None:
+        """Keep what was changed with the last outcomes: they are committed."""
 
+    def on_abort(self) -> None:
+        """Undo what was changed with the last outcomes: they are not committed."""
 
-@runtime_checkable
-class Mindful(Agent, Protocol):
-    """An agent that has in mind what stands shortly before the records that it is given, in the same partition."""
-
-    @property
-    def horizon(self) -> int:
-        """How many offsets back; at 0 nothing has to be remembered."""
-
-    def remember(self, place: TopicPartition, start: int, before: Iterator[Record]) -> None:
-        """Take a partition over: reading begins at `start`, and `before` has the records within the horizon."""
-
-    def forget(self, places: Collection[TopicPartition]) -> None:
-        """Partitions were given up."""
-
-    def settled(self, *, committed: bool) -> None:
-        """What was emitted last is committed, or has to be forgotten."""
-
-
-@runtime_checkable
-class Traced(Agent, Protocol):
-    """An agent whose output tells which records it was made of."""
+    # The flow of records.
 
     @property
-    def trace(self) -> str:
-        """The output that does, by its name in the topic table."""
-
-    def origins(self, output: Record) -> Iterable[tuple[TopicPartition, int, str]]:
-        """What a record of that output was made of: where each stands, its offset, its id; none if it does not tell."""
-
-    def identity(self, record: Record) -> str | None:
-        """The id of a record of the input; None if it has none."""
-
-
-@runtime_checkable
-class Patient(Keeper, Protocol):
-    """A keeper that takes records in order and finishes them later, in any order.
-
-    `look` emits what has been finished; the offsets that are committed with it are those of `finished`.
-    """
+    def capacity(self) -> int:
+        """The number of records that it takes now; at 0 nothing is read."""
+        return sys.maxsize
 
     @property
-    def room(self) -> int:
-        """How many more records it can take now; at 0 nothing is read."""
+    def paused(self) -> Mapping[TopicPartition, int]:
+        """The partitions of which it takes nothing for now, and the offset at which it goes on."""
+        return {}
 
     @property
-    def resting(self) -> Mapping[TopicPartition, int]:
-        """Partitions of which it takes nothing for now, and the offset at which it will go on."""
+    def held(self) -> Collection[TopicPartition]:
+        """The partitions of which it has taken records that it has not settled."""
+        return ()
 
     @property
-    def busy(self) -> bool:
-        """Whether something is under way that is worth waiting for before a stop."""
+    def in_flight(self) -> bool:
+        """True while something is under way that is worth waiting for before a stop."""
+        return False
 
-    def finish(self) -> None:
-        """It is about to be stopped, and begins nothing more."""
+    def drain(self) -> None:
+        """Take and begin nothing more: the process is about to stop."""
 
-    def finished(self) -> Mapping[TopicPartition, int]:
-        """Up to which offset, with what was emitted last, everything is finished, per partition that was read."""
+    def drain_metrics(self) -> Measurements:
+        """Return what was measured since the last call, whatever becomes of the transactions."""
+        return Measurements()
 
-    def observed(self) -> tuple[Mapping[Count, int], Mapping[Count, float], Sequence[float]]:
-        """What it saw outside of transactions since last asked: counts, levels, and how long its calls took."""
+    # What the runtime asks about records.
+
+    @property
+    def provenance(self) -> str | None:
+        """The output whose records tell of which records they were made; None where none does."""
+        return None
+
+    def origins(self, output: Record) -> Iterable[tuple[TopicPartition, int, str]]:  # noqa: ARG002
+        """Return the partition, offset and id of each record that a record of the `provenance` was made of."""
+        return ()
+
+    def identity(self, record: Record) -> str | None:  # noqa: ARG002
+        """Return the id of a record of an input; None if it has none."""
+        return None

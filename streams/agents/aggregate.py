@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from zlib import compress, decompress
 
 import orjson
 from pydantic import ValidationError
+from typing_extensions import override
 
 from ragweir.errors import ErrorClass, Rejected, StateError
 from ragweir.metrics.contents import Contents, merged
@@ -21,15 +22,19 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.schemas.window import Progress, Window, duration_s
 from ragweir.schemas.window_key import ProgressKey, WindowKey, encode_window_key, parse_window_key
+from ragweir.streams.agents.agent import Agent, Assignment
 from ragweir.streams.agents.writing import bury, cloud_event
 from ragweir.streams.dimensions import Dimensions, admission_limits, label
-from ragweir.streams.records import Emission, Outcome, Record
+from ragweir.streams.records import Count, Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.settings import Slo, WindowSettings
 
 _SERVICE = "aggregate"
 _AHEAD = 60
 """Windows after the newest that are held too, for clocks that are ahead: event time does not reach them yet."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_WATERMARK = "ragweir_watermark_timestamp_seconds"
+_WINDOWS_HELD = "ragweir_windows_held"
 
 Key = tuple[datetime, Labels]
 """A window of one partition: its start and its dimensions."""
@@ -87,11 +92,8 @@ class _State:
     """Wall clock at the first look that found the progress emitted as it is now; None if it has not been."""
 
 
-class AggregateAgent:
+class AggregateAgent(Agent):
     """Keeps the base windows of each partition of `evaluations` in the same partition of `windows`."""
-
-    outputs = ("windows", "dead-letter")
-    changelog = "windows"
 
     def __init__(self, config: AggregateConfig) -> None:
         self._config = config
@@ -113,12 +115,27 @@ class AggregateAgent:
         self._held: set[int] = set()
         """The partitions that are ours now; the state of others may still be there."""
         self._pending: dict[int, _State] = {}
+        self._gone: set[Count] = set()
+        """The gauges of partitions that were given up."""
+
+    @property
+    @override
+    def outputs(self) -> tuple[str, ...]:
+        """Windows, and the dead letters of what is no evaluation."""
+        return "windows", "dead-letter"
+
+    @property
+    @override
+    def changelog(self) -> str:
+        """The windows are the state."""
+        return "windows"
 
     # Records.
 
+    @override
     def handle(self, records: Sequence[Record]) -> Outcome:
         """The windows that the records touch, and how far their partitions are now."""
-        outcome = Outcome()
+        outcome = Outcome(settled=list(records))
         partitions: defaultdict[int, list[Record]] = defaultdict(list)
         for record in records:
             partitions[record.partition].append(record)
@@ -126,9 +143,10 @@ class AggregateAgent:
             self._pending[partition] = self._advance(partition, own, outcome)
         return outcome
 
-    def refuse(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
-        """A dead letter; the evaluation enters no window."""
-        outcome = Outcome()
+    @override
+    def dead_letter(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
+        """Settle a record as a dead letter; the evaluation enters no window. See `Agent.dead_letter`."""
+        outcome = Outcome(settled=[record])
         outcome.counts["ragweir_events_in_total",] += 1
         bury(outcome, _SERVICE, record, error_class, reason, HEAD_BYTES)
         state = replace(self._states[record.partition], next_offset=record.offset + 1)
@@ -258,8 +276,8 @@ class AggregateAgent:
         headers = cloud_event(_SERVICE, "progress", name.decode(), watermark or _EPOCH, "application/json")
         outcome.emissions.append(Emission("windows", name, encode(progress), headers, partition))
         if watermark is not None:
-            outcome.levels["ragweir_watermark_timestamp_seconds", str(partition)] = watermark.timestamp()
-        outcome.levels["ragweir_windows_held", str(partition)] = sum(map(len, state.windows.values()))
+            outcome.levels[_WATERMARK, str(partition)] = watermark.timestamp()
+        outcome.levels[_WINDOWS_HELD, str(partition)] = sum(map(len, state.windows.values()))
         return replace(state, told_s=0.0)
 
     def _watermark(self, newest: datetime | None) -> datetime | None:
@@ -267,38 +285,47 @@ class AggregateAgent:
 
     # Time.
 
-    def look(self, now_s: float, caught_up: Collection[int]) -> Outcome:
-        """Progress of the partitions that fell idle, and of those that have not told theirs, or not for long."""
+    @override
+    def tick(self, now_s: float, caught_up: Collection[TopicPartition], most: int) -> Outcome:
+        """Emit the progress of partitions that fell idle, and of those whose progress was not emitted lately."""
         outcome = Outcome()
+        at_end = {partition for _, partition in caught_up}
         for partition in self._held:
             state = self._pending.get(partition, self._states[partition])
-            if not state.active_s or partition not in caught_up:
+            if not state.active_s or partition not in at_end:
                 state = replace(state, active_s=now_s)
             if state.told_s == 0:
                 state = replace(state, told_s=now_s)
-            idle = partition in caught_up and now_s - state.active_s >= self._config.windows.idle_s
+            idle = partition in at_end and now_s - state.active_s >= self._config.windows.idle_s
             if idle != state.idle or state.told_s is None or now_s - state.told_s >= self._tell_again_s:
                 state = self._tell(partition, replace(state, idle=idle), outcome)
             self._pending[partition] = state
         return outcome
 
-    def settled(self, *, committed: bool) -> None:
-        """Keep what was emitted, or forget it."""
-        if committed:
-            self._states.update(self._pending)
+    @override
+    def on_commit(self) -> None:
+        """Keep the windows that were emitted."""
+        self._states.update(self._pending)
+        self._pending = {}
+
+    @override
+    def on_abort(self) -> None:
+        """Forget the windows that were emitted."""
         self._pending = {}
 
     # Partitions.
 
-    def restore(self, partition: int, committed: int | None, start: int, changelog: Iterator[Record]) -> None:
-        """Take a partition over with the windows that it still holds; see `ragweir.streams.agents.agent.Keeper`.
+    @override
+    def on_assigned(self, assignment: Assignment) -> None:
+        """Take a partition over with the windows that it still holds; see `Agent.on_assigned`.
 
         Raises:
             StateError: if the progress in the changelog is not that of the committed offset.
         """
+        (_, partition), committed = assignment.topic_partition, assignment.committed
         held = self._states.pop(partition, None)
         if held is None or held.next_offset != committed:
-            held = self._read(changelog)
+            held = self._read(assignment.changelog)
         if held is None and committed is not None:
             raise StateError(
                 f"partition {partition} has the committed offset {committed} but no windows to go on from: the windows "
@@ -313,10 +340,10 @@ class AggregateAgent:
                 "use another topics.prefix"
             )
         # The progress is told in any case: it may have another offset, or be another worker's who found it idle.
-        self._states[partition] = replace(held or _State(start), next_offset=start, told_s=None)
+        self._states[partition] = replace(held or _State(assignment.start), next_offset=assignment.start, told_s=None)
         self._held.add(partition)
 
-    def _read(self, changelog: Iterator[Record]) -> _State | None:
+    def _read(self, changelog: Iterable[Record]) -> _State | None:
         """The state that a changelog comes to. Windows stay as they are written.
 
         Until the progress is known, which compaction leaves at the end, any of them may turn out to be held. But no
@@ -354,11 +381,19 @@ class AggregateAgent:
         }
         return _State(progress.next_offset, stored, newest=newest, idle=progress.idle)
 
-    def drop(self, partitions: Collection[int]) -> None:
-        """State stays, in case a partition comes back at the offset where it was left."""
-        self._held.difference_update(partitions)
-        for partition in partitions:
+    @override
+    def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Give partitions up. Their state stays, in case they come back at the same offset."""
+        for _, partition in partitions:
+            self._held.discard(partition)
             self._pending.pop(partition, None)
+            self._gone |= {(name, str(partition)) for name in (_WATERMARK, _WINDOWS_HELD)}
+
+    @override
+    def drain_metrics(self) -> Measurements:
+        """Return the gauges of partitions that were given up since the last call: nothing is known of them any more."""
+        gone, self._gone = self._gone, set()
+        return Measurements(levels=dict.fromkeys(gone))
 
 
 def _evaluation(record: Record, max_bytes: int) -> Evaluation:

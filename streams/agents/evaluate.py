@@ -10,6 +10,7 @@ from datetime import datetime
 from statistics import median_low
 
 from pydantic import BaseModel, ValidationError
+from typing_extensions import override
 
 from ragweir.errors import ErrorClass, Rejected
 from ragweir.metrics.catalogue import CATALOGUE_VERSION, Catalogue
@@ -21,6 +22,7 @@ from ragweir.schemas.intake import MAX_ITEMS
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
+from ragweir.streams.agents.agent import Agent, Assignment
 from ragweir.streams.agents.duplicates import Duplicates
 from ragweir.streams.agents.writing import bury, cloud_event
 from ragweir.streams.filters import Filters
@@ -63,7 +65,7 @@ class _Origin(BaseModel):
     source: Source
 
 
-class EvaluateAgent:
+class EvaluateAgent(Agent):
     """Scores every readable event once; a duplicate is counted, and every other record becomes a dead letter."""
 
     def __init__(self, config: EvaluateConfig) -> None:
@@ -72,24 +74,25 @@ class EvaluateAgent:
         self._duplicates = Duplicates(config.duplicate_horizon)
 
     @property
+    @override
     def outputs(self) -> tuple[str, ...]:
         """Requests to judge are written only where there is a judge."""
         requests = ("judge.requests",) if self._config.router else ()
         return ("evaluations", *requests, "dead-letter")
 
+    @override
     def handle(self, records: Sequence[Record]) -> Outcome:
         """One evaluation or dead letter per record, in the records' order; behind the first a request, if selected.
 
         What is a duplicate, or filtered out, comes to nothing but a count.
         """
-        outcome = Outcome()
+        outcome = Outcome(settled=list(records))
         evaluated: list[tuple[Record, Evaluation]] = []
         for record in records:
             outcome.counts["ragweir_events_in_total",] += 1
             try:
                 event, time = self.read(record)
-                place = record.topic, record.partition
-                if self._duplicates.met(place, record.offset, event.event_id):
+                if self._duplicates.met(record.topic_partition, record.offset, event.event_id):
                     outcome.counts["ragweir_duplicates_total",] += 1
                     continue
                 filters = self._config.filters
@@ -111,43 +114,56 @@ class EvaluateAgent:
                 evaluated.append((record, evaluation))
                 outcome.counts.update(("ragweir_repaired_total", flag) for flag in event.flags)
                 outcome.counts.update(("ragweir_metric_errors_total", metric) for metric in raised)
-        for record in {(record.topic, record.partition): record for record in records}.values():
-            self._duplicates.passed((record.topic, record.partition), record.offset)
+        for record in {record.topic_partition: record for record in records}.values():
+            self._duplicates.passed(record.topic_partition, record.offset)
         _count(outcome, [evaluation.decision for _, evaluation in evaluated])
         if not self._config.own_times:
             _measure(outcome, evaluated)
         return outcome
 
-    def refuse(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
-        """A dead letter. Of one that the broker refuses only the head is kept, since that may be for its size."""
-        outcome = Outcome()
+    @override
+    def dead_letter(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
+        """Settle a record as a dead letter; of one that Kafka does not take only the head is kept, as it may be large.
+
+        See `Agent.dead_letter`.
+        """
+        outcome = Outcome(settled=[record])
         outcome.counts["ragweir_events_in_total",] += 1
         most = HEAD_BYTES if error_class == "refused" else self._config.max_event_bytes
         bury(outcome, _SERVICE, record, error_class, reason, most)
         if error_class == "refused":  # Not even the id of a record that ends processes is read.
             for offset, event_id in self._ids([record]):
-                self._duplicates.met((record.topic, record.partition), offset, event_id)
-        self._duplicates.passed((record.topic, record.partition), record.offset)
+                self._duplicates.met(record.topic_partition, offset, event_id)
+        self._duplicates.passed(record.topic_partition, record.offset)
         return outcome
 
     # Duplicates.
 
     @property
-    def horizon(self) -> int:
-        """How many offsets back an id makes an event a duplicate."""
+    @override
+    def warm_up(self) -> int:
+        """The number of offsets back within which an id makes an event a duplicate."""
         return self._duplicates.horizon
 
-    def remember(self, place: TopicPartition, start: int, before: Iterator[Record]) -> None:
-        """Take a partition over; see `ragweir.streams.agents.agent.Mindful`."""
-        self._duplicates.restore(place, start, self._ids(before))
+    @override
+    def on_assigned(self, assignment: Assignment) -> None:
+        """Read the ids of the preceding records; see `Agent.on_assigned`."""
+        self._duplicates.restore(assignment.topic_partition, assignment.start, self._ids(assignment.preceding))
 
-    def forget(self, places: Collection[TopicPartition]) -> None:
-        """Partitions were given up."""
-        self._duplicates.drop(places)
+    @override
+    def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Keep the ids, in case a partition comes back at the same offset."""
+        self._duplicates.drop(partitions)
 
-    def settled(self, *, committed: bool) -> None:
-        """Keep which ids were met, or forget it."""
-        self._duplicates.settled(committed=committed)
+    @override
+    def on_commit(self) -> None:
+        """Keep the ids of the last batch."""
+        self._duplicates.settled(committed=True)
+
+    @override
+    def on_abort(self) -> None:
+        """Forget the ids of the last batch."""
+        self._duplicates.settled(committed=False)
 
     def _ids(self, records: Iterable[Record]) -> Iterator[tuple[int, str]]:
         """Where the readable ones of these records stand, and the ids of their events."""
@@ -155,21 +171,24 @@ class EvaluateAgent:
             if (event_id := self.identity(record)) is not None:
                 yield record.offset, event_id
 
-    # Traces.
+    # Offset recovery.
 
     @property
-    def trace(self) -> str:
-        """Evaluations tell where their interaction was read."""
+    @override
+    def provenance(self) -> str:
+        """An evaluation tells where its interaction was read."""
         return "evaluations"
 
+    @override
     def origins(self, output: Record) -> Iterator[tuple[TopicPartition, int, str]]:
-        """See `ragweir.streams.agents.agent.Traced`; none for what is no evaluation."""
+        """Return the source of an evaluation; nothing for a record that is none."""
         with suppress(ValidationError):
             made = _Origin.model_validate_json(output.value or b"")
             yield (made.source.topic, made.source.partition), made.source.offset, made.event_id
 
+    @override
     def identity(self, record: Record) -> str | None:
-        """The id of a readable event."""
+        """Return the id of a readable event."""
         with suppress(Rejected):
             return self.read(record)[0].event_id
         return None

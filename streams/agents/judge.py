@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from pydantic import ValidationError
+from typing_extensions import override
 
 from ragweir.errors import ErrorClass, Rejected
 from ragweir.metrics.judged.suite import Case, Suite
@@ -24,15 +25,17 @@ from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import Finished, JudgeRequest, LedgerEntry
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
+from ragweir.streams.agents.agent import Agent, Assignment
 from ragweir.streams.agents.writing import bury, cloud_event
 from ragweir.streams.judging.job import Desk, Ended, Job, JobId
 from ragweir.streams.judging.ledger import Account, Budget, Ledger, affordable, day_of, next_day
 from ragweir.streams.judging.money import allowance
 from ragweir.streams.judging.results import by_floor_alone, case_of, chosen, judged, unjudged, waiting
-from ragweir.streams.records import Count, Emission, Outcome, Record, TopicPartition
+from ragweir.streams.records import Count, Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.settings import JudgeSettings, Price
 
 _SERVICE = "judge"
+_CALL_SECONDS: Count = ("ragweir_judge_call_seconds",)
 _MICRO = 1_000_000
 _HELD_PER_JOB = 4
 """Requests in memory for each that may be in flight: those that wait, and those that finished before an earlier one."""
@@ -103,11 +106,8 @@ class _Lane:
     """The last that could be read of what is finished with it."""
 
 
-class JudgeAgent:
+class JudgeAgent(Agent):
     """Judges requests through a desk, within the budgets."""
-
-    outputs = ("evaluations", "judge.retry", "judge.deferred", "judge.ledger", "dead-letter")
-    changelog = trace = "judge.ledger"
 
     def __init__(self, config: JudgeConfig, desk: Desk) -> None:
         self._config = config
@@ -134,16 +134,30 @@ class JudgeAgent:
         """Those that came to rest since the last look: the runtime must see them once, since it has to go back."""
         self._full = self._draining = False
 
-    # What the runtime asks.
+    @property
+    @override
+    def outputs(self) -> tuple[str, ...]:
+        """Judged evaluations, requests that have to wait, and what was spent."""
+        return "evaluations", "judge.retry", "judge.deferred", "judge.ledger", "dead-letter"
 
     @property
-    def resting(self) -> Mapping[TopicPartition, int]:
+    @override
+    def changelog(self) -> str:
+        """The ledger is the state that outlives a process."""
+        return "judge.ledger"
+
+    # The flow of records.
+
+    @property
+    @override
+    def paused(self) -> Mapping[TopicPartition, int]:
         """Partitions whose next request has to wait, and its offset: nothing of them is taken for now."""
         return {place: offset for place, (offset, _) in self._rests.items()}
 
     @property
-    def room(self) -> int:
-        """How many more requests can be taken."""
+    @override
+    def capacity(self) -> int:
+        """The number of requests that can be taken."""
         held = sum(len(lane.held) for lane in self._lanes.values())
         size = sum(len(each.record.value or b"") for lane in self._lanes.values() for each in lane.held)
         share = max(held / self._most_held, size / _MOST_HELD_BYTES)
@@ -154,32 +168,38 @@ class JudgeAgent:
         return 0 if self._full or self._draining else max(1, self._most_held - held)
 
     @property
-    def busy(self) -> bool:
-        """Whether something is under way, or finished and not yet committed."""
+    @override
+    def held(self) -> Collection[TopicPartition]:
+        """The partitions with requests that are not committed."""
+        return [place for place, lane in self._lanes.items() if lane.held]
+
+    @property
+    @override
+    def in_flight(self) -> bool:
+        """True while calls are under way, or requests are finished and not committed."""
         return bool(self._flying or self._starting or any(_finished(lane) for lane in self._lanes.values()))
 
-    def finish(self) -> None:
+    @override
+    def drain(self) -> None:
         """Take and begin nothing more."""
         self._draining = True
 
-    def finished(self) -> dict[TopicPartition, int]:
-        """Up to where, with what was emitted last, everything is finished, per partition that was read."""
-        return {
-            place: lane.held[lane.emitted].record.offset if lane.emitted < len(lane.held) else lane.next_offset
-            for place, lane in self._lanes.items()
-        }
-
-    def observed(self) -> tuple[Mapping[Count, int], Mapping[Count, float], Sequence[float]]:
-        """What to count and show whatever is committed, since calls are made: counts, levels, seconds of calls."""
-        levels = {**self._desk.levels(), ("ragweir_judge_waiting",): float(len(self._waiting))}
-        return self._desk.counts(), levels, self._desk.latencies()
+    @override
+    def drain_metrics(self) -> Measurements:
+        """Return the counts and latencies of calls since the last call, and how many requests wait."""
+        return Measurements(
+            self._desk.counts(),
+            {**self._desk.levels(), ("ragweir_judge_waiting",): float(len(self._waiting))},
+            [(_CALL_SECONDS, seconds) for seconds in self._desk.latencies()],
+        )
 
     # Taking.
 
+    @override
     def handle(self, records: Sequence[Record]) -> Outcome:
         """Take requests. Those that are known already, as after an abort, and those that have to wait are passed over.
 
-        What they come to is for `look` to emit.
+        What they come to is for `tick` to emit.
         """
         for record in records:
             place = record.topic, record.partition
@@ -215,15 +235,20 @@ class JudgeAgent:
 
         return emit
 
-    def refuse(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
-        """A dead letter."""
-        outcome = Outcome()
+    @override
+    def dead_letter(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
+        """Settle a request as a dead letter, also one that is finished already. See `Agent.dead_letter`."""
+        outcome = Outcome(settled=[record])
         bury(outcome, _SERVICE, record, error_class, reason, HEAD_BYTES)
+        lane = self._lanes.get(record.topic_partition)
+        if lane is not None and lane.held and lane.held[0].record.offset == record.offset:
+            lane.emitted = 1
         return outcome
 
     # Working.
 
-    def look(self, now_s: float, caught_up: Collection[int]) -> Outcome:  # noqa: ARG002 - the protocol's
+    @override
+    def tick(self, now_s: float, caught_up: Collection[TopicPartition], most: int) -> Outcome:
         """What has come of the calls under way, and what is to be reserved for the next ones."""
         self._now = datetime.fromtimestamp(now_s, UTC)
         self._rests = {
@@ -239,9 +264,9 @@ class JudgeAgent:
         for held in self._landed:
             self._settle(held)
         outcome = Outcome()
-        self._emit_finished(outcome)
+        self._emit_finished(outcome, most)
         self._begin(day)
-        self._emit_finished(outcome)
+        self._emit_finished(outcome, most)
         for partition, ledger in self._booked.items():
             lasts = (lane.last for (_, each), lane in self._lanes.items() if each == partition)
             for key, value in ledger.changes(self._ledgers[partition], tuple(last for last in lasts if last)):
@@ -318,9 +343,9 @@ class JudgeAgent:
             again = waiting("judge.deferred", request, partition, held.requested_at, next_day(day), _OVER_BUDGET)
             held.emit = _emitting(again, "deferred")
 
-    def _emit_finished(self, outcome: Outcome) -> None:
+    def _emit_finished(self, outcome: Outcome, most: int) -> None:
         for lane in self._lanes.values():
-            done = _finished(lane)
+            done = min(_finished(lane), lane.emitted + most - len(outcome.settled))
             for held in islice(lane.held, lane.emitted, done):
                 self._emit(held, outcome)
                 if held.request is not _UNREADABLE:
@@ -329,6 +354,7 @@ class JudgeAgent:
 
     def _emit(self, held: _Held, outcome: Outcome) -> None:
         if held.emit is not None:
+            outcome.settled.append(held.record)
             outcome.counts["ragweir_events_in_total",] += 1
             held.emit(outcome)
 
@@ -350,34 +376,47 @@ class JudgeAgent:
         if share is not None:
             outcome.levels["ragweir_judge_affordable_floor_ratio",] = share
 
-    def settled(self, *, committed: bool) -> None:
-        """What was emitted last is committed: its calls may go out. Or it was not, and is to be emitted again."""
-        if committed:
-            self._ledgers.update(self._booked)
-            self._landed = []
-            for lane in self._lanes.values():
-                for _ in range(lane.emitted):
-                    lane.held.popleft()
-            for held in self._starting:
-                if held.job is not None:
-                    self._flying[held.id] = held
-                    self._desk.start(held.job)
-        else:
-            for held in self._starting:
-                held.job = held.account = None
-            self._waiting.extendleft(reversed(self._starting))
+    @override
+    def on_commit(self) -> None:
+        """Start the calls whose reservations are committed, and forget the requests that are."""
+        self._ledgers.update(self._booked)
+        self._landed = []
         for lane in self._lanes.values():
+            for _ in range(lane.emitted):
+                lane.held.popleft()
             lane.emitted = 0
+        for held in self._starting:
+            if held.job is not None:
+                self._flying[held.id] = held
+                self._desk.start(held.job)
         self._starting = []
 
-    # Traces.
+    @override
+    def on_abort(self) -> None:
+        """Take the reservations back; what was emitted is emitted again."""
+        for held in self._starting:
+            held.job = held.account = None
+        self._waiting.extendleft(reversed(self._starting))
+        self._starting = []
+        for lane in self._lanes.values():
+            lane.emitted = 0
 
+    # Offset recovery.
+
+    @property
+    @override
+    def provenance(self) -> str:
+        """A record of the ledger tells which requests were finished by then."""
+        return "judge.ledger"
+
+    @override
     def origins(self, output: Record) -> Iterator[tuple[TopicPartition, int, str]]:
         """Which requests a record of the ledger tells to be finished."""
         with suppress(ValidationError):
             for each in LedgerEntry.model_validate_json(output.value or b"").finished:
                 yield (each.topic, each.partition), each.offset, each.event_id
 
+    @override
     def identity(self, record: Record) -> str | None:
         """The id of the event that a request is about."""
         request = self._read(record).request
@@ -385,13 +424,17 @@ class JudgeAgent:
 
     # Partitions.
 
-    def restore(self, partition: int, committed: int | None, start: int, changelog: Iterator[Record]) -> None:  # noqa: ARG002
-        """Take a partition over with its ledger."""
-        self._ledgers[partition] = Ledger.restored(partition, self._budget, changelog)
+    @override
+    def on_assigned(self, assignment: Assignment) -> None:
+        """Take a partition over. The same partition of all its inputs has one ledger, which comes with the first."""
+        _, partition = assignment.topic_partition
+        if partition not in self._ledgers:
+            self._ledgers[partition] = Ledger.restored(partition, self._budget, assignment.changelog)
 
-    def drop(self, partitions: Collection[int]) -> None:
+    @override
+    def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Forget what is under way for partitions that were given up; their next owner begins it anew."""
-        gone = set(partitions)
+        gone = {partition for _, partition in partitions}
         self._desk.cancel([job for job in self._flying if job[1] in gone])
         self._flying = {job: held for job, held in self._flying.items() if job[1] not in gone}
         self._waiting = deque(held for held in self._waiting if held.record.partition not in gone)

@@ -14,6 +14,7 @@ import typer
 from confluent_kafka import KafkaException
 from rich.text import Text
 from typer.core import TyperGroup
+from typing_extensions import override
 
 from ragweir.errors import RagweirError
 from ragweir.streams import logs
@@ -67,15 +68,18 @@ class _Commands(Mapping[str, Any]):
         group: Any = typer.main.get_command(app)
         self._built = group.commands._built
 
+    @override
     def __getitem__(self, name: str) -> Any:
         if name not in self._built:
             self._import(_MODULES[name])
         return self._built[name]
 
+    @override
     def __iter__(self) -> Iterator[str]:
         self._import(*_MODULES.values())
         return iter(self._built)
 
+    @override
     def __len__(self) -> int:
         return len(_MODULES)
 

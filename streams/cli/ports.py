@@ -10,6 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 
+from typing_extensions import override
+
 from ragweir.streams import exporting
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.server import LAST_PORT
@@ -41,6 +43,7 @@ class Port:
         """Return whether the slot can be started, or runs."""
         return self.state in _STATES and self.state != "foreign"
 
+    @override
     def __str__(self) -> str:
         return f"{self.number} ({self.service}, slot {self.slot}) {_STATES.get(self.state, self.state)}"
 

@@ -9,6 +9,8 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from typing_extensions import override
+
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.totals import Scored, Totals
 from ragweir.schemas.evaluation import Evaluation, Status
@@ -41,6 +43,7 @@ class Asked:
         """What the simulated judge gave, if anything."""
         return self.judged.scores.get(FAITHFULNESS) if self.judged else None
 
+    @override
     def __str__(self) -> str:
         """As the table has it: the score, or what became of it, and the reasons.
 
@@ -124,6 +127,7 @@ class Docket:
         """How many events have which status now."""
         return Counter(asked.status for asked in self.events.values())
 
+    @override
     def __str__(self) -> str:
         """How many events were selected, and what has become of them.
 

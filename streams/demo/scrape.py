@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
+from typing_extensions import override
 
 _SECONDS = 2
 
@@ -22,6 +23,7 @@ class Means:
     versions: Mapping[str, float] = field(default_factory=dict)
     """Per pipeline version."""
 
+    @override
     def __str__(self) -> str:
         """The line that the demo shows.
 

@@ -12,6 +12,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+from typing_extensions import override
 
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.metric import Metric
@@ -169,6 +170,7 @@ class _Lines(_Screen):
         self._report = report
         self._print(["event", "application", "ver", *(column.title for column in report.columns)], _JUDGE)
 
+    @override
     def shown(self, result: Result) -> None:
         if isinstance(result, DeadLetter):
             self._print([f"dead letter ({result.error_class}): {result.message}"])

@@ -12,6 +12,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from typing_extensions import override
+
 from ragweir.streams.local.node import LOOPBACK
 
 
@@ -43,6 +45,7 @@ def webhook() -> Iterator[tuple[str, list[Told]]]:
             self.send_response(HTTPStatus.NO_CONTENT)
             self.end_headers()
 
+        @override
         def log_message(self, format: str, *args: Any) -> None:
             """What was posted is shown elsewhere."""
 

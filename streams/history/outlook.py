@@ -81,7 +81,7 @@ def outlook(settings: Settings, own: Settings, run: Run) -> Outlook:
     began = time.process_time()
     for record in records:
         outcome = agent.handle([record])
-        agent.settled(committed=True)
+        agent.on_commit()
         for (name, *_), count in outcome.counts.items():
             found.outcomes[name] += count
         requests += [each.value for each in outcome.emissions if each.topic == "judge.requests"]

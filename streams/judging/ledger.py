@@ -85,7 +85,7 @@ class Ledger:
     accounts: Mapping[Account, LedgerEntry] = field(default_factory=dict)
 
     @classmethod
-    def restored(cls, partition: int, budget: Budget, changelog: Iterator[Record]) -> Ledger:
+    def restored(cls, partition: int, budget: Budget, changelog: Iterable[Record]) -> Ledger:
         """The ledger as it was committed last. What was reserved counts as spent: its calls may have gone out."""
         accounts: dict[Account, LedgerEntry] = {}
         for record in changelog:

@@ -116,6 +116,11 @@ class Attempts:
         self.uncommitted = False
         """True while something is noted that is not committed."""
 
+    @property
+    def begun(self) -> bool:
+        """True while this process has begun records of some partition and not survived them yet."""
+        return bool(self._begun)
+
     def take_over(self, start: PartitionOffset) -> OffsetMetadata:
         """Take a partition over; gives what is known of it."""
         place = start.topic, start.partition

@@ -26,18 +26,26 @@ class Bounds:
 
 
 class Bounding:
-    """Holds a consumer to its bounds: a partition that was read to its end is paused."""
+    """Holds a consumer to bounds: a partition that was read to its end is paused.
 
-    def __init__(self, bounds: Bounds, consumer: Consumer) -> None:
-        self._bounds = bounds
+    Args:
+        bounds: what is read; all there is without.
+        consumer: whose partitions they are.
+    """
+
+    def __init__(self, bounds: Bounds | None, consumer: Consumer) -> None:
+        self._ends = None if bounds is None else bounds.ends
+        self._rate = None if bounds is None else bounds.rate
         self._consumer = consumer
         self._paused: set[TopicPartition] = set()
         self._next_s = 0.0
 
     def admits(self, record: Record) -> bool:
         """Whether a record is within the bounds."""
-        place = record.topic, record.partition
-        if record.offset < self._bounds.ends.get(place, 0):
+        if self._ends is None:
+            return True
+        place = record.topic_partition
+        if record.offset < self._ends.get(place, 0):
             return True
         if place not in self._paused:
             self._paused.add(place)
@@ -46,7 +54,7 @@ class Bounding:
 
     def room(self, most: int) -> int:
         """How many records may be read now, at most so many; 0 after a short rest."""
-        rate = self._bounds.rate
+        rate = self._rate
         if rate is None:
             return most
         wait_s = self._next_s - time.monotonic()
@@ -57,8 +65,8 @@ class Bounding:
 
     def took(self, records: int) -> None:
         """So many records were read."""
-        if self._bounds.rate is not None and records:
-            self._next_s = max(self._next_s, time.monotonic() - _SLICE_S) + records / self._bounds.rate
+        if self._rate is not None and records:
+            self._next_s = max(self._next_s, time.monotonic() - _SLICE_S) + records / self._rate
 
     def forget(self) -> None:
         """The partitions are about to be given up: none may come back paused."""

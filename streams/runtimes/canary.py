@@ -19,7 +19,7 @@ from typing import BinaryIO
 import structlog
 
 from ragweir.schemas.topics import MAX_EVENT_BYTES
-from ragweir.streams.agents.agent import Agent, Mindful
+from ragweir.streams.agents.agent import Agent
 from ragweir.streams.records import Record
 
 try:
@@ -93,8 +93,7 @@ def run(agent: Agent, max_event_bytes: int) -> None:
         while (record := unframed(source)) is not None:
             _limit_time()
             agent.handle([record])
-            if isinstance(agent, Mindful):
-                agent.settled(committed=False)
+            agent.on_abort()
             sink.write(SURVIVED)
     except MemoryError:
         os._exit(OUT_OF_MEMORY)

@@ -19,9 +19,9 @@ _TIMEOUT_S = 2.0
 
 
 def changelog(
-    settings: Settings, topic: str, partition: int, stopped: Callable[[], bool], alive: Callable[[], None]
+    settings: Settings, name: str | None, partition: int, stopped: Callable[[], bool], alive: Callable[[], None]
 ) -> Generator[Record]:
-    """The committed records of a changelog's partition.
+    """The committed records of a partition of a topic of the topic table; none where there is no changelog.
 
     The end is the one of uncommitted reading: the committed one is the last stable offset, which can lie behind what
     the group's committed offset already speaks of. What an open transaction holds back is waited for.
@@ -30,6 +30,9 @@ def changelog(
         Interrupted: if told to stop meanwhile.
         KafkaException: if the broker answers with an error.
     """
+    if name is None:
+        return
+    topic = settings.topics.prefix + name
     end = _end(settings, topic, partition, stopped)
     if end > 0:
         yield from _records(settings, TopicPartition(topic, partition, 0), end, stopped, alive)

@@ -36,10 +36,11 @@ from faust.streams import Stream
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP, Message, ProcessingGuarantee, StreamT
 from faust.types.transports import ConsumerT
+from typing_extensions import override
 
 from ragweir.errors import DO_NOT_RESTART, ConfigurationError, PermanentError
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.agents.agent import Agent, Mindful
+from ragweir.streams.agents.agent import Agent
 from ragweir.streams.heartbeat import Heartbeat
 from ragweir.streams.kafka_client import Identity, build, client_properties, missing_topics, wait_for_broker
 from ragweir.streams.records import Emission, Record
@@ -61,6 +62,7 @@ _LAST_DELAY_S = 2.0
 
 
 class _Thread(AIOKafkaConsumerThread):
+    @override
     def _create_worker_consumer(self, transport: Transport) -> AIOKafkaConsumer:
         # Faust has no setting for it, and would evaluate what an aborted transaction wrote.
         consumer = super()._create_worker_consumer(transport)
@@ -69,6 +71,7 @@ class _Thread(AIOKafkaConsumerThread):
 
 
 class _Consumer(Consumer):
+    @override
     def _new_consumer_thread(self) -> _Thread:
         return _Thread(self, loop=self.loop, beacon=self.beacon)
 
@@ -147,9 +150,11 @@ class EvaluateApp(faust.App):
         self.on_partitions_assigned.connect(cast("Any", self._assigned))  # Its types want what it never passes.
         self.on_partitions_revoked.connect(cast("Any", self._revoked))
 
+    @override
     def _create_directories(self) -> None:
         """None: they would be for tables."""
 
+    @override
     async def on_first_start(self) -> None:
         """Wait for the broker and look for the topics; with something that people have to mend, the process ends."""
         telemetry = self._settings.telemetry
@@ -175,6 +180,7 @@ class EvaluateApp(faust.App):
         self._health.alive()
         return self.should_stop or self._told()
 
+    @override
     async def stop(self) -> None:
         """Stop in time, also where Faust waits for a broker that does not answer."""
         cut = threading.Timer(STOP_S, os._exit, (1,))
@@ -204,11 +210,14 @@ class EvaluateApp(faust.App):
         written = False
         try:
             while refused := await self._written(outcome.emissions):
-                self._mind(committed=False)
-                outcome = self._agent.refuse(record, f"Kafka refuses what it came to: {refused}")
+                self._agent.on_abort()
+                outcome = self._agent.dead_letter(record, f"Kafka refuses what it came to: {refused}")
             written = True
         finally:
-            self._mind(committed=written)
+            if written:
+                self._agent.on_commit()
+            else:
+                self._agent.on_abort()
         self._reached[message.tp] = message.offset + 1
         self._telemetry.add(outcome.counts)
         self._telemetry.show(outcome.levels)
@@ -241,10 +250,6 @@ class EvaluateApp(faust.App):
         partition = None if emission.partition < 0 else emission.partition
         await self.producer.send_and_wait(to, emission.key, emission.value, partition, None, headers)
 
-    def _mind(self, *, committed: bool) -> None:
-        if isinstance(self._agent, Mindful):
-            self._agent.settled(committed=committed)
-
     async def _assigned(self, _: faust.App, assigned: set[TP], **__: Any) -> None:
         self._joined = True
         self._telemetry.set("ragweir_assigned_partitions", len(assigned))
@@ -254,8 +259,7 @@ class EvaluateApp(faust.App):
         for tp in revoked:
             self._reached.pop(tp, None)
             self._telemetry.forget("ragweir_lag", tp.topic, str(tp.partition))
-        if isinstance(self._agent, Mindful):
-            self._agent.forget([(tp.topic, tp.partition) for tp in revoked])
+        self._agent.on_revoked([(tp.topic, tp.partition) for tp in revoked])
 
     async def _watch(self) -> None:
         """Keep health and lag current, and end with the supervisor."""
@@ -284,6 +288,7 @@ class EvaluateApp(faust.App):
 class _Told(logging.Handler):
     """Tells what Faust and its client warn of in our own logs."""
 
+    @override
     def emit(self, record: logging.LogRecord) -> None:
         reason = record.exc_info and record.exc_info[1]
         why = {"reason": repr(reason)} if reason else {}

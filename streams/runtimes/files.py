@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from ragweir.errors import PermanentError
-from ragweir.streams.agents.agent import Agent, Mindful
+from ragweir.streams.agents.agent import Agent
 from ragweir.streams.records import Outcome, Record
 
 _COMPRESSED = "is compressed ({}); decompress it first"
@@ -83,5 +83,4 @@ def run(agent: Agent, file: Lines, name: str, max_bytes: int) -> Iterator[tuple[
     for number, line in read_lines(file, max_bytes, name):
         record = Record(topic=name, partition=0, offset=number, key=None, value=line, timestamp_ms=None)
         yield record, agent.handle([record])
-        if isinstance(agent, Mindful):
-            agent.settled(committed=True)
+        agent.on_commit()

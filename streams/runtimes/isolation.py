@@ -31,33 +31,27 @@ class Isolation:
     >>> isolation.limit
     2
     >>> isolation.aborted(KafkaError.INVALID_RECORD, "refused", records[:1])
-    >>> isolation.verdict(records[:1])
-    'refused'
+    >>> isolation.condemned == records[0], isolation.reason
+    (True, 'refused')
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self.limit = most
-        self._condemned: tuple[str, int, int] | None = None
-        self._reason = ""
+        """The number of records that the next transaction may settle."""
+        self.condemned: Record | None = None
+        """The record that is known to be at fault, and is to become a dead letter."""
+        self.reason = ""
 
     def aborted(self, code: int, reason: str, records: Sequence[Record]) -> None:
         """A batch could not be committed: try half of it, or condemn the record that stood alone."""
         if code not in RECORD_FAULTS:
             return
         if len(records) == 1:
-            self._condemned, self._reason = self._place(records[0]), reason
+            self.condemned, self.reason = records[0], reason
         self.limit = max(1, len(records) // 2)
-
-    def verdict(self, records: Sequence[Record]) -> str:
-        """Why a batch of one record is to become a dead letter; empty when it is not."""
-        return self._reason if len(records) == 1 and self._place(records[0]) == self._condemned else ""
 
     def committed(self) -> None:
         """A batch went through: let the next one be larger."""
-        self._condemned = None
+        self.condemned = None
         self.limit = min(self._most, self.limit * 2)
-
-    @staticmethod
-    def _place(record: Record) -> tuple[str, int, int]:
-        return record.topic, record.partition, record.offset

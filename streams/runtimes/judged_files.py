@@ -6,6 +6,7 @@ be finished, and the ledger is in memory.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +14,7 @@ from dataclasses import replace
 
 import orjson
 
+from ragweir.streams.agents.agent import Assignment
 from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
 from ragweir.streams.judging.job import Desk
 from ragweir.streams.records import Count, Emission, Outcome, Record, TopicPartition
@@ -48,12 +50,12 @@ class JudgedFiles:
     def __init__(self, config: JudgeConfig, desk: Desk, stopped: Callable[[], bool], spent: int = 0) -> None:
         config = _for_a_run(config, spent)
         self._agent, self._desk, self._stopped = JudgeAgent(config, desk), desk, stopped
-        self._agent.restore(0, None, 0, iter(()))
+        self._agent.on_assigned(Assignment(("judge.requests", 0), None, 0))
         self._retry_delay_s = config.judge.retry_delay_s
         self._again: deque[tuple[float, Emission]] = deque()
         """What failed, and when it is to be tried again."""
-        self._under_way: dict[TopicPartition, int] = {}
-        """The queues in use, and the offset behind their one request."""
+        self._under_way: set[TopicPartition] = set()
+        """The queues in use."""
         self._free: list[TopicPartition] = []
         self._taken = 0
         self._reserved: dict[bytes | None, int] = {}
@@ -88,7 +90,7 @@ class JudgedFiles:
                 reading = False
                 if self._gives_up():
                     return
-            room, met = self._agent.room, 0
+            room, met = self._agent.capacity, 0
             batch = self._due(room)
             while reading and met < _LINES and len(batch) < room and not self._stopped():
                 if (line := next(lines, None)) is None:
@@ -113,7 +115,7 @@ class JudgedFiles:
         """A request in a queue where no other is."""
         place = self._free.pop() if self._free else (f"judge.requests.{len(self._under_way)}", 0)
         self._taken += 1
-        self._under_way[place] = self._taken + 1
+        self._under_way.add(place)
         return Record(*place, self._taken, request.key, request.value, round(1_000 * self._now_s))
 
     def _turn(self, batch: list[Record]) -> Outcome:
@@ -121,26 +123,25 @@ class JudgedFiles:
         agent = self._agent
         agent.handle(batch)
         self._now_s = time.monotonic() - self._began
-        outcome = agent.look(self._now_s, ())
-        agent.settled(committed=True)
-        self.spent += self._desk.counts().get(_COST, 0)
+        outcome = agent.tick(self._now_s, (), sys.maxsize)
+        agent.on_commit()
+        self.spent += agent.drain_metrics().counts.get(_COST, 0)
         for emission in outcome.emissions:
             if emission.topic == "judge.ledger":
                 self._reserved[emission.key] = orjson.loads(emission.value or b"{}")["reserved"]
             elif emission.topic == "judge.retry":
                 # A little later than the agent wants it, whose times are rounded: what comes too early it passes over.
                 self._again.append((self._now_s + self._retry_delay_s + _LOOK_S, emission))
-        finished = agent.finished()
-        for place in [place for place, end in self._under_way.items() if finished.get(place, 0) >= end]:
-            del self._under_way[place]
-            self._free.append(place)
+        for record in outcome.settled:
+            self._under_way.remove(record.topic_partition)
+            self._free.append(record.topic_partition)
         return outcome
 
     def _gives_up(self) -> bool:
         """Begin nothing more; whether to wait no longer for what is under way."""
-        self._agent.finish()
+        self._agent.drain()
         self._stop_by = self._stop_by or time.monotonic() + _DRAIN_S
-        return not self._agent.busy or bool(self._desk.shut) or time.monotonic() > self._stop_by
+        return not self._agent.in_flight or bool(self._desk.shut) or time.monotonic() > self._stop_by
 
 
 def _for_a_run(config: JudgeConfig, spent: int) -> JudgeConfig:

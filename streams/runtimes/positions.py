@@ -137,15 +137,15 @@ class Positions:
         self._reached[place] = record.offset + 1
         return True
 
-    def offsets(self, finished: Mapping[TopicPartition, int] | None = None) -> list[PartitionOffset]:
-        """What a transaction sends: the next offset of every partition held, moved or not.
+    def offsets(self, settled: Iterable[Record] = ()) -> list[PartitionOffset]:
+        """Return the offsets that a transaction sends: the next one of every partition held, moved or not.
 
         Sending all of them lets the broker check that the worker still holds what it acts for.
 
         Args:
-            finished: up to where records are finished, where that is not all that was read.
+            settled: the records that the transaction settles, those of each partition in order.
         """
-        moved = self._reached if finished is None else finished
+        moved = {record.topic_partition: record.offset + 1 for record in settled}
         self._sent = {place: moved.get(place, offset) for place, offset in self._next.items()}
         return _places(self._sent)
 

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.errors import PermanentError
-from ragweir.streams.agents.agent import Agent, Keeper, Patient
-from ragweir.streams.records import Outcome, Record
+from ragweir.streams.agents.agent import Agent
+from ragweir.streams.records import Outcome, Record, TopicPartition
 from ragweir.streams.runtimes.attempts import MOST, Attempts, OffsetMetadata
 from ragweir.streams.runtimes.guard import Guard
 
@@ -22,7 +22,7 @@ _PART = 50
 """The records of a batch that are handled at once, where it may be handed over in parts: between them the worker shows
 that it is alive."""
 _OUTLIVED_S = 10.0
-"""The time after which a patient agent's worker has survived the records that it was given."""
+"""The time after which a process has survived the records that its agent holds."""
 
 
 class Precautions:
@@ -46,10 +46,8 @@ class Precautions:
     ) -> None:
         self._agent, self._attempts, self._guard = agent, attempts, guard
         self._note, self._alive = note, alive
-        self._whole = isinstance(agent, Keeper)
-        self._patient = agent if isinstance(agent, Patient) else None
 
-    def take_over(self, start: TopicPartition, group: str) -> OffsetMetadata:
+    def take_over(self, start: PartitionOffset, group: str) -> OffsetMetadata:
         """Take a partition over.
 
         Raises:
@@ -82,7 +80,7 @@ class Precautions:
 
     def handled(self, records: Sequence[Record]) -> Outcome:
         """Handle records; those that are known to end a process become dead letters."""
-        if self._whole or not records:
+        if self._agent.changelog is not None:
             return self._agent.handle(records)
         outcome = Outcome()
         # What may take long takes it one by one, with a sign of life between.
@@ -92,30 +90,32 @@ class Precautions:
             if cause:
                 for record in own:
                     self._attempts.condemned(record)
-                    outcome.extend(self._agent.refuse(record, cause, "fatal"))
+                    outcome.extend(self._agent.dead_letter(record, cause, "fatal"))
                 continue
             for first in range(0, len(own), most):
                 self._alive()
                 outcome.extend(self._agent.handle(own[first : first + most]))
         return outcome
 
-    def survived(self, records: Sequence[Record]) -> None:
+    def survived(self, outcome: Outcome) -> None:
         """Tell the processes to come that handling records ends none, whatever becomes of the commit of the outcome.
 
-        Where none has died before, the commit itself tells it. A patient agent goes on with its records after they are
-        handed over, so that its process has to live for a while.
+        Where none has died before, the commit of progress tells it. An agent goes on with records that it holds, so
+        that its process has to live for a while.
 
         Raises:
             Aborted, RestartRequired: if it cannot be committed.
         """
-        if self._patient is None:
-            if records and self._attempts.survived(lambda _, __, attempts: attempts > 1):
-                self._note()
+        if not self._attempts.begun:
             return
+        held, moved = self._agent.held, {record.topic_partition for record in outcome.settled}
         outlived_s = time.monotonic() - _OUTLIVED_S
-        finished = self._patient.finished()
-        untouched = {place for place, offset in self._patient.resting.items() if finished.get(place) == offset}
-        self._attempts.survived(lambda place, begun_s, _: begun_s <= outlived_s or place in untouched)
+
+        def safe(place: TopicPartition, begun_s: float, attempts: int) -> bool:
+            return begun_s <= outlived_s or (place not in held and (attempts > 1 or place not in moved))
+
+        if self._attempts.survived(safe):
+            self._note()
 
     def committed(self) -> None:
         """Take note that what was handled last is committed."""
@@ -128,7 +128,7 @@ class Precautions:
             self._guard.close()
 
 
-def _given_up(group: str, start: TopicPartition, found: OffsetMetadata) -> str:
+def _given_up(group: str, start: PartitionOffset, found: OffsetMetadata) -> str:
     place = f"{start.topic}/{start.partition}"
     return (
         f"{found.attempts} processes in a row have ended while they handled the records of {place} from offset "

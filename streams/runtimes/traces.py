@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.errors import Interrupted, PermanentError, Unreachable
-from ragweir.streams.agents.agent import Traced
+from ragweir.streams.agents.agent import Agent
 from ragweir.streams.kafka_client import settling
 from ragweir.streams.reading import Span, read, span
 from ragweir.streams.records import TopicPartition
@@ -37,16 +37,16 @@ class Traces:
 
     Args:
         settings: how to reach Kafka.
-        agent: whose output it is.
-        topic: the full name of that output.
+        agent: whose output it is; where none of its outputs tells anything, committed offsets are taken as they are.
         stopped: says whether to stop waiting.
         alive: is called while reading goes on.
     """
 
     def __init__(
-        self, settings: Settings, agent: Traced, topic: str, stopped: Callable[[], bool], alive: Callable[[], None]
+        self, settings: Settings, agent: Agent, stopped: Callable[[], bool], alive: Callable[[], None]
     ) -> None:
-        self._settings, self._agent, self._topic = settings, agent, topic
+        self._settings, self._agent = settings, agent
+        self._topic = settings.topics.prefix + (agent.provenance or "")
         self._stopped, self._alive = stopped, alive
 
     def mended(self, committed: Sequence[PartitionOffset]) -> list[PartitionOffset]:
@@ -57,6 +57,8 @@ class Traces:
             Interrupted: if told to stop while waiting for the broker.
             KafkaException: if the broker answers with an error that waiting does not mend.
         """
+        if self._agent.provenance is None:
+            return list(committed)
         while True:
             try:
                 told = self._told()

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import structlog
+from typing_extensions import override
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -50,12 +51,14 @@ class _Server(ThreadingMixIn, WSGIServer):
         self._answering: set[socket.socket] = set()
         super().__init__((host, port), _Handler)
 
+    @override
     def server_bind(self) -> None:
         """Bind without asking the name service what this host is called."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
+    @override
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, once there is room."""
         if self._admitted(request):
@@ -78,6 +81,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         with self._changed:
             self._answering.add(request)
 
+    @override
     def service_actions(self) -> None:
         """Cut connections that have lasted too long."""
         with self._changed:
@@ -85,6 +89,7 @@ class _Server(ThreadingMixIn, WSGIServer):
                 if time.monotonic() - began > LIFE_S:
                     _cut(request)
 
+    @override
     def shutdown_request(self, request: Any) -> None:
         """Close a connection so that its last bytes arrive."""
         with suppress(OSError):
@@ -94,6 +99,7 @@ class _Server(ThreadingMixIn, WSGIServer):
                 left -= len(read)
         self.close_request(request)
 
+    @override
     def close_request(self, request: Any) -> None:
         """Close a connection and make room for another."""
         super().close_request(request)
@@ -102,6 +108,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._answering.discard(request)
             self._changed.notify_all()
 
+    @override
     def server_close(self) -> None:
         """Stop listening, cut all connections and wait for their threads."""
         super().server_close()
@@ -110,6 +117,7 @@ class _Server(ThreadingMixIn, WSGIServer):
                 _cut(request)
             self._changed.wait_for(lambda: not self._open, _RELEASE_S)
 
+    @override
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: connections break, and the application's own errors are logged where they are raised."""
 
@@ -137,6 +145,7 @@ class _Handler(WSGIRequestHandler):
     timeout = LIFE_S
     default_request_version = "HTTP/1.0"  # Else a line that cannot be read is answered as HTTP/0.9, without a status.
 
+    @override
     def handle(self) -> None:
         """Answer one request."""
         file = self.rfile
@@ -149,6 +158,7 @@ class _Handler(WSGIRequestHandler):
         finally:
             self.rfile = file
 
+    @override
     def parse_request(self) -> bool:
         """Read the headers."""
         read = super().parse_request()
@@ -156,10 +166,12 @@ class _Handler(WSGIRequestHandler):
             self.server.answers(self.connection)
         return read
 
+    @override
     def get_stderr(self) -> TextIO:
         """Return the stream to which wsgiref writes tracebacks of responses that could not be sent."""
         return io.StringIO()
 
+    @override
     def log_message(self, format: str, *args: Any) -> None:
         """Requests of a scraper are no news."""
 

@@ -16,7 +16,7 @@ from ragweir.errors import ErrorClass
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
 from ragweir.metrics.closing import Fate
 from ragweir.schemas.intake import REPAIRS
-from ragweir.streams.records import Count
+from ragweir.streams.records import Count, Measurements
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,9 +326,21 @@ class Telemetry:
         for (name, *labels), value in levels.items():
             self.set(name, value, *labels)
 
-    def observe(self, name: str, value: float) -> None:
+    def observe(self, name: str, value: float, *labels: str) -> None:
         """Observe one value of a histogram."""
-        self._histograms[name].observe(value)
+        histogram = self._histograms[name]
+        (histogram.labels(*labels) if labels else histogram).observe(value)
+
+    def measure(self, measurements: Measurements) -> None:
+        """Add, set, remove and observe what was measured outside of transactions."""
+        self.add(measurements.counts)
+        for (name, *labels), value in measurements.levels.items():
+            if value is None:
+                self.forget(name, *labels)
+            else:
+                self.set(name, value, *labels)
+        for (name, *labels), value in measurements.observations:
+            self.observe(name, value, *labels)
 
     def forget(self, name: str, *labels: str) -> None:
         """Take one series out of the exposition, such as the lag of a partition that went elsewhere."""

@@ -1,0 +1,122 @@
+"""Taking partitions over, and giving them up: the consumer's callbacks, which run while a batch is read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+
+import stamina
+import structlog
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as PartitionOffset
+
+from ragweir.errors import Interrupted, StateError
+from ragweir.streams.agents.agent import Agent, Assignment
+from ragweir.streams.records import Record
+from ragweir.streams.runtimes.attempts import Attempts, OffsetMetadata
+from ragweir.streams.runtimes.batches import BatchReader
+from ragweir.streams.runtimes.changelog import before, changelog
+from ragweir.streams.runtimes.positions import Positions
+from ragweir.streams.runtimes.precautions import Precautions
+from ragweir.streams.runtimes.traces import Traces
+from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.settings import Settings
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+_DOUBT_S = 4.0
+"""How long committed offsets that do not fit the state are asked for again: a coordinator that is still loading can
+answer wrong ones; see `ragweir.streams.runtimes.traces`."""
+
+
+class Partitions:
+    """Hands partitions over to an agent and takes them from it again.
+
+    Args:
+        settings: how to reach Kafka.
+        agent: whose partitions they are.
+        group: its consumer group.
+        positions: the offsets of the partitions.
+        reader: reads them.
+        attempts: the counts that travel with the committed offsets.
+        precautions: knows the records on which a process may have died.
+        telemetry: shows which partitions are held.
+        alive: called while something is waited for.
+        stopped: says whether to stop waiting.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        agent: Agent,
+        group: str,
+        positions: Positions,
+        reader: BatchReader,
+        attempts: Attempts,
+        precautions: Precautions,
+        telemetry: Telemetry,
+        alive: Callable[[], None],
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._settings, self._agent, self._group = settings, agent, group
+        self._positions, self._reader, self._attempts = positions, reader, attempts
+        self._precautions, self._telemetry = precautions, telemetry
+        self._alive, self._stopped = alive, stopped
+        self._recovery = Traces(settings, agent, stopped, alive)
+        self.joined = False
+        """True once the group has dealt partitions out, of which none may have been for this worker."""
+
+    def subscribe(self, consumer: Consumer, topics: Sequence[str]) -> None:
+        """Join the group."""
+        consumer.subscribe(list(topics), self._assigned, self._revoked, self._lost)
+
+    def _assigned(self, consumer: Consumer, partitions: list[PartitionOffset]) -> None:
+        insistent = stamina.RetryingCaller(attempts=None, timeout=_DOUBT_S, wait_initial=0.5, wait_max=2.0)
+        started = insistent(StateError, self._take_over, consumer, partitions)
+        consumer.assign(started)
+        self.joined = True
+        self._telemetry.set("ragweir_assigned_partitions", len(self._positions))
+        log.info("partitions assigned", now=len(started), held=len(self._positions))
+
+    def _take_over(self, consumer: Consumer, partitions: list[PartitionOffset]) -> list[PartitionOffset]:
+        if self._stopped():
+            raise Interrupted
+        started = self._positions.start(consumer, partitions, self._stopped, self._recovery.mended)
+        for committed, start in started:
+            known = self._precautions.take_over(start, self._group)
+            self._restore(committed, start, known)
+        return [start for _, start in started]
+
+    def _restore(self, committed: int | None, start: PartitionOffset, known: OffsetMetadata) -> None:
+        agent, place = self._agent, (start.topic, start.partition)
+        began = time.monotonic()
+        with (
+            closing(changelog(self._settings, agent.changelog, start.partition, self._stopped, self._alive)) as state,
+            closing(before(self._settings, start, agent.warm_up, self._stopped, self._alive)) as preceding,
+        ):
+            readable: Iterable[Record] = (record for record in preceding if known.readable(record.offset))
+            try:
+                agent.on_assigned(Assignment(place, committed, start.offset, state, readable))
+            except StateError as error:
+                log.warning("the committed offset does not fit the state", partition=place[1], reason=str(error))
+                raise
+        if agent.changelog is not None:
+            log.info("state restored", topic=place[0], partition=place[1], seconds=round(time.monotonic() - began, 1))
+
+    def _revoked(self, consumer: Consumer, partitions: list[PartitionOffset]) -> None:
+        gone = {(each.topic, each.partition) for each in partitions}
+        self._reader.revoke(gone)
+        self._positions.drop(partitions)
+        self._attempts.drop(gone)
+        self._agent.on_revoked(gone)
+        consumer.unassign()
+        self._telemetry.measure(self._agent.drain_metrics())
+        self._telemetry.set("ragweir_assigned_partitions", len(self._positions))
+        for topic, partition in gone:
+            self._telemetry.forget("ragweir_lag", topic, str(partition))
+        log.info("partitions given up", now=len(partitions), held=len(self._positions))
+
+    def _lost(self, consumer: Consumer, partitions: list[PartitionOffset]) -> None:
+        log.warning("partitions lost", count=len(partitions))
+        self._revoked(consumer, partitions)
