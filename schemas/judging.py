@@ -8,7 +8,7 @@ from typing import NamedTuple
 import orjson
 from pydantic import NonNegativeInt
 
-from ragweir.schemas.evaluation import Evaluation, Source
+from ragweir.schemas.evaluation import Evaluation, RecordPosition
 from ragweir.schemas.interaction import Part, Time
 
 
@@ -31,7 +31,7 @@ class JudgeRequest(Part):
     """Why it waits, or waited last."""
 
 
-class Finished(Source):
+class Finished(RecordPosition):
     """A request that is finished, as all before it in its partition are."""
 
     event_id: str
