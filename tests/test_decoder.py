@@ -151,6 +151,8 @@ def test_what_was_read_before_an_error_stands() -> None:
     assert isinstance(second, Rejected)
     assert isinstance(last, Rejected)
     assert (last.error_class, last.message) == ("unreadable", "decoding raised ValueError")
+    *_, last = Raising(Rejected("not_json", "no more")).decode(array("a"))
+    assert said([last]) == [("not_json", "no more")]
 
 
 def test_no_more_events_are_read_than_one_transaction_can_take() -> None:

@@ -98,7 +98,7 @@ class EvaluateAgent(Agent):
             outcome.counts["ragweir_events_in_total",] += 1
             repeated = False
             for index, event in enumerate(self.read(record)):
-                settled = event if isinstance(event, Rejected) else self._settled(*event, record, index, outcome)
+                settled = event if isinstance(event, Rejected) else self._settle(*event, record, index, outcome)
                 if isinstance(settled, Evaluation):
                     evaluated.append((record, settled))
                 elif settled is not None:
@@ -197,7 +197,7 @@ class EvaluateAgent(Agent):
         for index, event in enumerate(self.read(record)):
             yield event if isinstance(event, Rejected) else self._evaluation(*event, record, index)
 
-    def _settled(
+    def _settle(
         self, event: Interaction, time: datetime, record: Record, index: int, outcome: Outcome
     ) -> Evaluation | Rejected | None:
         """Add to the outcome all that an event comes to, unless it is rejected; None for one that is only counted."""
