@@ -26,8 +26,7 @@ from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.kafka_client import Connection, Identity, consumer_properties, producer_properties
 from ragweir.streams.local.kafka import local_kafka
 from ragweir.streams.reading import span
-from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
-from ragweir.streams.runtimes.bounds import Bounds
+from ragweir.streams.records import Bounds, Emission, Outcome, Record, TopicPartition
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry

@@ -22,9 +22,9 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.streams.agents.agent import Agent
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.kafka_client import Connection, Identity, consumer_properties, producer_properties
+from ragweir.streams.messages import received
 from ragweir.streams.records import Outcome, Record
 from ragweir.streams.runtimes.kafka import KafkaRuntime
-from ragweir.streams.runtimes.messages import received
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry

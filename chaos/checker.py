@@ -13,12 +13,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message
-from confluent_kafka import TopicPartition as PartitionOffset
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from chaos.findings import Fault, Findings
 from chaos.oracle import BURIED, EVALUATED, Oracle, Span, Sums
-from chaos.tally import Tally, TopicPartition
+from chaos.tally import Place, Tally
 from chaos.traffic import POISON
 
 FINAL = {"judged", "failed", "expired"}
@@ -54,7 +53,7 @@ class Checker:
         self._buried = Tally(of("dead letters"), ordered=True)
         self._asked = Tally(of("requests to judge"), ordered=True)
         self._judged = Tally(of("judged evaluations"), ordered=False)
-        self._letters: dict[TopicPartition, bytes | None] = {}
+        self._letters: dict[Place, bytes | None] = {}
         self.statuses: Counter[str] = Counter()
         self._windows: dict[bytes, tuple[Span, Sums]] = {}
         self.counted = 0
@@ -72,7 +71,7 @@ class Checker:
         self._bootstrap = bootstrap
         self._consumer = _consumer(bootstrap, "read_committed")
         self._places = [
-            PartitionOffset(prefix + name, partition, 0) for name in self._readers for partition in range(partitions)
+            TopicPartition(prefix + name, partition, 0) for name in self._readers for partition in range(partitions)
         ]
         self._consumer.assign(self._places)
         self._stop = threading.Event()
@@ -188,7 +187,7 @@ class Checker:
                 if suite["status"] not in FINAL:
                     found.add("wrong", f"{place[0]}/{place[1]} is {suite['status']}")
 
-    def _source(self, evaluation: Mapping[str, Any]) -> TopicPartition:
+    def _source(self, evaluation: Mapping[str, Any]) -> Place:
         source = evaluation["source"]
         return source["partition"], source["offset"]
 

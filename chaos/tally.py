@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from chaos.findings import Found
 
-TopicPartition = tuple[int, int]
+Place = tuple[int, int]
 """A partition of the interactions and an offset in it."""
 _MOST = 255
 
@@ -26,10 +26,10 @@ class Tally:
         self._ordered = ordered
         self._counts: defaultdict[int, bytearray] = defaultdict(bytearray)
         self._numbers: defaultdict[int, array[int]] = defaultdict(lambda: array("q"))
-        self._reached: dict[TopicPartition, int] = {}
+        self._reached: dict[Place, int] = {}
         self.distinct = 0
 
-    def add(self, place: TopicPartition, output: int, number: int) -> None:
+    def add(self, place: Place, output: int, number: int) -> None:
         """One record of the output: whence it comes, its own partition, and the number that it tells."""
         partition, offset = place
         counts, numbers = self._counts[partition], self._numbers[partition]

@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from ragweir.errors import PermanentError, Unreachable
 from ragweir.streams.kafka_client import Connection, ask, build, client_properties, reader_properties, settling
+from ragweir.streams.messages import place_of, received
 from ragweir.streams.records import Record
-from ragweir.streams.runtimes.messages import place_of, received
 from ragweir.streams.settings import Settings
 
 _TIMEOUT_S = 10.0

@@ -73,6 +73,16 @@ class Measurements:
     counts: Mapping[Count, int] = field(default_factory=dict)
     """The numbers to add to counters."""
     levels: Mapping[Count, float | None] = field(default_factory=dict)
-    """The values of gauges; None removes the sample."""
+    """The values of gauges; None removes the sample, which must have labels."""
     observations: Sequence[tuple[Count, float]] = ()
     """The values to observe in histograms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of each partition the offsets from its start to before its end; a partition that is not named is not read."""
+
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    rate: float | None = None
+    """Records a second, for one worker."""

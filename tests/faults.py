@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka import TopicPartition as PartitionOffset
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from conftest import coordinated, create_topic, produce, read_to_end
 
@@ -27,7 +26,7 @@ BEHIND = "lies behind what is written already"
 """What a worker logs that was told an offset older than its own output."""
 _PATIENCE_S = 60.0
 
-TopicPartition = tuple[int, int]
+Place = tuple[int, int]
 """A partition of the interactions and an offset in it."""
 Answer = TypeVar("Answer")
 
@@ -105,7 +104,7 @@ class Traffic:
         """Wait until everything published is committed."""
         eventually(lambda: self.left() == 0, "all records are committed")
 
-    def evaluations(self, isolation: str = "read_committed") -> list[tuple[int, TopicPartition]]:
+    def evaluations(self, isolation: str = "read_committed") -> list[tuple[int, Place]]:
         """What was evaluated: the output partition and the source's place, in the output's order."""
         found = []
         for message in read_to_end(self.bootstrap, f"{self.prefix}evaluations", isolation):
@@ -114,7 +113,7 @@ class Traffic:
             found.append((message.partition(), (source["partition"], source["offset"])))
         return found
 
-    def dead_letters(self) -> list[tuple[int, TopicPartition]]:
+    def dead_letters(self) -> list[tuple[int, Place]]:
         """What was buried, likewise."""
         found = []
         for message in read_to_end(self.bootstrap, f"{self.prefix}dead-letter"):
@@ -136,7 +135,7 @@ class Traffic:
             places = [place for _, place in found]
             assert sorted(set(places)) == sorted(expected), "lost, or never published"
             assert len(places) == len(expected), "doubled"
-            lanes: defaultdict[TopicPartition, list[int]] = defaultdict(list)
+            lanes: defaultdict[Place, list[int]] = defaultdict(list)
             for output, (partition, offset) in found:
                 lanes[output, partition].append(offset)
             assert all(lane == sorted(lane) for lane in lanes.values()), "out of order"
@@ -228,7 +227,7 @@ def environment(traffic: Traffic, **settings: Any) -> dict[str, str]:
 
 def delete_before(traffic: Traffic, partition: int, offset: int) -> None:
     """Delete records as retention does."""
-    asked = traffic.admin.delete_records([PartitionOffset(traffic.topic, partition, offset)])
+    asked = traffic.admin.delete_records([TopicPartition(traffic.topic, partition, offset)])
     for future in asked.values():
         future.result(30)
 
@@ -238,7 +237,7 @@ def set_offset(bootstrap: str, group: str, topic: str, partition: int, offset: i
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
 
     def done() -> bool:
-        consumer.commit(offsets=[PartitionOffset(topic, partition, offset)], asynchronous=False)
+        consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
         return True
 
     eventually(done, "the offset is set")

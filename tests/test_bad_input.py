@@ -23,8 +23,9 @@ from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.runtimes import kafka as runtime
-from ragweir.streams.service import SERVICES, run_slot
+from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
+from ragweir.streams.slot import run_slot
 
 EVENTS = 10_000
 PARTITIONS = 4

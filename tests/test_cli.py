@@ -22,6 +22,7 @@ from ragweir.streams import cli
 from ragweir.streams.cli import app
 from ragweir.streams.cli.app import _MODULES
 from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.projection_service import PROJECTIONS
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -51,7 +52,7 @@ def test_every_command_is_found_by_its_name() -> None:
     for module in pkgutil.iter_modules(cli.__path__, "ragweir.streams.cli."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    assert set(typer.main.get_command(app).commands) == named == set(_MODULES)  # type: ignore[attr-defined]
+    assert set(typer.main.get_command(app).commands) == named == {*_MODULES, *PROJECTIONS}  # type: ignore[attr-defined]
 
 
 def test_help_is_shown() -> None:

@@ -3,7 +3,7 @@
 from structlog.testing import capture_logs
 
 from ragweir.errors import ErrorClass
-from ragweir.streams.agents.writing import bury
+from ragweir.streams.emissions import bury
 from ragweir.streams.records import Outcome, Record
 from ragweir.streams.serving.dead_letter_log import EVERY_S, DeadLetterLog
 

@@ -23,9 +23,9 @@ from ragweir.metrics.contents import Contents
 from ragweir.metrics.estimate import Estimate, Subject, share_of
 from ragweir.metrics.summary import DEFAULT_SCHEME, Summary
 from ragweir.streams.cli.app import app
-from ragweir.streams.exporting import PORT as EXPORT_PORT
 from ragweir.streams.local.kafka import KAFKA_VERSION
 from ragweir.streams.local.prometheus import programs
+from ragweir.streams.projection_service import PROJECTIONS
 from ragweir.streams.service import SERVICES, evaluate_config, judge_config
 from ragweir.streams.serving.exporter import Exposition
 from ragweir.streams.serving.telemetry import TABLE
@@ -36,9 +36,7 @@ from ragweir.streams.supervisor import UP_PORT
 DEPLOY = ROOT / "deploy"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 IMAGE = f"ragweir:{PROJECT['version']}"
-PORTS = {name: Settings().telemetry.port + service.port for name, service in SERVICES.items()} | {
-    "export": Settings().telemetry.port + EXPORT_PORT
-}
+PORTS = {name: Settings().telemetry.port + service.port for name, service in {**SERVICES, **PROJECTIONS}.items()}
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 OURS = ("topics", *PORTS, "simulated-judge")
 JUDGED = ("judge", "simulated-judge")

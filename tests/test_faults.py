@@ -29,7 +29,6 @@ Start = Callable[..., Service]
 # give partitions up.
 HURT = """
 import os, signal, sys
-import ragweir.streams.service
 from ragweir.streams.cli import main
 from ragweir.streams.runtimes import kafka
 

@@ -29,8 +29,8 @@ from ragweir.streams.history.archives import id_reader, load
 from ragweir.streams.history.running import Standing, _Watch
 from ragweir.streams.history.runs import find, prefix_of, run_settings, store
 from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.records import Record
-from ragweir.streams.runtimes.bounds import Bounding, Bounds
+from ragweir.streams.records import Bounds, Record
+from ragweir.streams.runtimes.bounds import Bounding
 from ragweir.streams.settings import Settings
 from ragweir.streams.simulated.server import simulated_judge
 

@@ -27,12 +27,12 @@ from ragweir.metrics.metric import Metric
 from ragweir.metrics.view import View
 from ragweir.schemas.intake import REPAIRS
 from ragweir.schemas.times import parse_time
-from ragweir.streams import exporting
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.judging import client
 from ragweir.streams.judging.asking import Limited, Refused, Rejected, Transient, Unsupported
 from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.records import Record
+from ragweir.streams.projection_service import PROJECTIONS
+from ragweir.streams.records import Measurements, Record
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.health import STALLED_S, Health, serve
 from ragweir.streams.serving.telemetry import TABLE, Telemetry
@@ -53,7 +53,7 @@ def test_the_table_is_complete_and_nothing_in_it_is_idle() -> None:
     """Every instrument that agents and runtimes name stands in the table, and every line of the table is used."""
     table = {line.name for line in TABLE}
     assert len(table) == len(TABLE)
-    assert named_in(ROOT / "streams" / "agents", ROOT / "streams" / "runtimes") <= table
+    assert named_in(*(ROOT / "streams" / folder for folder in ("agents", "projections", "runtimes"))) <= table
     assert table - named_in(ROOT / "streams") <= {"ragweir_build_info"}, "set where it is declared"
     for line in TABLE:
         assert line.help
@@ -100,9 +100,9 @@ def labelled(telemetry: Telemetry) -> dict[str, set[tuple[str, ...]]]:
 
 
 def started(service: str, **settings: Any) -> Telemetry:
-    """The telemetry of a service as it starts, of the Kafka services or the exporter."""
+    """The telemetry of a service or a projection as it starts."""
     made = Settings.model_validate(settings)
-    return Telemetry(service, 0, SERVICES[service].known(made) if service in SERVICES else exporting.known(made))
+    return Telemetry(service, 0, {**SERVICES, **PROJECTIONS}[service].known(made))
 
 
 def words(folder: str, call: str, place: int) -> set[str]:
@@ -202,6 +202,20 @@ def test_what_is_forgotten_is_gone() -> None:
     for _ in range(2):
         telemetry.forget("ragweir_lag", "t", "0")
     assert telemetry.registry.get_sample_value("ragweir_lag", {"topic": "t", "partition": "0"}) is None
+
+
+def test_measurements_are_added_set_removed_and_observed() -> None:
+    """Counts add up, levels replace each other, None removes a sample, and observations reach their histogram."""
+    telemetry = Telemetry("evaluate", 0)
+    dead, lag = ("ragweir_dead_letters_total", "fatal"), ("ragweir_lag", "t", "0")
+    telemetry.measure(Measurements({dead: 2}, {lag: 5}, [(("ragweir_batch_events",), 7)]))
+    telemetry.measure(Measurements({dead: 1}, {lag: 3}, [(("ragweir_batch_events",), 8)]))
+    sample = telemetry.registry.get_sample_value
+    assert sample("ragweir_dead_letters_total", {"error_class": "fatal"}) == 3
+    assert sample("ragweir_lag", {"topic": "t", "partition": "0"}) == 3
+    assert (sample("ragweir_batch_events_count"), sample("ragweir_batch_events_sum")) == (2, 15)
+    telemetry.measure(Measurements(levels={lag: None}))
+    assert sample("ragweir_lag", {"topic": "t", "partition": "0"}) is None
 
 
 @contextmanager

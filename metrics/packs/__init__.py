@@ -94,7 +94,7 @@ def parse_packs(files: Mapping[str, str], taken: Iterable[Metric] = ()) -> tuple
     >>> parse_packs({"mine.toml": 'question = "Q7"\nform = "quiz"'})
     Traceback (most recent call last):
     ...
-    ragweir.metrics.packs.PackError: question pack mine.toml: form: is unknown; it is one of list, facts, calculation
+    ragweir.errors.PackError: question pack mine.toml: form: is unknown; it is one of list, facts, calculation
     """
     owners = {metric.name: "a pack that ships with ragweir" for metric in taken}
     metrics: list[Metric] = []

@@ -36,8 +36,8 @@ class Agent(ABC):
     2. For each transaction `handle` with what was read, in the order of offsets, then `tick`. A record that must not be
        handled goes to `dead_letter` instead. Without a `changelog`, a batch may come in several calls of `handle`.
     3. `on_commit` when the outcomes of these calls are committed, or `on_abort` when they are not and never will be.
-       After an abort the records are read again from the committed offsets, so that an agent which holds records that
-       it has not settled meets them again.
+       After an abort the records are read again from the committed offsets: an agent that holds records which it has
+       not settled is given these once more.
     4. `drain_metrics`, after each transaction and whenever partitions were given up.
     5. `on_revoked` when partitions are given up; none of their records follows, unless `on_assigned` comes first.
     6. `drain` before a stop. The runtime goes on with 2 to 4 for a while, as long as `in_flight` says so.

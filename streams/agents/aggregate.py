@@ -23,8 +23,8 @@ from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.schemas.window import Progress, Window, duration_s
 from ragweir.schemas.window_key import ProgressKey, WindowKey, encode_window_key, parse_window_key
 from ragweir.streams.agents.agent import Agent, Assignment
-from ragweir.streams.agents.writing import bury, cloud_event
 from ragweir.streams.dimensions import Dimensions, admission_limits, label
+from ragweir.streams.emissions import bury, cloud_event
 from ragweir.streams.records import Count, Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.settings import Slo, WindowSettings
 

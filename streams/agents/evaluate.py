@@ -25,7 +25,7 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.streams.agents.agent import Agent, Assignment
 from ragweir.streams.agents.duplicates import Duplicates
-from ragweir.streams.agents.writing import bury, cloud_event
+from ragweir.streams.emissions import bury, cloud_event
 from ragweir.streams.filters import Filters
 from ragweir.streams.records import Emission, EventPosition, Outcome, Record, TopicPartition
 from ragweir.streams.routing import Router

@@ -26,7 +26,7 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import Finished, JudgeRequest, LedgerEntry
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.streams.agents.agent import Agent, Assignment
-from ragweir.streams.agents.writing import bury, cloud_event
+from ragweir.streams.emissions import bury, cloud_event
 from ragweir.streams.judging.job import Desk, Ended, Job, JobId
 from ragweir.streams.judging.ledger import Account, Budget, Ledger, affordable, day_of, next_day
 from ragweir.streams.judging.money import allowance

@@ -43,7 +43,6 @@ _MODULES: Mapping[str, str] = {
     "evaluate": "services",
     "judge": "services",
     "aggregate": "services",
-    "export": "services",
     "up": "services",
     "simulate-judge": "simulate_judge",
     "slo": "slo",
@@ -51,6 +50,9 @@ _MODULES: Mapping[str, str] = {
     "topics": "topics",
 }
 """The module of each command. The help lists them in this order, groups of commands last."""
+_PROJECTIONS_MODULE = "services"
+"""The module of the commands that are not listed: those of the table of projections, which is too large to import for
+the name of a command."""
 
 _UsageError: Any = typer.BadParameter.__base__
 """What typer raises for all that is wrong on the command line; it has no public name."""
@@ -71,7 +73,7 @@ class _Commands(Mapping[str, Any]):
     @override
     def __getitem__(self, name: str) -> Any:
         if name not in self._built:
-            self._import(_MODULES[name])
+            self._import(_MODULES.get(name, _PROJECTIONS_MODULE))
         return self._built[name]
 
     @override
@@ -81,7 +83,7 @@ class _Commands(Mapping[str, Any]):
 
     @override
     def __len__(self) -> int:
-        return len(_MODULES)
+        return sum(1 for _ in self)
 
 
 class _Group(TyperGroup):

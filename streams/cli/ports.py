@@ -12,7 +12,7 @@ from http.client import HTTPConnection, HTTPException
 
 from typing_extensions import override
 
-from ragweir.streams import exporting
+from ragweir.streams.projection_service import enabled_projections
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.server import LAST_PORT
 from ragweir.streams.settings import Settings
@@ -57,7 +57,8 @@ _STATES = {
 
 def ports(settings: Settings) -> list[Port]:
     """The ports of all services that `ragweir up` starts with these settings: the slots that run, and the next one."""
-    services = {name: service.port for name, service in SERVICES.items()} | {"export": exporting.PORT}
+    services = {name: service.port for name, service in SERVICES.items()}
+    services |= {service.name: service.port for service in enabled_projections(settings)}
     if settings.judge.base_url is None:
         del services["judge"]
     return [port for name, offset in services.items() for port in _slots(settings, name, offset)]

@@ -1,4 +1,4 @@
-"""The services: `ragweir evaluate`, `judge`, `aggregate` and `export`, and `up` for all of them."""
+"""The services: `ragweir evaluate`, `judge`, `aggregate`, one command per projection, and `up` for all of them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import typer
 from ragweir.errors import PermanentError
 from ragweir.streams.cli.app import app, settings, shared_flags
 from ragweir.streams.cli.working import as_worker
-from ragweir.streams.exporting import PORT as EXPORT_PORT
-from ragweir.streams.exporting import run_export
-from ragweir.streams.service import SERVICES, catalogue, run_canary, run_slot
+from ragweir.streams.projection_service import PROJECTIONS, enabled_projections
+from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import SHIPPED_KEY_WARNING, Settings
+from ragweir.streams.slot import run_canary, run_projection, run_slot
 from ragweir.streams.supervisor import OWN_PORT, UP_PORT, Supervisor, own_command, same_command, stop_flag
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -91,14 +91,17 @@ def aggregate(workers: Workers = 1, slot: Slot = None) -> None:
     _run("aggregate", settings(), workers, slot, [])
 
 
-@app.command()
-def export(slot: Slot = None) -> None:
-    """Show the last closed window of each size to Prometheus.
+def _project(name: str) -> Callable[[int | None], None]:
+    """Return the command that runs a projection."""
 
-    Reads the windows without a consumer group, so that any number of exporters may run, each with a slot of its own.
-    /metrics, in the text format or OpenMetrics, is remade when a window closes. Stopping as `evaluate`.
-    """
-    _run("export", settings(), 1, slot, [])
+    def command(slot: Slot = None) -> None:
+        _run(name, settings(), 1, slot, [])
+
+    return command
+
+
+for _name, _service in PROJECTIONS.items():
+    app.command(_name, help=_service.help)(_project(_name))
 
 
 @app.command()
@@ -112,7 +115,8 @@ def up(
     all of them through /targets of the supervisor, on telemetry.port + 400 (http_sd).
     """
     effective = settings()
-    workers = {"evaluate": evaluate_workers, "aggregate": aggregate_workers, "export": 1}
+    workers = {"evaluate": evaluate_workers, "aggregate": aggregate_workers}
+    workers |= {service.name: 1 for service in enabled_projections(effective)}
     if effective.judge.base_url is not None:
         workers["judge"] = 1
     for name in workers:
@@ -134,7 +138,10 @@ _RUNNERS = {
     name: _Runner(service.check, partial(run_slot, service, canary=same_command(CANARY)), service.port)
     for name, service in SERVICES.items()
 }
-_RUNNERS["export"] = _Runner(catalogue, run_export, EXPORT_PORT)
+_RUNNERS |= {
+    name: _Runner(service.projection, partial(run_projection, service), service.port)
+    for name, service in PROJECTIONS.items()
+}
 
 
 def _on_faust() -> _Runner:

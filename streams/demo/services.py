@@ -17,8 +17,8 @@ from typing_extensions import override
 
 from ragweir.errors import DemoError, LocalServerError
 from ragweir.streams.demo.scrape import ready
-from ragweir.streams.exporting import PORT as EXPORT_PORT
 from ragweir.streams.local.node import LOOPBACK, free_port, require_free
+from ragweir.streams.projection_service import PROJECTIONS
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
 from ragweir.streams.simulated.dialect import NAME as SIMULATED
@@ -108,7 +108,7 @@ def targets(settings: Settings) -> dict[str, list[str]]:
 _OFFSETS = {
     "evaluate": [SERVICES["evaluate"].port + slot for slot in range(WORKERS)],
     "aggregate": [SERVICES["aggregate"].port],
-    "export": [EXPORT_PORT],
+    "export": [PROJECTIONS["export"].port],
     "judge": [SERVICES["judge"].port],
 }
 

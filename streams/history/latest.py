@@ -23,7 +23,7 @@ _PUT = "insert into latest values (?, ?, ?) on conflict (start, key) do update s
 _DELETE = "delete from latest where start = ? and key = ?"
 _ALL = "select start, value from latest order by start, key"
 
-TopicPartition = tuple[int, bytes]
+PartitionKey = tuple[int, bytes]
 """The start of a record's window, epoch seconds, and its key."""
 
 
@@ -39,7 +39,7 @@ class Latest:
         # Each statement is its own transaction, unless one is begun.
         self._db = sqlite3.connect(folder / "latest.sqlite", isolation_level=None)
         self._db.executescript(_SETUP)
-        self._newest: dict[TopicPartition, bytes | None] = {}
+        self._newest: dict[PartitionKey, bytes | None] = {}
         self._bytes, self._most = 0, memory_bytes
 
     def put(self, start_s: int, key: bytes, value: bytes | None) -> None:

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from ragweir.errors import PermanentError, Rejected
 from ragweir.schemas.codec import encode_json, event_time, interaction, parse
-from ragweir.streams.agents.writing import cloud_event
+from ragweir.streams.emissions import cloud_event
 from ragweir.streams.history.dead_letters import Letter, letter
 from ragweir.streams.history.sending import Sending
 from ragweir.streams.history.standing import Fate, Standing

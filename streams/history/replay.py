@@ -25,7 +25,7 @@ from ragweir.streams.judging.desk import LiveDesk
 from ragweir.streams.masking import masked
 from ragweir.streams.moments import moment
 from ragweir.streams.reading import Span, span, topics
-from ragweir.streams.runtimes.bounds import Bounds
+from ragweir.streams.records import Bounds
 from ragweir.streams.service import SERVICES, Service, decoder, evaluate_config, judge_config
 from ragweir.streams.settings import Settings
 

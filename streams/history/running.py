@@ -27,8 +27,8 @@ from ragweir.streams.history.runs import Found, find, run_settings, store
 from ragweir.streams.kafka_client import Identity, build, reader_properties
 from ragweir.streams.reading import Span, read, span
 from ragweir.streams.records import TopicPartition
-from ragweir.streams.service import run_canary, run_slot
 from ragweir.streams.settings import Settings
+from ragweir.streams.slot import run_canary, run_slot
 from ragweir.streams.supervisor import Supervisor
 from ragweir.streams.topics import create_topics
 

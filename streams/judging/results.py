@@ -11,7 +11,7 @@ from ragweir.metrics.list_cut import cut_fields
 from ragweir.schemas.codec import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Status, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.agents.writing import cloud_event
+from ragweir.streams.emissions import cloud_event
 from ragweir.streams.judging.job import Usage
 from ragweir.streams.records import Emission
 

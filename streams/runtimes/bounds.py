@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as PartitionOffset
 
-from ragweir.streams.records import Record, TopicPartition
+from ragweir.streams.records import Bounds, Record, TopicPartition
 
 _SLICE_S = 0.5
 """A worker that is held back reads what it may read in so long at once, and then polls again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Of each partition the offsets from its start to before its end; a partition that is not named is not read."""
-
-    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
-    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
-    rate: float | None = None
-    """Records a second, for one worker."""
 
 
 class Bounding:

@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from ragweir.errors import Interrupted
 from ragweir.streams.kafka_client import build, reader_properties, settling
+from ragweir.streams.messages import received
 from ragweir.streams.records import Record
-from ragweir.streams.runtimes.messages import received
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

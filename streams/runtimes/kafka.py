@@ -23,10 +23,10 @@ from ragweir.streams.kafka_client import (
     consumer_properties,
     producer_properties,
 )
-from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
+from ragweir.streams.records import Bounds, Emission, Outcome, Record, TopicPartition
 from ragweir.streams.runtimes.attempts import Attempts
 from ragweir.streams.runtimes.batches import BatchReader
-from ragweir.streams.runtimes.bounds import Bounding, Bounds
+from ragweir.streams.runtimes.bounds import Bounding
 from ragweir.streams.runtimes.guard import Guard
 from ragweir.streams.runtimes.isolation import RECORD_FAULTS, Isolation
 from ragweir.streams.runtimes.pacing import Pacing

@@ -150,8 +150,10 @@ class Positions:
         return _places(self._sent)
 
     def committed(self) -> None:
-        """All that was sent is committed."""
+        """All that was sent is committed. What an agent had held since before an abort is not read again."""
         self._next.update(self._sent)
+        for place, offset in self._sent.items():
+            self._reached[place] = max(self._reached[place], offset)
         self.uncommitted = False
 
     def settled_all(self) -> Mapping[TopicPartition, int]:

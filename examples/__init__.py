@@ -1,0 +1,1 @@
+"""Examples of extending ragweir; no part of the package."""

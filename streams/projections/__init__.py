@@ -1,0 +1,1 @@
+"""Projections: read-only views of topics, kept outside Kafka."""
