@@ -85,7 +85,9 @@ def _added(router: Router, catalogue: Catalogue, records: Sequence[Record]) -> d
         (event, scored.scores, scored.categories) for event in events for scored in (remembered.score(View(event)),)
     ]
     without, routing = (EvaluateAgent(EvaluateConfig(remembered, router=each)) for each in (None, router))
-    plain, decided = ([agent.evaluate(record)[0] for record in records] for agent in (without, routing))
+    plain, decided = (
+        [found[0] for record in records for found in agent.evaluate(record)] for agent in (without, routing)
+    )
 
     def cost(work: Callable[[], object]) -> float:
         return microseconds(work, len(records))
@@ -119,7 +121,7 @@ def table() -> Table:
     router, plain = (kind(routing, catalogue, tuple(suites())) for kind in (Router, PlainRouter))
     records = [Record("t", 0, number, None, value, None) for number, value in enumerate(interactions(EVENTS))]
     agents = [EvaluateAgent(EvaluateConfig(catalogue, router=each)) for each in (router, plain)]
-    evaluations, again = ([agent.evaluate(record)[0] for record in records] for agent in agents)
+    evaluations, again = ([found[0] for record in records for found in agent.evaluate(record)] for agent in agents)
     if evaluations != again:
         raise AssertionError("the two ways decide differently")
     chosen: dict[bool, list[Record]] = {True: [], False: []}

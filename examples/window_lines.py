@@ -28,6 +28,7 @@ import orjson
 from typing_extensions import override
 
 from ragweir.errors import ConfigurationError, PermanentError
+from ragweir.schemas.window_key import WindowKey, parse_window_key
 from ragweir.streams.projections.projection import Projection
 from ragweir.streams.records import Count, Measurements, Record
 
@@ -76,11 +77,8 @@ class WindowLines(Projection):
         key = record.key or b""
         try:
             window = None if record.value is None else orjson.loads(record.value)
-            match orjson.loads(key):
-                case ["progress", _]:
-                    return
-                case own:
-                    self._lines[key] = orjson.dumps({"key": own, "window": window}) + b"\n"
+            if isinstance(parse_window_key(key), WindowKey):
+                self._lines[key] = orjson.dumps({"key": orjson.Fragment(key), "window": window}) + b"\n"
         except ValueError:
             self._counts["ragweir_window_lines_total", "unreadable"] += 1
 

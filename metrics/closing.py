@@ -20,12 +20,10 @@ from math import inf
 from typing import Literal
 from zlib import compress, decompress
 
-import orjson
-
 from ragweir.metrics.contents import Contents, Reading
 from ragweir.metrics.label_sets import Admission, AdmissionLimits, Labels, apart, fold
-from ragweir.schemas.times import parse_rfc3339
 from ragweir.schemas.window import OVERFLOW, Progress, Window, duration_s
+from ragweir.schemas.window_key import ProgressKey, parse_window_key
 
 AHEAD_S = 300
 """A window that begins this long after its record was written comes from a wrong clock: it would be held for years."""
@@ -142,18 +140,16 @@ class Closing:
         """Take one record in. A newer one of the same key replaces the older, a tombstone removes it.
 
         Args:
-            key: `["progress", partition]` or `[start, dimensions, partition, part]`; anything else is unreadable.
+            key: see `ragweir.schemas.window_key`; any other is unreadable.
             value: a `Progress` or a `Window`.
             written_s: the record's own timestamp, epoch seconds.
         """
         try:
-            match orjson.loads(key or b""):
-                case ["progress", int(partition)]:
-                    self._take_progress(partition, value)
-                case [str(start), dict(), _, _] if key is not None:
-                    self._take_window(round(parse_rfc3339(start).timestamp()), key, value, written_s)
-                case _:
-                    self.fates["unreadable"] += 1
+            parsed = parse_window_key(key)
+            if isinstance(parsed, ProgressKey):
+                self._take_progress(parsed.partition, value)
+            else:
+                self._take_window(round(parsed.start.timestamp()), key or b"", value, written_s)
         except (ValueError, OverflowError):
             self.fates["unreadable"] += 1
 

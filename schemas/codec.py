@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from ragweir.errors import Rejected
 from ragweir.schemas import intake
-from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.interaction import Interaction, Part
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 
 _REGISTRY_BYTES = 5
@@ -122,7 +122,7 @@ def event_time(event: Interaction, record_ms: int | None) -> datetime:
     return time
 
 
-def encode(model: BaseModel) -> bytes:
+def encode(model: Part) -> bytes:
     """A record's bytes: compact JSON with its fields in their order, times in UTC.
 
     >>> from ragweir.schemas.evaluation import Source
@@ -130,13 +130,18 @@ def encode(model: BaseModel) -> bytes:
     b'{"topic":"t","partition":0,"offset":7}'
     """
     # No record has a serializer of its own: what is written is its fields. Dumping a copy first costs as much again.
-    return orjson.dumps(model.__dict__, _fields, _OPTIONS)
+    return orjson.dumps(_fields(model), _fields, _OPTIONS)
 
 
 def _fields(part: object) -> dict[str, Any]:
-    if isinstance(part, BaseModel):
-        return part.__dict__
-    raise TypeError  # orjson names the type that it cannot write
+    if not isinstance(part, Part):
+        raise TypeError  # orjson names the type that it cannot write
+    fields = part.__dict__
+    for name, value in part.omitted_values.items():
+        if fields[name] == value:
+            fields = {**fields}
+            del fields[name]
+    return fields
 
 
 def encode_json(data: Any) -> bytes:

@@ -18,7 +18,8 @@ class DeadLetter(Part):
     """Why a record was refused and where it was read. Travels as headers; the record's own bytes are the value.
 
     `message` never quotes the record. Of a record over the size limit the value is the first 64 KiB, and `length` and
-    `sha256` speak of the whole.
+    `sha256` are those of the whole. Of a record with several refused events the first dead letter has the value; those
+    of the others are empty, and `length` is that of the whole.
     """
 
     error_class: ErrorClass
@@ -26,6 +27,8 @@ class DeadLetter(Part):
     source_topic: str
     source_partition: int
     source_offset: int
+    source_index: int | None = None
+    """The place of the event within the record, which may hold several; absent where it is 0."""
     source_timestamp: int | None = None
     """The record's own time, epoch milliseconds."""
     length: int | None = None

@@ -1,8 +1,9 @@
 """The evaluation: what ragweir found out about one interaction."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, FiniteFloat
+from pydantic import Field, FiniteFloat, NonNegativeInt
 
 from ragweir.schemas.interaction import Interaction, Part, Time
 
@@ -26,12 +27,21 @@ CARRIED_OVER = (
 MAX_DOCUMENT_IDS = 16
 
 
-class Source(Part):
-    """Where the interaction was read."""
+class RecordPosition(Part):
+    """The position of a Kafka record."""
 
     topic: str
     partition: int
     offset: int
+
+
+class Source(RecordPosition):
+    """Where the interaction was read."""
+
+    omitted_values: ClassVar[Mapping[str, object]] = {"index": 0}
+
+    index: NonNegativeInt = 0
+    """Its place within the record; absent where it is 0."""
 
 
 class SuiteDecision(Part):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import orjson
 from pydantic import (
@@ -80,6 +80,9 @@ class Part(BaseModel):
     """A frozen part of a record. Ids and labels may be sent as numbers; fields we do not know are no error."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
+
+    omitted_values: ClassVar[Mapping[str, object]] = {}
+    """The fields that `ragweir.schemas.codec.encode` leaves out where they have these values."""
 
 
 class Message(Part):

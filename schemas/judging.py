@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import suppress
+from typing import NamedTuple
 
+import orjson
 from pydantic import NonNegativeInt
 
-from ragweir.schemas.evaluation import Evaluation, Source
+from ragweir.schemas.evaluation import Evaluation, RecordPosition
 from ragweir.schemas.interaction import Part, Time
 
 
@@ -29,7 +31,7 @@ class JudgeRequest(Part):
     """Why it waits, or waited last."""
 
 
-class Finished(Source):
+class Finished(RecordPosition):
     """A request that is finished, as all before it in its partition are."""
 
     event_id: str
@@ -60,6 +62,32 @@ class LedgerEntry(Part):
     """Of each topic of requests the last that was finished when this was written, whatever account it belongs to."""
 
 
-def ledger_key(entry: LedgerEntry) -> list[Any]:
-    """What the key of a ledger's record holds."""
-    return [entry.day, entry.application, entry.tenant, entry.partition]
+class LedgerKey(NamedTuple):
+    """The key of a ledger's record: of the records with one key only the latest counts."""
+
+    day: str
+    application: str
+    tenant: str
+    partition: int
+
+
+def ledger_key(entry: LedgerEntry) -> bytes:
+    """Write the key of an entry.
+
+    >>> ledger_key(LedgerEntry(day="2026-11-21", application="bot", tenant="", partition=3))
+    b'["2026-11-21","bot","",3]'
+    """
+    return orjson.dumps([entry.day, entry.application, entry.tenant, entry.partition])
+
+
+def parse_ledger_key(key: bytes | None) -> LedgerKey:
+    """Read the key of a ledger's record.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    with suppress(ValueError):
+        match orjson.loads(key or b""):
+            case [day, application, tenant, partition]:
+                return LedgerKey(day, application, tenant, partition)
+    raise ValueError("not the key of a ledger's entry")

@@ -19,6 +19,8 @@ _DATE_DIGITS = 8
 
 
 def _in_utc(time: datetime) -> datetime:
+    if time.tzinfo is UTC:
+        return time
     return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat, NonNegativeInt, PlainValidator, WithJsonSchema
 
@@ -158,8 +158,3 @@ def duration_s(size: str) -> int:
     if unit not in units or not number.isdecimal() or not 0 < int(number) <= 10_000:
         raise ValueError(f"{size!r} is no duration such as 30s, 1m, 6h or 1d")
     return int(number) * units[unit]
-
-
-def window_key(window: Window) -> list[Any]:
-    """What the key of a window's record holds: start, dimensions, partition and part."""
-    return [window.start, dict(sorted(window.dimensions.items())), window.partition, window.part]

@@ -21,22 +21,45 @@ def cloud_event(service: str, kind: str, identity: str, time: datetime, content_
     )
 
 
-def bury(outcome: Outcome, service: str, record: Record, error_class: ErrorClass, message: str, max_bytes: int) -> None:
-    """Emit a record as a dead letter; of a value over `max_bytes` only the head is kept."""
-    value, length, digest = kept_bytes(record.value, max_bytes)
+def bury(
+    outcome: Outcome,
+    service: str,
+    record: Record,
+    error_class: ErrorClass,
+    message: str,
+    max_bytes: int,
+    index: int = 0,
+    *,
+    repeated: bool = False,
+) -> None:
+    """Emit a record as a dead letter; of a value over `max_bytes` only the head is kept.
+
+    Args:
+        outcome: takes the dead letter and its count.
+        service: emits it.
+        record: the record in question.
+        error_class: of the dead letter.
+        message: one sentence that quotes nothing of the record.
+        max_bytes: the largest value that is kept whole.
+        index: the place within the record of the event in question.
+        repeated: true for a record of which another dead letter has kept the value. This one keeps nothing of it, or
+            the dead letters of a record with many events would take many times its size.
+    """
+    value, length, digest = (b"", len(record.value or b""), None) if repeated else kept_bytes(record.value, max_bytes)
     letter = DeadLetter(
         error_class=error_class,
         message=message,
         source_topic=record.topic,
         source_partition=record.partition,
         source_offset=record.offset,
+        source_index=index or None,
         source_timestamp=record.timestamp_ms,
         length=length,
         sha256=digest,
     )
     # Any number may stand as a record's timestamp; dates end with the year 9999.
     time = datetime.fromtimestamp(max(0, min(record.timestamp_ms or 0, 2**43)) / 1000, UTC)
-    identity = f"{record.topic}/{record.partition}/{record.offset}"
+    identity = f"{record.topic}/{record.partition}/{record.offset}" + (f"/{index}" if index else "")
     headers = (
         *cloud_event(service, "dead_letter", identity, time, "application/octet-stream"),
         *letter.headers(),

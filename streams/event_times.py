@@ -7,7 +7,6 @@ mistake in the unit of its times, which no event shows alone.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 
@@ -83,8 +82,10 @@ def distances(agent: EvaluateAgent, records: Iterable[Record]) -> Distances:
     """The distances of the events in some records; what is no event has none."""
     seconds, implausible = [], 0
     for record in records:
-        with suppress(Rejected):
-            event, time = agent.read(record)
+        for found in agent.read(record):
+            if isinstance(found, Rejected):
+                continue
+            event, time = found
             implausible += "time_implausible" in event.flags
             if record.timestamp_ms is not None and (event.ended_at or event.started_at):
                 seconds.append(record.timestamp_ms / 1_000 - time.timestamp())

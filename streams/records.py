@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 Headers = tuple[tuple[str, bytes], ...]
 TopicPartition = tuple[str, int]
 """A topic's full name and one of its partitions."""
+EventPosition = tuple[int, int]
+"""The offset of a record and, as it may hold several events, the index of one within it."""
 Count = tuple[str, ...]
 """The name of an instrument of the telemetry table, then the values of its labels."""
 

@@ -12,6 +12,7 @@ from ragweir.errors import ConfigurationError, MapError
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.totals import Totals
+from ragweir.schemas.decoder import Decoder, JsonDecoder, MappedDecoder
 from ragweir.schemas.mapping import FieldMap
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.agents.agent import Agent
@@ -69,6 +70,18 @@ def totals(settings: Settings) -> Totals:
     return Totals(catalogue(settings.model_copy(update={"metrics": every})))
 
 
+def decoder(settings: Settings) -> Decoder:
+    """Return the decoder of the input topic.
+
+    Raises:
+        ConfigurationError: if the map is not what it should be.
+    """
+    limits = settings.limits
+    if settings.input.map is None:
+        return JsonDecoder(limits.max_event_bytes, limits.max_items)
+    return MappedDecoder(read_map(settings.input.map), limits.max_event_bytes, limits.max_items)
+
+
 def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) -> EvaluateConfig:
     """All that evaluations depend on, for interactions that are read from `topic`.
 
@@ -81,7 +94,7 @@ def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) ->
         limits=settings.limits.view,
         max_event_bytes=settings.limits.max_event_bytes,
         max_items=settings.limits.max_items,
-        mappings={topic: read_map(settings.input.map)} if settings.input.map else {},
+        decoders={topic: decoder(settings)} if settings.input.map else {},
         include_text=settings.output.include_text,
         explain=explain,
         router=Router(settings.routing, metrics, tuple(suites())) if settings.judge.base_url else None,

@@ -274,7 +274,7 @@ def test_every_part_works_with_exactly_its_rights(guarded: Guarded) -> None:
     for partition in ledger.partitions:  # Their day's budget is spent.
         spent = LedgerEntry(day=day_of(time.time()), application="rating-helper", tenant="", partition=partition)
         booked = spent.model_copy(update={"spent": 12_000_000})
-        key = json.dumps(ledger_key(booked)).encode()
+        key = ledger_key(booked)
         produce(bootstrap, "rag.judge.ledger", [encode(booked)], key=key, partition=partition)
     with (
         simulated_judge() as simulated,

@@ -160,7 +160,7 @@ def test_doctor_tells_the_bill_what_waits_and_which_floor_the_budget_affords(kaf
     def booked(days: int, partition: int, **amounts: int) -> None:
         day = (now - timedelta(days=days)).date().isoformat()
         entry = LedgerEntry(day=day, application="", tenant="", partition=partition, **amounts)
-        produce(kafka.bootstrap, f"{prefix}judge.ledger", [encode(entry)], key=orjson.dumps(ledger_key(entry)))
+        produce(kafka.bootstrap, f"{prefix}judge.ledger", [encode(entry)], key=ledger_key(entry))
 
     booked(0, 0, spent=100, reserved=999_999)
     booked(0, 0, spent=1_000_000, reserved=250_000, events=10, wanted=15, floor=10)

@@ -133,7 +133,7 @@ def test_a_judge_is_not_asked_about_a_cut_list() -> None:
     """Suites that need a list which was cut ask nothing, and their metrics are null for that reason."""
     agent = EvaluateAgent(EvaluateConfig(CATALOGUE))
     value = event(expected=["Ada"] * 33)
-    evaluation, _ = agent.evaluate(Record("t", 0, 0, None, value, 0))
+    ((evaluation, _),) = agent.evaluate(Record("t", 0, 0, None, value, 0))
     case, _ = case_of(JudgeRequest(evaluation=evaluation, query="q", response="r", expected=("Ada",)), 1_000)
     every = suites()
     conversation = judge(case, [every["factual"], every["ragas"]], lambda: "word")
@@ -266,7 +266,7 @@ def test_an_odd_event_is_repaired_and_flagged(name: str) -> None:
         assert found == expected
     assert set(decoded.flags) == flags
     assert list(decoded.flags) == sorted(flags)
-    evaluation, _ = EvaluateAgent(EvaluateConfig(CATALOGUE)).evaluate(Record("t", 0, 0, None, value, 0))
+    ((evaluation, _),) = EvaluateAgent(EvaluateConfig(CATALOGUE)).evaluate(Record("t", 0, 0, None, value, 0))
     assert evaluation.flags[: len(flags)] == decoded.flags
 
 
@@ -313,6 +313,7 @@ _MEASURE = """
 import resource, sys, time
 import orjson
 from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.schemas.decoder import MappedDecoder
 from ragweir.schemas.mapping import FieldMap
 from ragweir.streams.records import (Record)
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
@@ -321,7 +322,7 @@ rules = {"event_id": "event_id", "query": "query", "response": "response"}
 for name in ("text", "page", "score", "chunk_id", "document_id", "rank", "relevant", "retrieval_method"):
     rules[f"contexts[].{name}"] = "contexts[]"
 catalogue = Catalogue(everything())
-agent = EvaluateAgent(EvaluateConfig(catalogue, mappings={"mapped": FieldMap(rules)}))
+agent = EvaluateAgent(EvaluateConfig(catalogue, decoders={"mapped": MappedDecoder(FieldMap(rules))}))
 spent = {}
 for number, line in enumerate(open(sys.argv[1], "rb")):
     if number == 1:  # The first event, a small one, loads what is loaded when it is needed.

@@ -74,7 +74,7 @@ def test_the_ledger_tells_up_to_where_requests_are_finished() -> None:
 
     def told() -> list[tuple[str, int, str]]:
         newest = log.records["judge.ledger", 0][-1]
-        return [(topic, offset, name) for (topic, _), offset, name in worker.agent.origins(newest)]
+        return [(topic, offset, name) for (topic, _), (offset, _), name in worker.agent.origins(newest)]
 
     desk.land(second)
     worker.turn()
@@ -90,7 +90,8 @@ def test_the_ledger_tells_up_to_where_requests_are_finished() -> None:
     assert log.committed["judge.requests", 0] == 4
     assert told() == [("judge.requests", 2, "c")], "of nonsense no id can be told"
     requests = log.records["judge.requests", 0]
-    assert [worker.agent.identity(each) for each in requests] == ["a", "b", "c", None]
+    found = [[name for _, name in worker.agent.identities(each)] for each in requests]
+    assert found == [["a"], ["b"], ["c"], []]
     assert not list(worker.agent.origins(requests[0]))
 
 

@@ -23,6 +23,7 @@ from conftest import create_topic, produce, read_to_end
 from faults import QUICK_CLIENT, eventually
 
 from ragweir.schemas.codec import encode
+from ragweir.schemas.decoder import JsonDecoder
 from ragweir.schemas.run import Archive, Loaded
 from ragweir.streams.history.archives import id_reader, load
 from ragweir.streams.history.running import Standing, _Watch
@@ -250,7 +251,7 @@ def test_loading_goes_on_at_the_line_where_it_was_stopped(kafka: LocalKafka, pre
     while loaded.line < 2_999 or loaded.file == 0:
         asked = iter([False, True])
         loaded = load(
-            settings, "r", own, archives, stored, id_reader(None, 10_000), lambda *_: None, partial(next, asked)
+            settings, "r", own, archives, stored, id_reader(JsonDecoder()), lambda *_: None, partial(next, asked)
         )
         turns += 1
     assert turns > 3

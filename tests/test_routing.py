@@ -391,7 +391,7 @@ def routed(catalogue: Catalogue = CATALOGUE, **fields: Any) -> dict[str, tuple[s
     """For which reasons a real event is judged by the settings that ship: floors left out."""
     agent = EvaluateAgent(EvaluateConfig(catalogue, router=Router(RoutingSettings(), catalogue, SUITES)))
     event = {"event_id": "e", "query": "Who built the bridge?", "response": "", "ended_at": 0} | fields
-    evaluation, raised = agent.evaluate(Record("t", 0, 0, None, orjson.dumps(event), None))
+    ((evaluation, raised),) = agent.evaluate(Record("t", 0, 0, None, orjson.dumps(event), None))
     assert not raised
     return {each.suite: tuple(name for name in each.because if name != "floor") for each in evaluation.decision.suites}
 

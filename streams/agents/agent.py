@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragweir.errors import ErrorClass
-from ragweir.streams.records import Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.records import EventPosition, Measurements, Outcome, Record, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +143,10 @@ class Agent(ABC):
         """The output whose records tell of which records they were made; None where none does."""
         return None
 
-    def origins(self, output: Record) -> Iterable[tuple[TopicPartition, int, str]]:  # noqa: ARG002
-        """Return the partition, offset and id of each record that a record of the `provenance` was made of."""
+    def origins(self, output: Record) -> Iterable[tuple[TopicPartition, EventPosition, str]]:  # noqa: ARG002
+        """Return the partition, position and id of each event that a record of the `provenance` was made of."""
         return ()
 
-    def identity(self, record: Record) -> str | None:  # noqa: ARG002
-        """Return the id of a record of an input; None if it has none."""
-        return None
+    def identities(self, record: Record) -> Iterable[tuple[EventPosition, str]]:  # noqa: ARG002
+        """Return the positions and ids, in order, of those events in a record of an input that have an id."""
+        return ()

@@ -21,6 +21,7 @@ from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.schemas.window import Progress, Window, duration_s
+from ragweir.schemas.window_key import ProgressKey, WindowKey, encode_window_key, parse_window_key
 from ragweir.streams.agents.agent import Agent, Assignment
 from ragweir.streams.dimensions import Dimensions, admission_limits, label
 from ragweir.streams.emissions import bury, cloud_event
@@ -28,7 +29,6 @@ from ragweir.streams.records import Count, Emission, Measurements, Outcome, Reco
 from ragweir.streams.settings import Slo, WindowSettings
 
 _SERVICE = "aggregate"
-_PROGRESS = "progress"
 _AHEAD = 60
 """Windows after the newest that are held too, for clocks that are ahead: event time does not reach them yet."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -263,7 +263,7 @@ class AggregateAgent(Agent):
             },
             option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS,
         )
-        name = orjson.dumps([start, dimensions, partition, part.number], option=orjson.OPT_UTC_Z | orjson.OPT_SORT_KEYS)
+        name = encode_window_key(WindowKey(start, dimensions, partition, part.number))
         headers = cloud_event(_SERVICE, "window", name.decode(), start, "application/json")
         outcome.emissions.append(Emission("windows", name, record, headers, partition))
         return _Part(part.number, record, part.revision + 1, contents)
@@ -272,7 +272,7 @@ class AggregateAgent(Agent):
         """Emit how far a partition is."""
         watermark = self._watermark(state.newest)
         progress = Progress(partition=partition, next_offset=state.next_offset, watermark=watermark, idle=state.idle)
-        name = orjson.dumps([_PROGRESS, partition])
+        name = encode_window_key(ProgressKey(partition))
         headers = cloud_event(_SERVICE, "progress", name.decode(), watermark or _EPOCH, "application/json")
         outcome.emissions.append(Emission("windows", name, encode(progress), headers, partition))
         if watermark is not None:
@@ -353,21 +353,24 @@ class AggregateAgent(Agent):
         most = 2 * int((self._before + self._after) / self._size)
         progress: Progress | None = None
         names = self._dimensions.names
+        own = set(names)
         for record in changelog:
-            first, *rest = orjson.loads(record.key or b"[null]")
-            if first == _PROGRESS and record.value is not None:
-                progress = Progress.model_validate_json(record.value)
-            elif first not in (_PROGRESS, None) and rest[0].keys() == set(names) and rest[2] >= 0:
-                start = datetime.fromisoformat(first)
+            key = parse_window_key(record.key) if record.key else None
+            if isinstance(key, WindowKey):
+                start, dimensions, _, part = key
+                if dimensions.keys() != own or part < 0:
+                    continue
                 parts = windows.pop(start, {})
-                labels = tuple(rest[0][name] for name in names)
+                labels = tuple([dimensions[name] for name in names])
                 if record.value is not None:
-                    parts[labels] = rest[2], record.value
-                elif labels in parts and parts[labels][0] == rest[2]:
+                    parts[labels] = part, record.value
+                elif labels in parts and parts[labels][0] == part:
                     del parts[labels]
                 windows[start] = parts
                 if len(windows) > most:
                     del windows[next(iter(windows))]
+            elif key is not None and record.value is not None:
+                progress = Progress.model_validate_json(record.value)
         if progress is None:
             return None
         newest = progress.watermark and progress.watermark + self._disorder

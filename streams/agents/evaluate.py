@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,8 +15,9 @@ from typing_extensions import override
 from ragweir.errors import ErrorClass, Rejected
 from ragweir.metrics.catalogue import CATALOGUE_VERSION, Catalogue
 from ragweir.metrics.view import Limits, View
-from ragweir.schemas.codec import decode, encode, event_time
+from ragweir.schemas.codec import encode, event_time
 from ragweir.schemas.dead_letter import HEAD_BYTES
+from ragweir.schemas.decoder import Decoder, JsonDecoder
 from ragweir.schemas.evaluation import CARRIED_OVER, Decision, Evaluation, Source, Texts, document_ids
 from ragweir.schemas.intake import MAX_ITEMS
 from ragweir.schemas.interaction import Interaction
@@ -26,7 +27,7 @@ from ragweir.streams.agents.agent import Agent, Assignment
 from ragweir.streams.agents.duplicates import Duplicates
 from ragweir.streams.emissions import bury, cloud_event
 from ragweir.streams.filters import Filters
-from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
+from ragweir.streams.records import Emission, EventPosition, Outcome, Record, TopicPartition
 from ragweir.streams.routing import Router
 
 _SERVICE = "evaluate"
@@ -43,8 +44,8 @@ class EvaluateConfig:
     max_event_bytes: int = MAX_EVENT_BYTES
     max_items: Mapping[str, int] = field(default_factory=lambda: MAX_ITEMS)
     """The number of elements that is read of each list of an event; see `ragweir.schemas.intake`."""
-    mappings: Mapping[str, Callable[[object], object]] = field(default_factory=dict)
-    """For the topics in a foreign shape, the map that reads them."""
+    decoders: Mapping[str, Decoder] = field(default_factory=dict)
+    """The decoders of the topics that are not read by a `JsonDecoder`."""
     include_text: bool = False
     explain: bool = False
     run_id: str | None = None
@@ -59,17 +60,22 @@ class EvaluateConfig:
 
 
 class _Origin(BaseModel):
-    """What of an evaluation tells what it was made of."""
+    """The fields of an evaluation that tell of which event it was made."""
 
     event_id: str
     source: Source
 
 
 class EvaluateAgent(Agent):
-    """Scores every readable event once; a duplicate is counted, and every other record becomes a dead letter."""
+    """Scores every readable event once. A duplicate is counted, and what cannot be read becomes a dead letter.
+
+    A record may hold several events, as its decoder finds them, and each of them stands for itself. A record without
+    any leaves nothing but its count among the records read.
+    """
 
     def __init__(self, config: EvaluateConfig) -> None:
         self._config = config
+        self._json = JsonDecoder(config.max_event_bytes, config.max_items)
         self._most_request_bytes = max_record_bytes(config.max_event_bytes) - _AROUND_BYTES
         self._duplicates = Duplicates(config.duplicate_horizon)
 
@@ -82,38 +88,23 @@ class EvaluateAgent(Agent):
 
     @override
     def handle(self, records: Sequence[Record]) -> Outcome:
-        """One evaluation or dead letter per record, in the records' order; behind the first a request, if selected.
+        """Emit an evaluation or a dead letter per event, in their order; after an evaluation its request, if selected.
 
-        What is a duplicate, or filtered out, comes to nothing but a count.
+        A duplicate, or an event that is filtered out, is only counted.
         """
         outcome = Outcome(settled=list(records))
         evaluated: list[tuple[Record, Evaluation]] = []
         for record in records:
             outcome.counts["ragweir_events_in_total",] += 1
-            try:
-                event, time = self.read(record)
-                if self._duplicates.met(record.topic_partition, record.offset, event.event_id):
-                    outcome.counts["ragweir_duplicates_total",] += 1
-                    continue
-                filters = self._config.filters
-                if not filters.admit_event(event, time):
-                    outcome.counts["ragweir_filtered_total",] += 1
-                    continue
-                evaluation, raised = self._evaluation(event, time, record)
-                if not filters.admit_scores(evaluation.scores, evaluation.categories):
-                    outcome.counts["ragweir_filtered_total",] += 1
-                    continue
-                evaluation, emissions = self._emissions(evaluation, event)
-            except Rejected as rejected:
-                bury(outcome, _SERVICE, record, rejected.error_class, rejected.message, self._config.max_event_bytes)
-            except Exception as error:  # One record must not stop the stream; it is kept and named.
-                bury(outcome, _SERVICE, record, "unreadable", _raised(error), self._config.max_event_bytes)
-            else:
-                outcome.emissions += emissions
-                outcome.counts["ragweir_evaluations_total", evaluation.stage] += 1
-                evaluated.append((record, evaluation))
-                outcome.counts.update(("ragweir_repaired_total", flag) for flag in event.flags)
-                outcome.counts.update(("ragweir_metric_errors_total", metric) for metric in raised)
+            repeated = False
+            for index, event in enumerate(self.read(record)):
+                settled = event if isinstance(event, Rejected) else self._settle(*event, record, index, outcome)
+                if isinstance(settled, Evaluation):
+                    evaluated.append((record, settled))
+                elif settled is not None:
+                    most, why = self._config.max_event_bytes, settled
+                    bury(outcome, _SERVICE, record, why.error_class, why.message, most, index, repeated=repeated)
+                    repeated = True
         for record in {record.topic_partition: record for record in records}.values():
             self._duplicates.passed(record.topic_partition, record.offset)
         _count(outcome, [evaluation.decision for _, evaluation in evaluated])
@@ -132,8 +123,8 @@ class EvaluateAgent(Agent):
         most = HEAD_BYTES if error_class == "refused" else self._config.max_event_bytes
         bury(outcome, _SERVICE, record, error_class, reason, most)
         if error_class == "refused":  # Not even the id of a record that ends processes is read.
-            for offset, event_id in self._ids([record]):
-                self._duplicates.met(record.topic_partition, offset, event_id)
+            for position, event_id in self.identities(record):
+                self._duplicates.met(record.topic_partition, position, event_id)
         self._duplicates.passed(record.topic_partition, record.offset)
         return outcome
 
@@ -148,7 +139,8 @@ class EvaluateAgent(Agent):
     @override
     def on_assigned(self, assignment: Assignment) -> None:
         """Read the ids of the preceding records; see `Agent.on_assigned`."""
-        self._duplicates.restore(assignment.topic_partition, assignment.start, self._ids(assignment.preceding))
+        before = (event for record in assignment.preceding for event in self.identities(record))
+        self._duplicates.restore(assignment.topic_partition, assignment.start, before)
 
     @override
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
@@ -165,12 +157,6 @@ class EvaluateAgent(Agent):
         """Forget the ids of the last batch."""
         self._duplicates.settled(committed=False)
 
-    def _ids(self, records: Iterable[Record]) -> Iterator[tuple[int, str]]:
-        """Where the readable ones of these records stand, and the ids of their events."""
-        for record in records:
-            if (event_id := self.identity(record)) is not None:
-                yield record.offset, event_id
-
     # Offset recovery.
 
     @property
@@ -180,43 +166,67 @@ class EvaluateAgent(Agent):
         return "evaluations"
 
     @override
-    def origins(self, output: Record) -> Iterator[tuple[TopicPartition, int, str]]:
+    def origins(self, output: Record) -> Iterator[tuple[TopicPartition, EventPosition, str]]:
         """Return the source of an evaluation; nothing for a record that is none."""
         with suppress(ValidationError):
             made = _Origin.model_validate_json(output.value or b"")
-            yield (made.source.topic, made.source.partition), made.source.offset, made.event_id
+            source = made.source
+            yield (source.topic, source.partition), (source.offset, source.index), made.event_id
 
     @override
-    def identity(self, record: Record) -> str | None:
-        """Return the id of a readable event."""
-        with suppress(Rejected):
-            return self.read(record)[0].event_id
-        return None
+    def identities(self, record: Record) -> Iterator[tuple[EventPosition, str]]:
+        """Return the positions and ids of the readable events."""
+        for index, event in enumerate(self.read(record)):
+            if not isinstance(event, Rejected):
+                yield (record.offset, index), event[0].event_id
 
-    def evaluate(self, record: Record) -> tuple[Evaluation, list[str]]:
-        """The evaluation of one record, and the names of the metrics that raised.
+    # Evaluating.
 
-        Raises:
-            Rejected: if the record holds no interaction.
-        """
-        return self._evaluation(*self.read(record), record)
+    def read(self, record: Record) -> Iterator[tuple[Interaction, datetime] | Rejected]:
+        """Yield the events of a record with their times, and a rejection for each that cannot be read or has no time.
 
-    def read(self, record: Record) -> tuple[Interaction, datetime]:
-        """The event of a record, and its time.
-
-        Raises:
-            Rejected: if the record holds no interaction, or one without a time.
+        Their places are the events' indices.
         """
         config = self._config
-        event = decode(
-            record.value,
-            max_bytes=config.max_event_bytes,
-            mapping=config.mappings.get(record.topic),
-            max_items=config.max_items,
-        )
-        return event, event_time(event, None if config.own_times else record.timestamp_ms)
+        stamp_ms = None if config.own_times else record.timestamp_ms
+        for event in config.decoders.get(record.topic, self._json).decode(record.value):
+            yield event if isinstance(event, Rejected) else _timed(event, stamp_ms)
 
-    def _evaluation(self, event: Interaction, time: datetime, record: Record) -> tuple[Evaluation, list[str]]:
+    def evaluate(self, record: Record) -> Iterator[tuple[Evaluation, list[str]] | Rejected]:
+        """Yield each event's evaluation with the names of the metrics that raised, or its rejection."""
+        for index, event in enumerate(self.read(record)):
+            yield event if isinstance(event, Rejected) else self._evaluation(*event, record, index)
+
+    def _settle(
+        self, event: Interaction, time: datetime, record: Record, index: int, outcome: Outcome
+    ) -> Evaluation | Rejected | None:
+        """Add to the outcome all that an event comes to, unless it is rejected; None for one that is only counted."""
+        filters = self._config.filters
+        try:
+            if self._duplicates.met(record.topic_partition, (record.offset, index), event.event_id):
+                outcome.counts["ragweir_duplicates_total",] += 1
+                return None
+            if not filters.admit_event(event, time):
+                outcome.counts["ragweir_filtered_total",] += 1
+                return None
+            evaluation, raised = self._evaluation(event, time, record, index)
+            if not filters.admit_scores(evaluation.scores, evaluation.categories):
+                outcome.counts["ragweir_filtered_total",] += 1
+                return None
+            evaluation, emissions = self._emissions(evaluation, event)
+        except Rejected as rejected:
+            return rejected
+        except Exception as error:  # One event must not stop the stream; it is kept and named.
+            return Rejected("unreadable", _raised(error))
+        outcome.emissions += emissions
+        outcome.counts["ragweir_evaluations_total", evaluation.stage] += 1
+        outcome.counts.update(("ragweir_repaired_total", flag) for flag in event.flags)
+        outcome.counts.update(("ragweir_metric_errors_total", metric) for metric in raised)
+        return evaluation
+
+    def _evaluation(
+        self, event: Interaction, time: datetime, record: Record, index: int
+    ) -> tuple[Evaluation, list[str]]:
         config = self._config
         view = View(event, config.limits)
         scored = config.catalogue.score(view)
@@ -238,7 +248,7 @@ class EvaluateAgent(Agent):
             if config.include_text
             else None,
             catalogue_version=CATALOGUE_VERSION,
-            source=Source(topic=record.topic, partition=record.partition, offset=record.offset),
+            source=Source(topic=record.topic, partition=record.partition, offset=record.offset, index=index),
             run_id=config.run_id,
         )
         return evaluation, scored.raised
@@ -267,6 +277,14 @@ class EvaluateAgent(Agent):
             contexts=None if contexts is None else tuple(context.text for context in contexts),
             expected=event.expected,
         )
+
+
+def _timed(event: Interaction, stamp_ms: int | None) -> tuple[Interaction, datetime] | Rejected:
+    """Return an event with its time, or the reason why it has none."""
+    try:
+        return event, event_time(event, stamp_ms)
+    except Rejected as rejected:
+        return rejected
 
 
 def _raised(error: Exception) -> str:

@@ -31,7 +31,7 @@ from ragweir.streams.judging.job import Desk, Ended, Job, JobId
 from ragweir.streams.judging.ledger import Account, Budget, Ledger, affordable, day_of, next_day
 from ragweir.streams.judging.money import allowance
 from ragweir.streams.judging.results import by_floor_alone, case_of, chosen, judged, unjudged, waiting
-from ragweir.streams.records import Count, Emission, Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.records import Count, Emission, EventPosition, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.settings import JudgeSettings, Price
 
 _SERVICE = "judge"
@@ -410,17 +410,18 @@ class JudgeAgent(Agent):
         return "judge.ledger"
 
     @override
-    def origins(self, output: Record) -> Iterator[tuple[TopicPartition, int, str]]:
-        """Which requests a record of the ledger tells to be finished."""
+    def origins(self, output: Record) -> Iterator[tuple[TopicPartition, EventPosition, str]]:
+        """Return the requests that are finished by a record of the ledger."""
         with suppress(ValidationError):
             for each in LedgerEntry.model_validate_json(output.value or b"").finished:
-                yield (each.topic, each.partition), each.offset, each.event_id
+                yield (each.topic, each.partition), (each.offset, 0), each.event_id
 
     @override
-    def identity(self, record: Record) -> str | None:
-        """The id of the event that a request is about."""
+    def identities(self, record: Record) -> Iterator[tuple[EventPosition, str]]:
+        """Return the id of the one event that a request is about."""
         request = self._read(record).request
-        return None if request is _UNREADABLE else request.evaluation.event_id
+        if request is not _UNREADABLE:
+            yield (record.offset, 0), request.evaluation.event_id
 
     # Partitions.
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ragweir.errors import ErrorClass
 from ragweir.streams.cli.app import app, err, out, settings
-from ragweir.streams.history.dead_letters import Letter, grouped, letter, shown
+from ragweir.streams.history.dead_letters import Letter, grouped, letter, position, shown
 from ragweir.streams.history.redrive import Choice, Redrive, Report
 from ragweir.streams.history.standing import Fate
 from ragweir.streams.reading import Moved, read, span
@@ -31,7 +31,8 @@ _HEADERS = 20
 """Of a letter that are shown, beside ours."""
 _CLASSES = get_args(ErrorClass)
 _NO_EVENT = (
-    "hold no whole event and cannot be sent: a record without a value, or of one too large its head; raise "
+    "hold no whole event and cannot be sent: a record without a value, of one too large its head, or one of several "
+    "events in a record; for those that are too large, raise "
     "limits.max_event_bytes and publish the event again from where it came from, which `dead-letter show` tells"
 )
 _FATAL = (
@@ -124,7 +125,7 @@ def show(
 
 def _table(each: Letter, most_bytes: int) -> Table:
     kept, said = each.kept, each.said
-    place = f"{shown(said.source_topic)}/{said.source_partition}/{said.source_offset}"
+    place = position(said.source_topic, said.source_partition, said.source_offset, said.source_index)
     others = [f"{shown(name, 100)}={shown(value, 100)}" for name, value in kept.headers if _foreign(name)]
     rows = {
         "refused": f"{_time(kept.timestamp_ms)} by {shown(each.by, 100)} as {said.error_class}: {shown(said.message)}",

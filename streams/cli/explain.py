@@ -23,7 +23,7 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import duration_s
 from ragweir.streams.cli.app import app, err, out, settings
-from ragweir.streams.history.dead_letters import Letter, shown
+from ragweir.streams.history.dead_letters import Letter, position, shown
 from ragweir.streams.history.explain import Looked, Reach, Story, Watch, from_file, from_topics
 from ragweir.streams.reading import Kept, Moved
 from ragweir.streams.settings import WindowSettings
@@ -155,9 +155,9 @@ def _origin(story: Story, evaluation: Evaluation) -> None:
         held = story.source
         gone = ", which Kafka no longer holds, or does not show" if story.asked else ""
         written = f", written {_time(held.timestamp_ms)}" if held else gone
-        _line(f"read at {shown(source.topic)}/{source.partition}/{source.offset}{written}")
+        _line(f"read at {position(source.topic, source.partition, source.offset, source.index)}{written}")
         if held is not None and (before := _redriven(held)) is not None:
-            first = f"{shown(before.source_topic)}/{before.source_partition}/{before.source_offset}"
+            first = _read_at(before)
             _line(f"redriven: first read at {first} and refused as {before.error_class}: {shown(before.message)}")
     evaluated = f"evaluated {story.times} times; the newest is " if story.times > 1 else ""
     run = f", run {shown(evaluation.run_id)}" if evaluation.run_id else ""
@@ -245,7 +245,11 @@ def _letter(each: Letter) -> None:
     said = each.said
     _line(f"\nDead letter {_place(each.kept)}", "bold underline")
     _line(f"  refused {_time(each.kept.timestamp_ms)} by {shown(each.by)} as {said.error_class}: {shown(said.message)}")
-    _line(f"  read at {shown(said.source_topic)}/{said.source_partition}/{said.source_offset}")
+    _line(f"  read at {_read_at(said)}")
+
+
+def _read_at(said: DeadLetter) -> str:
+    return position(said.source_topic, said.source_partition, said.source_offset, said.source_index)
 
 
 def _redriven(kept: Kept) -> DeadLetter | None:

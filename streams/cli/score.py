@@ -176,7 +176,8 @@ class _Writing:
         elif emission.topic == "dead-letter":
             self.summary.refused += 1
             letter = DeadLetter.from_headers(emission.headers)
-            place = "a request to the judge" if line is None else f"line {line.offset}"
+            index = f", index {letter.source_index}" if letter.source_index else ""
+            place = "a request to the judge" if line is None else f"line {line.offset}{index}"
             err.print(f"{place}: {printable(letter.message, None)}", soft_wrap=True)
         elif emission.topic == "judge.deferred":
             self.summary.deferred += 1

@@ -22,6 +22,7 @@ from rich.text import Text
 from ragweir.errors import PermanentError, Rejected
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.codec import interaction, parse
+from ragweir.schemas.decoder import MappedDecoder
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.intake import REPAIRS
 from ragweir.schemas.mapping import FieldMap
@@ -76,17 +77,18 @@ def tap(
     if map is not None:
         flags += ["--map", str(map)]
     elif flags:
-        config = replace(config, mappings={})  # The map in the settings is for another topic.
+        config = replace(config, decoders={})  # The map in the settings is for another topic.
     found = read_newest(effective, topic, records)
     if not found:
         raise PermanentError(f"the topic {topic} holds no records")
     objects = _objects(found, topic, config.max_event_bytes)
-    if config.mappings:
+    if config.decoders:
         _say(f"Read through the map {effective.input.map}.")
     elif _ours(objects.values()):
         _say("They have ragweir's own shape.")
     else:
-        config = replace(config, mappings={topic: _proposed(list(objects.values()))})
+        proposed = _proposed(list(objects.values()))
+        config = replace(config, decoders={topic: MappedDecoder(proposed, config.max_event_bytes, config.max_items)})
         flags += ["--map", f"{topic}.toml"]
         _say(f"\nWhat follows is read through it. Correct it where it is wrong, and save it as {topic}.toml.")
     evaluations = _evaluate(list(objects), config)
@@ -208,9 +210,11 @@ def _evaluate(records: Sequence[Record], config: EvaluateConfig) -> list[Evaluat
     refused: list[Rejected] = []
     for record in track(records, "Scoring", console=err, transient=True, disable=not err.is_terminal):
         try:
-            evaluations.append(agent.evaluate(record)[0])
-        except Rejected as rejected:
-            refused.append(rejected)
+            for found in agent.evaluate(record):
+                if isinstance(found, Rejected):
+                    refused.append(found)
+                else:
+                    evaluations.append(found[0])
         except Exception as error:  # As for the service, one record must not end it.
             refused.append(Rejected("unreadable", f"evaluating raised {type(error).__name__}"))
     _tell("cannot be evaluated", refused)

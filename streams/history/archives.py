@@ -6,12 +6,12 @@ How far it came stands in the run's own topic and is written with the events, in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from ragweir.errors import PermanentError, Rejected
-from ragweir.schemas.codec import decode
+from ragweir.errors import PermanentError
+from ragweir.schemas.decoder import Decoder
+from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.run import Archive, Loaded
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.history.runs import loaded_record
@@ -113,16 +113,16 @@ def _behind(every: Lines, line: int) -> Lines:
     return (each for each in every if each[0] > line)
 
 
-def id_reader(mapping: Callable[[object], object] | None, max_bytes: int) -> Callable[[bytes], str | None]:
-    """What gives the id in a line; None where it holds no event, which becomes a dead letter later.
+def id_reader(decoder: Decoder) -> Callable[[bytes], str | None]:
+    """Return what gives the id of the first event in a line; None where it holds none, and may become a dead letter.
 
-    >>> id_reader(None, 100)(b'{"event_id": 7, "query": "", "response": ""}'), id_reader(None, 100)(b"?")
+    >>> from ragweir.schemas.decoder import JsonDecoder
+    >>> first_id = id_reader(JsonDecoder())
+    >>> first_id(b'{"event_id": 7, "query": "", "response": ""}'), first_id(b"?")
     ('7', None)
     """
 
     def event_id(line: bytes) -> str | None:
-        with suppress(Rejected):
-            return decode(line, max_bytes=max_bytes, mapping=mapping).event_id
-        return None
+        return next((event.event_id for event in decoder.decode(line) if isinstance(event, Interaction)), None)
 
     return event_id

@@ -27,8 +27,13 @@ class Letter:
 
     @property
     def redrivable(self) -> bool:
-        """Whether it is an event that evaluate refused, and the whole of it: a tombstone or a head is none."""
-        return self.by == "evaluate" and self.kept.value is not None and self.said.length is None
+        """True for a record that evaluate refused as a whole, and of which the letter holds the whole value.
+
+        A record with several events is not sent again for one of them, or the others would be evaluated twice.
+        """
+        said = self.said
+        whole = self.kept.value is not None and said.length is None and said.source_index is None
+        return self.by == "evaluate" and whole
 
 
 def letter(kept: Kept) -> Letter | None:
@@ -39,6 +44,15 @@ def letter(kept: Kept) -> Letter | None:
         return None
     source = dict(kept.headers).get("ce_source") or b""
     return Letter(kept, said, source.decode(errors="replace").removeprefix("ragweir/"))
+
+
+def position(topic: str, partition: int, offset: int, index: int | None) -> str:
+    """Where an event was read, for people; its place within the record only where that is above 0.
+
+    >>> position("rag.interactions", 0, 7, None), position("rag.interactions", 0, 7, 2)
+    ('rag.interactions/0/7', 'rag.interactions/0/7, index 2')
+    """
+    return f"{shown(topic)}/{partition}/{offset}" + (f", index {index}" if index else "")
 
 
 def shown(data: bytes | str | None, most: int = 2_000) -> str:

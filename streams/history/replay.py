@@ -26,7 +26,7 @@ from ragweir.streams.masking import masked
 from ragweir.streams.moments import moment
 from ragweir.streams.reading import Span, span, topics
 from ragweir.streams.records import Bounds
-from ragweir.streams.service import SERVICES, Service, evaluate_config, judge_config, read_map
+from ragweir.streams.service import SERVICES, Service, decoder, evaluate_config, judge_config
 from ragweir.streams.settings import Settings
 
 SERVICE: Mapping[Phase, str] = {"evaluating": "evaluate", "judging": "judge", "summing": "aggregate"}
@@ -187,7 +187,7 @@ def config(own: Settings, run: Run) -> EvaluateConfig:
 
 def loader_id(own: Settings) -> Callable[[bytes], str | None]:
     """What gives the id of a line of an archive."""
-    return id_reader(read_map(own.input.map) if own.input.map else None, own.limits.max_event_bytes)
+    return id_reader(decoder(own))
 
 
 def service(run: Run, workers: int, rate: float | None) -> Service:

@@ -20,6 +20,7 @@ from ragweir.errors import PermanentError, Unreachable
 from ragweir.schemas.run import Loaded, Phase, Run
 from ragweir.schemas.topics import RUN, TOPICS
 from ragweir.schemas.window import Progress
+from ragweir.schemas.window_key import ProgressKey, parse_window_key
 from ragweir.streams.history.archives import load
 from ragweir.streams.history.replay import SERVICE, loader_id, service, topics_of
 from ragweir.streams.history.runs import Found, find, run_settings, store
@@ -258,8 +259,8 @@ class _Watch:
         part = span(self._own, f"{self._own.topics.prefix}windows").newest(_NEWEST)
         idle = dict.fromkeys(part.ends, False)
         for record in read(self._own, part):
-            first, *_ = orjson.loads(record.key or b"[null]")
-            if first == "progress" and record.value is not None:
+            key = parse_window_key(record.key) if record.key else None
+            if isinstance(key, ProgressKey) and record.value is not None:
                 idle[record.partition] = Progress.model_validate_json(record.value).idle
         return all(idle.values())
 

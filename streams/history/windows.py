@@ -11,13 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-import orjson
-
 from ragweir.errors import PermanentError
 from ragweir.metrics.contents import Contents, Reading
 from ragweir.metrics.label_sets import Labels
-from ragweir.schemas.times import parse_rfc3339
 from ragweir.schemas.window import Window, duration_s
+from ragweir.schemas.window_key import ProgressKey, WindowKey, parse_window_key
 from ragweir.streams.history.explain import Watch
 from ragweir.streams.history.latest import Latest
 from ragweir.streams.reading import Moved, read, span
@@ -85,10 +83,10 @@ class _Merging:
     def take(self, key: bytes | None, value: bytes | None, latest: Latest) -> None:
         """Keep a window's record; a tombstone removes the one before."""
         try:
-            match orjson.loads(key or b""):
-                case ["progress", int()]:
+            match parse_window_key(key):
+                case ProgressKey():
                     pass
-                case [str(text), dict(), _, _] if key is not None and has_windows(start := parse_rfc3339(text)):
+                case WindowKey(start) if key is not None and has_windows(start):
                     latest.put(round(start.timestamp()), key, value)
                 case _:
                     self._fates["unreadable"] += 1

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 
-import orjson
-
 from ragweir.schemas.codec import encode
-from ragweir.schemas.judging import Finished, LedgerEntry, ledger_key
+from ragweir.schemas.judging import Finished, LedgerEntry, ledger_key, parse_ledger_key
 from ragweir.streams.records import Record
 
 _KEPT_DAYS = 2
@@ -91,7 +89,7 @@ class Ledger:
         """The ledger as it was committed last. What was reserved counts as spent: its calls may have gone out."""
         accounts: dict[Account, LedgerEntry] = {}
         for record in changelog:
-            day, application, tenant, _ = orjson.loads(record.key or b"[]")
+            day, application, tenant, _ = parse_ledger_key(record.key)
             accounts.pop((day, application, tenant), None)
             if record.value is not None:
                 entry = LedgerEntry.model_validate_json(record.value)
@@ -160,7 +158,7 @@ class Ledger:
         """
         for account, entry in self.accounts.items():
             if before.accounts.get(account) is not entry:
-                yield orjson.dumps(ledger_key(entry)), encode(entry.model_copy(update={"finished": finished}))
+                yield ledger_key(entry), encode(entry.model_copy(update={"finished": finished}))
 
 
 def affordable(entries: Iterable[LedgerEntry], budget: int | None) -> float | None:

@@ -20,7 +20,7 @@ from ragweir.errors import Interrupted, PermanentError, Unreachable
 from ragweir.streams.agents.agent import Agent
 from ragweir.streams.kafka_client import settling
 from ragweir.streams.reading import Span, read, span
-from ragweir.streams.records import TopicPartition
+from ragweir.streams.records import EventPosition, TopicPartition
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -79,25 +79,31 @@ class Traces:
                 raise Interrupted
             time.sleep(_PAUSE_S)
 
-    def _told(self) -> Mapping[TopicPartition, Mapping[int, str]]:
-        """The offsets of each partition that the output's newest records tell of, and the ids of what stood there."""
-        told: defaultdict[TopicPartition, dict[int, str]] = defaultdict(dict)
+    def _told(self) -> Mapping[TopicPartition, Mapping[EventPosition, str]]:
+        """Return the positions of events, by partition, that the output's newest records tell of, and their ids."""
+        told: defaultdict[TopicPartition, dict[EventPosition, str]] = defaultdict(dict)
         for record in read(self._settings, span(self._settings, self._topic).newest(_TAIL)):
             self._alive()
-            for place, offset, identity in self._agent.origins(record):
-                told[place][offset] = identity
+            for place, position, identity in self._agent.origins(record):
+                told[place][position] = identity
         return told
 
-    def _mended(self, committed: PartitionOffset, told: Mapping[int, str]) -> PartitionOffset:
+    def _mended(self, committed: PartitionOffset, told: Mapping[EventPosition, str]) -> PartitionOffset:
         topic, partition = committed.topic, committed.partition
-        ahead = [offset for offset in told if offset >= max(committed.offset, 0)]
+        ahead = [position for position in told if position[0] >= max(committed.offset, 0)]
         if not ahead:
             return committed
         # A topic that was made anew may end before what is told of the old one, or have other records there.
         held = span(self._settings, topic, partitions=[partition])
-        last = max((offset for offset in ahead if held.starts[partition] <= offset < held.ends[partition]), default=-1)
-        one = Span(topic, {partition: last}, {partition: last + 1})
-        if last < 0 or all(self._agent.identity(record) != told[last] for record in read(self._settings, one)):
+        present = [position for position in ahead if held.starts[partition] <= position[0] < held.ends[partition]]
+        if not present:
+            return committed
+        # All events of a record are settled in one transaction, so that one of them speaks for the record.
+        last = max(present)
+        goes_on_at = last[0] + 1
+        one = Span(topic, {partition: last[0]}, {partition: goes_on_at})
+        events = (event for record in read(self._settings, one) for event in self._agent.identities(record))
+        if (last, told[last]) not in events:
             return committed
         log.error(
             "the committed offset lies behind what is written already, so the group's coordinator is wrong or it was "
@@ -105,6 +111,6 @@ class Traces:
             topic=topic,
             partition=partition,
             committed=committed.offset if committed.offset >= 0 else None,
-            goes_on_at=last + 1,
+            goes_on_at=goes_on_at,
         )
-        return PartitionOffset(topic, partition, last + 1, committed.metadata or "")
+        return PartitionOffset(topic, partition, goes_on_at, committed.metadata or "")
