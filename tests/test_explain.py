@@ -15,7 +15,7 @@ from poison import event
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.totals import Totals
 from ragweir.schemas.codec import encode
-from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, SuiteDecision
+from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Source, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.history.explain import partition_of, windows
 from ragweir.streams.judging.results import waiting
@@ -176,6 +176,21 @@ def test_an_unknown_event_is_one_sentence(kafka: LocalKafka, prefix: str) -> Non
     create_topic(kafka.bootstrap, f"{prefix}run.r1.evaluations")
     put(kafka, f"{prefix}run.r1.evaluations", [("who", encode(evaluation(event_id="who", run_id="r1")))])
     assert ", run r1, " in explain(kafka, prefix, "who", "--run", "r1")
+
+
+def test_of_a_record_with_several_events_the_right_one_is_named(tmp_path: Path) -> None:
+    """Its place is shown where it is above 0, and by no evaluation of another event of the record."""
+    file = tmp_path / "evaluations.jsonl"
+    places = [Source(topic="t", partition=0, offset=7, index=index) for index in range(3)]
+    file.write_bytes(b"".join(encode(evaluation(event_id=f"e{p.index}", source=p)) + b"\n" for p in places))
+    printed = [ragweir("explain", f"e{p.index}", "--file", file).stdout.decode().splitlines() for p in places]
+    assert [next(line for line in lines if line.startswith("read at")) for lines in printed] == [
+        "read at t/0/7",
+        "read at t/0/7, index 1",
+        "read at t/0/7, index 2",
+    ]
+    found = orjson.loads(ragweir("explain", "e2", "--file", file, "--json").stdout)
+    assert (found["times_evaluated"], found["evaluation"]["source"]["index"]) == (1, 2)
 
 
 def test_the_story_in_a_file(tmp_path: Path) -> None:
