@@ -143,7 +143,7 @@ def count_before_commit() -> None:
 
     def broken(self: KafkaRuntime, records: Sequence[Record]) -> Outcome:
         outcome = work(self, records)
-        self._telemetry.add(outcome.counts)
+        self._status._telemetry.add(outcome.counts)
         outcome.counts.clear()
         return outcome
 

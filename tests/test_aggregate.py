@@ -762,3 +762,17 @@ def test_metrics_that_are_switched_off_stop_nothing() -> None:
     partition.restart()
     partition.send(event())
     assert [window.events for window in partition.windows()] == [2]
+
+
+@pytest.mark.parametrize(
+    "key", [None, b"", b"no json", b'["2026",{}]', b'["yesterday",{"tenant":"t"},0,1]', b"[1,2,3,4]"]
+)
+def test_a_foreign_record_in_the_windows_topic_stops_no_restore(key: bytes | None) -> None:
+    """Whoever wrote it, the windows beside it are still ours."""
+    partition = Partition()
+    partition.send(event())
+    before = partition.held()
+    partition.changelog.insert(0, Record("windows", 0, 0, key, b"{}", None))
+    partition.changelog.append(Record("windows", 0, 9, key, None, None))
+    partition.restart()
+    assert partition.held() == before == 1

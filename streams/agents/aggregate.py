@@ -9,6 +9,7 @@ from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from zlib import compress, decompress
 
 import orjson
+import structlog
 from pydantic import ValidationError
 from typing_extensions import override
 
@@ -27,6 +28,8 @@ from ragweir.streams.dimensions import Dimensions, admission_limits, label
 from ragweir.streams.emissions import bury, cloud_event
 from ragweir.streams.records import Count, Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.settings import Slo, WindowSettings
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _SERVICE = "aggregate"
 _AHEAD = 60
@@ -352,10 +355,15 @@ class AggregateAgent(Agent):
         windows: dict[datetime, dict[Labels, tuple[int, bytes]]] = {}
         most = 2 * int((self._before + self._after) / self._size)
         progress: Progress | None = None
+        foreign = 0
         names = self._dimensions.names
         own = set(names)
         for record in changelog:
-            key = parse_window_key(record.key) if record.key else None
+            try:
+                key = parse_window_key(record.key)
+            except ValueError:
+                foreign += 1
+                continue
             if isinstance(key, WindowKey):
                 start, dimensions, _, part = key
                 if dimensions.keys() != own or part < 0:
@@ -369,8 +377,10 @@ class AggregateAgent(Agent):
                 windows[start] = parts
                 if len(windows) > most:
                     del windows[next(iter(windows))]
-            elif key is not None and record.value is not None:
+            elif record.value is not None:
                 progress = Progress.model_validate_json(record.value)
+        if foreign:
+            log.warning("records in the windows topic that are not ours are ignored", records=foreign)
         if progress is None:
             return None
         newest = progress.watermark and progress.watermark + self._disorder

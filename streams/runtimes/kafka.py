@@ -24,7 +24,6 @@ from ragweir.streams.kafka_client import (
     producer_properties,
 )
 from ragweir.streams.records import Bounds, Emission, Outcome, Record, TopicPartition
-from ragweir.streams.runtimes.attempts import Attempts
 from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.bounds import Bounding
 from ragweir.streams.runtimes.guard import Guard
@@ -35,7 +34,6 @@ from ragweir.streams.runtimes.positions import Positions
 from ragweir.streams.runtimes.precautions import Precautions
 from ragweir.streams.runtimes.status import Status
 from ragweir.streams.runtimes.transactions import Aborted, Transactions, restart_after
-from ragweir.streams.serving.dead_letter_log import DeadLetterLog
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
@@ -76,41 +74,24 @@ class KafkaRuntime:
         bounds: Bounds | None = None,
         canary: Sequence[str] = (),
     ) -> None:
-        connection, waiting = Connection(), health.beating(stopped)
-        self._agent, self._inputs, self._telemetry, self._health = agent, inputs, telemetry, health
-        self._stopped = stopped
-        self._connection = connection
+        connection, group = Connection(), identity.group
+        self._agent, self._inputs, self._stopped = agent, inputs, stopped
         self._aborts = 0
-        self._dead_letters = DeadLetterLog()
         self._isolation = Isolation(settings.batch.max_events)
-        self._positions = Positions(settings.input.start_from, self._missed, bounds.starts if bounds else {})
         self._consumer = consumer = build(Consumer, consumer_properties(settings, identity, connection, assignor))
-        self._reader = BatchReader(
-            consumer,
-            self._positions,
-            settings.batch,
-            Pacing(agent, consumer, self._positions),
-            Bounding(bounds, consumer),
-            lambda error: restart_after(error, identity.member),
+        starts = bounds.starts if bounds else {}
+        self._positions = positions = Positions(settings.input.start_from, self._missed, starts)
+        pacing, bounding = Pacing(agent, consumer, positions), Bounding(bounds, consumer)
+        self._reader = reader = BatchReader(
+            consumer, positions, settings.batch, pacing, bounding, lambda error: restart_after(error, identity.member)
         )
-        self._attempts = Attempts()
         guard = Guard(canary, health.alive, stopped) if canary else None
-        self._precautions = Precautions(agent, self._attempts, guard, self._note, health.alive)
+        self._precautions = Precautions(agent, guard, self._note, health.alive)
+        waiting = health.beating(stopped)
         self._partitions = Partitions(
-            settings,
-            agent,
-            identity.group,
-            self._positions,
-            self._reader,
-            self._attempts,
-            self._precautions,
-            telemetry,
-            health.alive,
-            waiting,
+            settings, agent, group, positions, reader, self._precautions, telemetry, health.alive, waiting
         )
-        self._status = Status(
-            consumer, inputs[0], connection, self._partitions, self._positions, self._reader, telemetry, health
-        )
+        self._status = Status(consumer, inputs[0], connection, self._partitions, positions, reader, telemetry, health)
         self._transactions = Transactions(
             build(Producer, producer_properties(settings, identity, connection)),
             {name: settings.topics.prefix + name for name in agent.outputs},
@@ -146,9 +127,8 @@ class KafkaRuntime:
         finally:
             # The consumer is not closed on the way out of an error: a fenced or lost one may hang, and the broker
             # settles what it left.
-            self._health.not_ready = "stopped"
+            self._status.end()
             self._precautions.close()
-            self._dead_letters.flush()
 
     # The loop.
 
@@ -160,7 +140,6 @@ class KafkaRuntime:
             self._turn()
 
     def _turn(self) -> None:
-        self._dead_letters.tick()
         self._status.watch()
         records = self._reader.read(self._isolation.limit)
         outcome = Outcome()
@@ -172,16 +151,19 @@ class KafkaRuntime:
             outcome = self._work(records)
             handled = time.perf_counter()
             self._precautions.survived(outcome)
-            if outcome.settled or outcome.emissions or self._positions.uncommitted or self._attempts.uncommitted:
+            if outcome.settled or outcome.emissions or self._positions.uncommitted or self._precautions.uncommitted:
                 self._commit(outcome.emissions, outcome.settled)
-                self._observe(len(records), handled - began, time.perf_counter() - handled)
+                self._isolation.committed()
+                self._precautions.settled()
+                self._aborts = 0
+                self._status.batch(len(records), handled - began, time.perf_counter() - handled)
         except Aborted as aborted:
             self._agent.on_abort()
             self._abort(aborted, outcome.settled)
         else:
             self._committed(outcome)
         finally:
-            self._telemetry.measure(self._agent.drain_metrics())
+            self._status.measured(self._agent.drain_metrics())
 
     def _begin(self, records: list[Record]) -> None:
         """Take precautions; what there was no time for is taken out of the batch, and read again."""
@@ -216,33 +198,22 @@ class KafkaRuntime:
 
     def _commit(self, emissions: Sequence[Emission], settled: Sequence[Record]) -> None:
         before = dict(self._positions.settled_all())
-        offsets = self._attempts.noted(self._positions.offsets(settled), before)
+        offsets = self._precautions.noted(self._positions.offsets(settled), before)
         self._transactions.commit(emissions, offsets, self._consumer.consumer_group_metadata())
-        self._attempts.committed(offsets, before)
+        self._precautions.committed(offsets, before)
         self._positions.committed()
-        self._telemetry.count("ragweir_transactions_total", 1, "committed")
+        self._status.transaction("committed")
 
     def _committed(self, outcome: Outcome) -> None:
         """Take note that an outcome is committed, or that there was nothing to commit."""
         self._agent.on_commit()
-        self._telemetry.add(outcome.counts)
-        self._telemetry.show(outcome.levels)
-        self._dead_letters.committed(outcome)
-
-    def _observe(self, records: int, handle_s: float, commit_s: float) -> None:
-        self._isolation.committed()
-        self._precautions.committed()
-        self._aborts = 0
-        self._telemetry.observe("ragweir_batch_events", records)
-        self._telemetry.observe("ragweir_handle_seconds", handle_s)
-        self._telemetry.observe("ragweir_commit_seconds", commit_s)
-        self._telemetry.set("ragweir_last_commit_timestamp_seconds", time.time())
+        self._status.committed(outcome)
 
     def _abort(self, aborted: Aborted, records: Sequence[Record]) -> None:
         """Abort, go back to the committed offsets, and remember what may be at fault."""
         condemned = self._isolation.condemned
         cause = self._transactions.abort(aborted)
-        self._telemetry.count("ragweir_transactions_total", 1, "aborted")
+        self._status.transaction("aborted")
         log.warning("transaction aborted", reason=cause.str(), code=cause.name(), events=len(records))
         self._isolation.aborted(cause.code(), f"Kafka refuses what it came to: {cause.str()}", records)
         self._reader.rewind()
@@ -255,12 +226,12 @@ class KafkaRuntime:
 
     def _withdraw(self) -> None:
         """A stop in good order counts as no attempt."""
-        if not self._attempts.withdraw() or self._connection.lost_because:
+        if self._status.lost:
             return
         try:
-            self._note()
+            self._precautions.withdraw()
         except Aborted as aborted:
             self._transactions.abort(aborted)
 
     def _missed(self, place: TopicPartition, number: int) -> None:
-        self._telemetry.count("ragweir_events_missed_total", number, place[0], str(place[1]))
+        self._status.missed(place, number)

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as PartitionOffset
 from ragweir.errors import Interrupted, StateError
 from ragweir.streams.agents.agent import Agent, Assignment
 from ragweir.streams.records import Record
-from ragweir.streams.runtimes.attempts import Attempts, OffsetMetadata
+from ragweir.streams.runtimes.attempts import OffsetMetadata
 from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.changelog import before, changelog
 from ragweir.streams.runtimes.positions import Positions
@@ -39,7 +39,6 @@ class Partitions:
         group: its consumer group.
         positions: the offsets of the partitions.
         reader: reads them.
-        attempts: the counts that travel with the committed offsets.
         precautions: knows the records on which a process may have died.
         telemetry: shows which partitions are held.
         alive: called while something is waited for.
@@ -53,15 +52,13 @@ class Partitions:
         group: str,
         positions: Positions,
         reader: BatchReader,
-        attempts: Attempts,
         precautions: Precautions,
         telemetry: Telemetry,
         alive: Callable[[], None],
         stopped: Callable[[], bool],
     ) -> None:
         self._settings, self._agent, self._group = settings, agent, group
-        self._positions, self._reader, self._attempts = positions, reader, attempts
-        self._precautions, self._telemetry = precautions, telemetry
+        self._positions, self._reader, self._precautions, self._telemetry = positions, reader, precautions, telemetry
         self._alive, self._stopped = alive, stopped
         self._recovery = Traces(settings, agent, stopped, alive)
         self.joined = False
@@ -108,7 +105,7 @@ class Partitions:
         gone = {(each.topic, each.partition) for each in partitions}
         self._reader.revoke(gone)
         self._positions.drop(partitions)
-        self._attempts.drop(gone)
+        self._precautions.drop(gone)
         self._agent.on_revoked(gone)
         consumer.unassign()
         self._telemetry.measure(self._agent.drain_metrics())

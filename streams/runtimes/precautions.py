@@ -7,7 +7,7 @@ its processes have died too often on the same records.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from confluent_kafka import TopicPartition as PartitionOffset
@@ -30,7 +30,6 @@ class Precautions:
 
     Args:
         agent: handles them.
-        attempts: the counts that travel with the committed offsets.
         guard: tries suspected records; None where nobody can.
         note: commits the offsets as they are, for the sake of their metadata.
         alive: called between the parts of a batch.
@@ -39,12 +38,12 @@ class Precautions:
     def __init__(
         self,
         agent: Agent,
-        attempts: Attempts,
         guard: Guard | None,
         note: Callable[[], None],
         alive: Callable[[], None],
     ) -> None:
-        self._agent, self._attempts, self._guard = agent, attempts, guard
+        self._agent, self._guard = agent, guard
+        self._attempts = Attempts()
         self._note, self._alive = note, alive
 
     def take_over(self, start: PartitionOffset, group: str) -> OffsetMetadata:
@@ -57,6 +56,19 @@ class Precautions:
         if found.attempts >= MOST and self._guard is None:
             raise PermanentError(_given_up(group, start, found))
         return found
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give partitions up."""
+        self._attempts.drop(partitions)
+
+    @property
+    def uncommitted(self) -> bool:
+        """True while there is metadata to commit."""
+        return self._attempts.uncommitted
+
+    def noted(self, offsets: Iterable[PartitionOffset], settled: Mapping[TopicPartition, int]) -> list[PartitionOffset]:
+        """Return offsets to commit with the metadata that belongs to each; see `Attempts.noted`."""
+        return self._attempts.noted(offsets, settled)
 
     def begin(self, records: Sequence[Record]) -> int:
         """Commit that records are about to be handled, where nobody knows yet that a process survives that.
@@ -117,10 +129,28 @@ class Precautions:
         if self._attempts.survived(safe):
             self._note()
 
-    def committed(self) -> None:
-        """Take note that what was handled last is committed."""
+    def committed(self, offsets: Iterable[PartitionOffset], before: Mapping[TopicPartition, int]) -> None:
+        """Take note that offsets are committed.
+
+        Args:
+            offsets: as `noted` gave them.
+            before: the committed offsets until then.
+        """
+        self._attempts.committed(offsets, before)
+
+    def settled(self) -> None:
+        """Take note that all that was handled is committed."""
         if self._guard is not None:
             self._guard.settled()
+
+    def withdraw(self) -> None:
+        """Commit that nothing is begun any more: a stop in good order counts as no attempt.
+
+        Raises:
+            Aborted, RestartRequired: if it cannot be committed.
+        """
+        if self._attempts.withdraw():
+            self._note()
 
     def close(self) -> None:
         """The process ends."""
