@@ -359,26 +359,21 @@ class AggregateAgent(Agent):
         names = self._dimensions.names
         own = set(names)
         for record in changelog:
-            try:
-                key = parse_window_key(record.key)
-            except ValueError:
+            key = _key(record)
+            if key is None:
                 foreign += 1
-                continue
-            if isinstance(key, WindowKey):
-                start, dimensions, _, part = key
-                if dimensions.keys() != own or part < 0:
-                    continue
-                parts = windows.pop(start, {})
-                labels = tuple([dimensions[name] for name in names])
+            elif isinstance(key, ProgressKey):
+                progress = Progress.model_validate_json(record.value) if record.value is not None else progress
+            elif key.dimensions.keys() == own and key.part >= 0:
+                parts = windows.pop(key.start, {})
+                labels = tuple([key.dimensions[name] for name in names])
                 if record.value is not None:
-                    parts[labels] = part, record.value
-                elif labels in parts and parts[labels][0] == part:
+                    parts[labels] = key.part, record.value
+                elif labels in parts and parts[labels][0] == key.part:
                     del parts[labels]
-                windows[start] = parts
+                windows[key.start] = parts
                 if len(windows) > most:
                     del windows[next(iter(windows))]
-            elif record.value is not None:
-                progress = Progress.model_validate_json(record.value)
         if foreign:
             log.warning("records in the windows topic that are not ours are ignored", records=foreign)
         if progress is None:
@@ -404,6 +399,13 @@ class AggregateAgent(Agent):
         """Return the gauges of partitions that were given up since the last call: nothing is known of them any more."""
         gone, self._gone = self._gone, set()
         return Measurements(levels=dict.fromkeys(gone))
+
+
+def _key(record: Record) -> WindowKey | ProgressKey | None:
+    try:
+        return parse_window_key(record.key)
+    except ValueError:
+        return None
 
 
 def _evaluation(record: Record, max_bytes: int) -> Evaluation:
