@@ -19,8 +19,9 @@ from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.agents.agent import Agent
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
+from ragweir.streams.agents.judge import JudgeAgent
 from ragweir.streams.heartbeat import Heartbeat
+from ragweir.streams.judging.config import JudgeConfig
 from ragweir.streams.judging.desk import LiveDesk
 from ragweir.streams.judging.money import FREE
 from ragweir.streams.judging.redaction import Redactor

@@ -26,17 +26,18 @@ from ragweir.metrics.metric import Metric, Null
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
+from ragweir.streams.agents.judge import JudgeAgent
 from ragweir.streams.judging.asking import (
     MAX_NAME_CHARACTERS,
     MAX_RESPONSE_BYTES,
-    Answered,
-    Asked,
     Dialect,
-    Trouble,
+    EndpointRequest,
+    EndpointResponse,
+    JudgeError,
     embedding,
 )
 from ragweir.streams.judging.client import Client
+from ragweir.streams.judging.config import JudgeConfig
 from ragweir.streams.judging.desk import LiveDesk
 from ragweir.streams.judging.job import Ended, Job
 from ragweir.streams.judging.money import cost
@@ -334,9 +335,11 @@ VECTOR = {"object": "embedding", "index": 0, "embedding": [0.5, 1]}
 ERROR = {"error": {"message": "no", "type": "t", "param": "p", "code": "c"}}
 
 
-def _asked(server: Hostile) -> tuple[Client, Asked, Asked]:
+def _asked(server: Hostile) -> tuple[Client, EndpointRequest, EndpointRequest]:
     chosen = settings(server, embedding_model="e")
-    plain = Asked("asked", "/chat/completions", lambda _: {"m": 1}, _chat_reader(), MAX_RESPONSE_BYTES, 1_000, 100)
+    plain = EndpointRequest(
+        "asked", "/chat/completions", lambda _: {"m": 1}, _chat_reader(), MAX_RESPONSE_BYTES, 1_000, 100
+    )
     return Client(chosen), plain, embedding(Embed(("one",)), "e")
 
 
@@ -357,14 +360,14 @@ def test_no_value_anywhere_in_an_answer_raises_what_is_no_trouble(kind: str) -> 
     bodies = [orjson.dumps(each) for odd in ODD for each in changed(tree[kind], odd)]
     waiting = iter(bodies)
     status = "400 Bad" if kind == "error" else "200 OK"
-    ends: list[Answered | Trouble] = []
+    ends: list[EndpointResponse | JudgeError] = []
 
     async def ask_all(server: Hostile) -> None:
         client, chat, vectors = _asked(server)
         for _ in bodies:
             try:
                 ends.append(await client.send(vectors if kind == "vectors" else chat, Dialect()))
-            except Trouble as trouble:
+            except JudgeError as trouble:
                 ends.append(trouble)
         await client.aclose()
 
@@ -372,7 +375,7 @@ def test_no_value_anywhere_in_an_answer_raises_what_is_no_trouble(kind: str) -> 
         asyncio.run(ask_all(server))
     assert len(ends) == len(bodies) > 100
     for end in ends:
-        if isinstance(end, Answered):
+        if isinstance(end, EndpointResponse):
             assert end.model.isprintable()
             assert 0 < len(end.model) <= MAX_NAME_CHARACTERS
             for count in (end.input_tokens, end.output_tokens):
@@ -444,7 +447,7 @@ def test_the_largest_vectors_of_real_models_are_read() -> None:
     texts = tuple(f"text {number}" for number in range(17))
     vectors = ",".join(f'{{"index": {index}, "embedding": [\n{numbers}\n]}}' for index in range(2))
 
-    async def ask(server: Hostile) -> Answered:
+    async def ask(server: Hostile) -> EndpointResponse:
         client = Client(settings(server))
         answered = await client.send(embedding(Embed(texts[:2]), "e"), Dialect())
         await client.aclose()
@@ -477,7 +480,7 @@ def test_no_word_on_how_long_to_wait_makes_a_pause_without_end(status: str) -> N
     async def ask_all(server: Hostile) -> None:
         client, chat, _ = _asked(server)
         for _ in WAITS:
-            with pytest.raises(Trouble) as caught:
+            with pytest.raises(JudgeError) as caught:
                 await client.send(chat, Dialect())
             pauses.append(caught.value.pause_s)
         await client.aclose()

@@ -12,6 +12,7 @@ from judging import GOOD, NOON, PRICE, Log, ScriptedDesk, Worker, config, reques
 
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
+from ragweir.schemas.codec import encode
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.agents.judge import JudgeAgent
@@ -126,6 +127,65 @@ def test_an_abort_emits_the_same_again_and_calls_nobody_again() -> None:
     assert len(desk.started) == 2
 
 
+def test_a_refused_result_becomes_the_same_dead_letter_until_it_is_committed() -> None:
+    """Its cost is booked, it is settled once, and those behind it go on."""
+    log, desk, worker = judging()
+    for name in "abc":
+        log.ask(request(name))
+    worker.turn()
+    for job in list(desk.started):
+        desk.land(job, cost=70)
+    worker.turn(abort=True)  # All three are refused, and then the first alone.
+    worker.turn(abort=True, settle=1)
+    refused = log.records["judge.requests", 0][0]
+    worker.turn(abort=True, settle=1, refused=refused)
+    assert ("judge.requests", 0) not in log.committed
+    assert log.read("judge.ledger")[-1]["spent"] == 0
+    (letter, entry) = worker.turn(settle=1, refused=refused)
+    assert (letter.topic, letter.value) == ("dead-letter", refused.value)
+    assert dict(letter.headers)["ragweir-error-class"] == b"refused"
+    assert orjson.loads(entry.value or b"")["spent"] == 3 * 70, "the costs of all three"
+    assert log.committed["judge.requests", 0] == 1
+    worker.turn()
+    assert [each["event_id"] for each in log.read("evaluations")] == ["b", "c"]
+    assert len(log.records["dead-letter", 0]) == 1
+    assert log.committed["judge.requests", 0] == 3
+    assert log.read("judge.ledger")[-1]["spent"] == 3 * 70
+    assert len(desk.started) == 3
+
+
+def test_a_request_that_is_under_way_can_become_a_dead_letter_too() -> None:
+    """Its job is cancelled, and costs all that was reserved, since nobody hears what its calls cost."""
+    log, desk, worker = judging()
+    for name in "ab":
+        log.ask(request(name))
+    worker.turn()
+    worker.turn(abort=True, refused=log.records["judge.requests", 0][0])
+    assert list(desk.jobs) == [desk.started[1]]
+    worker.turn()
+    assert len(log.records["dead-letter", 0]) == 1, "an abort does not bring its job back"
+    (spent, reserved) = (log.read("judge.ledger")[-1][name] for name in ("spent", "reserved"))
+    assert (spent, reserved) == (AMOUNT, AMOUNT)
+    desk.land(desk.started[1])
+    worker.turn()
+    assert [each["event_id"] for each in log.read("evaluations")] == ["b"]
+
+
+def test_an_aborted_transaction_finishes_nothing_in_the_ledger() -> None:
+    """After an abort that halves the batch, another partition's entry tells nothing of what was to be settled here."""
+    log, desk, worker = judging()
+    for name in "ab":
+        log.ask(request(name))
+    log.append("judge.retry", 0, b"c", encode(request("c")), NOON)
+    worker.turn()
+    for job in list(desk.started):
+        desk.land(job)
+    worker.turn(abort=True)
+    worker.turn(settle=1)
+    finished = {each["topic"]: each["event_id"] for each in log.read("judge.ledger")[-1]["finished"]}
+    assert finished == {"judge.requests": "a"}
+
+
 def test_no_more_jobs_fly_than_the_concurrency_and_what_is_held_is_bounded() -> None:
     log, desk, worker = judging(concurrency=3)
     for number in range(100):
@@ -134,7 +194,7 @@ def test_no_more_jobs_fly_than_the_concurrency_and_what_is_held_is_bounded() -> 
         worker.turn()
     assert len(desk.jobs) == 3
     assert worker.agent.capacity == 0
-    assert sum(len(lane.held) for lane in worker.agent._lanes.values()) == 12
+    assert len(worker.agent._requests) == 12
     while desk.jobs:
         desk.land(next(iter(desk.jobs)))
         worker.turn()
@@ -150,8 +210,7 @@ def test_what_is_held_is_bounded_in_bytes_too() -> None:
         log.ask(request(str(number), response="x" * 1_000_000))
     for _ in range(100):
         worker.turn(most=1)
-    held = worker.agent._lanes["judge.requests", 0].held
-    assert len(held) == 68
+    assert len(worker.agent._requests) == 68
     assert worker.agent.capacity == 0
 
 
@@ -200,7 +259,7 @@ def test_a_run_has_one_budget_and_no_day_after() -> None:
     log, desk = Log(), ScriptedDesk()
     agent = JudgeAgent(replace(config(daily_budget_usd=dollars(2.5)), day="2026-11-22"), desk)
     worker = Worker(log, agent)
-    worker._places = [place for place in worker._places if place[0] != "judge.deferred"]  # As a run leaves them alone.
+    worker.forget("judge.deferred")  # As a run does.
     for day, name in enumerate("abcd"):
         log.ask(request(name), at=NOON + timedelta(days=day))
         for _ in range(2):

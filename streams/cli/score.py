@@ -24,7 +24,7 @@ from ragweir.streams.agents.evaluate import EvaluateAgent
 from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, settings
 from ragweir.streams.cli.stopping import Stop
 from ragweir.streams.cli.summary import Summary, dollars
-from ragweir.streams.judging.asking import Limited, Trouble
+from ragweir.streams.judging.asking import JudgeError, RateLimited
 from ragweir.streams.judging.checking import told, try_out, unpriced
 from ragweir.streams.judging.desk import LiveDesk
 from ragweir.streams.permissions import create
@@ -195,9 +195,9 @@ def _judging(effective: Settings, stop: Stop) -> Iterator[JudgedFiles]:
     if not config.judge.cached_only:
         try:
             spent = try_out(config.judge).cost
-        except Limited:
+        except RateLimited:
             pass  # It is well and wants to be left alone; that is waited for.
-        except Trouble as trouble:
+        except JudgeError as trouble:
             raise PermanentError(told(config.judge, trouble)) from None
     with closing(LiveDesk(config.judge)) as desk:
         yield JudgedFiles(config, desk, lambda: stop.asked, spent)

@@ -18,15 +18,15 @@ from ragweir.metrics.judged.driver import Completion
 from ragweir.metrics.judged.suite import Vectors
 from ragweir.metrics.metric import Null
 from ragweir.streams.judging.asking import (
-    Answered,
-    Asked,
+    CallRejected,
     Dialect,
-    Limited,
-    Refused,
-    Rejected,
-    Transient,
-    Trouble,
-    Unsupported,
+    EndpointFailed,
+    EndpointRequest,
+    EndpointResponse,
+    EndpointUnusable,
+    JudgeError,
+    OptionUnsupported,
+    RateLimited,
 )
 from ragweir.streams.judging.breaker import Breaker, Permit
 from ragweir.streams.judging.job import Usage
@@ -90,7 +90,7 @@ class Tab:
 class _Question:
     """One question on its way."""
 
-    asked: Asked
+    asked: EndpointRequest
     tab: Tab
     most_cost: int
     """Of one call, in millionths of a dollar."""
@@ -117,7 +117,7 @@ class Caller:
     def __init__(
         self,
         settings: JudgeSettings,
-        send: Callable[[Asked, Dialect], Awaitable[Answered]],
+        send: Callable[[EndpointRequest, Dialect], Awaitable[EndpointResponse]],
         limits: Limits,
         tally: Tally,
         clock: Callable[[], float],
@@ -136,7 +136,7 @@ class Caller:
             wait_initial=backoff_s,
             wait_max=max(backoff_s, _LONGEST_BACKOFF_S),
             wait_jitter=backoff_s,
-        ).on((Transient, Refused))
+        ).on((EndpointFailed, EndpointUnusable))
 
     @property
     def shut(self) -> str:
@@ -147,7 +147,7 @@ class Caller:
         """
         return "" if self.breaker.is_due and not self._untried else self.breaker.why
 
-    async def answer(self, asked: Asked, tab: Tab) -> Value:
+    async def answer(self, asked: EndpointRequest, tab: Tab) -> Value:
         """The answer to a question, or why there will be none.
 
         Raises:
@@ -158,9 +158,9 @@ class Caller:
         self._untried.add(question)
         try:
             return await self._repeated(self._attempt, question)
-        except Rejected as trouble:
+        except CallRejected as trouble:
             return Null(trouble.why)
-        except (Transient, Refused) as trouble:
+        except (EndpointFailed, EndpointUnusable) as trouble:
             raise GaveUp(trouble.why) from None
         finally:
             self._untried.discard(question)
@@ -169,22 +169,22 @@ class Caller:
         """Call until there is an answer, or a failure that uses up an attempt.
 
         Raises:
-            Transient, Refused: if the call failed, and not because all do.
-            Rejected: if the question cannot be answered.
+            EndpointFailed, EndpointUnusable: if the call failed, and not because all do.
+            CallRejected: if the question cannot be answered.
             GaveUp: if it is not tried again for now.
         """
         dialect = self._dialect
         while True:
             try:
                 answered = await self._pass(question, dialect)
-            except Unsupported as trouble:
+            except OptionUnsupported as trouble:
                 simpler = dialect.simpler(trouble.option, self._settings)
                 if simpler is None:
-                    raise Rejected("rejected", trouble.why) from None
+                    raise CallRejected("rejected", trouble.why) from None
                 dialect = simpler
-            except Limited:
+            except RateLimited:
                 pass  # The breaker is open now; that is waited for.
-            except (Transient, Refused) as trouble:
+            except (EndpointFailed, EndpointUnusable) as trouble:
                 if self._is_attempt(question, trouble):
                     raise
                 if question.failed_probes >= self._settings.attempts and self._is_full() and not self._untried:
@@ -195,17 +195,17 @@ class Caller:
                     _log.info("the judge takes answers so", answers=dialect.answers, length=dialect.length)
                 return answered.value
 
-    async def _pass(self, question: _Question, dialect: Dialect) -> Answered:
+    async def _pass(self, question: _Question, dialect: Dialect) -> EndpointResponse:
         """Pass the limits and the breaker, and make one call.
 
         Raises:
-            Trouble: if it came to nothing.
+            JudgeError: if it came to nothing.
             GaveUp: if there is no money left for it, and would be but for calls that broke off.
         """
         self._must_afford(question)
         reserved = question.asked.most_input + question.asked.most_output
         if self._limits.never(reserved):
-            raise Rejected("rejected", "the question is larger than judge.tokens_per_minute admits")
+            raise CallRejected("rejected", "the question is larger than judge.tokens_per_minute admits")
         await self._line.turn(lambda: self._limits.wait_s(reserved), lambda: self._limits.take(reserved))
         used = reserved
         try:
@@ -213,7 +213,7 @@ class Caller:
             try:
                 answered = await self._sent(question, dialect)
                 self.breaker.succeeded(permit)
-            except Trouble as trouble:
+            except JudgeError as trouble:
                 self._blame(question, permit, trouble)
                 raise
             except BaseException:
@@ -228,37 +228,37 @@ class Caller:
             self._limits.settle(reserved, used)
             self._line.changed()
 
-    def _is_attempt(self, question: _Question, trouble: Trouble) -> bool:
+    def _is_attempt(self, question: _Question, trouble: JudgeError) -> bool:
         """Whether a failure uses up an attempt: not where all fail, unless others got through since it failed last."""
         others_went = bool(question.why) and self._recoveries > question.recoveries
         question.why, question.recoveries = trouble.why, self._recoveries
         return others_went or not self.breaker.is_open
 
-    def _blame(self, question: _Question, permit: Permit, trouble: Trouble) -> None:
+    def _blame(self, question: _Question, permit: Permit, trouble: JudgeError) -> None:
         """Tell the breaker what a trouble says about the endpoint."""
-        if isinstance(trouble, Rejected | Unsupported):
+        if isinstance(trouble, CallRejected | OptionUnsupported):
             self.breaker.succeeded(permit)
             return
-        if isinstance(trouble, Transient) and self.breaker.probes(permit):
+        if isinstance(trouble, EndpointFailed) and self.breaker.probes(permit):
             # A question that does not even reach the endpoint cannot be what makes it fail.
             question.failed_probes += trouble.outcome != "unreachable"
             self._untried.discard(question)
-        at_once = not isinstance(trouble, Transient)
+        at_once = not isinstance(trouble, EndpointFailed)
         self.breaker.failed(permit, trouble.why, trouble.pause_s, at_once=at_once)
 
     def _must_afford(self, question: _Question) -> None:
         tab = question.tab
         missing = tab.usage.cost + question.most_cost - tab.allowance
         if missing > tab.broken:
-            raise Rejected("rejected", "its reservation is used up")
+            raise CallRejected("rejected", "its reservation is used up")
         if missing > 0:
             raise GaveUp(question.why or "its reservation is used up by calls that broke off")
 
-    async def _sent(self, question: _Question, dialect: Dialect) -> Answered:
+    async def _sent(self, question: _Question, dialect: Dialect) -> EndpointResponse:
         """Make one call, count it and pay for it.
 
         Raises:
-            Trouble: if it came to nothing.
+            JudgeError: if it came to nothing.
         """
         asked, usage, tally = question.asked, question.tab.usage, self._tally
         usage.calls += 1
@@ -266,7 +266,7 @@ class Caller:
         try:
             answered = await self._send(asked, dialect)
             outcome = "ok"
-        except Trouble as trouble:
+        except JudgeError as trouble:
             outcome = trouble.outcome
             self._pay(question, question.most_cost if trouble.billed else 0, broken=True)
             raise

@@ -12,13 +12,13 @@ from ragweir.metrics.judged.driver import Call, Judged, judge
 from ragweir.metrics.judged.rubric import RUBRIC
 from ragweir.metrics.judged.suite import Case, Embed
 from ragweir.streams.judging.asking import (
-    Answered,
-    Asked,
+    CallRejected,
     Dialect,
-    Limited,
-    Rejected,
-    Trouble,
-    Unsupported,
+    EndpointRequest,
+    EndpointResponse,
+    JudgeError,
+    OptionUnsupported,
+    RateLimited,
     chat,
     embedding,
 )
@@ -57,15 +57,15 @@ def try_out(settings: JudgeSettings) -> Checked:
     These few calls are not repeated when they fail, and the limits per minute are not looked at.
 
     Raises:
-        Trouble: if no usable answer came.
+        JudgeError: if no usable answer came.
         ConfigurationError: if the key cannot be read, or a package is missing.
     """
     return asyncio.run(_checked(settings))
 
 
-def told(settings: JudgeSettings, trouble: Trouble) -> str:
+def told(settings: JudgeSettings, trouble: JudgeError) -> str:
     """What is wrong with an endpoint and what to look at, in one sentence."""
-    hint = "" if isinstance(trouble, Limited) else "; are judge.base_url, judge.api_key and judge.model right?"
+    hint = "" if isinstance(trouble, RateLimited) else "; are judge.base_url, judge.api_key and judge.model right?"
     return f"{masked_url(settings.base_url or '')}: {trouble.why}{hint}"
 
 
@@ -84,7 +84,7 @@ async def _checked(settings: JudgeSettings) -> Checked:
     try:
         found, dialect, model, spent = await _judged(client, settings)
         if found.statuses[RUBRIC.name] == "failed":
-            raise Rejected("rejected", f"its answer is of no use: {next(iter(found.reasons.values()))}")
+            raise CallRejected("rejected", f"its answer is of no use: {next(iter(found.reasons.values()))}")
         if settings.embedding_model is not None:
             asked = embedding(Embed((_CASE.response,)), settings.embedding_model)
             answered = await client.send(asked, dialect)
@@ -111,13 +111,13 @@ async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, Dial
 
 
 async def _answered(
-    client: Client, settings: JudgeSettings, asked: Asked, dialect: Dialect
-) -> tuple[Answered, Dialect]:
+    client: Client, settings: JudgeSettings, asked: EndpointRequest, dialect: Dialect
+) -> tuple[EndpointResponse, Dialect]:
     """An answer, and the dialect that the endpoint understood."""
     while True:
         try:
             return await client.send(asked, dialect), dialect
-        except Unsupported as trouble:
+        except OptionUnsupported as trouble:
             simpler = dialect.simpler(trouble.option, settings)
             if simpler is None:
                 raise

@@ -15,7 +15,8 @@ from dataclasses import replace
 import orjson
 
 from ragweir.streams.agents.agent import Assignment
-from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
+from ragweir.streams.agents.judge import JudgeAgent
+from ragweir.streams.judging.config import JudgeConfig
 from ragweir.streams.judging.job import Desk
 from ragweir.streams.records import Count, Emission, Outcome, Record, TopicPartition
 
