@@ -22,8 +22,8 @@ from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.agents.judge import JudgeAgent
 from ragweir.streams.heartbeat import Heartbeat
 from ragweir.streams.judging.config import JudgeConfig
-from ragweir.streams.judging.desk import LiveDesk
 from ragweir.streams.judging.money import FREE
+from ragweir.streams.judging.pool import LiveJudgePool
 from ragweir.streams.judging.redaction import Redactor
 from ragweir.streams.kafka_client import Assignor, Identity, missing_topics, wait_for_broker
 from ragweir.streams.records import Count
@@ -187,7 +187,7 @@ _JUDGED = ("judge.requests", "judge.retry", "judge.deferred")
 
 
 def _judge_agent(settings: Settings, partitions: int) -> Agent:
-    return JudgeAgent(judge_config(settings, partitions), LiveDesk(settings.judge))
+    return JudgeAgent(judge_config(settings, partitions), LiveJudgePool(settings.judge))
 
 
 SERVICES: Mapping[str, Service] = {

@@ -1,4 +1,4 @@
-"""What tests of the judge share: requests, a suite of their own, a desk that answers when it is told to."""
+"""What tests of the judge share: requests, a suite of their own, a pool that answers when it is told to."""
 
 import sys
 from collections import Counter, defaultdict
@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
+from typing_extensions import override
 
 from ragweir.metrics.judged.driver import Judged
 from ragweir.metrics.judged.suite import Case, Conversation, Findings, Suite
@@ -18,7 +19,7 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.agents.agent import Assignment
 from ragweir.streams.agents.judge import JudgeAgent
 from ragweir.streams.judging.config import JudgeConfig
-from ragweir.streams.judging.job import Ended, Job, JobId, Usage
+from ragweir.streams.judging.job import Job, JobId, JobResult, JudgePool, Usage
 from ragweir.streams.judging.money import FREE
 from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
 from ragweir.streams.settings import JudgeSettings, Price
@@ -78,23 +79,27 @@ GOOD = Judged(
 )
 
 
-class ScriptedDesk:
+class ScriptedPool(JudgePool):
     """Holds jobs until the test says how they end."""
+
+    unavailable_reason = ""
 
     def __init__(self) -> None:
         self.jobs: dict[JobId, Job] = {}
         self.started: list[JobId] = []
-        self.shut = ""
-        self._ended: list[Ended] = []
+        self._ended: list[JobResult] = []
 
+    @override
     def start(self, job: Job) -> None:
         self.jobs[job.id] = job
         self.started.append(job.id)
 
-    def ended(self) -> list[Ended]:
+    @override
+    def take_results(self) -> list[JobResult]:
         ended, self._ended = self._ended, []
         return ended
 
+    @override
     def cancel(self, jobs: Collection[JobId]) -> None:
         for job in jobs:
             self.jobs.pop(job, None)
@@ -103,14 +108,17 @@ class ScriptedDesk:
     def land(self, job: JobId, judged: Judged | None = GOOD, cost: int = 100, why: str = "") -> None:
         """A job ends."""
         del self.jobs[job]
-        self._ended.append(Ended(job, judged, Usage(10, 5, cost, calls=1), why))
+        self._ended.append(JobResult(job, judged, Usage(10, 5, cost, calls=1), why))
 
+    @override
     def counts(self) -> Mapping[tuple[str, ...], int]:
         return {}
 
+    @override
     def levels(self) -> Mapping[tuple[str, ...], float]:
         return {}
 
+    @override
     def latencies(self) -> Sequence[float]:
         return ()
 

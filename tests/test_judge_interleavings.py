@@ -9,10 +9,18 @@ from datetime import timedelta
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from judging import GOOD, NOON, Log, ScriptedDesk, Worker, config, request
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from judging import GOOD, NOON, Log, ScriptedPool, Worker, config, request
 from test_judge_agent import AMOUNT, dollars
 from typing_extensions import override
 
@@ -20,9 +28,10 @@ from ragweir.errors import ErrorClass
 from ragweir.schemas.codec import encode
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.agents.judge import JudgeAgent
-from ragweir.streams.judging.job import Ended, Job, JobId
+from ragweir.streams.judging import held_requests
+from ragweir.streams.judging.job import Job, JobId, JobResult
 from ragweir.streams.judging.ledger import day_of
-from ragweir.streams.judging.request_state import State
+from ragweir.streams.judging.request_state import TRANSITIONS, RequestEvent, RequestState, next_state
 from ragweir.streams.records import Outcome, Record
 
 PARTITIONS = 2
@@ -38,6 +47,11 @@ SETTINGS: dict[str, Any] = {
     "retry_delay_s": 60,
     "expire_h": 60,
 }
+AFTER_ABORT = {
+    RequestState.WAITING: {RequestState.WAITING, RequestState.READY},
+    RequestState.IN_FLIGHT: {RequestState.IN_FLIGHT, RequestState.ENDED},
+}
+"""The states that a request may have after an aborted transaction, by the one before; else it keeps its state."""
 KINDS = st.sampled_from(("small", "small", "small", "greedy", "large", "too large", "late", "unreadable"))
 
 
@@ -102,7 +116,7 @@ class NotingAgent(JudgeAgent):
         return super().dead_letter(record, reason, error_class)
 
 
-class CheckedDesk(ScriptedDesk):
+class CheckedPool(ScriptedPool):
     """Checks that what is started may be."""
 
     def __init__(self, machine: "JudgeMachine") -> None:
@@ -120,8 +134,8 @@ class CheckedDesk(ScriptedDesk):
         super().start(job)
 
     @override
-    def ended(self) -> list[Ended]:
-        ended = super().ended()
+    def take_results(self) -> list[JobResult]:
+        ended = super().take_results()
         for each in ended:
             self.own[each.id].heard = True
         return ended
@@ -179,15 +193,15 @@ class JudgeMachine(RuleBasedStateMachine):
         self.committing = False
         self.started: list[Started] = []
         self.owners: dict[int, int | None] = {0: 0, 1: 1}
-        self.desks: dict[int, CheckedDesk] = {}
+        self.pools: dict[int, CheckedPool] = {}
         self.workers: dict[int, Worker] = {}
         for number in (0, 1):
             self.spawn(number)
 
     def spawn(self, number: int) -> None:
         """A new process."""
-        self.desks[number] = CheckedDesk(self)
-        agent = NotingAgent(config(PARTITIONS, **SETTINGS), self.desks[number])
+        self.pools[number] = CheckedPool(self)
+        agent = NotingAgent(config(PARTITIONS, **SETTINGS), self.pools[number])
         agent.noted = self.log.refused
         self.workers[number] = Worker(self.log, agent, self.owned(number))
 
@@ -221,13 +235,13 @@ class JudgeMachine(RuleBasedStateMachine):
         self.turns(then)
 
     @rule(ends=st.lists(ENDS, min_size=1, max_size=3), then=TURNS)
-    @precondition(lambda self: any(desk.jobs for desk in self.desks.values()))
+    @precondition(lambda self: any(pool.jobs for pool in self.pools.values()))
     def jobs_end(self, ends: list[tuple[int, bool, float]], then: list[Turn]) -> None:
         for which, judged, share in ends:
-            flying = [(desk, job) for desk in self.desks.values() for job in desk.jobs]
+            flying = [(pool, job) for pool in self.pools.values() for job in pool.jobs]
             if flying:
-                desk, job = flying[which % len(flying)]
-                self.end(desk, job, judged=judged, share=share)
+                pool, job = flying[which % len(flying)]
+                self.end(pool, job, judged=judged, share=share)
         self.turns(then)
 
     @rule(partition=st.integers(0, 1), owner=st.sampled_from((0, 1, 1, 0, None)), then=TURNS)
@@ -236,7 +250,7 @@ class JudgeMachine(RuleBasedStateMachine):
         before = self.owners[partition]
         if before is not None:
             self.workers[before].revoke(partition)
-            self.desks[before].lose(partition)
+            self.pools[before].lose(partition)
         self.owners[partition] = owner
         if owner is not None:
             self.workers[owner].assign(partition)
@@ -249,18 +263,18 @@ class JudgeMachine(RuleBasedStateMachine):
             self.workers[number].agent.drain()
             self.turns(then)
         for partition in self.owned(number):
-            self.desks[number].lose(partition)
+            self.pools[number].lose(partition)
         self.spawn(number)
         self.turns(then)
 
     @rule(number=st.integers(0, 1), then=TURNS)
     def outage(self, number: int, then: list[Turn]) -> None:
-        desk = self.desks[number]
-        desk.shut = "it is down"
+        pool = self.pools[number]
+        pool.unavailable_reason = "it is down"
         begun = len(self.started)
         self.turns([Turn(number, abort=turn.abort, settle=turn.settle) for turn in then])
         assert len(self.started) == begun
-        desk.shut = ""
+        pool.unavailable_reason = ""
 
     @rule(seconds=st.sampled_from((1, 50, 100, 3_600, 13 * 3_600, 13 * 3_600, 70 * 3_600)), then=TURNS)
     def time_passes(self, seconds: int, then: list[Turn]) -> None:
@@ -273,7 +287,7 @@ class JudgeMachine(RuleBasedStateMachine):
 
     def transaction(self, turn: Turn) -> None:
         """One transaction of a worker."""
-        worker, desk = self.workers[turn.worker], self.desks[turn.worker]
+        worker, pool = self.workers[turn.worker], self.pools[turn.worker]
         refused = self.head(turn.worker, turn.refused)
         before = [(each, each.state) for each in worker.agent._requests]
         self.log.most = turn.settle
@@ -282,10 +296,13 @@ class JudgeMachine(RuleBasedStateMachine):
         self.committing = False
         if turn.abort:
             for each, state in before:
-                undone = {State.WAITING: {State.WAITING, State.READY}, State.IN_FLIGHT: {State.IN_FLIGHT, State.ENDED}}
+                undone = {
+                    RequestState.WAITING: {RequestState.WAITING, RequestState.READY},
+                    RequestState.IN_FLIGHT: {RequestState.IN_FLIGHT, RequestState.ENDED},
+                }
                 assert each.state in undone.get(state, {state}), "an abort leaves no emission and no reservation"
         else:
-            for each in desk.own.values():
+            for each in pool.own.values():
                 each.booked = each.heard
 
     def head(self, number: int, partition: int | None) -> Record | None:
@@ -295,9 +312,9 @@ class JudgeMachine(RuleBasedStateMachine):
         place = "judge.requests", partition
         return next(iter(self.log.records[place][self.log.committed.get(place, 0) :]), None)
 
-    def end(self, desk: CheckedDesk, job: JobId, *, judged: bool, share: float) -> None:
-        cost = desk.own[job].cost = int(share * desk.jobs[job].allowance)
-        desk.land(job, GOOD if judged else None, cost, "it timed out")
+    def end(self, pool: CheckedPool, job: JobId, *, judged: bool, share: float) -> None:
+        cost = pool.own[job].cost = int(share * pool.jobs[job].allowance)
+        pool.land(job, GOOD if judged else None, cost, "it timed out")
 
     # What always holds.
 
@@ -323,7 +340,7 @@ class JudgeMachine(RuleBasedStateMachine):
             held = [each.id for each in worker.agent._requests]
             assert len(held) == len(set(held))
             assert {partition for _, partition, _ in held} <= set(self.owned(number))
-            flying = sum(each.state is State.IN_FLIGHT for each in worker.agent._requests)
+            flying = sum(each.state is RequestState.IN_FLIGHT for each in worker.agent._requests)
             assert flying <= SETTINGS["concurrency"]
 
     @override
@@ -332,17 +349,17 @@ class JudgeMachine(RuleBasedStateMachine):
         if not hasattr(self, "log"):
             return
         self.owners = {0: 0, 1: 0}
-        for desk in self.desks.values():
+        for pool in self.pools.values():
             for partition in range(PARTITIONS):
-                desk.lose(partition)
+                pool.lose(partition)
         self.spawn(0)
         for _ in range(200):
             if self.is_over():
                 break
             self.now += timedelta(hours=2)
             self.transaction(Turn(0))
-            for job in list(self.desks[0].jobs):
-                self.end(self.desks[0], job, judged=True, share=0.5)
+            for job in list(self.pools[0].jobs):
+                self.end(self.pools[0], job, judged=True, share=0.5)
         finals = Counter(record.key for topic in ("evaluations", "dead-letter") for record in self.all(topic))
         assert finals == Counter(f"event-{number}".encode() for number in range(self.asked))
         self.the_ledger_holds_what_was_started_and_stays_within_the_budget()
@@ -358,5 +375,16 @@ class JudgeMachine(RuleBasedStateMachine):
         )
 
 
-TestJudgeMachine = JudgeMachine.TestCase
-TestJudgeMachine.settings = settings(max_examples=300, stateful_step_count=30)
+def test_random_interleavings_lose_nothing_double_nothing_and_keep_to_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They take every transition of the table: none of its rows is idle, and the machine leaves nothing out."""
+    taken: set[tuple[RequestState, RequestEvent]] = set()
+
+    def noted(state: RequestState, event: RequestEvent) -> RequestState:
+        taken.add((state, event))
+        return next_state(state, event)
+
+    monkeypatch.setattr(held_requests, "next_state", noted)
+    run_state_machine_as_test(JudgeMachine, settings=settings(max_examples=300, stateful_step_count=30))
+    assert taken == set(TRANSITIONS)

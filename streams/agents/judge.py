@@ -19,13 +19,13 @@ from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.judging import LedgerEntry
 from ragweir.streams.agents.agent import Agent, Assignment
 from ragweir.streams.agents.writing import bury
-from ragweir.streams.judging.admission import Admission
+from ragweir.streams.judging.admission import RequestAdmission
 from ragweir.streams.judging.config import JudgeConfig
 from ragweir.streams.judging.held_requests import UNREADABLE, HeldRequest, HeldRequests, read_request
-from ragweir.streams.judging.job import Desk, Ended
+from ragweir.streams.judging.job import JobResult, JudgePool
 from ragweir.streams.judging.ledger import Budget, day_of
 from ragweir.streams.judging.ledgers import Ledgers
-from ragweir.streams.judging.request_state import State
+from ragweir.streams.judging.request_state import RequestState
 from ragweir.streams.judging.results import judged, result, unjudged, waiting
 from ragweir.streams.records import Count, Measurements, Outcome, Record, TopicPartition
 
@@ -40,18 +40,18 @@ _RESUME = 0.75
 
 
 class JudgeAgent(Agent):
-    """Judges requests through a desk, within the budgets."""
+    """Judges requests by the jobs of a pool, within the budgets."""
 
-    def __init__(self, config: JudgeConfig, desk: Desk) -> None:
+    def __init__(self, config: JudgeConfig, pool: JudgePool) -> None:
         judge = config.judge
-        self._config, self._desk = config, desk
+        self._config, self._pool = config, pool
         self._requests = HeldRequests()
         self._ledgers = Ledgers(
             Budget.part(
                 config.partitions, judge.daily_budget_usd, judge.budgets_by_application, judge.budgets_by_tenant
             )
         )
-        self._admission = Admission(config, self._ledgers)
+        self._admission = RequestAdmission(config, self._ledgers)
         self._most_held = _HELD_PER_JOB * judge.concurrency
         self._now = datetime.fromtimestamp(0, UTC)
         self._paused: dict[TopicPartition, tuple[int, datetime]] = {}
@@ -102,7 +102,9 @@ class JudgeAgent(Agent):
     @override
     def in_flight(self) -> bool:
         """True while jobs are under way or about to begin, or results can be emitted."""
-        return self._requests.is_emitting or bool(self._requests.in_state(State.RESERVED, State.IN_FLIGHT))
+        return self._requests.is_emitting or bool(
+            self._requests.in_state(RequestState.RESERVED, RequestState.IN_FLIGHT)
+        )
 
     @override
     def drain(self) -> None:
@@ -112,9 +114,12 @@ class JudgeAgent(Agent):
     def drain_metrics(self) -> Measurements:
         """Return the counts and latencies of calls since the last call, and the number of requests that wait."""
         return Measurements(
-            self._desk.counts(),
-            {**self._desk.levels(), ("ragweir_judge_waiting",): float(len(self._requests.in_state(State.WAITING)))},
-            [(_CALL_SECONDS, seconds) for seconds in self._desk.latencies()],
+            self._pool.counts(),
+            {
+                **self._pool.levels(),
+                ("ragweir_judge_waiting",): float(len(self._requests.in_state(RequestState.WAITING))),
+            },
+            [(_CALL_SECONDS, seconds) for seconds in self._pool.latencies()],
         )
 
     # One transaction.
@@ -162,11 +167,11 @@ class JudgeAgent(Agent):
         if request is None:
             request = HeldRequest(record, UNREADABLE)
             self._requests.add(request)
-        if request.state is State.WAITING:
+        if request.state is RequestState.WAITING:
             request.settle(letter)
-        elif request.state is State.IN_FLIGHT:
+        elif request.state is RequestState.IN_FLIGHT:
             # Nobody will hear what its calls cost.
-            self._desk.cancel([request.id])
+            self._pool.cancel([request.id])
             request.end(letter, request.reservation.job.allowance, judged=False)
         request.result = letter
         request.emit(outcome)
@@ -178,13 +183,13 @@ class JudgeAgent(Agent):
         self._now = datetime.fromtimestamp(now_s, UTC)
         self._unpause()
         day = self._config.day or day_of(now_s)
-        for ended in self._desk.ended():
+        for ended in self._pool.take_results():
             self._end(ended)
         self._ledgers.begin(day)
         self._book()
         outcome = Outcome()
         self._requests.emit(outcome, most)
-        self._admission.admit(self._requests.in_state(State.WAITING), self._free_slots(), self._now, day)
+        self._admission.admit(self._requests.in_state(RequestState.WAITING), self._free_slots(), self._now, day)
         self._requests.emit(outcome, most)
         outcome.emissions += self._ledgers.emissions(day, self._requests.finished)
         outcome.levels |= self._ledgers.levels(day)
@@ -199,12 +204,12 @@ class JudgeAgent(Agent):
         }
         self._newly_paused.clear()
 
-    def _end(self, ended: Ended) -> None:
+    def _end(self, ended: JobResult) -> None:
         """Give a request the result of its job."""
         held = self._requests[ended.id]
         held.end(self._result(held, ended), ended.usage.cost, judged=ended.judged is not None)
 
-    def _result(self, held: HeldRequest, ended: Ended) -> Outcome:
+    def _result(self, held: HeldRequest, ended: JobResult) -> Outcome:
         config, request, judge = self._config, held.request, self._config.judge
         if ended.judged is not None:
             suites = held.reservation.job.suites
@@ -228,18 +233,20 @@ class JudgeAgent(Agent):
 
     def _free_slots(self) -> int:
         """Return the number of jobs that may begin."""
-        if self._draining or self._desk.shut:
+        if self._draining or self._pool.unavailable_reason:
             return 0
-        return self._config.judge.concurrency - len(self._requests.in_state(State.RESERVED, State.IN_FLIGHT))
+        return self._config.judge.concurrency - len(
+            self._requests.in_state(RequestState.RESERVED, RequestState.IN_FLIGHT)
+        )
 
     @override
     def on_commit(self) -> None:
         """Start the jobs whose reservations are committed, and forget the requests whose results are."""
-        jobs = [request.reservation.job for request in self._requests.in_state(State.RESERVED)]
+        jobs = [request.reservation.job for request in self._requests.in_state(RequestState.RESERVED)]
         self._ledgers.commit()
         self._requests.commit()
         for job in jobs:
-            self._desk.start(job)
+            self._pool.start(job)
 
     @override
     def on_abort(self) -> None:
@@ -281,6 +288,6 @@ class JudgeAgent(Agent):
         """Cancel the jobs of partitions that are given up, and forget their requests; the next owner starts anew."""
         numbers = {partition for _, partition in partitions}
         dropped = self._requests.drop(numbers)
-        self._desk.cancel([request.id for request in dropped if request.state is State.IN_FLIGHT])
+        self._pool.cancel([request.id for request in dropped if request.state is RequestState.IN_FLIGHT])
         self._paused = {place: pause for place, pause in self._paused.items() if place[1] not in numbers}
         self._ledgers.drop(numbers)

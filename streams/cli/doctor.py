@@ -123,8 +123,8 @@ def judge(findings: Findings) -> str:
         found = try_out(chosen)
     except ConfigurationError as error:
         raise Unwell(str(error)) from None
-    except JudgeError as trouble:
-        raise Unwell(told(chosen, trouble)) from None
+    except JudgeError as error:
+        raise Unwell(told(chosen, error)) from None
     simulated = " (simulated: no model is behind it)" if found.simulated else ""
     without = f"; the price of {' and '.join(unpriced(chosen))} is not known" if unpriced(chosen) else ""
     model = printable(found.model, MAX_NAME_CHARACTERS)

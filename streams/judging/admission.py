@@ -1,4 +1,4 @@
-"""Admission: reserves for the requests that can be judged next, and settles those that cannot, or not today."""
+"""Admission of requests: reserves for those that can be judged next, and settles those that cannot, or not today."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ragweir.streams.judging.job import Job
 from ragweir.streams.judging.ledger import next_day
 from ragweir.streams.judging.ledgers import Ledgers
 from ragweir.streams.judging.money import allowance
-from ragweir.streams.judging.request_state import State
+from ragweir.streams.judging.request_state import RequestState
 from ragweir.streams.judging.results import by_floor_alone, case_of, chosen, result, unjudged, waiting
 
 _DECIDING_S = 5.0
@@ -23,7 +23,7 @@ _OVER_BUDGET = "the day's budget is spent"
 _EXPIRED = "it waited too long"
 
 
-class Admission:
+class RequestAdmission:
     """Decides about requests that wait.
 
     Args:
@@ -51,7 +51,7 @@ class Admission:
                 self._settle(request, "expired", _EXPIRED)
             elif slots > 0 and clock() <= until_s:
                 self._decide(request, day)
-                slots -= request.state is State.RESERVED
+                slots -= request.state is RequestState.RESERVED
 
     def _decide(self, held: HeldRequest, day: str) -> None:
         """Decide about a request. It goes on waiting while calls under way hold the money that it needs."""

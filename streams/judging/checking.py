@@ -1,4 +1,4 @@
-"""Asks the endpoint one small question as the desk would, to see whether it can be used at all, and how."""
+"""Asks the endpoint one small question as the judge pool would, to see whether it can be used at all, and how."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ragweir.streams.judging.asking import (
     chat,
     embedding,
 )
-from ragweir.streams.judging.desk import client_of
 from ragweir.streams.judging.money import FREE
+from ragweir.streams.judging.pool import build_client
 from ragweir.streams.masking import masked_url
 from ragweir.streams.settings import JudgeSettings
 from ragweir.streams.simulated.dialect import NAME
@@ -63,10 +63,10 @@ def try_out(settings: JudgeSettings) -> Checked:
     return asyncio.run(_checked(settings))
 
 
-def told(settings: JudgeSettings, trouble: JudgeError) -> str:
+def told(settings: JudgeSettings, error: JudgeError) -> str:
     """What is wrong with an endpoint and what to look at, in one sentence."""
-    hint = "" if isinstance(trouble, RateLimited) else "; are judge.base_url, judge.api_key and judge.model right?"
-    return f"{masked_url(settings.base_url or '')}: {trouble.why}{hint}"
+    hint = "" if isinstance(error, RateLimited) else "; are judge.base_url, judge.api_key and judge.model right?"
+    return f"{masked_url(settings.base_url or '')}: {error.why}{hint}"
 
 
 def unpriced(settings: JudgeSettings) -> list[str]:
@@ -80,7 +80,7 @@ def unpriced(settings: JudgeSettings) -> list[str]:
 
 
 async def _checked(settings: JudgeSettings) -> Checked:
-    client = client_of(settings)
+    client = build_client(settings)
     try:
         found, dialect, model, spent = await _judged(client, settings)
         if found.statuses[RUBRIC.name] == "failed":
@@ -117,8 +117,8 @@ async def _answered(
     while True:
         try:
             return await client.send(asked, dialect), dialect
-        except OptionUnsupported as trouble:
-            simpler = dialect.simpler(trouble.option, settings)
+        except OptionUnsupported as error:
+            simpler = dialect.simpler(error.option, settings)
             if simpler is None:
                 raise
             dialect = simpler

@@ -20,7 +20,7 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import Finished, JudgeRequest
 from ragweir.streams.judging.job import Job, JobId
 from ragweir.streams.judging.ledger import Account
-from ragweir.streams.judging.request_state import Event, State, next_state
+from ragweir.streams.judging.request_state import RequestEvent, RequestState, next_state
 from ragweir.streams.records import Outcome, Record, TopicPartition
 
 UNREADABLE = JudgeRequest(
@@ -63,7 +63,7 @@ class HeldRequest:
 
     record: Record
     request: JudgeRequest
-    state: State = State.WAITING
+    state: RequestState = RequestState.WAITING
     case: Case | None = None
     """The case as it may be sent, once it has been made."""
     cut: bool = False
@@ -100,35 +100,35 @@ class HeldRequest:
 
     def reserve(self, reservation: Reservation) -> None:
         """Reserve for a job."""
-        self._change(Event.RESERVE)
+        self._change(RequestEvent.RESERVE)
         self._reservation = reservation
 
     def settle(self, result: Outcome) -> None:
         """Give it a result without a job."""
-        self._change(Event.SETTLE)
+        self._change(RequestEvent.SETTLE)
         self.result = result
 
     def end(self, result: Outcome, cost: int, *, judged: bool) -> None:
         """Give it the result of its job, which has ended."""
-        self._change(Event.END)
+        self._change(RequestEvent.END)
         self.result, self.cost, self.judged = result, cost, judged
 
     def emit(self, outcome: Outcome) -> None:
         """Add its result to the outcome of the transaction in hand."""
-        self._change(Event.EMIT)
+        self._change(RequestEvent.EMIT)
         outcome.extend(self.result)
 
     def committed(self) -> None:
         """Take part in the commit of the transaction in hand."""
-        self._change(Event.COMMIT)
+        self._change(RequestEvent.COMMIT)
 
     def aborted(self) -> None:
         """Take part in the abort of the transaction in hand."""
-        self._change(Event.ABORT)
-        if self.state is State.WAITING:
+        self._change(RequestEvent.ABORT)
+        if self.state is RequestState.WAITING:
             self._reservation = None
 
-    def _change(self, event: Event) -> None:
+    def _change(self, event: RequestEvent) -> None:
         self.state = next_state(self.state, event)
 
 
@@ -168,7 +168,7 @@ class PartitionBuffer:
         self._committed = self.finished()
         for request in self.requests:
             request.committed()
-        done = list(takewhile(lambda each: each.state is State.DONE, self.requests))
+        done = list(takewhile(lambda each: each.state is RequestState.DONE, self.requests))
         for _ in done:
             self.requests.popleft()
         return done
@@ -221,7 +221,7 @@ class HeldRequests:
         """Return a request by its id; None if it is not held."""
         return self._requests.get(request_id)
 
-    def in_state(self, *states: State) -> list[HeldRequest]:
+    def in_state(self, *states: RequestState) -> list[HeldRequest]:
         """Return those in one of these states, in the order of their arrival."""
         return [request for request in self if request.state in states]
 

@@ -16,7 +16,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 
-class State(StrEnum):
+class RequestState(StrEnum):
     """The state of a request."""
 
     WAITING = "waiting"
@@ -52,7 +52,7 @@ class State(StrEnum):
         return self in _UNBOOKED
 
 
-class Event(StrEnum):
+class RequestEvent(StrEnum):
     """An event in the life of a request."""
 
     RESERVE = "reserve"
@@ -69,46 +69,46 @@ class Event(StrEnum):
     """The transaction in hand is aborted."""
 
 
-_EMITTED = frozenset({State.ENDED_EMITTED, State.READY_EMITTED})
-_WITH_RESULT = _EMITTED | {State.ENDED, State.READY}
-_UNBOOKED = frozenset({State.ENDED, State.ENDED_EMITTED})
+_EMITTED = frozenset({RequestState.ENDED_EMITTED, RequestState.READY_EMITTED})
+_WITH_RESULT = _EMITTED | {RequestState.ENDED, RequestState.READY}
+_UNBOOKED = frozenset({RequestState.ENDED, RequestState.ENDED_EMITTED})
 
-TRANSITIONS: Mapping[tuple[State, Event], State] = MappingProxyType(
+TRANSITIONS: Mapping[tuple[RequestState, RequestEvent], RequestState] = MappingProxyType(
     {
-        (State.WAITING, Event.RESERVE): State.RESERVED,
-        (State.WAITING, Event.SETTLE): State.READY,
-        (State.IN_FLIGHT, Event.END): State.ENDED,
-        (State.ENDED, Event.EMIT): State.ENDED_EMITTED,
-        (State.READY, Event.EMIT): State.READY_EMITTED,
+        (RequestState.WAITING, RequestEvent.RESERVE): RequestState.RESERVED,
+        (RequestState.WAITING, RequestEvent.SETTLE): RequestState.READY,
+        (RequestState.IN_FLIGHT, RequestEvent.END): RequestState.ENDED,
+        (RequestState.ENDED, RequestEvent.EMIT): RequestState.ENDED_EMITTED,
+        (RequestState.READY, RequestEvent.EMIT): RequestState.READY_EMITTED,
         # Every request that is held takes part in the end of every transaction.
-        (State.WAITING, Event.COMMIT): State.WAITING,
-        (State.RESERVED, Event.COMMIT): State.IN_FLIGHT,
-        (State.IN_FLIGHT, Event.COMMIT): State.IN_FLIGHT,
-        (State.ENDED, Event.COMMIT): State.READY,
-        (State.ENDED_EMITTED, Event.COMMIT): State.DONE,
-        (State.READY, Event.COMMIT): State.READY,
-        (State.READY_EMITTED, Event.COMMIT): State.DONE,
-        (State.WAITING, Event.ABORT): State.WAITING,
-        (State.RESERVED, Event.ABORT): State.WAITING,
-        (State.IN_FLIGHT, Event.ABORT): State.IN_FLIGHT,
-        (State.ENDED, Event.ABORT): State.ENDED,
-        (State.ENDED_EMITTED, Event.ABORT): State.ENDED,
-        (State.READY, Event.ABORT): State.READY,
-        (State.READY_EMITTED, Event.ABORT): State.READY,
+        (RequestState.WAITING, RequestEvent.COMMIT): RequestState.WAITING,
+        (RequestState.RESERVED, RequestEvent.COMMIT): RequestState.IN_FLIGHT,
+        (RequestState.IN_FLIGHT, RequestEvent.COMMIT): RequestState.IN_FLIGHT,
+        (RequestState.ENDED, RequestEvent.COMMIT): RequestState.READY,
+        (RequestState.ENDED_EMITTED, RequestEvent.COMMIT): RequestState.DONE,
+        (RequestState.READY, RequestEvent.COMMIT): RequestState.READY,
+        (RequestState.READY_EMITTED, RequestEvent.COMMIT): RequestState.DONE,
+        (RequestState.WAITING, RequestEvent.ABORT): RequestState.WAITING,
+        (RequestState.RESERVED, RequestEvent.ABORT): RequestState.WAITING,
+        (RequestState.IN_FLIGHT, RequestEvent.ABORT): RequestState.IN_FLIGHT,
+        (RequestState.ENDED, RequestEvent.ABORT): RequestState.ENDED,
+        (RequestState.ENDED_EMITTED, RequestEvent.ABORT): RequestState.ENDED,
+        (RequestState.READY, RequestEvent.ABORT): RequestState.READY,
+        (RequestState.READY_EMITTED, RequestEvent.ABORT): RequestState.READY,
     }
 )
 """The state that follows a state after an event. Any other pair is a defect of the code."""
 
 
-def next_state(state: State, event: Event) -> State:
+def next_state(state: RequestState, event: RequestEvent) -> RequestState:
     """Return the state that follows.
 
     Raises:
         ValueError: if the event cannot happen in this state.
 
-    >>> next_state(State.RESERVED, Event.ABORT)
-    <State.WAITING: 'waiting'>
-    >>> next_state(State.IN_FLIGHT, Event.EMIT)
+    >>> next_state(RequestState.RESERVED, RequestEvent.ABORT)
+    <RequestState.WAITING: 'waiting'>
+    >>> next_state(RequestState.IN_FLIGHT, RequestEvent.EMIT)
     Traceback (most recent call last):
     ValueError: a request that is in flight cannot emit
     """
