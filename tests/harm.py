@@ -19,7 +19,7 @@ CAUSES = {
     "abort": "it ends the process with SIGABRT",
     "spin": "it needs more CPU time than one record may take",
     "hoard": "it needs more memory than one record may take",
-    "sleep": "it takes longer than 5 s",
+    "sleep": "it takes longer than 10 s",
     "exit": "it ends the process with exit status 7",
 }
 """The harms, with the message of the dead letter that each comes to."""
@@ -34,7 +34,7 @@ from ragweir.streams.cli import main, services
 from ragweir.streams.runtimes import canary, guard, kafka, transactions
 
 canary.CPU_S = 1
-guard.TRIAL_S = 5.0
+guard.TRIAL_S = 10.0
 supervisor.Supervisor.__init__.__kwdefaults__["stalled_s"] = 3.0
 services.own_command = lambda *words: [sys.executable, "-c", sys.orig_argv[2], *words]
 
