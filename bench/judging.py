@@ -107,7 +107,7 @@ def _work(service: str, settings: Settings, topic: str, events: int, core: int, 
     KafkaRuntime(own, identity, agent, inputs, telemetry, Health(), done, made.assignor).run()
     results.close()
     results.join_thread()
-    os._exit(0)  # The desk's connections need no farewell.
+    os._exit(0)  # The pool's connections need no farewell.
 
 
 def _measured(service: str, settings: Settings, topic: str, events: int, core: int) -> tuple[float, float]:

@@ -18,9 +18,10 @@ from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.agents.agent import Agent
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
-from ragweir.streams.judging.desk import LiveDesk
+from ragweir.streams.agents.judge import JudgeAgent
+from ragweir.streams.judging.config import JudgeConfig
 from ragweir.streams.judging.money import FREE
+from ragweir.streams.judging.pool import LiveJudgePool
 from ragweir.streams.judging.redaction import Redactor
 from ragweir.streams.kafka_client import Assignor
 from ragweir.streams.records import Bounds, Count
@@ -189,7 +190,7 @@ _JUDGED = ("judge.requests", "judge.retry", "judge.deferred")
 
 
 def _judge_agent(settings: Settings, partitions: int) -> Agent:
-    return JudgeAgent(judge_config(settings, partitions), LiveDesk(settings.judge))
+    return JudgeAgent(judge_config(settings, partitions), LiveJudgePool(settings.judge))
 
 
 SERVICES: Mapping[str, Service] = {

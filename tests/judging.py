@@ -1,4 +1,4 @@
-"""What tests of the judge share: requests, a suite of their own, a desk that answers when it is told to."""
+"""What tests of the judge share: requests, a suite of their own, a pool that answers when it is told to."""
 
 import sys
 from collections import Counter, defaultdict
@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
+from typing_extensions import override
 
 from ragweir.metrics.judged.driver import Judged
 from ragweir.metrics.judged.suite import Case, Conversation, Findings, Suite
@@ -16,8 +17,9 @@ from ragweir.schemas.codec import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.agents.agent import Assignment
-from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
-from ragweir.streams.judging.job import Ended, Job, JobId, Usage
+from ragweir.streams.agents.judge import JudgeAgent
+from ragweir.streams.judging.config import JudgeConfig
+from ragweir.streams.judging.job import Job, JobId, JobResult, JudgePool, Usage
 from ragweir.streams.judging.money import FREE
 from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
 from ragweir.streams.settings import JudgeSettings, Price
@@ -77,38 +79,46 @@ GOOD = Judged(
 )
 
 
-class ScriptedDesk:
+class ScriptedPool(JudgePool):
     """Holds jobs until the test says how they end."""
+
+    unavailable_reason = ""
 
     def __init__(self) -> None:
         self.jobs: dict[JobId, Job] = {}
         self.started: list[JobId] = []
-        self.shut = ""
-        self._ended: list[Ended] = []
+        self._ended: list[JobResult] = []
 
+    @override
     def start(self, job: Job) -> None:
         self.jobs[job.id] = job
         self.started.append(job.id)
 
-    def ended(self) -> list[Ended]:
+    @override
+    def take_results(self) -> list[JobResult]:
         ended, self._ended = self._ended, []
         return ended
 
+    @override
     def cancel(self, jobs: Collection[JobId]) -> None:
         for job in jobs:
             self.jobs.pop(job, None)
+        self._ended = [ended for ended in self._ended if ended.id not in jobs]
 
     def land(self, job: JobId, judged: Judged | None = GOOD, cost: int = 100, why: str = "") -> None:
         """A job ends."""
         del self.jobs[job]
-        self._ended.append(Ended(job, judged, Usage(10, 5, cost, calls=1), why))
+        self._ended.append(JobResult(job, judged, Usage(10, 5, cost, calls=1), why))
 
+    @override
     def counts(self) -> Mapping[tuple[str, ...], int]:
         return {}
 
+    @override
     def levels(self) -> Mapping[tuple[str, ...], float]:
         return {}
 
+    @override
     def latencies(self) -> Sequence[float]:
         return ()
 
@@ -152,34 +162,59 @@ class Worker:
 
     def __init__(self, log: Log, agent: JudgeAgent, partitions: Sequence[int] = (0,)) -> None:
         self.log, self.agent = log, agent
-        self._places = [
-            (topic, partition)
-            for partition in partitions
-            for topic in ("judge.requests", "judge.retry", "judge.deferred")
-        ]
-        self._next = {place: log.committed.get(place, 0) for place in self._places}
+        self._next: dict[TopicPartition, int] = {}
         for partition in partitions:
-            start = self._next["judge.requests", partition]
-            agent.on_assigned(
-                Assignment(("judge.requests", partition), start, start, iter(log.records["judge.ledger", partition]))
-            )
+            self.assign(partition)
 
-    def turn(self, now: datetime = NOON, *, abort: bool = False, most: int = 1_000) -> list[Emission]:
-        """One transaction; with `abort` it does not commit."""
+    def assign(self, partition: int) -> None:
+        """Take a partition over, of all topics."""
+        for topic in ("judge.requests", "judge.retry", "judge.deferred"):
+            start = self._next[topic, partition] = self.log.committed.get((topic, partition), 0)
+            changelog = iter(self.log.records["judge.ledger", partition])
+            self.agent.on_assigned(Assignment((topic, partition), start, start, changelog))
+
+    def revoke(self, partition: int) -> None:
+        """Give a partition up, of all topics."""
+        self.agent.on_revoked([place for place in self._next if place[1] == partition])
+        self._next = {place: offset for place, offset in self._next.items() if place[1] != partition}
+
+    def forget(self, topic: str) -> None:
+        """Read nothing more of a topic."""
+        self._next = {place: offset for place, offset in self._next.items() if place[0] != topic}
+
+    def turn(
+        self,
+        now: datetime = NOON,
+        *,
+        abort: bool = False,
+        most: int = 1_000,
+        settle: int = sys.maxsize,
+        refused: Record | None = None,
+    ) -> list[Emission]:
+        """One transaction that reads at most `most` records of a partition; with `abort` it does not commit.
+
+        Args:
+            settle: the number of requests that it may settle.
+            refused: a record whose own result Kafka does not take.
+        """
         log, agent = self.log, self.agent
         batch: list[Record] = []
-        for place in self._places:
+        for place in self._next:
             if place in agent.paused:
                 self._next[place] = agent.paused[place]
             elif room := min(most, agent.capacity - len(batch)):
                 fresh = log.records[place][self._next[place] :][: max(0, room)]
                 batch += fresh
                 self._next[place] += len(fresh)
-        outcome = agent.handle(batch)
-        outcome.extend(agent.tick(now.timestamp(), [], sys.maxsize))
+        outcome = Outcome()
+        if refused is not None and (refused in batch or refused.topic_partition in agent.held):
+            outcome = agent.dead_letter(refused, "it is refused")
+            batch = [record for record in batch if record != refused]
+        outcome.extend(agent.handle(batch))
+        outcome.extend(agent.tick(now.timestamp(), [], settle - len(outcome.settled)))
         if abort:
             agent.on_abort()
-            self._next = {place: log.committed.get(place, 0) for place in self._places}
+            self._next = {place: log.committed.get(place, 0) for place in self._next}
             return []
         log.commit(outcome, now)
         agent.on_commit()

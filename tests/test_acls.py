@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 )
 from conftest import produce, read_to_end
 from faults import Service, eventually
-from judging import ScriptedDesk, config
+from judging import ScriptedPool, config
 
 from ragweir.schemas.codec import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key
@@ -110,7 +110,7 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
     )
     service, prefix = SERVICES[name], settings.topics.prefix
     # A judge agent would start a thread.
-    agent = JudgeAgent(config(), ScriptedDesk()) if name == "judge" else service.agent(settings, 1)
+    agent = JudgeAgent(config(), ScriptedPool()) if name == "judge" else service.agent(settings, 1)
     inputs = set(service.inputs(settings))
     kept = {prefix + name for name in (agent.changelog, agent.provenance) if name is not None}
     identity = Identity(name, 3, prefix)
@@ -289,7 +289,7 @@ def test_every_part_works_with_exactly_its_rights(guarded: Guarded) -> None:
         eventually(lambda: aggregate.sample("ragweir_events_in_total") == written, "every evaluation is in a window")
         assert len(read_to_end(bootstrap, "rag.evaluations")) == written
         eventually(lambda: export.asked("/readyz")[0] == 200, "the exporter has read the windows")
-        assert all(read_to_end(bootstrap, f"rag.{name}") for name in JudgeAgent(config(), ScriptedDesk()).outputs)
+        assert all(read_to_end(bootstrap, f"rag.{name}") for name in JudgeAgent(config(), ScriptedPool()).outputs)
         assert complaints(judge) == ["first dead letter of its class "], "the one that is no request"
         for service in (aggregate, export):
             assert not complaints(service)

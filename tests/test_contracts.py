@@ -74,7 +74,7 @@ def test_a_method_that_no_longer_overrides_is_an_error(overriding: tuple[list[st
     assert {f"{path}:{name}" for path, name in errors} == set(renamed)
 
 
-BASES = ("Agent", "Projection", "Decoder")
+BASES = ("Agent", "Projection", "Decoder", "JudgePool")
 
 
 def test_a_method_that_is_no_longer_there_to_override_is_an_error(

@@ -26,20 +26,21 @@ from ragweir.metrics.metric import Metric, Null
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
+from ragweir.streams.agents.judge import JudgeAgent
 from ragweir.streams.judging.asking import (
     MAX_NAME_CHARACTERS,
     MAX_RESPONSE_BYTES,
-    Answered,
-    Asked,
     Dialect,
-    Trouble,
+    EndpointRequest,
+    EndpointResponse,
+    JudgeError,
     embedding,
 )
 from ragweir.streams.judging.client import Client
-from ragweir.streams.judging.desk import LiveDesk
-from ragweir.streams.judging.job import Ended, Job
+from ragweir.streams.judging.config import JudgeConfig
+from ragweir.streams.judging.job import Job, JobResult
 from ragweir.streams.judging.money import cost
+from ragweir.streams.judging.pool import LiveJudgePool
 from ragweir.streams.settings import JudgeSettings, Price
 
 PRICE = Price(input_usd=1, output_usd=10)
@@ -86,7 +87,7 @@ def reset(request: Request) -> Iterator[bytes]:
     raise OSError
 
 
-# The desk.
+# The pool.
 
 
 class Graded(Answer):
@@ -129,8 +130,8 @@ def settings(server: Hostile, **more: Any) -> JudgeSettings:
 
 
 @contextmanager
-def desk(server: Hostile, **more: Any) -> Iterator[LiveDesk]:
-    live = LiveDesk(settings(server, **more), backoff_s=0.001)
+def pool(server: Hostile, **more: Any) -> Iterator[LiveJudgePool]:
+    live = LiveJudgePool(settings(server, **more), backoff_s=0.001)
     try:
         yield live
     finally:
@@ -144,11 +145,11 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.002)
 
 
-def finished(live: LiveDesk, number: int = 1) -> list[Ended]:
-    deadline, ended = time.monotonic() + 30, list[Ended]()
+def finished(live: LiveJudgePool, number: int = 1) -> list[JobResult]:
+    deadline, ended = time.monotonic() + 30, list[JobResult]()
     while len(ended) < number:
         assert time.monotonic() < deadline
-        ended += live.ended()
+        ended += live.take_results()
         time.sleep(0.002)
     return ended
 
@@ -240,13 +241,13 @@ def test_an_answer_that_is_none_is_a_failure_that_the_breaker_sees_and_that_is_b
     attack: Attack, outcome: str, why: str
 ) -> None:
     """At the most that the call can cost, since the endpoint may bill it."""
-    with hostile(attack) as server, desk(server, timeout_s=0.5 if outcome == "timeout" else 30) as live:
+    with hostile(attack) as server, pool(server, timeout_s=0.5 if outcome == "timeout" else 30) as live:
         live.start(job())
         (end,) = finished(live)
         counts = live.counts()
         live.start(job())
-        wait_until(lambda: live.shut)
-        assert live.shut == why
+        wait_until(lambda: live.unavailable_reason)
+        assert live.unavailable_reason == why
     assert (end.judged, end.why) == (None, why)
     assert outcomes(counts) == {outcome: 1}
     request = server.requests[0]
@@ -266,10 +267,10 @@ SIZES: dict[str, Attack] = {
 
 @pytest.mark.parametrize("attack", SIZES.values(), ids=list(SIZES))
 def test_whatever_is_sent_takes_little_memory(attack: Attack) -> None:
-    with hostile(attack) as server, desk(server) as live:
+    with hostile(attack) as server, pool(server) as live:
         live.start(job())  # What is loaded once is loaded now.
         finished(live)
-    with hostile(attack) as server, desk(server) as live:
+    with hostile(attack) as server, pool(server) as live:
         tracemalloc.start()
         try:
             live.start(job())
@@ -287,7 +288,7 @@ def test_an_answer_that_is_compressed_though_that_was_not_asked_for_is_read(enco
     def attack(request: Request) -> Iterable[bytes]:
         return [http(pack(json.dumps(good(request)).encode()), "200 OK", f"Content-Encoding: {encoding}")]
 
-    with hostile(attack) as server, desk(server) as live:
+    with hostile(attack) as server, pool(server) as live:
         live.start(job())
         (end,) = finished(live)
     assert end.judged
@@ -305,11 +306,11 @@ def test_redirects_are_not_followed(status: int) -> None:
         def attack(_: Request) -> Iterable[bytes]:
             return [http(b"", f"{status} Elsewhere", f"Location: {other.base_url}/chat/completions")]
 
-        with hostile(attack) as server, desk(server) as live:
+        with hostile(attack) as server, pool(server) as live:
             live.start(job())
-            wait_until(lambda: live.shut)
+            wait_until(lambda: live.unavailable_reason)
             assert outcomes(live.counts()) == {"refused": 1}
-            assert live.shut == f"judge.base_url redirects, which is not followed ({status})"
+            assert live.unavailable_reason == f"judge.base_url redirects, which is not followed ({status})"
     assert other.requests == []
 
 
@@ -334,9 +335,11 @@ VECTOR = {"object": "embedding", "index": 0, "embedding": [0.5, 1]}
 ERROR = {"error": {"message": "no", "type": "t", "param": "p", "code": "c"}}
 
 
-def _asked(server: Hostile) -> tuple[Client, Asked, Asked]:
+def _asked(server: Hostile) -> tuple[Client, EndpointRequest, EndpointRequest]:
     chosen = settings(server, embedding_model="e")
-    plain = Asked("asked", "/chat/completions", lambda _: {"m": 1}, _chat_reader(), MAX_RESPONSE_BYTES, 1_000, 100)
+    plain = EndpointRequest(
+        "asked", "/chat/completions", lambda _: {"m": 1}, _chat_reader(), MAX_RESPONSE_BYTES, 1_000, 100
+    )
     return Client(chosen), plain, embedding(Embed(("one",)), "e")
 
 
@@ -357,14 +360,14 @@ def test_no_value_anywhere_in_an_answer_raises_what_is_no_trouble(kind: str) -> 
     bodies = [orjson.dumps(each) for odd in ODD for each in changed(tree[kind], odd)]
     waiting = iter(bodies)
     status = "400 Bad" if kind == "error" else "200 OK"
-    ends: list[Answered | Trouble] = []
+    ends: list[EndpointResponse | JudgeError] = []
 
     async def ask_all(server: Hostile) -> None:
         client, chat, vectors = _asked(server)
         for _ in bodies:
             try:
                 ends.append(await client.send(vectors if kind == "vectors" else chat, Dialect()))
-            except Trouble as trouble:
+            except JudgeError as trouble:
                 ends.append(trouble)
         await client.aclose()
 
@@ -372,7 +375,7 @@ def test_no_value_anywhere_in_an_answer_raises_what_is_no_trouble(kind: str) -> 
         asyncio.run(ask_all(server))
     assert len(ends) == len(bodies) > 100
     for end in ends:
-        if isinstance(end, Answered):
+        if isinstance(end, EndpointResponse):
             assert end.model.isprintable()
             assert 0 < len(end.model) <= MAX_NAME_CHARACTERS
             for count in (end.input_tokens, end.output_tokens):
@@ -387,7 +390,7 @@ COUNTS = [2**53, 2**63, 2**64, -1, 1.0, 1.5, "7", True, None, [7], {"a": 7}]
 def test_a_count_of_tokens_that_cannot_be_is_booked_as_the_most(side: str, count: Any) -> None:
     usage = {"prompt_tokens": 100, "completion_tokens": 10, side: count}
     answer: Attack = lambda request: [http(json.dumps(good(request, usage=usage)).encode())]  # noqa: E731
-    with hostile(answer) as server, desk(server) as live:
+    with hostile(answer) as server, pool(server) as live:
         live.start(job())
         (end,) = finished(live)
     assert end.judged
@@ -430,7 +433,7 @@ def test_vectors_that_are_not_those_of_the_texts_are_no_answer(data: list[Any]) 
 
 
 def must_be_no_answer(body: object) -> None:
-    with hostile(always(http(orjson.dumps(body)))) as server, desk(server, embedding_model="e") as live:
+    with hostile(always(http(orjson.dumps(body)))) as server, pool(server, embedding_model="e") as live:
         live.start(job(VECTORS))
         (end,) = finished(live)
         assert outcomes(live.counts()) == {"unusable": 1}
@@ -444,7 +447,7 @@ def test_the_largest_vectors_of_real_models_are_read() -> None:
     texts = tuple(f"text {number}" for number in range(17))
     vectors = ",".join(f'{{"index": {index}, "embedding": [\n{numbers}\n]}}' for index in range(2))
 
-    async def ask(server: Hostile) -> Answered:
+    async def ask(server: Hostile) -> EndpointResponse:
         client = Client(settings(server))
         answered = await client.send(embedding(Embed(texts[:2]), "e"), Dialect())
         await client.aclose()
@@ -477,7 +480,7 @@ def test_no_word_on_how_long_to_wait_makes_a_pause_without_end(status: str) -> N
     async def ask_all(server: Hostile) -> None:
         client, chat, _ = _asked(server)
         for _ in WAITS:
-            with pytest.raises(Trouble) as caught:
+            with pytest.raises(JudgeError) as caught:
                 await client.send(chat, Dialect())
             pauses.append(caught.value.pause_s)
         await client.aclose()
@@ -498,7 +501,7 @@ def test_an_answer_that_was_not_asked_for_is_not_taken_for_the_next() -> None:
     def attack(request: Request) -> Iterable[bytes]:
         return [2 * http(orjson.dumps(good(request)))]
 
-    with hostile(attack, stays=True) as server, desk(server) as live:
+    with hostile(attack, stays=True) as server, pool(server) as live:
         for number in range(5):
             live.start(job(number=number))
             (end,) = finished(live)
@@ -510,7 +513,7 @@ def test_cookies_are_not_kept() -> None:
     def attack(request: Request) -> Iterable[bytes]:
         return [http(orjson.dumps(good(request)), "200 OK", f"Set-Cookie: c{len(request.body)}={'x' * 4_000}; Path=/")]
 
-    with hostile(attack, stays=True) as server, desk(server) as live:
+    with hostile(attack, stays=True) as server, pool(server) as live:
         for number in range(3):
             live.start(job(number=number))
             finished(live)
@@ -523,7 +526,7 @@ def test_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest.Monke
         for name in ("NO_PROXY", "no_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("http_proxy", f"http://user:word@127.0.0.1:{proxy.port}")
-        with desk(proxy, base_url="http://judge.invalid/v1?version=3") as live:
+        with pool(proxy, base_url="http://judge.invalid/v1?version=3") as live:
             live.start(job())
             (end,) = finished(live)
     assert end.judged
@@ -536,7 +539,7 @@ def test_calls_go_through_the_proxy_of_the_environment(monkeypatch: pytest.Monke
 def test_a_user_and_password_in_the_url_take_the_place_of_the_key() -> None:
     with hostile(lambda request: [http(orjson.dumps(good(request)))]) as server:
         url = server.base_url.replace("//", "//ada:word@")
-        with desk(server, base_url=url) as live:
+        with pool(server, base_url=url) as live:
             live.start(job())
             finished(live)
     assert "Authorization: Basic YWRhOndvcmQ=\r\n" in server.requests[0].head
@@ -545,12 +548,12 @@ def test_a_user_and_password_in_the_url_take_the_place_of_the_key() -> None:
 @pytest.mark.parametrize("url", ["http://[::1/v1", "http://judge:port/v1"])
 def test_a_url_that_is_none_is_told_at_the_start(url: str) -> None:
     with pytest.raises(ConfigurationError, match="base_url"):
-        LiveDesk(JudgeSettings(base_url=url))
+        LiveJudgePool(JudgeSettings(base_url=url))
 
 
 @pytest.mark.parametrize("url", ["judge/v1", "ftp://judge.invalid/v1", "http:///v1", "http://127.0.0.1:1/v1"])
 def test_a_url_that_leads_nowhere_costs_nothing(url: str) -> None:
-    with hostile(always()) as server, desk(server, base_url=url) as live:
+    with hostile(always()) as server, pool(server, base_url=url) as live:
         live.start(job())
         (end,) = finished(live)
         assert outcomes(live.counts()) == {"unreachable": 1}
@@ -592,7 +595,7 @@ def test_no_answer_makes_the_agent_crash_or_its_evaluation_too_large(answer: Cal
         chosen = settings(
             server, prices={"asked": price}, daily_budget_usd=None, concurrency=50, max_output_tokens=1_500
         )
-        live = LiveDesk(chosen)
+        live = LiveJudgePool(chosen)
         agent = JudgeAgent(JudgeConfig({"rubric": RUBRIC}, chosen, price, PRICE, 1), live)
         log = Log()
         for each in range(number):

@@ -8,10 +8,11 @@ from typing import Any
 
 import orjson
 import pytest
-from judging import GOOD, NOON, PRICE, Log, ScriptedDesk, Worker, config, request
+from judging import GOOD, NOON, PRICE, Log, ScriptedPool, Worker, config, request
 
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
+from ragweir.schemas.codec import encode
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.agents.judge import JudgeAgent
@@ -24,9 +25,9 @@ AMOUNT = allowance(PRICE, FREE, case_of(request(), 60_000)[0], list(config().sui
 """What one of the tests' requests has reserved for it."""
 
 
-def judging(**settings: Any) -> tuple[Log, ScriptedDesk, Worker]:
-    log, desk = Log(), ScriptedDesk()
-    return log, desk, Worker(log, JudgeAgent(config(**settings), desk))
+def judging(**settings: Any) -> tuple[Log, ScriptedPool, Worker]:
+    log, pool = Log(), ScriptedPool()
+    return log, pool, Worker(log, JudgeAgent(config(**settings), pool))
 
 
 def dollars(events: float) -> float:
@@ -35,10 +36,10 @@ def dollars(events: float) -> float:
 
 
 def test_a_judged_evaluation_repeats_the_scored_one_and_adds_what_the_judge_found() -> None:
-    log, desk, worker = judging()
+    log, pool, worker = judging()
     log.ask(request("a", application="bot", labels={"region": "eu"}))
     worker.turn()
-    desk.land(desk.started[0], cost=250)
+    pool.land(pool.started[0], cost=250)
     worker.turn()
     (found,) = (Evaluation.model_validate(each) for each in log.read("evaluations"))
     assert (found.stage, found.event_id, found.application, found.labels) == ("judged", "a", "bot", {"region": "eu"})
@@ -53,39 +54,39 @@ def test_a_judged_evaluation_repeats_the_scored_one_and_adds_what_the_judge_foun
 
 
 def test_nothing_is_called_before_its_reservation_is_committed() -> None:
-    log, desk, worker = judging()
+    log, pool, worker = judging()
     log.ask(request())
     worker.turn(abort=True)
-    assert not desk.started
+    assert not pool.started
     worker.turn()
-    assert len(desk.started) == 1
+    assert len(pool.started) == 1
     (entry,) = log.read("judge.ledger")
-    assert entry["reserved"] == AMOUNT == desk.jobs[desk.started[0]].allowance
+    assert entry["reserved"] == AMOUNT == pool.jobs[pool.started[0]].allowance
 
 
 def test_the_ledger_tells_up_to_where_requests_are_finished() -> None:
     """Never further than what is committed with it, whatever finishes first and whatever is aborted."""
-    log, desk, worker = judging()
+    log, pool, worker = judging()
     for name in "abc":
         log.ask(request(name))
     log.append("judge.requests", 0, None, b"nonsense", NOON)
     worker.turn()
-    first, second, third = desk.started
+    first, second, third = pool.started
 
     def told() -> list[tuple[str, int, str]]:
         newest = log.records["judge.ledger", 0][-1]
         return [(topic, offset, name) for (topic, _), (offset, _), name in worker.agent.origins(newest)]
 
-    desk.land(second)
+    pool.land(second)
     worker.turn()
     assert told() == []
-    desk.land(first)
+    pool.land(first)
     worker.turn(abort=True)
     assert told() == []
     worker.turn()
     assert log.committed["judge.requests", 0] == 2
     assert told() == [("judge.requests", 1, "b")]
-    desk.land(third)
+    pool.land(third)
     worker.turn()
     assert log.committed["judge.requests", 0] == 4
     assert told() == [("judge.requests", 2, "c")], "of nonsense no id can be told"
@@ -96,86 +97,144 @@ def test_the_ledger_tells_up_to_where_requests_are_finished() -> None:
 
 
 def test_what_finishes_out_of_order_is_emitted_in_order_and_only_as_a_finished_prefix() -> None:
-    log, desk, worker = judging()
+    log, pool, worker = judging()
     for name in "abc":
         log.ask(request(name))
     worker.turn()
-    first, second, third = desk.started
-    desk.land(third)
-    desk.land(second)
+    first, second, third = pool.started
+    pool.land(third)
+    pool.land(second)
     worker.turn()
     assert not log.read("evaluations")
     assert ("judge.requests", 0) not in log.committed
-    desk.land(first)
+    pool.land(first)
     worker.turn()
     assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b", "c"]
     assert log.committed["judge.requests", 0] == 3
 
 
 def test_an_abort_emits_the_same_again_and_calls_nobody_again() -> None:
-    log, desk, worker = judging()
+    log, pool, worker = judging()
     for name in "ab":
         log.ask(request(name))
     worker.turn()
-    for job in list(desk.started):
-        desk.land(job)
+    for job in list(pool.started):
+        pool.land(job)
     worker.turn(abort=True)
     worker.turn(abort=True)
     assert not log.read("evaluations")
     worker.turn()
     assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b"]
-    assert len(desk.started) == 2
+    assert len(pool.started) == 2
+
+
+def test_a_refused_result_becomes_the_same_dead_letter_until_it_is_committed() -> None:
+    """Its cost is booked, it is settled once, and those behind it go on."""
+    log, pool, worker = judging()
+    for name in "abc":
+        log.ask(request(name))
+    worker.turn()
+    for job in list(pool.started):
+        pool.land(job, cost=70)
+    worker.turn(abort=True)  # All three are refused, and then the first alone.
+    worker.turn(abort=True, settle=1)
+    refused = log.records["judge.requests", 0][0]
+    worker.turn(abort=True, settle=1, refused=refused)
+    assert ("judge.requests", 0) not in log.committed
+    assert log.read("judge.ledger")[-1]["spent"] == 0
+    (letter, entry) = worker.turn(settle=1, refused=refused)
+    assert (letter.topic, letter.value) == ("dead-letter", refused.value)
+    assert dict(letter.headers)["ragweir-error-class"] == b"refused"
+    assert orjson.loads(entry.value or b"")["spent"] == 3 * 70, "the costs of all three"
+    assert log.committed["judge.requests", 0] == 1
+    worker.turn()
+    assert [each["event_id"] for each in log.read("evaluations")] == ["b", "c"]
+    assert len(log.records["dead-letter", 0]) == 1
+    assert log.committed["judge.requests", 0] == 3
+    assert log.read("judge.ledger")[-1]["spent"] == 3 * 70
+    assert len(pool.started) == 3
+
+
+def test_a_request_that_is_under_way_can_become_a_dead_letter_too() -> None:
+    """Its job is cancelled, and costs all that was reserved, since nobody hears what its calls cost."""
+    log, pool, worker = judging()
+    for name in "ab":
+        log.ask(request(name))
+    worker.turn()
+    worker.turn(abort=True, refused=log.records["judge.requests", 0][0])
+    assert list(pool.jobs) == [pool.started[1]]
+    worker.turn()
+    assert len(log.records["dead-letter", 0]) == 1, "an abort does not bring its job back"
+    (spent, reserved) = (log.read("judge.ledger")[-1][name] for name in ("spent", "reserved"))
+    assert (spent, reserved) == (AMOUNT, AMOUNT)
+    pool.land(pool.started[1])
+    worker.turn()
+    assert [each["event_id"] for each in log.read("evaluations")] == ["b"]
+
+
+def test_an_aborted_transaction_finishes_nothing_in_the_ledger() -> None:
+    """After an abort that halves the batch, another partition's entry tells nothing of what was to be settled here."""
+    log, pool, worker = judging()
+    for name in "ab":
+        log.ask(request(name))
+    log.append("judge.retry", 0, b"c", encode(request("c")), NOON)
+    worker.turn()
+    for job in list(pool.started):
+        pool.land(job)
+    worker.turn(abort=True)
+    worker.turn(settle=1)
+    finished = {each["topic"]: each["event_id"] for each in log.read("judge.ledger")[-1]["finished"]}
+    assert finished == {"judge.requests": "a"}
 
 
 def test_no_more_jobs_fly_than_the_concurrency_and_what_is_held_is_bounded() -> None:
-    log, desk, worker = judging(concurrency=3)
+    log, pool, worker = judging(concurrency=3)
     for number in range(100):
         log.ask(request(str(number)))
     for _ in range(5):
         worker.turn()
-    assert len(desk.jobs) == 3
+    assert len(pool.jobs) == 3
     assert worker.agent.capacity == 0
-    assert sum(len(lane.held) for lane in worker.agent._lanes.values()) == 12
-    while desk.jobs:
-        desk.land(next(iter(desk.jobs)))
+    assert len(worker.agent._requests) == 12
+    while pool.jobs:
+        pool.land(next(iter(pool.jobs)))
         worker.turn()
         worker.turn()
-        assert len(desk.jobs) <= 3
+        assert len(pool.jobs) <= 3
     assert len(log.read("evaluations")) == 100
 
 
 def test_what_is_held_is_bounded_in_bytes_too() -> None:
-    log, desk, worker = judging(concurrency=500, max_input_chars=1_000)
-    desk.shut = "down"
+    log, pool, worker = judging(concurrency=500, max_input_chars=1_000)
+    pool.unavailable_reason = "down"
     for number in range(100):
         log.ask(request(str(number), response="x" * 1_000_000))
     for _ in range(100):
         worker.turn(most=1)
-    held = worker.agent._lanes["judge.requests", 0].held
-    assert len(held) == 68
+    assert len(worker.agent._requests) == 68
     assert worker.agent.capacity == 0
 
 
 def test_while_the_endpoint_is_down_nothing_is_begun_and_nothing_is_lost() -> None:
-    log, desk, worker = judging()
-    desk.shut = "the judge does not answer"
+    log, pool, worker = judging()
+    pool.unavailable_reason = "the judge does not answer"
     for name in "ab":
         log.ask(request(name))
     worker.turn()
-    assert not desk.started
+    assert not pool.started
     assert not log.read("judge.retry")
-    desk.shut = ""
+    pool.unavailable_reason = ""
     worker.turn()
-    assert len(desk.started) == 2
+    assert len(pool.started) == 2
 
 
 def test_what_is_over_the_budget_waits_for_the_next_day_and_is_judged_then() -> None:
-    log, desk, worker = judging(daily_budget_usd=dollars(2.5))
+    log, pool, worker = judging(daily_budget_usd=dollars(2.5))
     for name in "abc":
         log.ask(request(name))
     worker.turn()
-    for job in list(desk.jobs):
-        desk.land(job, cost=AMOUNT)
+    for job in list(pool.jobs):
+        pool.land(job, cost=AMOUNT)
     worker.turn()
     assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b"]
     (waits,) = (JudgeRequest.model_validate(each) for each in log.read("judge.deferred"))
@@ -186,11 +245,11 @@ def test_what_is_over_the_budget_waits_for_the_next_day_and_is_judged_then() -> 
     assert waits.not_before.isoformat() == "2026-11-23T00:00:00+00:00"
     for hours in (1, 6, 11.9):
         worker.turn(NOON + timedelta(hours=hours))
-        assert not desk.jobs
+        assert not pool.jobs
     worker.turn(NOON + timedelta(hours=12, seconds=1))
     worker.turn(NOON + timedelta(hours=12, seconds=2))
-    (job,) = desk.jobs
-    desk.land(job)
+    (job,) = pool.jobs
+    pool.land(job)
     worker.turn(NOON + timedelta(hours=12, seconds=3))
     assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b", "c"]
     assert log.read("evaluations")[-1]["decision"]["suites"][0]["status"] == "judged"
@@ -198,29 +257,29 @@ def test_what_is_over_the_budget_waits_for_the_next_day_and_is_judged_then() -> 
 
 def test_a_run_has_one_budget_and_no_day_after() -> None:
     """With its costs booked on one day, what is asked for on later days finds that day's budget spent."""
-    log, desk = Log(), ScriptedDesk()
-    agent = JudgeAgent(replace(config(daily_budget_usd=dollars(2.5)), day="2026-11-22"), desk)
+    log, pool = Log(), ScriptedPool()
+    agent = JudgeAgent(replace(config(daily_budget_usd=dollars(2.5)), day="2026-11-22"), pool)
     worker = Worker(log, agent)
-    worker._places = [place for place in worker._places if place[0] != "judge.deferred"]  # As a run leaves them alone.
+    worker.forget("judge.deferred")  # As a run does.
     for day, name in enumerate("abcd"):
         log.ask(request(name), at=NOON + timedelta(days=day))
         for _ in range(2):
             worker.turn(NOON + timedelta(days=day))
-            for job in list(desk.jobs):
-                desk.land(job, cost=AMOUNT)
+            for job in list(pool.jobs):
+                pool.land(job, cost=AMOUNT)
     assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b"]
     assert [each["evaluation"]["event_id"] for each in log.read("judge.deferred")] == ["c", "d"]
     assert {each["day"] for each in log.read("judge.ledger")} == {"2026-11-22"}
 
 
 def test_money_that_was_reserved_and_not_needed_is_there_for_the_next() -> None:
-    log, desk, worker = judging(daily_budget_usd=dollars(1.5), concurrency=1)
+    log, pool, worker = judging(daily_budget_usd=dollars(1.5), concurrency=1)
     for name in "abcd":
         log.ask(request(name))
     for _ in range(12):
         worker.turn()
-        for job in list(desk.jobs):
-            desk.land(job, cost=AMOUNT // 10)
+        for job in list(pool.jobs):
+            pool.land(job, cost=AMOUNT // 10)
     assert [each["event_id"] for each in log.read("evaluations")] == ["a", "b", "c", "d"]
     assert log.read("judge.ledger")[-1]["spent"] == 4 * (AMOUNT // 10)
     assert log.read("judge.ledger")[-1]["reserved"] == 0
@@ -228,58 +287,58 @@ def test_money_that_was_reserved_and_not_needed_is_there_for_the_next() -> None:
 
 def test_a_request_that_waits_for_money_is_not_waited_for_by_those_that_hold_it() -> None:
     """The first of a partition needs much, those behind it hold it reserved, and cannot be emitted before the first."""
-    log, desk, worker = judging(daily_budget_usd=dollars(3))
+    log, pool, worker = judging(daily_budget_usd=dollars(3))
     log.ask(request("small-1"))
     log.ask(request("large", response="x" * 15_000))
     log.ask(request("small-2"))
     worker.turn()
-    assert [job[2] for job in desk.started] == [0, 2]
+    assert [job[2] for job in pool.started] == [0, 2]
     for _ in range(6):
-        for job in list(desk.jobs):
-            desk.land(job, cost=10)
+        for job in list(pool.jobs):
+            pool.land(job, cost=10)
         worker.turn()
     assert [each["event_id"] for each in log.read("evaluations")] == ["small-1", "large", "small-2"]
 
 
 def test_an_application_over_its_budget_does_not_hold_up_another() -> None:
-    log, desk, worker = judging(daily_budget_usd=dollars(50), budgets_by_application={"greedy": dollars(1)})
+    log, pool, worker = judging(daily_budget_usd=dollars(50), budgets_by_application={"greedy": dollars(1)})
     for number in range(5):
         log.ask(request(f"greedy{number}", application="greedy"))
     log.ask(request("modest", application="modest"))
     worker.turn()
-    assert {desk.jobs[job].id[2] for job in desk.jobs} == {0, 5}
-    for job in list(desk.jobs):
-        desk.land(job, cost=AMOUNT)
+    assert {pool.jobs[job].id[2] for job in pool.jobs} == {0, 5}
+    for job in list(pool.jobs):
+        pool.land(job, cost=AMOUNT)
     worker.turn()
     waiting = [each["evaluation"]["event_id"] for each in log.read("judge.deferred")]
     assert waiting == ["greedy1", "greedy2", "greedy3", "greedy4"]
 
 
 def test_what_no_day_could_pay_for_fails_and_says_so() -> None:
-    log, desk, worker = judging(daily_budget_usd=dollars(0.5))
+    log, pool, worker = judging(daily_budget_usd=dollars(0.5))
     log.ask(request("a"))
     worker.turn()
-    assert not desk.started
+    assert not pool.started
     (found,) = (Evaluation.model_validate(each) for each in log.read("evaluations"))
     assert found.decision.suites[0].status == "failed"
     assert found.reasons["grade"] == "what it may cost is above a partition's part of a day's budget"
 
 
 def test_a_tenants_budget_bounds_it_over_all_applications() -> None:
-    log, desk, worker = judging(daily_budget_usd=dollars(50), budgets_by_tenant={"acme": dollars(2)})
+    log, pool, worker = judging(daily_budget_usd=dollars(50), budgets_by_tenant={"acme": dollars(2)})
     for number in range(4):
         log.ask(request(str(number), application=f"bot{number}", tenant="acme"))
     worker.turn()
-    assert len(desk.jobs) == 2
+    assert len(pool.jobs) == 2
 
 
 def test_what_a_crash_leaves_reserved_counts_as_spent() -> None:
-    log, desk, worker = judging(daily_budget_usd=dollars(3))
+    log, pool, worker = judging(daily_budget_usd=dollars(3))
     for name in "ab":
         log.ask(request(name))
     worker.turn()
-    assert len(desk.started) == 2
-    again = ScriptedDesk()
+    assert len(pool.started) == 2
+    again = ScriptedPool()
     successor = Worker(log, JudgeAgent(config(daily_budget_usd=dollars(3)), again))
     successor.turn()
     assert len(again.started) == 1, "two of three are spent, though nobody knows whether the calls went out"
@@ -289,18 +348,18 @@ def test_what_a_crash_leaves_reserved_counts_as_spent() -> None:
 
 
 def test_failed_calls_are_tried_again_after_a_fixed_delay_and_at_last_the_status_is_failed() -> None:
-    log, desk, worker = judging(retries=2, retry_delay_s=60)
+    log, pool, worker = judging(retries=2, retry_delay_s=60)
     log.ask(request("a"))
     now = NOON
     for attempt in range(3):
         worker.turn(now)
         worker.turn(now)
-        (job,) = desk.jobs
-        desk.land(job, judged=None, why="the judge timed out")
+        (job,) = pool.jobs
+        pool.land(job, judged=None, why="the judge timed out")
         worker.turn(now)
         assert len(log.read("judge.retry")) == min(attempt + 1, 2)
         worker.turn(now + timedelta(seconds=59))
-        assert not desk.jobs
+        assert not pool.jobs
         now += timedelta(seconds=61)
     (found,) = (Evaluation.model_validate(each) for each in log.read("evaluations"))
     assert found.decision.suites[0].status == "failed"
@@ -311,7 +370,7 @@ def test_failed_calls_are_tried_again_after_a_fixed_delay_and_at_last_the_status
 
 
 def test_requests_that_must_wait_do_not_take_the_room_of_those_that_need_not() -> None:
-    log, desk, worker = judging(concurrency=2)
+    log, pool, worker = judging(concurrency=2)
     for number in range(50):
         waits = request(f"late{number}", requested_at=NOON, not_before=NOON + timedelta(hours=1))
         log.append("judge.retry", 0, b"", orjson.dumps(waits.model_dump(), option=orjson.OPT_UTC_Z), NOON)
@@ -319,13 +378,13 @@ def test_requests_that_must_wait_do_not_take_the_room_of_those_that_need_not() -
     worker.turn()
     worker.turn()
     assert worker.agent.paused == {("judge.retry", 0): 0}
-    assert [desk.jobs[job].id[0] for job in desk.jobs] == ["judge.requests"]
+    assert [pool.jobs[job].id[0] for job in pool.jobs] == ["judge.requests"]
 
 
 def test_a_request_that_waited_too_long_expires() -> None:
-    log, desk, worker = judging(expire_h=1)
+    log, pool, worker = judging(expire_h=1)
     log.ask(request("a"), at=NOON - timedelta(hours=2))
-    desk.shut = "down"
+    pool.unavailable_reason = "down"
     worker.turn()
     (found,) = (Evaluation.model_validate(each) for each in log.read("evaluations"))
     assert found.decision.suites[0].status == "expired"
@@ -333,13 +392,13 @@ def test_a_request_that_waited_too_long_expires() -> None:
 
 
 def test_what_cannot_be_read_is_buried_and_the_rest_goes_on() -> None:
-    log, desk, worker = judging()
+    log, pool, worker = judging()
     for value in (b"not json", None, b"[]", b'{"evaluation": {}}', b"\xff"):
         log.append("judge.requests", 0, b"k", value, NOON)
     log.ask(request("a"))
     worker.turn()
-    (job,) = desk.jobs
-    desk.land(job)
+    (job,) = pool.jobs
+    pool.land(job)
     worker.turn()
     assert len(log.records["dead-letter", 0]) == 5
     assert len(log.read("evaluations")) == 1
@@ -347,7 +406,7 @@ def test_what_cannot_be_read_is_buried_and_the_rest_goes_on() -> None:
 
 
 def test_a_suite_that_is_no_longer_there_has_failed() -> None:
-    log, desk, worker = judging()
+    log, pool, worker = judging()
     asked = request("a")
     decided = asked.evaluation.decision.suites[0].model_copy(update={"suite": "gone"})
     evaluation = asked.evaluation.model_copy(
@@ -355,56 +414,56 @@ def test_a_suite_that_is_no_longer_there_has_failed() -> None:
     )
     log.ask(asked.model_copy(update={"evaluation": evaluation}))
     worker.turn()
-    (job,) = desk.jobs
-    desk.land(job, GOOD)
+    (job,) = pool.jobs
+    pool.land(job, GOOD)
     worker.turn()
     assert log.read("evaluations")[0]["decision"]["suites"][0]["status"] == "failed"
 
 
 def test_partitions_given_up_are_forgotten_and_their_calls_broken_off() -> None:
-    log, desk = Log(), ScriptedDesk()
-    worker = Worker(log, JudgeAgent(config(partitions=2), desk), (0, 1))
+    log, pool = Log(), ScriptedPool()
+    worker = Worker(log, JudgeAgent(config(partitions=2), pool), (0, 1))
     log.ask(request("a"), 0)
     log.ask(request("b"), 1)
     worker.turn()
     worker.agent.on_revoked([("judge.requests", 0)])
-    assert [job[1] for job in desk.jobs] == [1]
+    assert [job[1] for job in pool.jobs] == [1]
     assert set(worker.agent.held) == {("judge.requests", 1)}
 
 
 def test_long_texts_are_cut_and_the_evaluation_says_so() -> None:
-    log, desk, worker = judging(max_input_chars=1_000)
+    log, pool, worker = judging(max_input_chars=1_000)
     log.ask(request("a", response="x" * 5_000, contexts=("y" * 400, "z" * 400, "w")))
     worker.turn()
-    (job,) = desk.jobs.values()
+    (job,) = pool.jobs.values()
     texts = [job.case.query, job.case.response, *(job.case.contexts or ())]
     assert sum(map(len, texts)) <= 1_000
     assert job.case.contexts == ("y" * 400, "z" * 346)
-    desk.land(job.id)
+    pool.land(job.id)
     worker.turn()
     assert CUT in log.read("evaluations")[0]["flags"]
 
 
 def test_metrics_that_are_off_are_not_published() -> None:
-    log, desk = Log(), ScriptedDesk()
+    log, pool = Log(), ScriptedPool()
     chosen = config()
     without = replace(chosen, off=frozenset({"mark"}))
-    worker = Worker(log, JudgeAgent(without, desk))
+    worker = Worker(log, JudgeAgent(without, pool))
     log.ask(request("a"))
     worker.turn()
-    desk.land(desk.started[0])
+    pool.land(pool.started[0])
     worker.turn()
     assert log.read("evaluations")[0]["categories"] == {}
 
 
 def test_what_may_not_leave_is_not_judged() -> None:
-    log, desk = Log(), ScriptedDesk()
+    log, pool = Log(), ScriptedPool()
     chosen = config()
     refusing = replace(chosen, redact=lambda _: Null("they must stay"))
-    worker = Worker(log, JudgeAgent(refusing, desk))
+    worker = Worker(log, JudgeAgent(refusing, pool))
     log.ask(request("a"))
     worker.turn()
-    assert not desk.started
+    assert not pool.started
     (found,) = log.read("evaluations")
     assert found["decision"]["suites"][0]["status"] == "failed"
     assert found["reasons"] == {"grade": "they must stay", "mark": "they must stay"}
@@ -413,14 +472,14 @@ def test_what_may_not_leave_is_not_judged() -> None:
 
 def test_slow_redaction_does_not_hold_up_a_whole_look() -> None:
     """Each event takes 4 s of 5 s a look: the runtime gets its turn after two of twenty, and nothing is lost."""
-    log, desk, now = Log(), ScriptedDesk(), [0.0]
+    log, pool, now = Log(), ScriptedPool(), [0.0]
 
     def slow(_: Case) -> Null:
         now[0] += 4
         return Null("redaction took longer than judge.redact_timeout_s")
 
     chosen = replace(config(concurrency=20), redact=slow, clock=lambda: now[0])
-    worker = Worker(log, JudgeAgent(chosen, desk))
+    worker = Worker(log, JudgeAgent(chosen, pool))
     for number in range(20):
         log.ask(request(f"{number}"))
     turns = [len(worker.turn()) and round(now[0]) for _ in range(10)]
@@ -443,21 +502,21 @@ class Trouble:
 
     def crash(self) -> None:
         settings = {"concurrency": 4, "retries": 3, "retry_delay_s": 30, "expire_h": 500}
-        self.desk = ScriptedDesk()
-        self.worker = Worker(self.log, JudgeAgent(config(2, daily_budget_usd=self.cap, **settings), self.desk), (0, 1))
+        self.pool = ScriptedPool()
+        self.worker = Worker(self.log, JudgeAgent(config(2, daily_budget_usd=self.cap, **settings), self.pool), (0, 1))
 
     def step(self) -> None:
-        chance, desk = self.chance, self.desk
+        chance, pool = self.chance, self.pool
         self.now += timedelta(seconds=chance.choice((1, 5, 40, 2_000)))
-        known = len(desk.started)
+        known = len(pool.started)
         self.worker.turn(self.now, abort=chance.random() < 0.1, most=chance.randint(1, 8))
-        for job in desk.started[known:]:
+        for job in pool.started[known:]:
             # Its calls cost something whether or not their answer is ever heard.
-            self.costs[job] = chance.randint(0, desk.jobs[job].allowance)
+            self.costs[job] = chance.randint(0, pool.jobs[job].allowance)
             self.by_day[self.now.date().isoformat()] += self.costs[job]
-        for job in list(desk.jobs):
+        for job in list(pool.jobs):
             if chance.random() < 0.5:
-                desk.land(job, None if chance.random() < 0.2 else GOOD, self.costs[job], "it timed out")
+                pool.land(job, None if chance.random() < 0.2 else GOOD, self.costs[job], "it timed out")
         if chance.random() < 0.03:
             self.crash()
 
@@ -475,13 +534,13 @@ def test_crashes_aborts_and_failures_lose_nothing_double_nothing_and_never_break
 
 
 def test_the_ledger_tells_which_floor_the_budget_affords() -> None:
-    log, desk, worker = judging(daily_budget_usd=dollars(4), concurrency=1)
+    log, pool, worker = judging(daily_budget_usd=dollars(4), concurrency=1)
     for number in range(10):
         log.ask(request(str(number), because=("floor",) if number % 2 else ("risk", "floor")))
     for _ in range(30):
         worker.turn()
-        for job in list(desk.jobs):
-            desk.land(job, cost=AMOUNT // 2)
+        for job in list(pool.jobs):
+            pool.land(job, cost=AMOUNT // 2)
     newest = log.read("judge.ledger")[-1]
     assert newest["wanted"] == 10
     assert newest["floor"] == 5
@@ -499,8 +558,8 @@ def test_the_parts_of_all_partitions_stay_within_the_budget() -> None:
 
 
 def test_without_a_bound_nothing_is_deferred() -> None:
-    log, desk, worker = judging(daily_budget_usd="none")
+    log, pool, worker = judging(daily_budget_usd="none")
     log.ask(request("a"))
     worker.turn()
-    assert len(desk.jobs) == 1
+    assert len(pool.jobs) == 1
     assert affordable([], None) is None

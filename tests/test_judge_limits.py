@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweir.streams.judging.breaker import LONGEST_S, Breaker
+from ragweir.streams.judging.fifo_gate import FifoGate
 from ragweir.streams.judging.limits import Limits, SlidingLog
-from ragweir.streams.judging.waiting import Line
 
 WINDOW_S = 60.0
 
@@ -39,7 +39,7 @@ CALLS = st.lists(
 
 
 def run(limits: Limits, clock: Clock, calls: list[Asked]) -> list[tuple[float, float, int]]:
-    """Let calls through, first come, first served, as the desk does: when each went, came back, and what it used."""
+    """Let calls through, first come, first served, as the pool does: when each went, came back, and what it used."""
     went: list[tuple[float, float, int]] = []
     under_way: list[tuple[float, int, int]] = []
     asked_at = clock.now
@@ -133,7 +133,7 @@ def test_the_line_is_first_come_first_served() -> None:
 
     async def main() -> list[str]:
         room, went = 0, list[str]()
-        line = Line()
+        line = FifoGate()
 
         async def call(name: str, needs: int) -> None:
             await line.turn(lambda: 0.0 if room >= needs else float("inf"), lambda: went.append(name))
@@ -151,7 +151,7 @@ def test_the_line_is_first_come_first_served() -> None:
 
 def test_a_call_that_is_broken_off_in_line_holds_nobody_up() -> None:
     async def main() -> str:
-        line = Line()
+        line = FifoGate()
         first = asyncio.create_task(line.turn(lambda: float("inf"), lambda: "first"))
         second = asyncio.create_task(line.turn(lambda: 0.0, lambda: "second"))
         await asyncio.sleep(0)

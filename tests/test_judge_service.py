@@ -40,14 +40,16 @@ Start = Callable[..., Service]
 class Requests:
     """Requests to judge under a prefix of their own, and what became of them."""
 
-    def __init__(self, bootstrap: str, prefix: str) -> None:
+    def __init__(self, bootstrap: str, prefix: str, limits: Mapping[str, int] | None = None) -> None:
+        """Make the topics; `limits` has the `max.message.bytes` of some."""
         self.bootstrap, self.prefix, self.sent = bootstrap, prefix, 0
         for name in TOPICS:
-            create_topic(bootstrap, prefix + name, PARTITIONS)
+            most = (limits or {}).get(name)
+            create_topic(bootstrap, prefix + name, PARTITIONS, {"max.message.bytes": str(most)} if most else {})
         self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
-    def send(self, number: int, suite: str = "rubric") -> None:
-        """Ask for so many more judgements, spread over the partitions."""
+    def send(self, number: int, suite: str = "rubric", **fields: Any) -> None:
+        """Ask for so many more judgements, spread over the partitions; `fields` are the evaluations'."""
         lanes: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
         for each in range(self.sent, self.sent + number):
             decided = SuiteDecision(suite=suite, status="selected", probability=1.0, because=("risk",))
@@ -56,6 +58,7 @@ class Requests:
                 event_time=datetime.now(UTC),
                 decision=Decision(suites=(decided,)),
                 catalogue_version="1",
+                **fields,
             )
             asked = JudgeRequest(
                 evaluation=evaluation,
@@ -158,6 +161,34 @@ def test_requests_become_judged_evaluations_and_the_ledger_knows_what_they_cost(
         eventually(
             lambda: service.sample('ragweir_judge_requests_total{outcome="judged"}') == 60, "telemetry counts them"
         )
+        assert service.stop() == 0
+
+
+def test_a_result_that_kafka_refuses_becomes_a_dead_letter_and_all_others_are_judged(
+    kafka: LocalKafka, prefix: str, start: Start
+) -> None:
+    """Of `evaluations` with small records, one judged evaluation is too large: it is paid for, and settled once."""
+    requests = Requests(kafka.bootstrap, prefix, {"evaluations": 5_000})
+    with simulated_judge() as judge:
+        requests.send(30)
+        requests.send(1, reasons={"exact_match": "".join(random.Random(1).choices("abcdefghijklmnop", k=20_000))})
+        requests.send(30)
+        service = start(requests, judge)
+        eventually(requests.settled, "all offsets are committed")
+        judged = Counter(each["event_id"] for each in requests.read("evaluations"))
+        assert judged == Counter(f"event-{n}" for n in range(61) if n != 30)
+        (letter,) = read_to_end(kafka.bootstrap, f"{prefix}dead-letter")
+        headers = {name: value.decode() for name, value in letter.headers() or []}
+        assert headers["ragweir-error-class"] == "refused"
+        assert json.loads(letter.value() or b"")["evaluation"]["event_id"] == "event-30"
+        assert judge.calls()["count"] == 61, "nothing is called again for a transaction that is aborted"
+        spent, reserved = requests.spent()
+        assert reserved == 0
+        assert cost(judge.calls()) <= spent <= cost(judge.calls()) + 61
+        assert service.sample('ragweir_dead_letters_total{error_class="refused"}') == 1
+        aborted = service.sample('ragweir_transactions_total{outcome="aborted"}')
+        time.sleep(1)
+        assert service.sample('ragweir_transactions_total{outcome="aborted"}') == aborted, "nothing loops"
         assert service.stop() == 0
 
 

@@ -1,4 +1,4 @@
-"""`ragweir score --judge`: the same router, agent and desk as the services, over a file, without a broker.
+"""`ragweir score --judge`: the same router, agent and pool as the services, over a file, without a broker.
 
 The judge is simulated: what is proved is about events, money and waiting, not about what a model would say.
 """
@@ -21,7 +21,7 @@ import orjson
 import pytest
 from commands import COMMAND, ROOT, environment, ragweir, told
 from faults import eventually
-from judging import GOOD, ScriptedDesk, config, request
+from judging import GOOD, ScriptedPool, config, request
 from rich.console import Console
 
 from ragweir.metrics.catalogue import Catalogue, everything
@@ -288,7 +288,7 @@ def test_a_terminal_shows_how_far_it_is_and_that_the_scores_are_simulated(file: 
     assert text.rstrip().endswith("$0.0000 spent, not counting gpt-9, without a price")
 
 
-# What follows needs no endpoint: a desk that answers when it is told to.
+# What follows needs no endpoint: a pool that answers when it is told to.
 
 
 def line(number: int, event: str | None = None) -> tuple[Record, Outcome]:
@@ -297,8 +297,8 @@ def line(number: int, event: str | None = None) -> tuple[Record, Outcome]:
     return Record("file", 0, number, None, b"{}", None), Outcome(emissions)
 
 
-def judging(desk: ScriptedDesk, *, stop: threading.Event | None = None, **settings: Any) -> JudgedFiles:
-    return JudgedFiles(config(**settings), desk, stop.is_set if stop else lambda: False)
+def judging(pool: ScriptedPool, *, stop: threading.Event | None = None, **settings: Any) -> JudgedFiles:
+    return JudgedFiles(config(**settings), pool, stop.is_set if stop else lambda: False)
 
 
 def evaluations(outcomes: Iterator[tuple[Record | None, Outcome]]) -> Iterator[Evaluation | None]:
@@ -312,7 +312,7 @@ def evaluations(outcomes: Iterator[tuple[Record | None, Outcome]]) -> Iterator[E
 
 def test_a_file_is_never_read_far_ahead_of_the_judge() -> None:
     """While the judge answers nothing, no more is read than may be held; lines that nobody judges are no hindrance."""
-    desk, read_so_far = ScriptedDesk(), 0
+    pool, read_so_far = ScriptedPool(), 0
 
     def lines() -> Iterator[tuple[Record, Outcome]]:
         nonlocal read_so_far
@@ -320,33 +320,33 @@ def test_a_file_is_never_read_far_ahead_of_the_judge() -> None:
             read_so_far += 1
             yield line(number, f"event-{number}" if number % 10 == 0 else None)
 
-    run = judging(desk, concurrency=2).run(lines())
+    run = judging(pool, concurrency=2).run(lines())
     for _ in itertools.islice(run, 500):
         pass
-    assert len(desk.jobs) == 2
+    assert len(pool.jobs) == 2
     assert read_so_far == 80, "four requests are held for each that may be in flight, and each tenth line is one"
 
 
 def test_one_event_that_takes_long_keeps_back_no_other() -> None:
-    desk, stop = ScriptedDesk(), threading.Event()
-    run = evaluations(judging(desk, stop=stop, concurrency=2).run(line(n, f"event-{n}") for n in range(1, 31)))
+    pool, stop = ScriptedPool(), threading.Event()
+    run = evaluations(judging(pool, stop=stop, concurrency=2).run(line(n, f"event-{n}") for n in range(1, 31)))
     judged: list[str] = []
     for found in itertools.islice(run, 1_000):
         judged += [found.event_id] if found else []
         if len(judged) == 29:
             break
-        for job in list(desk.jobs):
-            if job != desk.started[0]:
-                desk.land(job)
+        for job in list(pool.jobs):
+            if job != pool.started[0]:
+                pool.land(job)
     assert judged == [f"event-{n}" for n in range(2, 31)]
-    desk.shut = "it is down"
+    pool.unavailable_reason = "it is down"
     stop.set()
     assert list(run) == []
 
 
 def test_what_fails_comes_again_and_in_the_end_says_that_it_failed() -> None:
-    desk = ScriptedDesk()
-    run = judging(desk, retries=2, retry_delay_s=1).run([line(1, "good"), line(2, "bad")])
+    pool = ScriptedPool()
+    run = judging(pool, retries=2, retry_delay_s=1).run([line(1, "good"), line(2, "bad")])
     emitted: Counter[str] = Counter()
     statuses: dict[str, str] = {}
     for _, outcome in run:
@@ -355,23 +355,23 @@ def test_what_fails_comes_again_and_in_the_end_says_that_it_failed() -> None:
             if each.topic == "evaluations":
                 found = Evaluation.model_validate_json(each.value or b"")
                 statuses[found.event_id] = found.decision.suites[0].status
-        for job in list(desk.jobs):
-            good = desk.jobs[job].case.response == "Ada." and job == desk.started[0]
-            desk.land(job, GOOD if good else None, why="the judge's endpoint fails (500)")
+        for job in list(pool.jobs):
+            good = pool.jobs[job].case.response == "Ada." and job == pool.started[0]
+            pool.land(job, GOOD if good else None, why="the judge's endpoint fails (500)")
     assert statuses == {"good": "judged", "bad": "failed"}
-    assert len(desk.started) == 4, "the bad one was begun three times"
+    assert len(pool.started) == 4, "the bad one was begun three times"
     assert emitted["judge.retry"] == 2
 
 
 def test_what_is_over_the_budget_comes_out_as_deferred() -> None:
-    desk = ScriptedDesk()
-    files = JudgedFiles(config(daily_budget_usd=0.05, concurrency=1), desk, lambda: False, spent=0)
+    pool = ScriptedPool()
+    files = JudgedFiles(config(daily_budget_usd=0.05, concurrency=1), pool, lambda: False, spent=0)
     emitted: Counter[str] = Counter()
     for _, outcome in files.run(line(number, str(number)) for number in range(1, 11)):
         emitted.update(each.topic for each in outcome.emissions)
-        for job in list(desk.jobs):
-            desk.land(job, cost=desk.jobs[job].allowance)
-    assert emitted["evaluations"] == len(desk.started)
+        for job in list(pool.jobs):
+            pool.land(job, cost=pool.jobs[job].allowance)
+    assert emitted["evaluations"] == len(pool.started)
     assert 0 < emitted["evaluations"] < 10
     assert emitted["judge.deferred"] == 10 - emitted["evaluations"]
     assert files.reserved == 0
@@ -379,26 +379,26 @@ def test_what_is_over_the_budget_comes_out_as_deferred() -> None:
 
 def test_what_the_check_at_the_start_cost_counts_within_the_budget() -> None:
     """Of a budget that has room for one event, nothing is left."""
-    desk = ScriptedDesk()
-    files = JudgedFiles(config(daily_budget_usd=0.02), desk, lambda: False, spent=20_000)
+    pool = ScriptedPool()
+    files = JudgedFiles(config(daily_budget_usd=0.02), pool, lambda: False, spent=20_000)
     outcomes = [outcome for _, outcome in itertools.islice(files.run([line(1, "one")]), 100)]
-    assert not desk.started
+    assert not pool.started
     assert [each.topic for outcome in outcomes for each in outcome.emissions if each.topic == "evaluations"]
 
 
 def test_told_to_stop_it_begins_nothing_more_and_lets_end_what_is_under_way() -> None:
-    desk, stop = ScriptedDesk(), threading.Event()
-    files = judging(desk, stop=stop, concurrency=2)
+    pool, stop = ScriptedPool(), threading.Event()
+    files = judging(pool, stop=stop, concurrency=2)
     run = evaluations(files.run(line(number, str(number)) for number in range(1, 100)))
-    while len(desk.started) < 2:
+    while len(pool.started) < 2:
         next(run)
     stop.set()
     assert next(run) is None
     assert files.waits == "told to stop"
-    for job in list(desk.jobs):
-        desk.land(job)
+    for job in list(pool.jobs):
+        pool.land(job)
     assert [each.event_id for each in run if each] == ["1", "2"]
-    assert len(desk.started) == 2
+    assert len(pool.started) == 2
     assert files.stopping
 
 

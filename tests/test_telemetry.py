@@ -29,7 +29,14 @@ from ragweir.schemas.intake import REPAIRS
 from ragweir.schemas.times import parse_time
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.judging import client
-from ragweir.streams.judging.asking import Limited, Refused, Rejected, Transient, Unsupported
+from ragweir.streams.judging.asking import (
+    CallRejected,
+    EndpointFailed,
+    EndpointUnusable,
+    OptionUnsupported,
+    RateLimited,
+)
+from ragweir.streams.judging.results import RequestOutcome
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.projection_service import PROJECTIONS
 from ragweir.streams.records import Measurements, Record
@@ -53,7 +60,8 @@ def test_the_table_is_complete_and_nothing_in_it_is_idle() -> None:
     """Every instrument that agents and runtimes name stands in the table, and every line of the table is used."""
     table = {line.name for line in TABLE}
     assert len(table) == len(TABLE)
-    assert named_in(*(ROOT / "streams" / folder for folder in ("agents", "projections", "runtimes"))) <= table
+    used = named_in(*(ROOT / "streams" / name for name in ("agents", "judging", "projections", "runtimes")))
+    assert used <= table
     assert table - named_in(ROOT / "streams") <= {"ragweir_build_info"}, "set where it is declared"
     for line in TABLE:
         assert line.help
@@ -178,9 +186,9 @@ def test_every_counter_with_labels_is_born_at_0() -> None:
 def test_the_known_outcomes_of_judging_are_those_that_occur() -> None:
     """What becomes of requests and calls is read from the sources: a new outcome has to be added to the table."""
     found = labelled(started("judge"))
-    assert found["ragweir_judge_requests_total"] == {(each,) for each in words("agents", "_emitting", 1)}
-    troubles = {each.__name__ for each in (Transient, Limited, Refused, Rejected)}
-    calls = {"ok", "broken_off", "cached", Unsupported("length").outcome}
+    assert found["ragweir_judge_requests_total"] == {(each,) for each in get_args(RequestOutcome)}
+    troubles = {each.__name__ for each in (EndpointFailed, RateLimited, EndpointUnusable, CallRejected)}
+    calls = {"ok", "broken_off", "cached", OptionUnsupported("length").outcome}
     calls |= {outcome for trouble in troubles for outcome in words("judging", trouble, 0)}
     calls |= {outcome for *_, outcome, _ in client._MEANINGS}
     assert found["ragweir_judge_calls_total"] == {(each,) for each in calls}

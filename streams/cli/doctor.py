@@ -23,7 +23,7 @@ from ragweir.streams.cli.ports import ports
 from ragweir.streams.cli.summary import dollars
 from ragweir.streams.cli.tap import read_newest
 from ragweir.streams.event_times import distances
-from ragweir.streams.judging.asking import MAX_NAME_CHARACTERS, Trouble
+from ragweir.streams.judging.asking import MAX_NAME_CHARACTERS, JudgeError
 from ragweir.streams.judging.checking import told, try_out, unpriced
 from ragweir.streams.judging.ledger import affordable, next_day
 from ragweir.streams.kafka_client import Connection, Identity, ask, build, client_properties, reader_properties
@@ -123,8 +123,8 @@ def judge(findings: Findings) -> str:
         found = try_out(chosen)
     except ConfigurationError as error:
         raise Unwell(str(error)) from None
-    except Trouble as trouble:
-        raise Unwell(told(chosen, trouble)) from None
+    except JudgeError as error:
+        raise Unwell(told(chosen, error)) from None
     simulated = " (simulated: no model is behind it)" if found.simulated else ""
     without = f"; the price of {' and '.join(unpriced(chosen))} is not known" if unpriced(chosen) else ""
     model = printable(found.model, MAX_NAME_CHARACTERS)

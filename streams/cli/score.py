@@ -24,9 +24,9 @@ from ragweir.streams.agents.evaluate import EvaluateAgent
 from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, settings
 from ragweir.streams.cli.stopping import Stop
 from ragweir.streams.cli.summary import Summary, dollars
-from ragweir.streams.judging.asking import Limited, Trouble
+from ragweir.streams.judging.asking import JudgeError, RateLimited
 from ragweir.streams.judging.checking import told, try_out, unpriced
-from ragweir.streams.judging.desk import LiveDesk
+from ragweir.streams.judging.pool import LiveJudgePool
 from ragweir.streams.permissions import create
 from ragweir.streams.records import Emission, Record
 from ragweir.streams.runtimes import files
@@ -196,12 +196,12 @@ def _judging(effective: Settings, stop: Stop) -> Iterator[JudgedFiles]:
     if not config.judge.cached_only:
         try:
             spent = try_out(config.judge).cost
-        except Limited:
+        except RateLimited:
             pass  # It is well and wants to be left alone; that is waited for.
-        except Trouble as trouble:
-            raise PermanentError(told(config.judge, trouble)) from None
-    with closing(LiveDesk(config.judge)) as desk:
-        yield JudgedFiles(config, desk, lambda: stop.asked, spent)
+        except JudgeError as error:
+            raise PermanentError(told(config.judge, error)) from None
+    with closing(LiveJudgePool(config.judge)) as pool:
+        yield JudgedFiles(config, pool, lambda: stop.asked, spent)
 
 
 class _Bars:

@@ -21,7 +21,7 @@ from ragweir.streams.agents.judge import JudgeAgent
 from ragweir.streams.filters import Filters
 from ragweir.streams.history.archives import id_reader, lines
 from ragweir.streams.history.runs import Found, essence, fingerprint, prefix_of, run_settings
-from ragweir.streams.judging.desk import LiveDesk
+from ragweir.streams.judging.pool import LiveJudgePool
 from ragweir.streams.masking import masked
 from ragweir.streams.moments import moment
 from ragweir.streams.reading import Span, span, topics
@@ -223,4 +223,4 @@ def service(run: Run, workers: int, rate: float | None) -> Service:
 
 def _judge(own: Settings, run: Run, partitions: int) -> Agent:
     day = run.began_at.date().isoformat()
-    return JudgeAgent(replace(judge_config(own, partitions), day=day), LiveDesk(own.judge))
+    return JudgeAgent(replace(judge_config(own, partitions), day=day), LiveJudgePool(own.judge))

@@ -1,1 +1,1 @@
-"""Judging at the edge: the desk that calls the endpoint, what throttles it, and what becomes of requests."""
+"""Judging at the edge: the pool that calls the endpoint, what throttles it, and what becomes of requests."""

@@ -1,12 +1,12 @@
 """What is said to an OpenAI-compatible endpoint and what is made of its words, before and after the network.
 
-Troubles, by whose fault it is that no answer came:
-    Trouble
-      Transient    the endpoint failed; the same call may succeed later
-      Limited      it wants fewer calls
-      Refused      it takes no calls of ours at all until somebody mends something
-      Rejected     it does not take this one call, and will not
-      Unsupported  it does not know an option that the call used
+Errors, by whose fault it is that no answer came:
+    JudgeError
+    ├── EndpointFailed     the endpoint failed; the same call may succeed later
+    ├── RateLimited        it wants fewer calls
+    ├── EndpointUnusable   it takes no calls of ours at all until somebody mends something
+    ├── CallRejected       it does not take this one call, and will not
+    └── OptionUnsupported  it does not know an option that the call used
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TEMPLATE_TOKENS = 32
 """What a chat template puts around two messages, at most."""
 
 
-class Trouble(Exception):
+class JudgeError(Exception):
     """No answer came back.
 
     Args:
@@ -52,23 +52,23 @@ class Trouble(Exception):
         self.outcome, self.why, self.pause_s, self.billed = outcome, why, pause_s, billed
 
 
-class Transient(Trouble):
+class EndpointFailed(JudgeError):
     """The endpoint failed; the same call may succeed later."""
 
 
-class Limited(Trouble):
+class RateLimited(JudgeError):
     """The endpoint wants fewer calls."""
 
 
-class Refused(Trouble):
+class EndpointUnusable(JudgeError):
     """The endpoint takes no calls of ours until somebody mends something."""
 
 
-class Rejected(Trouble):
+class CallRejected(JudgeError):
     """The endpoint does not take this one call, and will not."""
 
 
-class Unsupported(Trouble):
+class OptionUnsupported(JudgeError):
     """The endpoint does not know an option that the call used."""
 
     def __init__(self, option: str) -> None:
@@ -116,7 +116,7 @@ class Dialect:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EndpointRequest:
     """One request, before it is put in a dialect."""
 
     model: str
@@ -133,7 +133,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class EndpointResponse:
     """What came back, and the tokens that the endpoint says it took; None where it says nothing."""
 
     value: Completion | Vectors | Null
@@ -142,14 +142,14 @@ class Answered:
     model: str
     """Which answered, as the endpoint calls it: a name that was asked for may stand for another."""
 
-    def cost(self, asked: Asked, price: Price) -> int:
+    def cost(self, asked: EndpointRequest, price: Price) -> int:
         """What it cost, in millionths of a dollar; the most it can have where the endpoint does not say."""
         if self.input_tokens is None or self.output_tokens is None:
             return cost(price, asked.most_input, asked.most_output)
         return cost(price, self.input_tokens, self.output_tokens)
 
 
-def chat(call: Call, settings: JudgeSettings) -> Asked:
+def chat(call: Call, settings: JudgeSettings) -> EndpointRequest:
     """A question as a chat completion."""
     schema = orjson.dumps(call.schema).decode()
     in_prompt = f"\n\nThe JSON schema of the answer:\n{schema}"
@@ -173,7 +173,7 @@ def chat(call: Call, settings: JudgeSettings) -> Asked:
         return data
 
     most_input = most_tokens(call.framed.system, call.framed.user, in_prompt) + _TEMPLATE_TOKENS
-    return Asked(
+    return EndpointRequest(
         settings.model,
         "/chat/completions",
         body,
@@ -191,7 +191,7 @@ def _unbounded(schema: Any) -> Any:
     return [_unbounded(each) for each in schema] if isinstance(schema, list) else schema
 
 
-def embedding(embed: Embed, model: str) -> Asked:
+def embedding(embed: Embed, model: str) -> EndpointRequest:
     """Texts whose vectors are wanted."""
     texts = [sendable(text) for text in embed.texts]
 
@@ -209,7 +209,7 @@ def embedding(embed: Embed, model: str) -> Asked:
 
     most_bytes = max(MAX_RESPONSE_BYTES, MAX_VECTOR_BYTES * len(texts))
     most_input = most_tokens(*texts) + _TEMPLATE_TOKENS * len(texts)
-    return Asked(model, "/embeddings", body, read, most_bytes, most_input, 0)
+    return EndpointRequest(model, "/embeddings", body, read, most_bytes, most_input, 0)
 
 
 def _vector(given: Any) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Asks the endpoint one small question as the desk would, to see whether it can be used at all, and how."""
+"""Asks the endpoint one small question as the judge pool would, to see whether it can be used at all, and how."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ragweir.metrics.judged.driver import Call, Judged, judge
 from ragweir.metrics.judged.rubric import RUBRIC
 from ragweir.metrics.judged.suite import Case, Embed
 from ragweir.streams.judging.asking import (
-    Answered,
-    Asked,
+    CallRejected,
     Dialect,
-    Limited,
-    Rejected,
-    Trouble,
-    Unsupported,
+    EndpointRequest,
+    EndpointResponse,
+    JudgeError,
+    OptionUnsupported,
+    RateLimited,
     chat,
     embedding,
 )
-from ragweir.streams.judging.desk import client_of
 from ragweir.streams.judging.money import FREE
+from ragweir.streams.judging.pool import build_client
 from ragweir.streams.masking import masked_url
 from ragweir.streams.settings import JudgeSettings
 from ragweir.streams.simulated.dialect import NAME
@@ -57,16 +57,16 @@ def try_out(settings: JudgeSettings) -> Checked:
     These few calls are not repeated when they fail, and the limits per minute are not looked at.
 
     Raises:
-        Trouble: if no usable answer came.
+        JudgeError: if no usable answer came.
         ConfigurationError: if the key cannot be read, or a package is missing.
     """
     return asyncio.run(_checked(settings))
 
 
-def told(settings: JudgeSettings, trouble: Trouble) -> str:
+def told(settings: JudgeSettings, error: JudgeError) -> str:
     """What is wrong with an endpoint and what to look at, in one sentence."""
-    hint = "" if isinstance(trouble, Limited) else "; are judge.base_url, judge.api_key and judge.model right?"
-    return f"{masked_url(settings.base_url or '')}: {trouble.why}{hint}"
+    hint = "" if isinstance(error, RateLimited) else "; are judge.base_url, judge.api_key and judge.model right?"
+    return f"{masked_url(settings.base_url or '')}: {error.why}{hint}"
 
 
 def unpriced(settings: JudgeSettings) -> list[str]:
@@ -80,11 +80,11 @@ def unpriced(settings: JudgeSettings) -> list[str]:
 
 
 async def _checked(settings: JudgeSettings) -> Checked:
-    client = client_of(settings)
+    client = build_client(settings)
     try:
         found, dialect, model, spent = await _judged(client, settings)
         if found.statuses[RUBRIC.name] == "failed":
-            raise Rejected("rejected", f"its answer is of no use: {next(iter(found.reasons.values()))}")
+            raise CallRejected("rejected", f"its answer is of no use: {next(iter(found.reasons.values()))}")
         if settings.embedding_model is not None:
             asked = embedding(Embed((_CASE.response,)), settings.embedding_model)
             answered = await client.send(asked, dialect)
@@ -111,14 +111,14 @@ async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, Dial
 
 
 async def _answered(
-    client: Client, settings: JudgeSettings, asked: Asked, dialect: Dialect
-) -> tuple[Answered, Dialect]:
+    client: Client, settings: JudgeSettings, asked: EndpointRequest, dialect: Dialect
+) -> tuple[EndpointResponse, Dialect]:
     """An answer, and the dialect that the endpoint understood."""
     while True:
         try:
             return await client.send(asked, dialect), dialect
-        except Unsupported as trouble:
-            simpler = dialect.simpler(trouble.option, settings)
+        except OptionUnsupported as error:
+            simpler = dialect.simpler(error.option, settings)
             if simpler is None:
                 raise
             dialect = simpler

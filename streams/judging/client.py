@@ -19,15 +19,15 @@ import orjson
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.driver import Completion
 from ragweir.streams.judging.asking import (
-    Answered,
-    Asked,
+    CallRejected,
     Dialect,
-    Limited,
-    Refused,
-    Rejected,
-    Transient,
-    Trouble,
-    Unsupported,
+    EndpointFailed,
+    EndpointRequest,
+    EndpointResponse,
+    EndpointUnusable,
+    JudgeError,
+    OptionUnsupported,
+    RateLimited,
     named,
 )
 from ragweir.streams.judging.transport import Response, Transport, unusable
@@ -53,16 +53,16 @@ class Client:
             raise ConfigurationError("there is no judge: set judge.base_url")
         self._transport = Transport(settings.base_url, key(settings), settings.timeout_s, settings.concurrency)
 
-    async def send(self, asked: Asked, dialect: Dialect) -> Answered:
+    async def send(self, asked: EndpointRequest, dialect: Dialect) -> EndpointResponse:
         """Make one call.
 
         Raises:
-            Trouble: if it came to nothing; no other exception is raised but that of a cancelled task.
+            JudgeError: if it came to nothing; no other exception is raised but that of a cancelled task.
         """
         response = await self._transport.post(asked.path, orjson.dumps(asked.body(dialect)), asked.most_bytes)
         try:
             return _answered(response, asked, dialect)
-        except Trouble:
+        except JudgeError:
             raise
         except Exception:  # Whatever the endpoint sends, of any type at any place, is the endpoint's fault.
             raise unusable() from None
@@ -72,22 +72,22 @@ class Client:
         await self._transport.aclose()
 
 
-def _answered(response: Response, asked: Asked, dialect: Dialect) -> Answered:
+def _answered(response: Response, asked: EndpointRequest, dialect: Dialect) -> EndpointResponse:
     """Read a response.
 
     Raises:
-        Trouble: if it is an error.
+        JudgeError: if it is an error.
         Exception: of any type, if it is no answer.
     """
     if response.status >= 300:
         error = _Error.read(response)
         if error.code == "json_validate_failed":  # Groq's word for an answer that is not JSON.
-            return Answered(Completion(""), None, None, asked.model)
+            return EndpointResponse(Completion(""), None, None, asked.model)
         raise of_error(error, asked.model, dialect)
     said = orjson.loads(response.body)
     value = asked.read(said)
     took = tokens(said.get("usage"), chat=asked.most_output > 0)
-    return Answered(value, *took, named(said.get("model"), asked.model))
+    return EndpointResponse(value, *took, named(said.get("model"), asked.model))
 
 
 def key(settings: JudgeSettings) -> str:
@@ -139,21 +139,21 @@ _OPTIONS: tuple[tuple[Container[int], str, str], ...] = (
     (_WRONG, "temperature", "temperature"),
 )
 # What an error means, by the same; the first row that fits.
-_MEANINGS: tuple[tuple[Container[int], str, type[Trouble], str, str], ...] = (
-    ({429}, "insufficient_quota", Refused, "refused", "the judge's account has no credit left ({status})"),
-    ({429}, "", Limited, "rate_limited", "the judge wants fewer calls ({status})"),
-    (_TIMEOUTS, "", Transient, "timeout", "the judge's endpoint timed out ({status})"),
-    ({409, 425, *range(500, 600)}, "", Transient, "server_error", "the judge's endpoint fails ({status})"),
-    ({402}, "", Refused, "refused", "the judge's account has no credit left ({status})"),
-    ({403}, _FILTER, Rejected, "rejected", "the judge's content filter refused the texts"),
-    ({401, 403}, "", Refused, "refused", "the judge refuses the key ({status})"),
-    ({400, 404, 422}, _NO_MODEL, Refused, "refused", "the judge does not know the model {model} ({status})"),
-    (_REDIRECTS, "", Refused, "refused", "judge.base_url redirects, which is not followed ({status})"),
-    ({404, 405, 410}, "", Refused, "refused", "nothing answers at judge.base_url ({status})"),
-    (_ANY, _FILTER, Rejected, "rejected", "the judge's content filter refused the texts"),
-    ({413}, "", Rejected, "rejected", "the texts are too long for the judge"),
-    (_ANY, _LENGTH, Rejected, "rejected", "the texts are too long for the judge"),
-    (_ANY, "", Rejected, "rejected", "the judge refused the request ({status})"),
+_MEANINGS: tuple[tuple[Container[int], str, type[JudgeError], str, str], ...] = (
+    ({429}, "insufficient_quota", EndpointUnusable, "refused", "the judge's account has no credit left ({status})"),
+    ({429}, "", RateLimited, "rate_limited", "the judge wants fewer calls ({status})"),
+    (_TIMEOUTS, "", EndpointFailed, "timeout", "the judge's endpoint timed out ({status})"),
+    ({409, 425, *range(500, 600)}, "", EndpointFailed, "server_error", "the judge's endpoint fails ({status})"),
+    ({402}, "", EndpointUnusable, "refused", "the judge's account has no credit left ({status})"),
+    ({403}, _FILTER, CallRejected, "rejected", "the judge's content filter refused the texts"),
+    ({401, 403}, "", EndpointUnusable, "refused", "the judge refuses the key ({status})"),
+    ({400, 404, 422}, _NO_MODEL, EndpointUnusable, "refused", "the judge does not know the model {model} ({status})"),
+    (_REDIRECTS, "", EndpointUnusable, "refused", "judge.base_url redirects, which is not followed ({status})"),
+    ({404, 405, 410}, "", EndpointUnusable, "refused", "nothing answers at judge.base_url ({status})"),
+    (_ANY, _FILTER, CallRejected, "rejected", "the judge's content filter refused the texts"),
+    ({413}, "", CallRejected, "rejected", "the texts are too long for the judge"),
+    (_ANY, _LENGTH, CallRejected, "rejected", "the texts are too long for the judge"),
+    (_ANY, "", CallRejected, "rejected", "the judge refused the request ({status})"),
 )
 
 
@@ -181,7 +181,7 @@ class _Error:
         return cls(response.status, response.headers, code, f"{code} {param} {text}"[:_HEARD_CHARACTERS].lower())
 
 
-def of_error(error: _Error, model: str, dialect: Dialect) -> Trouble:
+def of_error(error: _Error, model: str, dialect: Dialect) -> JudgeError:
     """The trouble that an HTTP error means, to a call of a model in a dialect."""
     status, said = error.status, error.said
     for statuses, words, option in _OPTIONS:
@@ -189,12 +189,12 @@ def of_error(error: _Error, model: str, dialect: Dialect) -> Trouble:
             if option == "bounds" and not dialect.bounds:
                 continue
             if status in _WRONG or dialect.without(option):
-                return Unsupported(option)
+                return OptionUnsupported(option)
     found = next((row for row in _MEANINGS if status in row[0] and re.search(row[1], said)), None)
     if found is None:
         return unusable()
     _, _, kind, outcome, why = found
-    pause_s = _REFUSED_PAUSE_S if kind is Refused else retry_after_s(error.headers, time.time())
+    pause_s = _REFUSED_PAUSE_S if kind is EndpointUnusable else retry_after_s(error.headers, time.time())
     return kind(outcome, why.format(status=status, model=model), pause_s=pause_s, billed=status in _TIMEOUTS)
 
 

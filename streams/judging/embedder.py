@@ -9,7 +9,10 @@ Memory: about 200 MiB for the model and 25 MiB for its work, however much is ask
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from importlib.resources import as_file, files
 from typing import Protocol
 
@@ -113,3 +116,34 @@ class LocalEmbedder:
         # Half a surrogate pair, which JSON can carry, is no character to the tokenizer.
         whole = text.encode("utf-8", "replace").decode()
         return self._tokenizer.encode(whole, add_special_tokens=False).ids
+
+
+class EmbedderThread:
+    """A thread on which an embedder works, so that no event loop waits for it.
+
+    Args:
+        make: makes the embedder, when it is first needed.
+    """
+
+    def __init__(self, make: Callable[[], Embedder]) -> None:
+        self._make = make
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="embedder")
+
+    async def embed(self, embed: Embed) -> Vectors | Null:
+        """Return the vectors asked for, in order, or why there are none."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._embed, embed)
+
+    def close(self) -> None:
+        """Do nothing more than what is under way."""
+        self._executor.shutdown(cancel_futures=True)
+
+    def _embed(self, embed: Embed) -> Vectors | Null:
+        embedder = self._embedder
+        return embedder if isinstance(embedder, Null) else embedder.embed(embed)
+
+    @cached_property
+    def _embedder(self) -> Embedder | Null:
+        try:
+            return self._make()
+        except ConfigurationError:
+            return Null("embeddings need the extra semantic, or judge.embedding_model")

@@ -1,10 +1,10 @@
-"""What the judge agent and the desk say to each other: jobs, how they ended, and what they cost."""
+"""Jobs, their results and costs, and the pool that works on them: the border between the judge agent and the calls."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from ragweir.metrics.judged.driver import Judged
 from ragweir.metrics.judged.suite import Case, Suite
@@ -30,7 +30,7 @@ class Job:
 
 @dataclass(slots=True)
 class Usage:
-    """What a job's calls took, those too that came to nothing."""
+    """What a job's calls used, those that failed included."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -41,42 +41,67 @@ class Usage:
     cached: int = 0
     """Questions that the cache answered."""
     model: str = ""
-    """Which answered the questions, as the endpoint calls it; empty where none did."""
+    """The model that answered the questions, as the endpoint calls it; empty where none did."""
+
+
+@dataclass(slots=True)
+class JobBudget:
+    """The money of one job: what it may spend, and has spent."""
+
+    allowance: int
+    """Millionths of a dollar."""
+    usage: Usage = field(default_factory=Usage)
+    broken: int = 0
+    """The part of what is spent that is counted for calls that broke off, in millionths of a dollar."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How a job ended."""
+class JobResult:
+    """The result of a job."""
 
     id: JobId
     judged: Judged | None
-    """None: its calls failed as often as allowed; later they may succeed."""
+    """What its suites found; None where its calls failed as often as allowed: later they may succeed."""
     usage: Usage = field(default_factory=Usage)
     why: str = ""
     """Why it came to nothing: fixed words, nothing of the event."""
 
 
-class Desk(Protocol):
-    """Where jobs are worked on, many at once. No method waits."""
+class JudgePool(ABC):
+    """Works on jobs, many at once. No method waits."""
 
+    @abstractmethod
     def start(self, job: Job) -> None:
-        """Begin a job."""
+        """Start a job.
 
-    def ended(self) -> list[Ended]:
-        """The jobs that ended since last asked, in any order."""
+        Raises:
+            ValueError: if `judge.concurrency` jobs are under way, or this one is.
+        """
 
+    @abstractmethod
+    def take_results(self) -> list[JobResult]:
+        """Return the results of the jobs that have ended since the last call, in any order."""
+
+    @abstractmethod
     def cancel(self, jobs: Collection[JobId]) -> None:
-        """Forget jobs: they are not heard of again. Calls under way are broken off."""
+        """Break jobs off; none of them has a result any more."""
 
     @property
-    def shut(self) -> str:
-        """Why no new job should be started now; empty while the endpoint is well. Jobs begun wait by themselves."""
+    @abstractmethod
+    def unavailable_reason(self) -> str:
+        """Why no job should be started now; empty while the endpoint works, or where only a new job could find out.
 
+        Jobs that are under way wait by themselves.
+        """
+
+    @abstractmethod
     def counts(self) -> Mapping[Count, int]:
-        """What was counted since last asked, by instruments of the telemetry table."""
+        """Return what was counted since the last call, by instruments of the telemetry table."""
 
+    @abstractmethod
     def levels(self) -> Mapping[Count, float]:
-        """What gauges of the telemetry table are to show now."""
+        """Return the values of gauges of the telemetry table."""
 
+    @abstractmethod
     def latencies(self) -> Sequence[float]:
-        """How many seconds the calls took that ended since last asked."""
+        """Return the durations of the calls that have ended since the last call, in seconds."""

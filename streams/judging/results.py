@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
+from typing import Literal
 
 from ragweir.metrics.judged.driver import Judged
 from ragweir.metrics.judged.suite import Case, Suite
@@ -13,11 +14,13 @@ from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Status, 
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.emissions import cloud_event
 from ragweir.streams.judging.job import Usage
-from ragweir.streams.records import Emission
+from ragweir.streams.records import Emission, Outcome, Record
 
 _SERVICE = "judge"
 _MICRO = 1_000_000
 _OPEN: Collection[Status] = ("selected", "deferred")
+RequestOutcome = Literal["judged", "failed", "retried", "deferred", "expired"]
+"""What has become of a request, as telemetry counts it."""
 CUT = "judge_input_cut"
 """The flag of an evaluation whose texts were too long for the judge."""
 
@@ -153,3 +156,13 @@ def waiting(
     identity = f"{before.event_id}:{topic}:{not_before.isoformat()}"
     headers = cloud_event(_SERVICE, topic.replace(".", "_"), identity, before.event_time, "application/json")
     return Emission(topic, before.event_id.encode(), encode(again), headers, partition)
+
+
+def result(record: Record, emission: Emission, counted: RequestOutcome) -> Outcome:
+    """Return all that is committed when a request is settled by one emission."""
+    outcome = Outcome([emission], settled=[record])
+    outcome.counts["ragweir_events_in_total",] = 1
+    outcome.counts["ragweir_judge_requests_total", counted] = 1
+    if emission.topic == "evaluations":
+        outcome.counts["ragweir_evaluations_total", "judged"] = 1
+    return outcome

@@ -1,7 +1,8 @@
 """Sends one HTTP request to the judge's endpoint and bounds its response: size, time, headers and redirects.
 
 The endpoint is not trusted. A body is counted after decompression, while it arrives; redirects are returned and never
-followed, as they would carry texts of events to another host; cookies are dropped. Any exception becomes a `Trouble`.
+followed, as they would carry texts of events to another host; cookies are dropped. Any exception becomes a
+`JudgeError`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import structlog
 from yarl import URL
 
 from ragweir.errors import ConfigurationError
-from ragweir.streams.judging.asking import Transient, Trouble
+from ragweir.streams.judging.asking import EndpointFailed, JudgeError
 
 MAX_HEADER_BYTES = 8_190
 """The most that the status line or one header may have."""
@@ -84,12 +85,12 @@ class Transport:
             most_bytes: the most that the response's body may have, decompressed.
 
         Raises:
-            Trouble: if no response came, or one beyond the bounds.
+            JudgeError: if no response came, or one beyond the bounds.
         """
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await self._post(path, body, most_bytes)
-        except Trouble:
+        except JudgeError:
             raise
         except Exception as error:
             raise of_exception(error) from None
@@ -135,32 +136,32 @@ class Transport:
             await self._session.close()
 
 
-def of_exception(error: Exception) -> Trouble:
+def of_exception(error: Exception) -> JudgeError:
     """The trouble that an exception of the HTTP client means. An unknown one counts as an unusable answer.
 
     All are booked as if the call had been answered, except where the endpoint was never reached.
     """
     if isinstance(error, _UNREACHED):
-        return Transient("unreachable", "the judge's endpoint cannot be reached")
+        return EndpointFailed("unreachable", "the judge's endpoint cannot be reached")
     if isinstance(error, TimeoutError):
-        return Transient("timeout", "the judge did not answer in time", billed=True)
+        return EndpointFailed("timeout", "the judge did not answer in time", billed=True)
     if isinstance(error, aiohttp.ClientConnectionError | aiohttp.ClientPayloadError | OSError):
-        return Transient("cut", "the connection to the judge broke", billed=True)
+        return EndpointFailed("cut", "the connection to the judge broke", billed=True)
     if not isinstance(error, aiohttp.ClientError | zlib.error):
         _log.warning("an answer of the judge's endpoint raised", error=type(error).__name__)
     return unusable()
 
 
-def unusable() -> Transient:
+def unusable() -> EndpointFailed:
     """The trouble that a response means which is no answer."""
-    return Transient("unusable", "the judge's endpoint sent what is no answer", billed=True)
+    return EndpointFailed("unusable", "the judge's endpoint sent what is no answer", billed=True)
 
 
 async def _read(pieces: AsyncIterator[bytes], encoding: str, most: int) -> bytes:
     """A body, decompressed.
 
     Raises:
-        Trouble: if it is longer than `most`, or compressed in an unknown way.
+        JudgeError: if it is longer than `most`, or compressed in an unknown way.
         zlib.error: if it is not compressed as it says.
     """
     inflate = None
@@ -173,7 +174,7 @@ async def _read(pieces: AsyncIterator[bytes], encoding: str, most: int) -> bytes
         # Never inflates more than one byte beyond the bound, however much the piece stands for.
         body += inflate.decompress(piece, most + 1 - len(body)) if inflate else piece
         if len(body) > most:
-            raise Transient("unusable", "the judge's endpoint sent too long an answer", billed=True)
+            raise EndpointFailed("unusable", "the judge's endpoint sent too long an answer", billed=True)
     if inflate and not inflate.eof:
         raise unusable()
     return bytes(body)

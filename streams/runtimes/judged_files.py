@@ -15,8 +15,9 @@ from dataclasses import replace
 import orjson
 
 from ragweir.streams.agents.agent import Assignment
-from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
-from ragweir.streams.judging.job import Desk
+from ragweir.streams.agents.judge import JudgeAgent
+from ragweir.streams.judging.config import JudgeConfig
+from ragweir.streams.judging.job import JudgePool
 from ragweir.streams.records import Count, Emission, Outcome, Record, TopicPartition
 
 Line = tuple[Record, Outcome]
@@ -42,14 +43,14 @@ class JudgedFiles:
 
     Args:
         config: made for one partition.
-        desk: where the calls are made.
+        pool: where the calls are made.
         stopped: says whether to stop.
         spent: what of the budget is spent already, in millionths of a dollar.
     """
 
-    def __init__(self, config: JudgeConfig, desk: Desk, stopped: Callable[[], bool], spent: int = 0) -> None:
+    def __init__(self, config: JudgeConfig, pool: JudgePool, stopped: Callable[[], bool], spent: int = 0) -> None:
         config = _for_a_run(config, spent)
-        self._agent, self._desk, self._stopped = JudgeAgent(config, desk), desk, stopped
+        self._agent, self._pool, self._stopped = JudgeAgent(config, pool), pool, stopped
         self._agent.on_assigned(Assignment(("judge.requests", 0), None, 0))
         self._retry_delay_s = config.judge.retry_delay_s
         self._again: deque[tuple[float, Emission]] = deque()
@@ -76,7 +77,7 @@ class JudgedFiles:
     @property
     def waits(self) -> str:
         """Why nothing more begins for now; empty while all is well."""
-        return "told to stop" if self.stopping else self._desk.shut
+        return "told to stop" if self.stopping else self._pool.unavailable_reason
 
     def run(self, scored: Iterable[Line]) -> Iterator[Line | tuple[None, Outcome]]:
         """Judge what the files runtime gives.
@@ -141,7 +142,7 @@ class JudgedFiles:
         """Begin nothing more; whether to wait no longer for what is under way."""
         self._agent.drain()
         self._stop_by = self._stop_by or time.monotonic() + _DRAIN_S
-        return not self._agent.in_flight or bool(self._desk.shut) or time.monotonic() > self._stop_by
+        return not self._agent.in_flight or bool(self._pool.unavailable_reason) or time.monotonic() > self._stop_by
 
 
 def _for_a_run(config: JudgeConfig, spent: int) -> JudgeConfig:

@@ -36,7 +36,7 @@ class Reply:
     """`cut`: the connection ends after half of the body; `never`: nothing is sent."""
 
 
-class Refused(Exception):
+class ErrorReply(Exception):
     """The request gets an error instead of an answer."""
 
     def __init__(
@@ -74,14 +74,14 @@ def json_object(body: bytes) -> dict[str, Any]:
     """The object that a request's body holds.
 
     Raises:
-        Refused: if it holds none.
+        ErrorReply: if it holds none.
     """
     try:
         given = orjson.loads(body)
     except orjson.JSONDecodeError:
         given = None
     if not isinstance(given, dict):
-        raise Refused(400, "the body is not a JSON object")
+        raise ErrorReply(400, "the body is not a JSON object")
     return given
 
 
@@ -94,18 +94,18 @@ def chat(body: bytes, formats: Mapping[str, bool], now: float) -> Asked:
         now: the time, in seconds since the epoch.
 
     Raises:
-        Refused: if it cannot be served.
+        ErrorReply: if it cannot be served.
     """
     given = json_object(body)
     wanted = given.get("response_format") or {"type": "text"}
     try:
         kind, model, question = str(wanted["type"]), str(given["model"]), read(given["messages"], wanted)
     except (KeyError, TypeError, AttributeError):
-        raise Refused(400, "model, messages or response_format are missing or of a wrong shape") from None
+        raise ErrorReply(400, "model, messages or response_format are missing or of a wrong shape") from None
     if not formats.get(kind, False):
-        raise Refused(400, f"response_format.type {kind!r} is not supported by this model")
+        raise ErrorReply(400, f"response_format.type {kind!r} is not supported by this model")
     if given.get("stream"):
-        raise Refused(400, "stream is not supported")
+        raise ErrorReply(400, "stream is not supported")
     most = given.get("max_completion_tokens") or given.get("max_tokens")
     room = _BYTES_PER_TOKEN * most if isinstance(most, int) else None
     return Asked(model, question.name, question.digest, lambda fault: _completion(question, fault, room, now))
@@ -115,15 +115,15 @@ def embeddings(body: bytes) -> Asked:
     """Read a request for vectors.
 
     Raises:
-        Refused: if it cannot be served.
+        ErrorReply: if it cannot be served.
     """
     given = json_object(body)
     texts = [given["input"]] if isinstance(given.get("input"), str) else given.get("input")
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text for text in texts):
-        raise Refused(400, "input is neither a text nor a list of texts, or a text is empty")
+        raise ErrorReply(400, "input is neither a text nor a list of texts, or a text is empty")
     dimensions = given.get("dimensions", DIMENSIONS)
     if not isinstance(dimensions, int) or not 0 < dimensions <= _MOST_DIMENSIONS:
-        raise Refused(400, f"dimensions are not between 1 and {_MOST_DIMENSIONS}")
+        raise ErrorReply(400, f"dimensions are not between 1 and {_MOST_DIMENSIONS}")
     packed = given.get("encoding_format", "float") == "base64"
     digest = sha256(orjson.dumps(texts)).hexdigest()[:32]
     return Asked(str(given.get("model")), "", digest, lambda _: _vectors(texts, dimensions, packed=packed))
@@ -148,7 +148,7 @@ def _text(question: Question, fault: str) -> str:
     try:
         return answered(question)
     except (LookupError, TypeError, AttributeError, ValueError, RecursionError):
-        raise Refused(400, "the schema of response_format is not one that can be filled in") from None
+        raise ErrorReply(400, "the schema of response_format is not one that can be filled in") from None
 
 
 def _completion(question: Question, fault: str, room: int | None, now: float) -> Composed:

@@ -19,7 +19,7 @@ from ragweir.streams.simulated.dialect import (
     NAME,
     Asked,
     Composed,
-    Refused,
+    ErrorReply,
     Reply,
     chat,
     embeddings,
@@ -103,7 +103,7 @@ class Endpoint:
             self._must_bear_key(request.headers.get("authorization", ""))
             handle = _ROUTES.get((request.method, request.path), Endpoint._nothing)
             return handle(self, request.body, now)
-        except Refused as refused:
+        except ErrorReply as refused:
             return refused.reply
 
     def calls(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class Endpoint:
     def _must_bear_key(self, authorization: str) -> None:
         key = self._options.key
         if key is not None and not compare_digest(authorization.encode(), f"Bearer {key}".encode()):
-            raise Refused(401, "incorrect API key provided", "invalid_api_key")
+            raise ErrorReply(401, "incorrect API key provided", "invalid_api_key")
 
     def _chat(self, body: bytes, now: float) -> Reply:
         return self._answered(_CHAT, chat(body, self._formats, now), now)
@@ -139,7 +139,7 @@ class Endpoint:
         return models(self._options.models or (NAME,), now)
 
     def _nothing(self, _: bytes, __: float) -> Reply:
-        raise Refused(404, "there is nothing at this path, or not by this method")
+        raise ErrorReply(404, "there is nothing at this path, or not by this method")
 
     def _told_calls(self, _: bytes, __: float) -> Reply:
         return Reply(200, orjson.dumps(self.calls()))
@@ -148,7 +148,7 @@ class Endpoint:
         try:
             return Reply(200, orjson.dumps(self.set_faults(json_object(body), now).model_dump()))
         except WrongFaults as wrong:
-            raise Refused(400, str(wrong)) from None
+            raise ErrorReply(400, str(wrong)) from None
 
     def _answered(self, path: str, asked: Asked, now: float) -> Reply:
         fault, answer = "", Composed(b"", 0)
@@ -166,7 +166,7 @@ class Endpoint:
                 answer = asked.compose(fault)
                 body = _GARBAGE if fault == "garbage" else answer.body
                 reply = Reply(200, body, delay_s=delay_s, ending="cut" if fault == "cut-connection" else "whole")
-        except Refused as refused:
+        except ErrorReply as refused:
             reply = refused.reply
         self._remember(now, path, asked, reply.status, fault, answer)
         return reply
@@ -178,11 +178,11 @@ class Endpoint:
             case "429-bare":
                 raise _too_many({})
             case "500" | "503":
-                raise Refused(int(fault), "a failure that was asked for")
+                raise ErrorReply(int(fault), "a failure that was asked for")
 
     def _must_serve(self, model: str) -> None:
         if self._options.models and model not in self._options.models:
-            raise Refused(404, f"the model {model!r} does not exist", "model_not_found")
+            raise ErrorReply(404, f"the model {model!r} does not exist", "model_not_found")
 
     def _remember(self, now: float, path: str, asked: Asked, status: int, fault: str, answer: Composed) -> None:
         tokens_in, tokens_out = answer.prompt_tokens, answer.completion_tokens
@@ -192,8 +192,8 @@ class Endpoint:
             self._by_schema[asked.schema] += 1
 
 
-def _too_many(headers: Mapping[str, str]) -> Refused:
-    return Refused(429, "too many requests", "rate_limit_exceeded", headers)
+def _too_many(headers: Mapping[str, str]) -> ErrorReply:
+    return ErrorReply(429, "too many requests", "rate_limit_exceeded", headers)
 
 
 _ROUTES: Mapping[tuple[str, str], Callable[[Endpoint, bytes, float], Reply]] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""The desk against an endpoint that fails in every way: nothing is lost, nothing paid or asked beyond the bounds.
+"""The pool against an endpoint that fails in every way: nothing is lost, nothing paid or asked beyond the bounds.
 
 The endpoint is a real server on loopback that does what a test's script says.
 """
@@ -29,9 +29,9 @@ from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed,
 from ragweir.metrics.metric import Metric, Null
 from ragweir.streams.judging import client
 from ragweir.streams.judging.checking import try_out
-from ragweir.streams.judging.desk import LiveDesk
-from ragweir.streams.judging.job import Desk, Ended, Job
+from ragweir.streams.judging.job import Job, JobResult, JudgePool
 from ragweir.streams.judging.money import cost
+from ragweir.streams.judging.pool import LiveJudgePool
 from ragweir.streams.settings import JudgeSettings, Price
 from ragweir.streams.simulated.faults import Faults
 from ragweir.streams.simulated.server import simulated_judge
@@ -205,18 +205,18 @@ def endpoint() -> Iterator[Endpoint]:
     server.close()
 
 
-# The desk.
+# The pool.
 
 
 @contextmanager
-def desk(
+def pool(
     endpoint: Endpoint | None, *, window_s: float = 60.0, embedder: Any = None, **settings: Any
-) -> Iterator[LiveDesk]:
-    """A desk that waits little."""
+) -> Iterator[LiveJudgePool]:
+    """A pool that waits little."""
     plain: dict[str, Any] = {"breaker_wait_s": 0.05, "prices": {"gpt-4o-mini": PRICE}, "api_key": "sk-of-the-test"}
     plain |= {"base_url": endpoint.base_url if endpoint else None} | settings
     made = {} if embedder is None else {"embedder": embedder}
-    live = LiveDesk(JudgeSettings(**plain), window_s=window_s, backoff_s=0.001, **made)
+    live = LiveJudgePool(JudgeSettings(**plain), window_s=window_s, backoff_s=0.001, **made)
     try:
         yield live
     finally:
@@ -235,31 +235,31 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.002)
 
 
-def finish(desk: Desk, jobs: Iterable[Job] = (), number: int | None = None) -> dict[int, Ended]:
+def finish(pool: JudgePool, jobs: Iterable[Job] = (), number: int | None = None) -> dict[int, JobResult]:
     """Start jobs, and wait for as many ends; by number."""
     started = list(jobs)
     for each in started:
-        desk.start(each)
-    ended: list[Ended] = []
+        pool.start(each)
+    ended: list[JobResult] = []
 
     def all_ended() -> bool:
-        ended.extend(desk.ended())
+        ended.extend(pool.take_results())
         return len(ended) >= (len(started) if number is None else number)
 
     until(all_ended)
     return {end.id[2]: end for end in ended}
 
 
-def one(desk: Desk, the: Job | None = None) -> Ended:
-    return finish(desk, [the or job()])[(the or job()).id[2]]
+def one(pool: JudgePool, the: Job | None = None) -> JobResult:
+    return finish(pool, [the or job()])[(the or job()).id[2]]
 
 
-def judged_score(end: Ended, metric: str = "plain") -> float | None:
+def judged_score(end: JobResult, metric: str = "plain") -> float | None:
     assert end.judged is not None, end.why
     return end.judged.scores[metric]
 
 
-def why_null(end: Ended, metric: str = "plain") -> str:
+def why_null(end: JobResult, metric: str = "plain") -> str:
     assert end.judged is not None, end.why
     assert end.judged.scores[metric] is None
     return end.judged.reasons[metric]
@@ -273,7 +273,7 @@ def calls(counts: Any) -> dict[str, int]:
 
 
 def test_a_question_goes_out_as_the_endpoint_expects_it(endpoint: Endpoint) -> None:
-    with desk(endpoint, model="m", max_output_tokens=77) as live:
+    with pool(endpoint, model="m", max_output_tokens=77) as live:
         assert judged_score(one(live)) == 0.5
     (asked,) = endpoint.asked
     schema = asked.body["response_format"]["json_schema"]
@@ -285,7 +285,7 @@ def test_a_question_goes_out_as_the_endpoint_expects_it(endpoint: Endpoint) -> N
 
 
 def test_what_a_job_took_is_told_in_tokens_and_money(endpoint: Endpoint) -> None:
-    with desk(endpoint) as live:
+    with pool(endpoint) as live:
         end = one(live, job(0, suite("a", 2), suite("b")))
         counts = live.counts()
         assert len(live.latencies()) == 3
@@ -304,23 +304,23 @@ def test_what_a_job_took_is_told_in_tokens_and_money(endpoint: Endpoint) -> None
 @pytest.mark.parametrize("usage", [{}, {"prompt_tokens": None}, "many"])
 def test_an_answer_that_does_not_tell_its_usage_counts_with_the_most(endpoint: Endpoint, usage: object) -> None:
     endpoint.script = lambda asked: completion(asked, usage=usage)
-    with desk(endpoint, max_output_tokens=100) as live:
+    with pool(endpoint, max_output_tokens=100) as live:
         end = one(live)
     assert end.usage.cost >= cost(PRICE, len(endpoint.asked[0].text), 100)
 
 
 def test_the_key_may_stand_in_a_file(endpoint: Endpoint, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("sk-of-the-file\n")
-    with desk(endpoint, api_key_file=tmp_path / "key") as live:
+    with pool(endpoint, api_key_file=tmp_path / "key") as live:
         one(live)
     assert endpoint.asked[0].key == "sk-of-the-file"
 
 
 def test_settings_that_reach_no_judge_are_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="base_url"):
-        LiveDesk(JudgeSettings())
+        LiveJudgePool(JudgeSettings())
     with pytest.raises(ConfigurationError, match="api_key_file"):
-        LiveDesk(JudgeSettings(base_url="http://127.0.0.1:1/v1", api_key_file=tmp_path / "none"))
+        LiveJudgePool(JudgeSettings(base_url="http://127.0.0.1:1/v1", api_key_file=tmp_path / "none"))
 
 
 # Failures that pass.
@@ -329,7 +329,7 @@ def test_settings_that_reach_no_judge_are_told_at_the_start(tmp_path: Path) -> N
 @pytest.mark.parametrize("failure", [error(500), error(503), CUT, HANG, GARBAGE, Reply(said={}), error(408)])
 def test_a_failure_that_may_pass_is_tried_again(endpoint: Endpoint, failure: Reply) -> None:
     endpoint.then(failure, failure)
-    with desk(endpoint, attempts=3, timeout_s=0.3) as live:
+    with pool(endpoint, attempts=3, timeout_s=0.3) as live:
         end = one(live)
     assert (judged_score(end), end.usage.calls) == (0.5, 3)
 
@@ -348,7 +348,7 @@ def test_what_fails_as_often_as_allowed_ends_the_job_for_now(
 ) -> None:
     """With nothing of the suites that were through: all are judged again together."""
     endpoint.script = lambda asked: failure if "Grade second" in asked.text else completion(asked)
-    with desk(endpoint, attempts=2, timeout_s=0.3, breaker_failures=9) as live:
+    with pool(endpoint, attempts=2, timeout_s=0.3, breaker_failures=9) as live:
         end = one(live, job(0, PLAIN, suite("second")))
         assert calls(live.counts()) == {"ok": 1, outcome: 2}
     assert (end.judged, end.why, end.usage.calls) == (None, why, 3)
@@ -371,7 +371,7 @@ def test_an_answer_in_drops_is_given_up_in_time(endpoint: Endpoint) -> None:
         thread = threading.Thread(target=drip, args=(listener,))
         thread.start()
         base_url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-        with desk(endpoint, base_url=base_url, timeout_s=0.3, attempts=1) as live:
+        with pool(endpoint, base_url=base_url, timeout_s=0.3, attempts=1) as live:
             assert one(live).why == "the judge did not answer in time"
         stop.set()
         thread.join()
@@ -380,7 +380,7 @@ def test_an_answer_in_drops_is_given_up_in_time(endpoint: Endpoint) -> None:
 def test_too_many_requests_use_up_no_attempt_and_hold_every_call_back(endpoint: Endpoint) -> None:
     for _ in range(3):
         endpoint.then(error(429, retry_after_ms="150"))
-    with desk(endpoint, attempts=1, concurrency=1) as live:
+    with pool(endpoint, attempts=1, concurrency=1) as live:
         end = one(live)
         assert (judged_score(end), calls(live.counts())) == (0.5, {"rate_limited": 3, "ok": 1})
     times = [asked.at for asked in endpoint.asked]
@@ -389,7 +389,7 @@ def test_too_many_requests_use_up_no_attempt_and_hold_every_call_back(endpoint: 
 
 def test_too_many_requests_without_a_word_on_how_long_wait_as_long_as_a_failure(endpoint: Endpoint) -> None:
     endpoint.then(error(429), error(429))
-    with desk(endpoint, attempts=1, breaker_wait_s=0.1, breaker_failures=9) as live:
+    with pool(endpoint, attempts=1, breaker_wait_s=0.1, breaker_failures=9) as live:
         assert judged_score(one(live)) == 0.5
     first, second, third = (asked.at for asked in endpoint.asked)
     assert second - first >= 0.1
@@ -399,11 +399,11 @@ def test_too_many_requests_without_a_word_on_how_long_wait_as_long_as_a_failure(
 def test_while_the_endpoint_wants_peace_one_call_in_flight_is_the_most(endpoint: Endpoint) -> None:
     peace = threading.Event()
     endpoint.script = lambda asked: completion(asked) if peace.is_set() else error(429, retry_after_ms="20")
-    with desk(endpoint, attempts=1) as live:
+    with pool(endpoint, attempts=1) as live:
         for number in range(8):
             live.start(job(number))
         until(lambda: len(endpoint.asked) >= 8 + 5)
-        assert live.shut == "the judge wants fewer calls (429)"
+        assert live.unavailable_reason == "the judge wants fewer calls (429)"
         peace.set()
         assert {judged_score(end) for end in finish(live, number=8).values()} == {0.5}
     # Eight at once at first; then one by one, each after the wait.
@@ -415,26 +415,26 @@ def test_an_outage_costs_no_event_an_attempt_beyond_those_that_tell_it(endpoint:
     down = threading.Event()
     down.set()
     endpoint.script = lambda asked: error(503) if down.is_set() else completion(asked)
-    with desk(endpoint, attempts=2, breaker_failures=3, breaker_wait_s=0.005) as live:
+    with pool(endpoint, attempts=2, breaker_failures=3, breaker_wait_s=0.005) as live:
         for number in range(8):
             live.start(job(number))
         until(lambda: len(endpoint.asked) >= 8 + 6)
         assert live.levels()["ragweir_judge_breaker",] >= 0.5
-        assert live.shut == "the judge's endpoint fails (503)"
-        assert live.ended() == []
+        assert live.unavailable_reason == "the judge's endpoint fails (503)"
+        assert live.take_results() == []
         down.clear()
         assert {judged_score(end) for end in finish(live, number=8).values()} == {0.5}
-        assert (live.levels()["ragweir_judge_breaker",], live.shut) == (0.0, "")
+        assert (live.levels()["ragweir_judge_breaker",], live.unavailable_reason) == (0.0, "")
 
 
 def test_an_endpoint_that_cannot_be_reached_is_waited_for(endpoint: Endpoint) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     base_url = f"http://127.0.0.1:{port}/v1"
-    with desk(endpoint, base_url=base_url, breaker_failures=1, breaker_wait_s=0.005, attempts=1) as live:
+    with pool(endpoint, base_url=base_url, breaker_failures=1, breaker_wait_s=0.005, attempts=1) as live:
         live.start(job())
-        until(lambda: live.shut)
-        assert live.shut == "the judge's endpoint cannot be reached"
+        until(lambda: live.unavailable_reason)
+        assert live.unavailable_reason == "the judge's endpoint cannot be reached"
         late = Endpoint(port)
         end = finish(live, number=1)[0]
         late.close()
@@ -465,10 +465,10 @@ def test_what_somebody_has_to_mend_is_told_in_a_sentence_and_loses_nothing(
     wrong = threading.Event()
     wrong.set()
     endpoint.script = lambda asked: refusal if wrong.is_set() else completion(asked)
-    with desk(endpoint, attempts=1) as live:
+    with pool(endpoint, attempts=1) as live:
         live.start(job())
         until(lambda: len(endpoint.asked) >= 3)
-        assert (live.shut, live.ended()) == (told, [])
+        assert (live.unavailable_reason, live.take_results()) == (told, [])
         wrong.clear()
         assert judged_score(finish(live, number=1)[0]) == 0.5
         assert calls(live.counts()).keys() == {"refused", "ok"}
@@ -480,9 +480,9 @@ def test_a_model_that_is_unknown_for_vectors_alone_does_not_stop_what_needs_none
     monkeypatch.setattr(client, "_REFUSED_PAUSE_S", 0.01)
     unknown = error(404, code="model_not_found")
     endpoint.script = lambda asked: unknown if asked.body["model"] == "e" else completion(asked)
-    with desk(endpoint, embedding_model="e", attempts=2, concurrency=3) as live:
+    with pool(endpoint, embedding_model="e", attempts=2, concurrency=3) as live:
         live.start(job(0, embedding_suite()))
-        ended: dict[int, Ended] = {}
+        ended: dict[int, JobResult] = {}
         for number in range(1, 200):
             ended |= finish(live, [job(number)])
             if 0 in ended:
@@ -505,11 +505,11 @@ def poisoned(asked: Asked) -> Reply:
 def test_a_question_that_alone_fails_keeps_the_others_away_no_longer_than_its_attempts(endpoint: Endpoint) -> None:
     """It opens the breaker and probes in vain. Then another is wanted as a witness, and its success closes it."""
     endpoint.script = poisoned
-    with desk(endpoint, attempts=3, breaker_failures=1, breaker_wait_s=0.005, concurrency=3) as live:
+    with pool(endpoint, attempts=3, breaker_failures=1, breaker_wait_s=0.005, concurrency=3) as live:
         live.start(job(0, response="poison"))
-        ended: dict[int, Ended] = {}
+        ended: dict[int, JobResult] = {}
         for number in range(1, 200):
-            until(lambda: len(endpoint.asked) >= 2 and not live.shut)
+            until(lambda: len(endpoint.asked) >= 2 and not live.unavailable_reason)
             ended |= finish(live, [job(number)])
             if 0 in ended:
                 break
@@ -524,10 +524,10 @@ def test_where_there_is_no_room_for_a_witness_it_goes_after_its_attempts(
     endpoint: Endpoint, failure: Reply, why: str
 ) -> None:
     endpoint.script = lambda asked: failure if "poison" in asked.text else completion(asked)
-    with desk(endpoint, attempts=3, breaker_failures=1, breaker_wait_s=0.005, concurrency=1) as live:
+    with pool(endpoint, attempts=3, breaker_failures=1, breaker_wait_s=0.005, concurrency=1) as live:
         end = one(live, job(0, response="poison"))
         assert (end.judged, end.why, end.usage.calls) == (None, why, 1 + 3)
-        until(lambda: not live.shut)
+        until(lambda: not live.unavailable_reason)
         assert judged_score(one(live, job(1))) == 0.5
 
 
@@ -545,9 +545,9 @@ def test_what_is_refused_of_one_question_is_null_and_not_tried_again(
     endpoint: Endpoint, refusal: Reply, why: str
 ) -> None:
     endpoint.script = lambda asked: refusal if "Grade second" in asked.text else completion(asked)
-    with desk(endpoint, breaker_failures=1) as live:
+    with pool(endpoint, breaker_failures=1) as live:
         end = one(live, job(0, PLAIN, suite("second")))
-        assert (live.shut, calls(live.counts())) == ("", {"ok": 1, "rejected": 1})
+        assert (live.unavailable_reason, calls(live.counts())) == ("", {"ok": 1, "rejected": 1})
     assert end.judged is not None
     assert (why_null(end, "second"), judged_score(end)) == (why, 0.5)
     assert end.judged.statuses == {"plain": "judged", "second": "failed"}
@@ -558,14 +558,14 @@ def test_what_is_refused_of_one_question_is_null_and_not_tried_again(
 )
 def test_a_judge_that_declines_gives_null(endpoint: Endpoint, choice: dict[str, Any]) -> None:
     endpoint.script = lambda asked: completion(asked, **choice)
-    with desk(endpoint) as live:
+    with pool(endpoint) as live:
         assert why_null(one(live)) == "the judge declined to answer"
 
 
 def test_an_answer_that_is_cut_before_it_begins_is_an_answer(endpoint: Endpoint) -> None:
     """Such as that of a model that thought for too long; calling it garbage would repeat it for ever."""
     endpoint.script = lambda asked: completion(asked, finish_reason="length", message={"content": None})
-    with desk(endpoint) as live:
+    with pool(endpoint) as live:
         end = one(live)
         assert calls(live.counts()) == {"ok": 2}
     assert why_null(end) == "the judge's answer was cut"
@@ -589,7 +589,7 @@ def test_the_simplest_form_that_an_endpoint_understands_is_found_and_remembered(
     endpoint: Endpoint, formats: tuple[str | None, ...], requests: int
 ) -> None:
     endpoint.script = understands(*formats)
-    with desk(endpoint) as live:
+    with pool(endpoint) as live:
         assert judged_score(one(live)) == 0.5
         assert len(endpoint.asked) == requests
         one(live, job(1))
@@ -602,7 +602,7 @@ def test_the_simplest_form_that_an_endpoint_understands_is_found_and_remembered(
 def test_a_form_is_not_remembered_from_a_question_that_no_form_helps(endpoint: Endpoint) -> None:
     """Or one event whose text an endpoint quotes could change how all others are asked."""
     endpoint.script = lambda asked: error(422, "bad: response_format") if "odd" in asked.text else completion(asked)
-    with desk(endpoint) as live:
+    with pool(endpoint) as live:
         assert why_null(one(live, job(0, response="odd"))) == "the judge does not support a setting of its answers"
         one(live, job(1))
     assert endpoint.asked[-1].body["response_format"]["type"] == "json_schema"
@@ -626,9 +626,9 @@ def test_an_error_that_names_the_form_leads_to_a_simpler_one_whatever_its_status
         return completion(asked) if kind == "json_object" else error(status, message, "None")
 
     endpoint.script = script
-    with desk(endpoint, breaker_failures=1) as live:
+    with pool(endpoint, breaker_failures=1) as live:
         assert judged_score(one(live)) == 0.5
-        assert (live.shut, calls(live.counts())) == ("", {"rejected": 1, "ok": 1})
+        assert (live.unavailable_reason, calls(live.counts())) == ("", {"rejected": 1, "ok": 1})
 
 
 @pytest.mark.parametrize(
@@ -650,7 +650,7 @@ def test_the_check_at_the_start_falls_back_alike(endpoint: Endpoint, understood:
 def test_a_server_error_that_no_form_helps_is_one(endpoint: Endpoint) -> None:
     """It is tried again, and does not blame the event."""
     endpoint.script = lambda _: error(500, "response_format broke")
-    with desk(endpoint, attempts=2) as live:
+    with pool(endpoint, attempts=2) as live:
         end = one(live)
     assert (end.judged, end.why) == (None, "the judge's endpoint fails (500)")
     kinds = [asked.body.get("response_format", {}).get("type") for asked in endpoint.asked]
@@ -679,7 +679,7 @@ def test_strings_are_bounded_where_the_endpoint_takes_that_and_the_prompt_says_s
 
     endpoint.script = script
     case = Case("a", "b", expected=("c",))
-    with desk(endpoint) as live:
+    with pool(endpoint) as live:
         for number in range(2):
             end = one(live, Job(("requests", 0, number), replace(case, query=f"{number}"), (CLASSIFICATION,), PLENTY))
             assert end.judged
@@ -691,7 +691,7 @@ def test_strings_are_bounded_where_the_endpoint_takes_that_and_the_prompt_says_s
 
 
 def test_text_can_be_chosen(endpoint: Endpoint) -> None:
-    with desk(endpoint, answers="text") as live:
+    with pool(endpoint, answers="text") as live:
         assert judged_score(one(live)) == 0.5
     (asked,) = endpoint.asked
     assert "response_format" not in asked.body
@@ -701,7 +701,7 @@ def test_text_can_be_chosen(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize("forced", ["json_schema", "json_object"])
 def test_a_form_that_the_settings_force_is_kept(endpoint: Endpoint, forced: str) -> None:
     endpoint.script = understands(None)
-    with desk(endpoint, answers=forced) as live:
+    with pool(endpoint, answers=forced) as live:
         assert why_null(one(live)) == "the judge does not support a setting of its answers"
     assert [asked.body["response_format"]["type"] for asked in endpoint.asked] == [forced]
 
@@ -715,7 +715,7 @@ def test_models_that_want_other_names_or_their_own_temperature_are_asked_so(endp
         return completion(asked)
 
     endpoint.script = script
-    with desk(endpoint, max_output_tokens=99) as live:
+    with pool(endpoint, max_output_tokens=99) as live:
         assert judged_score(one(live)) == 0.5
     assert endpoint.asked[-1].body["max_completion_tokens"] == 99
 
@@ -724,7 +724,7 @@ def test_models_that_want_other_names_or_their_own_temperature_are_asked_so(endp
 
 
 def test_a_call_that_could_cost_more_than_is_left_is_not_made(endpoint: Endpoint) -> None:
-    with desk(endpoint, max_output_tokens=1_000) as live:
+    with pool(endpoint, max_output_tokens=1_000) as live:
         end = one(live, job(0, allowance=10_000))
     assert why_null(end) == "its reservation is used up"
     assert (endpoint.asked, end.usage.cost) == ([], 0)
@@ -736,7 +736,7 @@ def test_what_a_job_pays_stays_within_its_allowance_even_if_each_answer_is_the_m
     endpoint.script = lambda asked: completion(
         asked, usage={"prompt_tokens": sum(len(m["content"]) for m in asked.body["messages"]), "completion_tokens": 100}
     )
-    with desk(endpoint, max_output_tokens=100) as live:
+    with pool(endpoint, max_output_tokens=100) as live:
         for number, allowance in enumerate(range(3_000, 20_000, 1_700)):
             end = one(live, job(number, suite("a", 3), suite("b", 3), allowance=allowance))
             assert 0 < end.usage.cost <= allowance
@@ -745,7 +745,7 @@ def test_what_a_job_pays_stays_within_its_allowance_even_if_each_answer_is_the_m
 def test_money_that_broken_calls_used_up_lets_the_job_come_again(endpoint: Endpoint) -> None:
     """What broke off may be on the bill. A null for want of money would blame the event for it."""
     endpoint.then(HANG)
-    with desk(endpoint, timeout_s=0.2, max_output_tokens=1_000) as live:
+    with pool(endpoint, timeout_s=0.2, max_output_tokens=1_000) as live:
         end = one(live, job(0, allowance=15_000))
     assert (end.judged, end.why, end.usage.calls) == (None, "the judge did not answer in time", 1)
     assert 10_000 < end.usage.cost <= 15_000
@@ -762,7 +762,7 @@ def test_no_window_at_the_endpoint_holds_more_requests_than_the_limit(endpoint: 
 
     endpoint.script = script
     began = time.monotonic()
-    with desk(endpoint, requests_per_minute=4, window_s=0.25) as live:
+    with pool(endpoint, requests_per_minute=4, window_s=0.25) as live:
         finish(live, map(job, range(12)))
     times = [asked.at for asked in endpoint.asked]
     assert times[0] > began + 0.25
@@ -770,7 +770,7 @@ def test_no_window_at_the_endpoint_holds_more_requests_than_the_limit(endpoint: 
 
 
 def test_a_question_larger_than_the_limit_of_tokens_is_null(endpoint: Endpoint) -> None:
-    with desk(endpoint, tokens_per_minute=1_000, window_s=0.01) as live:
+    with pool(endpoint, tokens_per_minute=1_000, window_s=0.01) as live:
         assert why_null(one(live)) == "the question is larger than judge.tokens_per_minute admits"
     assert endpoint.asked == []
 
@@ -779,7 +779,7 @@ def test_a_question_larger_than_the_limit_of_tokens_is_null(endpoint: Endpoint) 
 
 
 def test_an_equal_question_is_answered_from_the_cache_for_nothing(endpoint: Endpoint) -> None:
-    with desk(endpoint) as live:
+    with pool(endpoint) as live:
         first, second = one(live, job(7, suite("a", 2))), one(live, job(7, suite("a", 2)))
         assert calls(live.counts()) == {"ok": 2, "cached": 2}
     assert first.judged == second.judged
@@ -788,7 +788,7 @@ def test_an_equal_question_is_answered_from_the_cache_for_nothing(endpoint: Endp
 
 def test_another_model_is_asked_itself(endpoint: Endpoint, tmp_path: Path) -> None:
     for model in ("one", "two", "one"):
-        with desk(endpoint, model=model, cache_file=tmp_path / "answers") as live:
+        with pool(endpoint, model=model, cache_file=tmp_path / "answers") as live:
             one(live)
     assert [asked.body["model"] for asked in endpoint.asked] == ["one", "two"]
 
@@ -800,7 +800,7 @@ PROSE = Reply(
 
 def test_the_answer_of_a_repair_is_kept_for_the_question_that_led_to_it(endpoint: Endpoint) -> None:
     endpoint.then(PROSE)
-    with desk(endpoint) as live:
+    with pool(endpoint) as live:
         ended = [one(live) for _ in range(2)]
         assert [judged_score(end) for end in ended] == [0.5, 0.5]
         assert [end.judged and end.judged.repairs for end in ended] == [1, 0]
@@ -811,7 +811,7 @@ def test_the_answer_of_a_repair_is_kept_for_the_question_that_led_to_it(endpoint
 def test_an_answer_that_could_not_be_used_is_not_kept(endpoint: Endpoint) -> None:
     """Neither the first nor that of the repair, whatever is asked after it."""
     endpoint.then(PROSE, PROSE)
-    with desk(endpoint) as live:
+    with pool(endpoint) as live:
         two = suite("two", 1), suite("other", 1)
         assert why_null(one(live, job(0, *two)), "two") == "the judge's answer was not JSON"
         again = one(live, job(0, *two))
@@ -833,13 +833,13 @@ def test_forty_events_are_judged_again_from_the_cache_alone_though_many_answers_
     # One after the other, since faults are drawn in the order of requests; by this seed no repair meets one.
     faults = Faults(shares={"prose": 0.06, "wrong-schema": 0.03, "cut-answer": 0.03}, seed=6)
     with simulated_judge(faults=faults) as judge:
-        with desk(None, base_url=judge.base_url, **settings) as live:
+        with pool(None, base_url=judge.base_url, **settings) as live:
             first = [one(live, each).judged for each in jobs]
             assert live.counts()["ragweir_judge_repairs_total",] >= 3
         calls_before = judge.calls()["count"]
         assert calls_before > 40
         for again in ({"base_url": judge.base_url}, {"cached_only": True}):
-            with desk(None, **settings | again) as live:
+            with pool(None, **settings | again) as live:
                 ended = finish(live, jobs)
             assert [ended[number].usage.cached for number in range(40)] == [1] * 40
             for number, judged in enumerate(first):
@@ -852,13 +852,13 @@ def test_forty_events_are_judged_again_from_the_cache_alone_though_many_answers_
 
 
 def test_cached_only_calls_nobody(endpoint: Endpoint, tmp_path: Path) -> None:
-    with desk(endpoint, cache_file=tmp_path / "answers") as live:
+    with pool(endpoint, cache_file=tmp_path / "answers") as live:
         one(live, job(1))
-    with desk(None, cached_only=True, cache_file=tmp_path / "answers", embedding_model="e") as live:
+    with pool(None, cached_only=True, cache_file=tmp_path / "answers", embedding_model="e") as live:
         ended = finish(live, [job(1), job(2), job(3, embedding_suite())])
         assert judged_score(ended[1]) == 0.5
         assert (why_null(ended[2]), why_null(ended[3], "vectors")) == ("not in the cache", "not in the cache")
-        assert live.shut == ""
+        assert live.unavailable_reason == ""
     assert len(endpoint.asked) == 1
 
 
@@ -873,7 +873,7 @@ def vectors(asked: Asked) -> Reply:
 def test_vectors_come_from_the_endpoint_where_it_has_a_model_for_them(endpoint: Endpoint) -> None:
     endpoint.script = vectors
     prices = {"gpt-4o-mini": PRICE, "e": Price(input_usd=2, output_usd=0)}
-    with desk(endpoint, embedding_model="e", prices=prices) as live:
+    with pool(endpoint, embedding_model="e", prices=prices) as live:
         end = one(live, job(0, embedding_suite()))
     assert (judged_score(end, "vectors"), end.usage.cost, end.usage.input_tokens) == (0.2, 60, 30)
     assert endpoint.asked[0].path == "/v1/embeddings"
@@ -885,7 +885,7 @@ def test_vectors_come_from_the_endpoint_where_it_has_a_model_for_them(endpoint: 
 )
 def test_vectors_that_do_not_fit_the_texts_are_no_answer(endpoint: Endpoint, data: object) -> None:
     endpoint.script = lambda _: Reply(said={"data": data})
-    with desk(endpoint, embedding_model="e", attempts=2) as live:
+    with pool(endpoint, embedding_model="e", attempts=2) as live:
         assert one(live, job(0, embedding_suite())).why == "the judge's endpoint sent what is no answer"
 
 
@@ -907,14 +907,14 @@ class Local:
 
 def test_without_one_the_local_model_gives_them_one_request_at_a_time(endpoint: Endpoint) -> None:
     local = Local()
-    with desk(endpoint, embedder=lambda: local) as live:
+    with pool(endpoint, embedder=lambda: local) as live:
         ended = finish(live, [job(number, embedding_suite()) for number in range(8)])
     assert {judged_score(end, "vectors") for end in ended.values()} == {0.2}
     assert (local.most, endpoint.asked) == (1, [])
 
 
 def test_vectors_of_tokens_come_from_the_local_model_even_if_the_endpoint_has_one(endpoint: Endpoint) -> None:
-    with desk(endpoint, embedder=Local, embedding_model="e") as live:
+    with pool(endpoint, embedder=Local, embedding_model="e") as live:
         assert judged_score(one(live, job(0, embedding_suite(tokens=True))), "vectors") == 0.2
     assert endpoint.asked == []
 
@@ -923,7 +923,7 @@ def test_without_the_extra_they_are_null_and_the_reason_names_it(endpoint: Endpo
     def missing() -> Local:
         raise ConfigurationError("not installed")
 
-    with desk(endpoint, embedder=missing) as live:
+    with pool(endpoint, embedder=missing) as live:
         for number in range(2):
             why = why_null(one(live, job(number, embedding_suite())), "vectors")
             assert why == "embeddings need the extra semantic, or judge.embedding_model"
@@ -934,40 +934,40 @@ def test_without_the_extra_they_are_null_and_the_reason_names_it(endpoint: Endpo
 
 def test_a_job_that_is_cancelled_is_not_heard_of_and_may_begin_again(endpoint: Endpoint) -> None:
     endpoint.then(HANG)
-    with desk(endpoint) as live:
+    with pool(endpoint) as live:
         live.start(job())
         until(lambda: endpoint.asked)
         live.cancel([job().id, ("another", 0, 0)])
         assert judged_score(one(live)) == 0.5
         assert calls(live.counts()) == {"broken_off": 1, "ok": 1}
-        assert live.ended() == []
+        assert live.take_results() == []
         assert live.levels()["ragweir_judge_in_flight",] == 0
 
 
 def test_a_job_that_ended_before_it_was_cancelled_is_not_heard_of(endpoint: Endpoint) -> None:
-    with desk(endpoint) as live:
+    with pool(endpoint) as live:
         live.start(job())
-        until(lambda: live._done)
+        until(lambda: live._ended)
         live.cancel([job().id])
         live.start(job())
-        until(lambda: len(live._done) == 2)
-        (end,) = live.ended()
+        until(lambda: len(live._ended) == 2)
+        (end,) = live.take_results()
         assert end.usage.cached == 1, "the second run found the first one's answer"
 
 
 def test_a_probe_that_is_cancelled_leaves_the_endpoint_to_another(endpoint: Endpoint) -> None:
     endpoint.then(error(500), HANG)
-    with desk(endpoint, breaker_failures=1) as live:
+    with pool(endpoint, breaker_failures=1) as live:
         live.start(job())
         until(lambda: len(endpoint.asked) == 2)
         live.cancel([job().id])
-        until(lambda: not live.shut)
+        until(lambda: not live.unavailable_reason)
         assert judged_score(one(live, job(1))) == 0.5
 
 
 def test_more_jobs_than_the_settings_allow_are_an_error_of_whoever_starts_them(endpoint: Endpoint) -> None:
     endpoint.script = lambda _: HANG
-    with desk(endpoint, concurrency=2) as live:
+    with pool(endpoint, concurrency=2) as live:
         live.start(job(0))
         with pytest.raises(ValueError, match="twice"):
             live.start(job(0))
@@ -984,17 +984,17 @@ def test_many_jobs_are_under_way_at_once(endpoint: Endpoint) -> None:
         return completion(asked)
 
     endpoint.script = script
-    with desk(endpoint, concurrency=40) as live:
+    with pool(endpoint, concurrency=40) as live:
         assert {judged_score(end) for end in finish(live, map(job, range(40))).values()} == {0.5}
 
 
 def test_closing_breaks_off_what_is_under_way_and_leaves_no_thread(endpoint: Endpoint) -> None:
     endpoint.script = lambda _: HANG
-    with desk(endpoint) as live:
+    with pool(endpoint) as live:
         live.start(job())
         until(lambda: endpoint.asked)
-        assert any(thread.name == "judge-desk" for thread in threading.enumerate())
-    assert not any(thread.name == "judge-desk" for thread in threading.enumerate())
+        assert any(thread.name == "judge-pool" for thread in threading.enumerate())
+    assert not any(thread.name == "judge-pool" for thread in threading.enumerate())
 
 
 # Logs.
@@ -1015,7 +1015,7 @@ def test_neither_the_texts_nor_the_key_are_ever_told(
         )
 
     endpoint.script = script
-    with structlog.testing.capture_logs() as logs, desk(endpoint, api_key=f"sk-{secret}", breaker_failures=1) as live:
+    with structlog.testing.capture_logs() as logs, pool(endpoint, api_key=f"sk-{secret}", breaker_failures=1) as live:
         ended = [one(live, job(number, response=secret)) for number in range(4)]
         told = [str(live.counts()), *(str(end) for end in ended)]
     assert secret not in json.dumps([logs, told, *capfd.readouterr()])

@@ -1,4 +1,4 @@
-"""Waiting in line within the desk's event loop: first come, first served."""
+"""A gate that lets calls of one event loop pass one by one, in the order in which they came."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Line:
-    """Calls that wait for leave to go. Only the first in line asks; the others wait for it to be gone."""
+class FifoGate:
+    """Lets the first call pass once there is nothing to wait for; the others wait until it has passed."""
 
     def __init__(self) -> None:
         self._first = asyncio.Lock()

@@ -1,0 +1,86 @@
+"""Admission of requests: reserves for those that can be judged next, and settles those that cannot, or not today."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Literal
+
+from ragweir.metrics.metric import Null
+from ragweir.streams.judging.config import JudgeConfig
+from ragweir.streams.judging.held_requests import HeldRequest, Reservation
+from ragweir.streams.judging.job import Job
+from ragweir.streams.judging.ledger import next_day
+from ragweir.streams.judging.ledgers import Ledgers
+from ragweir.streams.judging.money import allowance
+from ragweir.streams.judging.request_state import RequestState
+from ragweir.streams.judging.results import by_floor_alone, case_of, chosen, result, unjudged, waiting
+
+_DECIDING_S = 5.0
+"""The time after which no other request is decided about before the next tick: a user's redaction may be slow."""
+_ABOVE_BUDGET = "what it may cost is above a partition's part of a day's budget"
+_OVER_BUDGET = "the day's budget is spent"
+_EXPIRED = "it waited too long"
+
+
+class RequestAdmission:
+    """Decides about requests that wait.
+
+    Args:
+        config: of the judge.
+        ledgers: where costs are reserved.
+    """
+
+    def __init__(self, config: JudgeConfig, ledgers: Ledgers) -> None:
+        self._config, self._ledgers = config, ledgers
+        self._expire = timedelta(hours=config.judge.expire_h)
+
+    def admit(self, requests: Iterable[HeldRequest], slots: int, now: datetime, day: str) -> None:
+        """Decide about requests in their order: each is reserved for, gets a result, or goes on waiting.
+
+        Args:
+            requests: those that wait.
+            slots: the number of jobs that may begin.
+            now: the time, by which requests expire.
+            day: the day on which costs are booked.
+        """
+        clock = self._config.clock
+        until_s = clock() + _DECIDING_S
+        for request in requests:
+            if now - request.requested_at > self._expire:
+                self._settle(request, "expired", _EXPIRED)
+            elif slots > 0 and clock() <= until_s:
+                self._decide(request, day)
+                slots -= request.state is RequestState.RESERVED
+
+    def _decide(self, held: HeldRequest, day: str) -> None:
+        """Decide about a request. It goes on waiting while calls under way hold the money that it needs."""
+        config, request, partition = self._config, held.request, held.record.partition
+        if held.case is None:
+            whole, held.cut = case_of(request, config.judge.max_input_chars)
+            redacted = config.redact(whole)
+            if isinstance(redacted, Null):
+                return self._settle(held, "failed", redacted.reason)
+            held.case = redacted
+        evaluation = request.evaluation
+        suites = [config.suites[each.suite] for each in chosen(evaluation) if each.suite in config.suites]
+        amount = allowance(config.price, config.embedding_price, held.case, suites, config.judge.max_output_tokens)
+        ledger = self._ledgers[partition]
+        account = self._ledgers.budget.account(day, evaluation.application, evaluation.tenant)
+        if request.requested_at is None:
+            ledger = ledger.asked(account, by_floor=by_floor_alone(evaluation))
+        if not ledger.allows(account, amount):
+            return self._settle(held, "failed", _ABOVE_BUDGET)
+        if ledger.fits(account, amount):
+            held.reserve(Reservation(account, Job(held.id, held.case, suites, amount)))
+            self._ledgers[partition] = ledger.reserve(account, amount)
+        elif not ledger.fits(account, amount, settled=True):
+            again = waiting("judge.deferred", request, partition, held.requested_at, next_day(day), _OVER_BUDGET)
+            held.settle(result(held.record, again, "deferred"))
+            self._ledgers[partition] = ledger
+        return None
+
+    def _settle(self, held: HeldRequest, status: Literal["failed", "expired"], why: str) -> None:
+        """Settle a request with an evaluation whose judged metrics are null."""
+        emission = unjudged(held.request, status, why, self._config.suites, self._config.off)
+        held.settle(result(held.record, emission, status))
