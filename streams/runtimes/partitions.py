@@ -106,7 +106,8 @@ class Partitions:
         ):
             readable: Iterable[Record] = (record for record in preceding if known.readable(record.offset))
             try:
-                agent.on_assigned(Assignment(place, committed, start.offset, state, readable))
+                anew = place in self._beginnings.anew
+                agent.on_assigned(Assignment(place, committed, start.offset, state, readable, anew))
             except StateError as error:
                 log.warning("the committed offset does not fit the state", partition=place[1], reason=str(error))
                 raise
