@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from conftest import create_topic, produce, read_to_end
 from faults import Service, Traffic, end_all, environment, eventually
 
+from ragweir.schemas.codec import encode
+from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.runtimes.attempts import OffsetMetadata
 
@@ -26,9 +29,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start services; all have ended when the test has."""
     services: list[Service] = []
 
-    def start(traffic: Traffic, *arguments: str, **settings: Any) -> Service:
+    def start(traffic: Traffic, *arguments: str, service: str = "evaluate", **settings: Any) -> Service:
         log = tmp_path / f"{len(services)}.log"
-        command = ["-m", "ragweir.streams.cli", "evaluate", *arguments]
+        command = ["-m", "ragweir.streams.cli", service, *arguments]
         services.append(Service(command, log, environment(traffic, **settings)))
         return services[-1]
 
@@ -49,14 +52,14 @@ def evaluated(traffic: Traffic) -> list[str]:
     return [json.loads(message.value() or b"{}")["event_id"] for message in messages]
 
 
-def recreate(traffic: Traffic, partitions: int = 1) -> None:
-    """Delete the interactions topic and make it again, as fast as Kafka does it."""
-    admin = AdminClient({"bootstrap.servers": traffic.bootstrap})
-    admin.delete_topics([traffic.topic])[traffic.topic].result(30)
+def recreate(traffic: Traffic, topic: str = "") -> None:
+    """Delete a topic and make it again, as fast as Kafka does it; without a name the interactions."""
+    admin, topic = AdminClient({"bootstrap.servers": traffic.bootstrap}), topic or traffic.topic
+    admin.delete_topics([topic])[topic].result(30)
 
     def made() -> bool:
         try:
-            create_topic(traffic.bootstrap, traffic.topic, partitions)
+            create_topic(traffic.bootstrap, topic)
         except KafkaException:
             return False
         return True
@@ -141,3 +144,34 @@ def test_partitions_that_are_added_begin_at_their_start_whatever_new_groups_do(
     asked = traffic.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=5)[group]
     stored = [at.metadata for at in asked.result().topic_partitions if at.topic == traffic.topic]
     assert {OffsetMetadata.stored(text).partitions for text in stored} == {1}, "the number when the group began"
+
+
+def counted(traffic: Traffic) -> int:
+    """The events in the windows, each window by its newest record."""
+    messages = read_to_end(traffic.bootstrap, f"{traffic.prefix}windows")
+    newest = {message.key(): json.loads(message.value() or b"{}") for message in messages}
+    return sum(window.get("events", 0) for window in newest.values())
+
+
+def test_windows_count_all_evaluations_of_a_topic_that_is_made_again(
+    kafka: LocalKafka, prefix: str, start: Start
+) -> None:
+    """The state of aggregate speaks of offsets of the old topic; nothing has to be set by hand."""
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
+    create_topic(kafka.bootstrap, f"{prefix}windows")
+    topic = f"{prefix}evaluations"
+
+    def evaluations(name: str, count: int) -> list[bytes]:
+        when = datetime(2026, 1, 2, 12, tzinfo=UTC)
+        return [
+            encode(Evaluation(event_id=f"{name}-{number}", event_time=when, catalogue_version="2"))
+            for number in range(count)
+        ]
+
+    service = start(traffic, "--workers", "1", service="aggregate")
+    produce(kafka.bootstrap, topic, evaluations("old", 40), partition=0)
+    eventually(lambda: counted(traffic) == 40, "the old ones are counted")
+    recreate(traffic, topic)
+    produce(kafka.bootstrap, topic, evaluations("new", 15), partition=0)
+    eventually(lambda: counted(traffic) == 55, "the new ones are counted as well")
+    assert service.logged("deleted and made again; it begins at its start", level="error")
