@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, FiniteFloat, NonNegativeInt, PlainValidator, WithJsonSchema
 
@@ -137,11 +138,16 @@ class Window(Part):
 class Progress(Part):
     """How far one partition's windows go: written with them, in the same transaction as the offsets."""
 
+    omitted_values: ClassVar[Mapping[str, object]] = {"part_base": 0}
+
     partition: int
     next_offset: int
     watermark: Time | None
     """Events older than this are late; None before the first event."""
     idle: bool
+    part_base: NonNegativeInt = 0
+    """Added to the offset at which a part is opened for its number; more than any number of a part that was opened
+    before the evaluations topic was deleted and made again. Absent where it is 0."""
 
 
 def duration_s(size: str) -> int:

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -105,10 +105,12 @@ class ScriptedPool(JudgePool):
             self.jobs.pop(job, None)
         self._ended = [ended for ended in self._ended if ended.id not in jobs]
 
-    def land(self, job: JobId, judged: Judged | None = GOOD, cost: int = 100, why: str = "") -> None:
+    def land(
+        self, job: JobId, judged: Judged | None = GOOD, cost: int = 100, why: str = "", flags: Iterable[str] = ()
+    ) -> None:
         """A job ends."""
         del self.jobs[job]
-        self._ended.append(JobResult(job, judged, Usage(10, 5, cost, calls=1), why))
+        self._ended.append(JobResult(job, judged, Usage(10, 5, cost, calls=1, flags=set(flags)), why))
 
     @override
     def counts(self) -> Mapping[tuple[str, ...], int]:

@@ -776,3 +776,30 @@ def test_a_foreign_record_in_the_windows_topic_stops_no_restore(key: bytes | Non
     partition.changelog.append(Record("windows", 0, 9, key, None, None))
     partition.restart()
     assert partition.held() == before == 1
+
+
+def test_windows_go_on_where_the_evaluations_are_made_again() -> None:
+    """Offsets begin again at 0. No window loses what it had, and no part has the key of an earlier one."""
+    partition = Partition(hold_h=1, disorder_s=60)
+    day = 24 * 3600
+    partition.send(event(-day), event(0))  # The first is held no longer once the second is there.
+    partition.send(event(-day + 60))
+    before = {record.key for record in partition.changelog if not is_progress(record.key)}
+    for again in range(2):
+        partition.committed, partition.records = None, []
+        partition.agent = AggregateAgent(partition.config)
+        partition.agent.on_assigned(Assignment(INPUT, None, 0, iter(partition.changelog), anew=True))
+        partition.committed = 0
+        partition.send(event(0), event(-day))
+        partition.send(event(-day + 60))
+        assert partition.progress().next_offset == 3
+        of_start: Counter[datetime] = Counter()
+        for window in partition.windows():
+            of_start[window.start] += window.events
+        assert of_start == {
+            NOON: 2 + again,
+            NOON - timedelta(days=1): 2 + again,
+            NOON - timedelta(days=1) + timedelta(seconds=60): 2 + again,
+        }
+    after = {record.key for record in partition.changelog if not is_progress(record.key)}
+    assert len(after) == len(before) + 2 * 2, "each old window has a part for each topic"

@@ -360,13 +360,15 @@ def test_no_value_anywhere_in_an_answer_raises_what_is_no_trouble(kind: str) -> 
     bodies = [orjson.dumps(each) for odd in ODD for each in changed(tree[kind], odd)]
     waiting = iter(bodies)
     status = "400 Bad" if kind == "error" else "200 OK"
+    sent: list[EndpointRequest] = []
     ends: list[EndpointResponse | JudgeError] = []
 
     async def ask_all(server: Hostile) -> None:
         client, chat, vectors = _asked(server)
+        sent.append(vectors if kind == "vectors" else chat)
         for _ in bodies:
             try:
-                ends.append(await client.send(vectors if kind == "vectors" else chat, Dialect()))
+                ends.append(await client.send(sent[0], Dialect()))
             except JudgeError as trouble:
                 ends.append(trouble)
         await client.aclose()
@@ -374,12 +376,16 @@ def test_no_value_anywhere_in_an_answer_raises_what_is_no_trouble(kind: str) -> 
     with hostile(lambda _: [http(next(waiting), status)], stays=True) as server:
         asyncio.run(ask_all(server))
     assert len(ends) == len(bodies) > 100
+    (asked,) = sent
+    most_tokens = asked.most_input + asked.most_output
     for end in ends:
         if isinstance(end, EndpointResponse):
             assert end.model.isprintable()
             assert 0 < len(end.model) <= MAX_NAME_CHARACTERS
-            for count in (end.input_tokens, end.output_tokens):
-                assert count is None or (type(count) is int and 0 <= count < 2**53)
+            bill, most = end.bill(asked, PRICE), cost(PRICE, asked.most_input, asked.most_output)
+            assert 0 < bill.amount <= 4 * most
+            for count in (bill.input_tokens, bill.output_tokens):
+                assert count is None or (type(count) is int and 0 <= count <= 4 * most_tokens)
 
 
 COUNTS = [2**53, 2**63, 2**64, -1, 1.0, 1.5, "7", True, None, [7], {"a": 7}]
@@ -489,7 +495,7 @@ def test_no_word_on_how_long_to_wait_makes_a_pause_without_end(status: str) -> N
     with hostile(lambda _: [http(b"{}", status, f"Retry-After: {next(waiting)}")]) as server:
         asyncio.run(ask_all(server))
     assert len(pauses) == len(WAITS)
-    assert all(pause is None or 0 < pause <= 86_400 for pause in pauses)
+    assert all(pause is None or 0 < pause <= 900 for pause in pauses)
 
 
 # Connections.
@@ -558,6 +564,66 @@ def test_a_url_that_leads_nowhere_costs_nothing(url: str) -> None:
         (end,) = finished(live)
         assert outcomes(live.counts()) == {"unreachable": 1}
     assert (end.why, end.usage.cost) == ("the judge's endpoint cannot be reached", 0)
+
+
+# Money.
+
+FREE_OF_CHARGE = (
+    "302 Found",
+    "400 Bad",
+    "401 Who",
+    "404 Nothing",
+    "408 Slow",
+    "413 Large",
+    "422 No",
+    "429 Slowly",
+    "503 Later",
+)
+CHARGED = ("500 Broken", "502 Between", "504 Late", "524 Late")
+
+
+@pytest.mark.parametrize("status", [*FREE_OF_CHARGE, *CHARGED])
+def test_a_call_that_ends_with_an_error_costs_what_it_may_have_cost(status: str) -> None:
+    """Nothing where the endpoint did not take it; all that it may cost where the endpoint failed in its middle."""
+    with hostile(always(http(b"{}", status))) as server, pool(server) as live:
+        live.start(job())
+        wait_until(lambda: server.requests)
+        time.sleep(0.2)
+        counts = live.counts()
+    assert sum(outcomes(counts).values()) == 1
+    assert (counts.get(("ragweir_judge_cost_microdollars_total",), 0) > 0) == (status in CHARGED)
+
+
+SOLID = {"prompt_tokens": 100, "completion_tokens": 10}
+REPORTED: dict[str, tuple[dict[str, object], set[str]]] = {
+    "as reserved": ({}, set()),
+    "reasoning beyond the longest answer": ({"completion_tokens": 3_000}, {"usage_above_reservation"}),
+    "zeros with a text": ({"prompt_tokens": 0, "completion_tokens": 0}, {"usage_implausible"}),
+    "no tokens of the text": ({"completion_tokens": 0}, {"usage_implausible"}),
+    "a million millions": ({"prompt_tokens": 10**12}, {"usage_implausible"}),
+    "negative": ({"prompt_tokens": -100}, {"usage_implausible"}),
+    "no integer": ({"completion_tokens": 10.5}, {"usage_implausible"}),
+    "true": ({"completion_tokens": True}, {"usage_implausible"}),
+}
+
+
+@pytest.mark.parametrize(("reported", "flags"), REPORTED.values(), ids=list(REPORTED))
+def test_usage_is_believed_within_reason(reported: dict[str, object], flags: set[str]) -> None:
+    """What cannot be counts with the reservation, and the evaluation says so; more than that is paid up to a bound."""
+    usage = SOLID | reported
+    with (
+        hostile(lambda request: [http(orjson.dumps(good(request, usage=usage)))]) as server,
+        pool(server, max_output_tokens=1_000) as live,
+    ):
+        live.start(job())
+        (end,) = finished(live)
+        asked = json.loads(server.requests[0].body)
+    assert end.usage.flags == flags
+    if flags == {"usage_implausible"}:
+        assert end.usage.cost >= cost(PRICE, len(asked["messages"][1]["content"]), 1_000), "the reservation"
+        assert (end.usage.input_tokens, end.usage.output_tokens) == (0, 0)
+    else:
+        assert end.usage.cost == cost(PRICE, usage["prompt_tokens"], usage["completion_tokens"])  # type: ignore[arg-type]
 
 
 # The agent.

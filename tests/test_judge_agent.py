@@ -563,3 +563,12 @@ def test_without_a_bound_nothing_is_deferred() -> None:
     worker.turn()
     assert len(pool.jobs) == 1
     assert affordable([], None) is None
+
+
+def test_an_evaluation_says_that_its_usage_cannot_be_believed() -> None:
+    log, pool, worker = judging()
+    log.ask(request("a"))
+    worker.turn()
+    pool.land(pool.started[0], flags=["usage_implausible"])
+    worker.turn()
+    assert "usage_implausible" in log.read("evaluations")[0]["flags"]

@@ -25,6 +25,8 @@ class Assignment:
     they are iterated over; nothing is read of a changelog that nobody iterates over."""
     preceding: Iterable[Record] = ()
     """The committed records of at most `Agent.warm_up` offsets before the start, likewise."""
+    anew: bool = False
+    """True where the topic was deleted and made again: its offsets are others than those that the state speaks of."""
 
 
 class Agent(ABC):

@@ -91,6 +91,8 @@ class _State:
     active_s: float = 0.0
     """Wall clock at the last look that found new events."""
     idle: bool = False
+    part_base: int = 0
+    """Added to the offset at which a part is opened, for its number."""
     told_s: float | None = None
     """Wall clock at the first look that found the progress emitted as it is now; None if it has not been."""
 
@@ -194,12 +196,13 @@ class AggregateAgent(Agent):
         for key, contents in self._config.totals.of(events).items():
             contents.late = late[key]
             start, labels = key
-            number = opened[key] if self._is_held(start, newest) else -1 - opened[key]
+            opened_at = state.part_base + opened[key]
+            number = opened_at if self._is_held(start, newest) else -1 - opened_at
             part = self._decoded(state.windows.get(start, {}).get(labels)) or _Part(number)
             total = merged((part.contents, contents)) if part.contents else contents
             touched[start][labels] = self._emitted(partition, key, part, total, outcome)
         windows, decoded = self._kept(state, touched, newest)
-        moved = _State(records[-1].offset + 1, windows, decoded, newest)
+        moved = _State(records[-1].offset + 1, windows, decoded, newest, part_base=state.part_base)
         return self._tell(partition, moved, outcome)
 
     def _decoded(self, part: _Part | None) -> _Part | None:
@@ -274,7 +277,13 @@ class AggregateAgent(Agent):
     def _tell(self, partition: int, state: _State, outcome: Outcome) -> _State:
         """Emit how far a partition is."""
         watermark = self._watermark(state.newest)
-        progress = Progress(partition=partition, next_offset=state.next_offset, watermark=watermark, idle=state.idle)
+        progress = Progress(
+            partition=partition,
+            next_offset=state.next_offset,
+            watermark=watermark,
+            idle=state.idle,
+            part_base=state.part_base,
+        )
         name = encode_window_key(ProgressKey(partition))
         headers = cloud_event(_SERVICE, "progress", name.decode(), watermark or _EPOCH, "application/json")
         outcome.emissions.append(Emission("windows", name, encode(progress), headers, partition))
@@ -329,6 +338,10 @@ class AggregateAgent(Agent):
         held = self._states.pop(partition, None)
         if held is None or held.next_offset != committed:
             held = self._read(assignment.changelog)
+        if assignment.anew and held is not None:
+            # Offsets begin again at 0, and with them the numbers of parts would.
+            held = replace(held, part_base=held.part_base + held.next_offset, next_offset=assignment.start)
+            committed = assignment.start
         if held is None and committed is not None:
             raise StateError(
                 f"partition {partition} has the committed offset {committed} but no windows to go on from: the windows "
@@ -384,7 +397,7 @@ class AggregateAgent(Agent):
             for start, parts in windows.items()
             if parts and self._is_held(start, newest)
         }
-        return _State(progress.next_offset, stored, newest=newest, idle=progress.idle)
+        return _State(progress.next_offset, stored, newest=newest, idle=progress.idle, part_base=progress.part_base)
 
     @override
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:

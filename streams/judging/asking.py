@@ -23,7 +23,7 @@ from ragweir.metrics.judged.driver import Call, Completion
 from ragweir.metrics.judged.framing import sendable
 from ragweir.metrics.judged.suite import Embed, Vectors
 from ragweir.metrics.metric import Null
-from ragweir.streams.judging.money import cost, most_tokens
+from ragweir.streams.judging.money import Bill, bill, most_tokens
 from ragweir.streams.settings import JudgeSettings, Price
 
 TEMPERATURE = 0
@@ -134,19 +134,19 @@ class EndpointRequest:
 
 @dataclass(frozen=True, slots=True)
 class EndpointResponse:
-    """What came back, and the tokens that the endpoint says it took; None where it says nothing."""
+    """The answer of a call, and the tokens that the endpoint reports, whatever it reports; None where it does not."""
 
     value: Completion | Vectors | Null
-    input_tokens: int | None
-    output_tokens: int | None
+    input_tokens: object
+    output_tokens: object
     model: str
     """Which answered, as the endpoint calls it: a name that was asked for may stand for another."""
 
-    def cost(self, asked: EndpointRequest, price: Price) -> int:
-        """What it cost, in millionths of a dollar; the most it can have where the endpoint does not say."""
-        if self.input_tokens is None or self.output_tokens is None:
-            return cost(price, asked.most_input, asked.most_output)
-        return cost(price, self.input_tokens, self.output_tokens)
+    def bill(self, asked: EndpointRequest, price: Price) -> Bill:
+        """Return what it costs."""
+        answered = bool(self.value.text) if isinstance(self.value, Completion) else not isinstance(self.value, Null)
+        most, stated = (asked.most_input, asked.most_output), (self.input_tokens, self.output_tokens)
+        return bill(price, most, stated, answered=answered)
 
 
 def chat(call: Call, settings: JudgeSettings) -> EndpointRequest:

@@ -210,8 +210,9 @@ class Caller:
                 raise
             finally:
                 self._breaker_gate.changed()
-            if answered.input_tokens is not None and answered.output_tokens is not None:
-                used = answered.input_tokens + answered.output_tokens
+            bill = answered.bill(question.asked, FREE)
+            if bill.input_tokens is not None and bill.output_tokens is not None:
+                used = bill.input_tokens + bill.output_tokens
             return answered
         finally:
             self._limits.settle(reserved, used)
@@ -262,8 +263,10 @@ class Caller:
         finally:
             stats.add("ragweir_judge_calls_total", outcome)
             stats.took(self._clock() - began)
-        sent, got = answered.input_tokens, answered.output_tokens
-        self._pay(question, answered.cost(asked, self._settings.prices.get(asked.model, FREE)), broken=False)
+        bill = answered.bill(asked, self._settings.prices.get(asked.model, FREE))
+        sent, got = bill.input_tokens, bill.output_tokens
+        self._pay(question, bill.amount, broken=False)
+        usage.flags |= {bill.flag} - {""}
         if asked.model == self._settings.model:  # What gives vectors is another.
             usage.model = answered.model
         usage.input_tokens += sent or 0

@@ -88,7 +88,7 @@ async def _checked(settings: JudgeSettings) -> Checked:
         if settings.embedding_model is not None:
             asked = embedding(Embed((_CASE.response,)), settings.embedding_model)
             answered = await client.send(asked, dialect)
-            spent += answered.cost(asked, settings.prices.get(asked.model, FREE))
+            spent += answered.bill(asked, settings.prices.get(asked.model, FREE)).amount
     finally:
         await client.aclose()
     return Checked(dialect, spent, model)
@@ -102,7 +102,7 @@ async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, Dial
     while isinstance(said, Call):
         asked = chat(said, settings)
         answered, dialect = await _answered(client, settings, asked, dialect)
-        spent += answered.cost(asked, settings.prices.get(asked.model, FREE))
+        spent += answered.bill(asked, settings.prices.get(asked.model, FREE)).amount
         try:
             said = conversation.send(answered.value)
         except StopIteration as end:

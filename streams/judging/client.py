@@ -10,6 +10,7 @@ import math
 import re
 import time
 from collections.abc import Container, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -30,15 +31,15 @@ from ragweir.streams.judging.asking import (
     RateLimited,
     named,
 )
+from ragweir.streams.judging.money import billed
 from ragweir.streams.judging.transport import Response, Transport, unusable
 from ragweir.streams.settings import JudgeSettings
 
-_LONGEST_PAUSE_S = 86_400.0
+_LONGEST_PAUSE_S = 900.0
+"""After so long one call tries, whatever the endpoint asked for."""
 _REFUSED_PAUSE_S = 60.0
 _HEARD_CHARACTERS = 600
 """How much of an error is searched for words: what quotes a request does so further behind."""
-_MOST_TOKENS = 2**53
-"""A count of tokens is below this, so that every reader of JSON holds it exactly."""
 
 
 class Client:
@@ -104,20 +105,18 @@ def key(settings: JudgeSettings) -> str:
         raise ConfigurationError("judge.api_key_file cannot be read") from None
 
 
-def tokens(usage: object, *, chat: bool) -> tuple[int | None, int | None]:
-    """The tokens that an answer says it took, in and out; None for each that it does not say, or says impossibly.
+def tokens(usage: object, *, chat: bool) -> tuple[object, object]:
+    """The tokens that an answer says it took, in and out, whatever it says; None for each that it does not say.
 
-    >>> tokens({"prompt_tokens": 12, "completion_tokens": 3}, chat=True)
-    (12, 3)
-    >>> tokens({"prompt_tokens": 2**63, "completion_tokens": True}, chat=True), tokens({"prompt_tokens": 4}, chat=False)
-    ((None, None), (4, 0))
+    >>> tokens({"prompt_tokens": 12, "completion_tokens": -3}, chat=True), tokens(None, chat=True)
+    ((12, -3), (None, None))
+    >>> tokens({"prompt_tokens": 4}, chat=False), tokens([], chat=False)
+    ((4, 0), (None, None))
     """
     stated: Mapping[str, object] = usage if isinstance(usage, dict) else {}
-    return _count(stated.get("prompt_tokens")), _count(stated.get("completion_tokens")) if chat else 0
-
-
-def _count(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value < _MOST_TOKENS else None
+    taken = stated.get("prompt_tokens")
+    given = stated.get("completion_tokens") if chat else (None if taken is None else 0)
+    return taken, given
 
 
 _ANY = range(300, 600)
@@ -195,21 +194,26 @@ def of_error(error: _Error, model: str, dialect: Dialect) -> JudgeError:
         return unusable()
     _, _, kind, outcome, why = found
     pause_s = _REFUSED_PAUSE_S if kind is EndpointUnusable else retry_after_s(error.headers, time.time())
-    return kind(outcome, why.format(status=status, model=model), pause_s=pause_s, billed=status in _TIMEOUTS)
+    return kind(outcome, why.format(status=status, model=model), pause_s=pause_s, billed=billed(status))
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
-    """How long a response asks to wait, at most a day; None if it does not say, or says what is past.
+    """How long a response asks to wait, at most 15 minutes; None if it does not say, or says what is past.
 
     Args:
         headers: of the response, their names in lower case if they are case-sensitive.
-        now: epoch seconds, against which dates are read.
+        now: epoch seconds, against which dates are read where the response has no date of its own.
 
     >>> retry_after_s({"retry-after": "300"}, 0), retry_after_s({"retry-after": "soon"}, 0)
     (300.0, None)
     >>> retry_after_s({"retry-after": "Thu, 01 Jan 1970 00:10:00 GMT"}, 60)
     540.0
+    >>> dates = {"retry-after": "Thu, 01 Jan 1970 00:10:00 GMT", "date": "Thu, 01 Jan 1970 00:09:30 GMT"}
+    >>> retry_after_s(dates, now=1e9)
+    30.0
     """
+    with suppress(ValueError, OverflowError):
+        now = parsedate_to_datetime(headers.get("date", "")).timestamp()
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         wait_s = _seconds(headers.get(name, ""), unit_s, now)
         if math.isfinite(wait_s) and wait_s > 0:

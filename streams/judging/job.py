@@ -40,6 +40,8 @@ class Usage:
     """Requests that were sent."""
     cached: int = 0
     """Questions that the cache answered."""
+    flags: set[str] = field(default_factory=set)
+    """The flags of an evaluation that say how its usage was reported."""
     model: str = ""
     """The model that answered the questions, as the endpoint calls it; empty where none did."""
 

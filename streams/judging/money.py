@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil
 
 from ragweir.metrics.judged.suite import Case, Suite
@@ -36,6 +37,71 @@ def cost(price: Price, input_tokens: int, output_tokens: int) -> int:
     """
     # Dollars per million tokens are millionths of a dollar per token.
     return ceil(round(min(price.input_usd * input_tokens + price.output_usd * output_tokens, MOST), 6))
+
+
+_PLAUSIBLE = 4
+"""The usage that an endpoint reports is believed up to so many times what was reserved: reasoning tokens are billed,
+and are not bounded by the longest answer."""
+IMPLAUSIBLE, ABOVE = "usage_implausible", "usage_above_reservation"
+"""Flags of evaluations: the reported usage cannot be, or it is more than was reserved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """The cost of one call that was answered."""
+
+    amount: int
+    """Millionths of a dollar."""
+    input_tokens: int | None
+    """None where the endpoint does not say, or says what cannot be."""
+    output_tokens: int | None
+    flag: str = ""
+
+
+def billed(status: int) -> bool:
+    """Return whether a call that ended with an HTTP error counts with all that it may have cost.
+
+    An endpoint that fails in the middle may charge for its work; one that does not take a call does none.
+
+    >>> [status for status in (302, 400, 401, 408, 429, 500, 502, 503, 504, 524) if billed(status)]
+    [500, 502, 504, 524]
+    """
+    return 500 <= status < 600 and status not in _NOT_TAKEN
+
+
+_NOT_TAKEN = frozenset({501, 503, 505, 511})
+
+
+def bill(price: Price, most: tuple[int, int], stated: tuple[object, object], *, answered: bool) -> Bill:
+    """Return what an answer costs.
+
+    Args:
+        price: of the model.
+        most: the input and output tokens that were reserved.
+        stated: the input and output tokens that the endpoint reports; None where it reports none.
+        answered: whether there is an answer, which takes tokens.
+
+    >>> price = Price(input_usd=1, output_usd=1)
+    >>> bill(price, (100, 50), (80, 20), answered=True)
+    Bill(amount=100, input_tokens=80, output_tokens=20, flag='')
+    >>> bill(price, (100, 50), (80, 400), answered=True)
+    Bill(amount=480, input_tokens=80, output_tokens=400, flag='usage_above_reservation')
+    >>> {bill(price, (100, 50), odd, answered=True) for odd in ((80, 10**12), (-1, 20), (8.5, 1), (True, 2), (0, 0))}
+    {Bill(amount=150, input_tokens=None, output_tokens=None, flag='usage_implausible')}
+    >>> bill(price, (100, 50), (None, None), answered=True)
+    Bill(amount=150, input_tokens=None, output_tokens=None, flag='')
+    """
+    reserved = Bill(cost(price, *most), None, None)
+    if stated == (None, None):
+        return reserved
+    tokens = [each for each in stated if type(each) is int]
+    least = (int(most[0] > 0 and answered), int(most[1] > 0 and answered))
+    if len(tokens) == 2 and all(each >= own for each, own in zip(tokens, least, strict=True)):
+        amount = cost(price, *tokens)
+        if sum(tokens) <= _PLAUSIBLE * sum(most) and amount <= _PLAUSIBLE * reserved.amount:
+            above = sum(tokens) > sum(most) or amount > reserved.amount
+            return Bill(amount, tokens[0], tokens[1], ABOVE if above else "")
+    return Bill(reserved.amount, None, None, IMPLAUSIBLE)
 
 
 def allowance(price: Price, embedding_price: Price, case: Case, suites: Sequence[Suite], max_output_tokens: int) -> int:

@@ -88,7 +88,7 @@ def judged(
                 "categories": before.categories | kept(found.categories),
                 "reasons": before.reasons | kept(found.reasons),
                 "explanations": before.explanations | kept(found.explanations),
-                "flags": (*before.flags, *found.flags, *([CUT] if cut else [])),
+                "flags": (*before.flags, *found.flags, *([CUT] if cut else []), *sorted(usage.flags)),
                 "judge": Judgement(
                     model=usage.model or model,
                     prompt_version=" ".join(f"{suite.name}:{suite.version}" for suite in suites),

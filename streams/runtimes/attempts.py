@@ -42,6 +42,11 @@ class OffsetMetadata(BaseModel):
     """The offsets of the newest records that became dead letters of class `fatal`: nobody may read them again."""
     warm_from: int = Field(default=0, ge=0)
     """The offset before which nothing may be read again, since more records were fatal than `fatal` holds."""
+    topic: str = ""
+    """Kafka's id of the topic that the offset belongs to; empty where it is not known."""
+    partitions: int | None = Field(default=None, ge=0)
+    """The number of partitions that the topic had when its group began to read it: those from this number on were added
+    later, and begin at their starts."""
 
     @classmethod
     def stored(cls, metadata: str | None) -> OffsetMetadata:
@@ -91,7 +96,7 @@ class Attempts:
     """Counts attempts per partition over the lives of processes.
 
     >>> attempts, start = Attempts(), PartitionOffset("t", 0, 5, '{"attempts":1,"until":9}')
-    >>> attempts.take_over(start).attempts
+    >>> attempts.take_over(start, OffsetMetadata.stored(start.metadata)).attempts
     1
     >>> records = [Record("t", 0, offset, None, b"", None) for offset in (8, 9)]
     >>> [attempts.suspects(record) for record in records]
@@ -121,10 +126,14 @@ class Attempts:
         """True while this process has begun records of some partition and not survived them yet."""
         return bool(self._begun)
 
-    def take_over(self, start: PartitionOffset) -> OffsetMetadata:
-        """Take a partition over; gives what is known of it."""
+    def take_over(self, start: PartitionOffset, found: OffsetMetadata) -> OffsetMetadata:
+        """Take a partition over; gives the metadata that holds where it starts.
+
+        Args:
+            start: where reading begins.
+            found: the metadata of its committed offset.
+        """
         place = start.topic, start.partition
-        found = OffsetMetadata.stored(start.metadata)
         if found.until <= start.offset:  # Reading begins behind the records in question.
             found = found.settled()
         self._found[place] = self._noted[place] = found

@@ -33,6 +33,7 @@ from ragweir.streams.runtimes.partitions import Partitions
 from ragweir.streams.runtimes.positions import Positions
 from ragweir.streams.runtimes.precautions import Precautions
 from ragweir.streams.runtimes.status import Status
+from ragweir.streams.runtimes.topic_identity import TopicIdentity
 from ragweir.streams.runtimes.transactions import Aborted, Transactions, restart_after
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
@@ -88,8 +89,19 @@ class KafkaRuntime:
         guard = Guard(canary, health.alive, stopped) if canary else None
         self._precautions = Precautions(agent, guard, self._note, health.alive)
         waiting = health.beating(stopped)
+        self._identity = TopicIdentity(settings, inputs, waiting, stopped)
         self._partitions = Partitions(
-            settings, agent, group, positions, reader, self._precautions, telemetry, health.alive, waiting
+            settings,
+            consumer,
+            self._identity,
+            agent,
+            group,
+            positions,
+            reader,
+            self._precautions,
+            telemetry,
+            health.alive,
+            waiting,
         )
         self._status = Status(consumer, inputs[0], connection, self._partitions, positions, reader, telemetry, health)
         self._transactions = Transactions(
@@ -116,6 +128,7 @@ class KafkaRuntime:
             self._drain()
             self._withdraw()
             if self._reader.overtaken:
+                self._must_be_same()
                 raise RestartRequired(self._reader.overtaken)
             self._consumer.close()
         except Interrupted:
@@ -142,6 +155,9 @@ class KafkaRuntime:
     def _turn(self) -> None:
         self._status.watch()
         records = self._reader.read(self._isolation.limit)
+        asked = bool(records) or self._identity.due
+        if asked:
+            self._identity.ask()
         outcome = Outcome()
         began = handled = time.perf_counter()
         try:
@@ -151,7 +167,12 @@ class KafkaRuntime:
             outcome = self._work(records)
             handled = time.perf_counter()
             self._precautions.survived(outcome)
-            if outcome.settled or outcome.emissions or self._positions.uncommitted or self._precautions.uncommitted:
+            commits = bool(
+                outcome.settled or outcome.emissions or self._positions.uncommitted or self._precautions.uncommitted
+            )
+            if asked or commits:
+                self._must_be_same()
+            if commits:
                 self._commit(outcome.emissions, outcome.settled)
                 self._isolation.committed()
                 self._precautions.settled()
@@ -183,6 +204,22 @@ class KafkaRuntime:
         most = self._isolation.limit - len(outcome.settled)
         outcome.extend(self._agent.tick(time.time(), self._reader.at_end, most))
         return outcome
+
+    def _must_be_same(self) -> None:
+        """See that what was read is of the topics whose offsets are committed.
+
+        Raises:
+            RestartRequired: if a topic was deleted and made again. Nothing of the batch is committed.
+        """
+        if not (changed := self._identity.changed()):
+            return
+        try:
+            # Kafka forgets offsets with their topic: the next process has to find those of the old one.
+            self._note()
+        except Aborted as aborted:
+            self._transactions.abort(aborted)
+        names = ", ".join(changed)
+        raise RestartRequired(f"{names}: deleted and made again; a restart begins at its start, and repeats nothing")
 
     # One transaction.
 

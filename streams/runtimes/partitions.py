@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from functools import partial
 
 import stamina
 import structlog
@@ -16,9 +17,11 @@ from ragweir.streams.agents.agent import Agent, Assignment
 from ragweir.streams.records import Record
 from ragweir.streams.runtimes.attempts import OffsetMetadata
 from ragweir.streams.runtimes.batches import BatchReader
+from ragweir.streams.runtimes.beginnings import Beginnings
 from ragweir.streams.runtimes.changelog import before, changelog
 from ragweir.streams.runtimes.positions import Positions
 from ragweir.streams.runtimes.precautions import Precautions
+from ragweir.streams.runtimes.topic_identity import TopicIdentity
 from ragweir.streams.runtimes.traces import Traces
 from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
@@ -35,6 +38,8 @@ class Partitions:
 
     Args:
         settings: how to reach Kafka.
+        consumer: holds the partitions.
+        identity: knows which topics there are.
         agent: whose partitions they are.
         group: its consumer group.
         positions: the offsets of the partitions.
@@ -48,6 +53,8 @@ class Partitions:
     def __init__(
         self,
         settings: Settings,
+        consumer: Consumer,
+        identity: TopicIdentity,
         agent: Agent,
         group: str,
         positions: Positions,
@@ -60,7 +67,10 @@ class Partitions:
         self._settings, self._agent, self._group = settings, agent, group
         self._positions, self._reader, self._precautions, self._telemetry = positions, reader, precautions, telemetry
         self._alive, self._stopped = alive, stopped
-        self._recovery = Traces(settings, agent, stopped, alive)
+        recreated = partial(telemetry.count, "ragweir_topics_recreated_total", 1)
+        self._beginnings = Beginnings(
+            consumer, identity, positions, Traces(settings, agent, stopped, alive), recreated, stopped
+        )
         self.joined = False
         """True once the group has dealt partitions out, of which none may have been for this worker."""
 
@@ -79,9 +89,11 @@ class Partitions:
     def _take_over(self, consumer: Consumer, partitions: list[PartitionOffset]) -> list[PartitionOffset]:
         if self._stopped():
             raise Interrupted
-        started = self._positions.start(consumer, partitions, self._stopped, self._recovery.mended)
+        started = self._positions.start(consumer, partitions, self._stopped, self._beginnings.checked)
         for committed, start in started:
-            known = self._precautions.take_over(start, self._group)
+            place = start.topic, start.partition
+            metadata = self._beginnings.metadata.get(place) or OffsetMetadata.stored(start.metadata)
+            known = self._precautions.take_over(start, metadata, self._group)
             self._restore(committed, start, known)
         return [start for _, start in started]
 
@@ -94,7 +106,8 @@ class Partitions:
         ):
             readable: Iterable[Record] = (record for record in preceding if known.readable(record.offset))
             try:
-                agent.on_assigned(Assignment(place, committed, start.offset, state, readable))
+                anew = place in self._beginnings.anew
+                agent.on_assigned(Assignment(place, committed, start.offset, state, readable, anew))
             except StateError as error:
                 log.warning("the committed offset does not fit the state", partition=place[1], reason=str(error))
                 raise

@@ -52,7 +52,7 @@ class Positions:
         starts: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> None:
         self._start_from = start_from
-        self._starts = starts
+        self._starts, self._bounded = dict(starts), bool(starts)
         """Where partitions without a committed offset start, as far as it is known."""
         self._on_missed = on_missed
         self._next: dict[TopicPartition, int] = {}
@@ -67,6 +67,15 @@ class Positions:
     def places(self) -> list[TopicPartition]:
         """The partitions held."""
         return list(self._next)
+
+    @property
+    def bounded(self) -> bool:
+        """True where the starts of partitions were given, as in a replay."""
+        return self._bounded
+
+    def begins_at_start(self, place: TopicPartition) -> None:
+        """Let a partition without a committed offset begin at its start, whatever `start_from` says."""
+        self._starts[place] = 0
 
     def start(
         self,

@@ -46,13 +46,13 @@ class Precautions:
         self._attempts = Attempts()
         self._note, self._alive = note, alive
 
-    def take_over(self, start: PartitionOffset, group: str) -> OffsetMetadata:
-        """Take a partition over.
+    def take_over(self, start: PartitionOffset, found: OffsetMetadata, group: str) -> OffsetMetadata:
+        """Take a partition over; see `Attempts.take_over`.
 
         Raises:
             PermanentError: if processes have died on the next records too often.
         """
-        found = self._attempts.take_over(start)
+        found = self._attempts.take_over(start, found)
         if found.attempts >= MOST and self._guard is None:
             raise PermanentError(_given_up(group, start, found))
         return found

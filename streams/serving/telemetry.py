@@ -263,6 +263,13 @@ TABLE = (
     Instrument(
         "ragweir_commit_seconds", "histogram", "Time to write and commit one batch", buckets=_SECONDS, by=_AGENTS
     ),
+    Instrument(
+        "ragweir_topics_recreated_total",
+        "counter",
+        "Input topics that were found deleted and made again; they were read from their starts",
+        ("topic",),
+        by=_AGENTS,
+    ),
     # How far behind, and whether it can work.
     Instrument("ragweir_lag", "gauge", "Records not yet settled", ("topic", "partition")),
     Instrument("ragweir_assigned_partitions", "gauge", "Partitions that this slot reads", by=_AGENTS),

@@ -1,0 +1,177 @@
+"""Topics that are deleted and made again, or grow, under running workers: nothing is lost, and it is told."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka.admin import AdminClient, NewPartitions
+from conftest import create_topic, produce, read_to_end
+from faults import Service, Traffic, end_all, environment, eventually
+
+from ragweir.schemas.codec import encode
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.runtimes.attempts import OffsetMetadata
+
+Start = Callable[..., Service]
+QUICK = {"kafka": {"client": {"topic.metadata.refresh.interval.ms": 1000}}}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start services; all have ended when the test has."""
+    services: list[Service] = []
+
+    def start(traffic: Traffic, *arguments: str, service: str = "evaluate", **settings: Any) -> Service:
+        log = tmp_path / f"{len(services)}.log"
+        command = ["-m", "ragweir.streams.cli", service, *arguments]
+        services.append(Service(command, log, environment(traffic, **settings)))
+        return services[-1]
+
+    yield start
+    end_all(services)
+
+
+def events(name: str, count: int) -> list[bytes]:
+    return [
+        json.dumps({"event_id": f"{name}-{number}", "query": "Is it?", "response": "It is."}).encode()
+        for number in range(count)
+    ]
+
+
+def evaluated(traffic: Traffic) -> list[str]:
+    """The ids of the events that were evaluated, in the order of the output."""
+    messages = read_to_end(traffic.bootstrap, f"{traffic.prefix}evaluations")
+    return [json.loads(message.value() or b"{}")["event_id"] for message in messages]
+
+
+def recreate(traffic: Traffic, topic: str = "") -> None:
+    """Delete a topic and make it again, as fast as Kafka does it; without a name the interactions."""
+    admin, topic = AdminClient({"bootstrap.servers": traffic.bootstrap}), topic or traffic.topic
+    admin.delete_topics([topic])[topic].result(30)
+
+    def made() -> bool:
+        try:
+            create_topic(traffic.bootstrap, topic)
+        except KafkaException:
+            return False
+        return True
+
+    eventually(made, "the topic is made again")
+
+
+def ids(name: str, count: int) -> set[str]:
+    return {f"{name}-{number}" for number in range(count)}
+
+
+@pytest.mark.parametrize("start_from", ["earliest", "latest"])
+@pytest.mark.parametrize("new", [60, 200], ids=["shorter", "longer"])
+def test_a_topic_that_is_made_again_under_a_running_worker_is_read_from_its_start(
+    kafka: LocalKafka, prefix: str, start: Start, start_from: str, new: int
+) -> None:
+    """Whether it is shorter than the offset that was reached in the old one, or longer."""
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
+    service = start(traffic, "--workers", "1", input={"topic": traffic.topic, "start_from": start_from})
+    eventually(lambda: service.logged("partitions assigned"), "it works")
+    produce(kafka.bootstrap, traffic.topic, events("old", 100), partition=0)
+    eventually(lambda: set(evaluated(traffic)) == ids("old", 100), "the old ones are evaluated")
+    recreate(traffic)
+    produce(kafka.bootstrap, traffic.topic, events("new", new), partition=0)
+    eventually(lambda: set(evaluated(traffic)) >= ids("new", new), "the new ones are evaluated")
+    assert sorted(evaluated(traffic)) == sorted(ids("old", 100) | ids("new", new)), "and nothing twice"
+    assert service.logged("deleted and made again; it begins at its start", level="error")
+    assert service.sample(f'ragweir_topics_recreated_total{{topic="{traffic.topic}"}}') == 1
+
+
+def test_a_topic_that_is_made_again_while_no_worker_runs_is_read_from_its_start(
+    kafka: LocalKafka, prefix: str, start: Start
+) -> None:
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
+    first = start(traffic, "--slot", "0")
+    produce(kafka.bootstrap, traffic.topic, events("old", 10), partition=0)
+    eventually(lambda: len(evaluated(traffic)) == 10, "the old ones are evaluated")
+    assert first.stop() == 0
+    recreate(traffic)
+    produce(kafka.bootstrap, traffic.topic, events("new", 30), partition=0)
+    start(traffic, "--slot", "0")
+    eventually(lambda: len(evaluated(traffic)) == 40, "the new ones are evaluated")
+    assert set(evaluated(traffic)) == ids("old", 10) | ids("new", 30)
+
+
+def test_nothing_of_a_batch_is_committed_once_its_topic_is_another(
+    kafka: LocalKafka, prefix: str, start: Start
+) -> None:
+    """A worker that sleeps while the topic is deleted and made again reads the new one at the old offset."""
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
+    service = start(traffic, "--workers", "1")
+    produce(kafka.bootstrap, traffic.topic, events("old", 20), partition=0)
+    eventually(lambda: len(evaluated(traffic)) == 20, "the old ones are evaluated")
+    pid = service.pid(0)
+    os.kill(pid, signal.SIGSTOP)
+    recreate(traffic)
+    produce(kafka.bootstrap, traffic.topic, events("new", 300), partition=0)
+    time.sleep(0.5)
+    os.kill(pid, signal.SIGCONT)
+    eventually(lambda: set(evaluated(traffic)) >= ids("new", 300), "the new ones are evaluated")
+    assert len(evaluated(traffic)) == 320, "and nothing twice"
+
+
+def test_partitions_that_are_added_begin_at_their_start_whatever_new_groups_do(
+    kafka: LocalKafka, prefix: str, start: Start
+) -> None:
+    """With `start_from = "latest"`, what was written before anybody knew of the partition is read."""
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
+    produce(kafka.bootstrap, traffic.topic, events("before", 5), partition=0)
+    settings = {"input": {"topic": traffic.topic, "start_from": "latest"}, **QUICK}
+    first = start(traffic, "--workers", "1", **settings)
+    eventually(lambda: traffic.committed() == {0: 5}, "the group begins at the end, and has committed that")
+    traffic.admin.create_partitions([NewPartitions(traffic.topic, 3)])[traffic.topic].result(30)
+    time.sleep(0.5)
+    for partition in (1, 2):
+        produce(kafka.bootstrap, traffic.topic, events(f"p{partition}", 50), partition=partition)
+    wanted = ids("p1", 50) | ids("p2", 50)
+    eventually(lambda: set(evaluated(traffic)) >= wanted, "all of it is evaluated")
+    assert set(evaluated(traffic)) == wanted
+    assert first.stop() == 0
+    group = f"{traffic.prefix}evaluate"
+    asked = traffic.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=5)[group]
+    stored = [at.metadata for at in asked.result().topic_partitions if at.topic == traffic.topic]
+    assert {OffsetMetadata.stored(text).partitions for text in stored} == {1}, "the number when the group began"
+
+
+def counted(traffic: Traffic) -> int:
+    """The events in the windows, each window by its newest record."""
+    messages = read_to_end(traffic.bootstrap, f"{traffic.prefix}windows")
+    newest = {message.key(): json.loads(message.value() or b"{}") for message in messages}
+    return sum(window.get("events", 0) for window in newest.values())
+
+
+def test_windows_count_all_evaluations_of_a_topic_that_is_made_again(
+    kafka: LocalKafka, prefix: str, start: Start
+) -> None:
+    """The state of aggregate speaks of offsets of the old topic; nothing has to be set by hand."""
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
+    create_topic(kafka.bootstrap, f"{prefix}windows")
+    topic = f"{prefix}evaluations"
+
+    def evaluations(name: str, count: int) -> list[bytes]:
+        when = datetime(2026, 1, 2, 12, tzinfo=UTC)
+        return [
+            encode(Evaluation(event_id=f"{name}-{number}", event_time=when, catalogue_version="2"))
+            for number in range(count)
+        ]
+
+    service = start(traffic, "--workers", "1", service="aggregate")
+    produce(kafka.bootstrap, topic, evaluations("old", 40), partition=0)
+    eventually(lambda: counted(traffic) == 40, "the old ones are counted")
+    recreate(traffic, topic)
+    produce(kafka.bootstrap, topic, evaluations("new", 15), partition=0)
+    eventually(lambda: counted(traffic) == 55, "the new ones are counted as well")
+    assert service.logged("deleted and made again; it begins at its start", level="error")
