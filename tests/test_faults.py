@@ -20,7 +20,7 @@ from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.local.kafka import LocalKafka, local_kafka
 from ragweir.streams.records import Record
 from ragweir.streams.runtimes.positions import Positions
-from ragweir.streams.supervisor import Supervisor
+from ragweir.streams.supervisor import Command, Supervisor
 
 Start = Callable[..., Service]
 
@@ -358,7 +358,7 @@ def test_workers_end_with_their_supervisor(kafka: LocalKafka, prefix: str, start
 def test_a_worker_that_always_fails_is_started_ever_later() -> None:
     """Each restart waits twice as long as the one before."""
     with structlog.testing.capture_logs() as logs:
-        Supervisor([["false"]]).run(lambda: len(logs) == 4)
+        Supervisor([Command("evaluate", 0, ["false"])]).run(lambda: len(logs) == 4)
     assert [line["restart_in_s"] for line in logs] == [0.1, 0.2, 0.4, 0.8]
 
 

@@ -19,7 +19,7 @@ from ragweir.streams.agents.evaluate import EvaluateAgent
 from ragweir.streams.cli.app import FAILURE, app, out, settings
 from ragweir.streams.cli.looking import ledger, number_behind
 from ragweir.streams.cli.objectives import evaluations, uncounted
-from ragweir.streams.cli.ports import ports
+from ragweir.streams.cli.ports import ports, supervisors
 from ragweir.streams.cli.summary import dollars
 from ragweir.streams.cli.tap import read_newest
 from ragweir.streams.event_times import distances
@@ -46,6 +46,8 @@ _FORMS = {
 }
 
 
+_MOST_CHARACTERS = 2_000
+"""The characters that are shown of what a supervisor reports."""
 _LIBRARIES = ("plugin.library.paths", "ssl.engine.location", "ssl.providers")
 """The librdkafka properties by which it loads libraries into our processes."""
 
@@ -252,6 +254,20 @@ def telemetry(findings: Findings) -> str:
     return f"on {host} {'; '.join(map(str, found))}"
 
 
+def supervision(findings: Findings) -> str:
+    """Each supervisor on this machine has all of its workers running."""
+    if not findings.settings.telemetry.port:
+        return "not checked, since the system chooses the ports"
+    try:
+        found = supervisors(findings.settings)
+    except PermanentError as error:
+        raise Unwell(str(error)) from None
+    if troubles := [printable(f"{each.command}: {each.trouble}", _MOST_CHARACTERS) for each in found if each.trouble]:
+        raise Unwell("; ".join(troubles))
+    names = ", ".join(f"`ragweir {each.command}` (port {each.port})" for each in found)
+    return f"all workers run under {names}" if names else "no supervisor runs on this machine"
+
+
 def objectives(findings: Findings) -> str:
     """Each SLO counts some of the newest evaluations: one that counts none never fires, and looks well."""
     effective = findings.settings
@@ -300,6 +316,7 @@ CHECKS: tuple[Callable[[Findings], str], ...] = (
     objectives,
     labels,
     telemetry,
+    supervision,
 )
 
 
