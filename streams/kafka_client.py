@@ -268,8 +268,11 @@ def ask(admin: AdminClient, connection: Connection, timeout_s: float = ASK_TIMEO
         admin.poll(0)
         if connection.refused_because:
             raise PermanentError(f"Kafka refuses the connection: {connection.refused_because}") from None
-        why = f"no broker answers ({connection.why or error.args[0].str()})"
-        raise Unreachable(f"{why}; is Kafka running, are kafka.bootstrap_servers and kafka.client right?") from None
+        # Of a connection that is closed without an answer librdkafka says no more than that.
+        why = connection.why or f"{error.args[0].str()}; so it looks too where TLS or SASL is expected and not set"
+        raise Unreachable(
+            f"no broker answers ({why}); is Kafka running, are kafka.bootstrap_servers and kafka.client right?"
+        ) from None
     connection.back()
     return {name: len(topic.partitions) for name, topic in topics.items()}
 
