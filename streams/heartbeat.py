@@ -1,4 +1,4 @@
-"""The heartbeat: how a worker tells its supervisor, through a pipe, where it serves and that its loop comes round.
+"""The heartbeat: a pipe through which a worker reports its port, its loop's turns and a permanent failure.
 
 A loop that is caught in C code keeps the worker's own HTTP server from answering, but cannot keep the supervisor from
 seeing that nothing comes through the pipe.
@@ -11,13 +11,15 @@ import time
 from contextlib import suppress
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 HEARTBEAT = "RAGWEIR_HEARTBEAT"
 """The environment variable that names a worker's end of the pipe, as a file descriptor."""
 _EVERY_S = 1.0
 _MOST_BYTES = 64 * 1024
 """The bytes that are read at once, and kept of a line without an end."""
+_MOST_CHARACTERS = 600
+"""The characters that are sent of a failure's reason. A line of so many, escaped, is written to a pipe as a whole."""
 
 
 class Announcement(BaseModel):
@@ -28,6 +30,17 @@ class Announcement(BaseModel):
     service: str
     slot: int
     port: int
+
+
+class Failure(BaseModel):
+    """The line that a worker writes before it ends for a reason that a restart does not remove."""
+
+    model_config = ConfigDict(frozen=True)
+
+    failure: str
+
+
+_LINE: TypeAdapter[Announcement | Failure] = TypeAdapter(Announcement | Failure)
 
 
 class Heartbeat:
@@ -56,6 +69,12 @@ class Heartbeat:
         """Tell where the worker serves its telemetry."""
         self._write(orjson.dumps(Announcement(service=service, slot=slot, port=port).model_dump()) + b"\n")
 
+    def fail(self, reason: str) -> None:
+        """Report why the worker ends and why a restart would not help."""
+        # A path in the reason may hold bytes that are no text.
+        text = reason[:_MOST_CHARACTERS].encode(errors="replace").decode()
+        self._write(orjson.dumps(Failure(failure=text).model_dump()) + b"\n")
+
     def __call__(self) -> None:
         """Tell that the loop came round; at most once a second."""
         now = time.monotonic()
@@ -82,6 +101,9 @@ class Listener:
     >>> worker.announce("evaluate", 2, 9466)
     >>> listener.heard(), listener.announced
     (True, Announcement(service='evaluate', slot=2, port=9466))
+    >>> worker.fail("there is no topic rag.evaluations")
+    >>> listener.heard(), listener.failure
+    (True, 'there is no topic rag.evaluations')
     >>> listener.close()
     """
 
@@ -90,6 +112,8 @@ class Listener:
         os.set_blocking(self._source, False)
         self._line = b""
         self.announced: Announcement | None = None
+        self.failure = ""
+        """The reason that the worker gave for ending; empty without one."""
 
     def started(self) -> None:
         """The worker has its end; ours of it is closed."""
@@ -105,7 +129,11 @@ class Listener:
         self._line = rest[-_MOST_BYTES:]
         for line in filter(None, lines):
             with suppress(ValidationError):
-                self.announced = Announcement.model_validate_json(line)
+                match _LINE.validate_json(line):
+                    case Announcement() as announced:
+                        self.announced = announced
+                    case Failure(failure=reason):
+                        self.failure = reason
         return data != b""
 
     def close(self) -> None:

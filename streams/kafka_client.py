@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import socket
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -78,11 +80,27 @@ class Connection:
         """Set once signing in has failed."""
         self.why = ""
         """What last went wrong with a connection, such as TLS that meets a port without it."""
+        self._trouble_at = -math.inf
+        """The time of the newest sign that a broker was away, by the monotonic clock."""
+
+    @property
+    def quiet_s(self) -> float:
+        """The time in seconds since a connection to any broker last failed; infinite if none has.
+
+        >>> connection = Connection(quiet=True)
+        >>> connection.quiet_s
+        inf
+        >>> connection.lost("no broker is up")
+        >>> connection.quiet_s < 60
+        True
+        """
+        return time.monotonic() - self._trouble_at
 
     def on_error(self, error: KafkaError) -> None:
         """What librdkafka's error callback tells. It goes on trying by itself whatever happens here."""
         if error.code() == KafkaError._TRANSPORT:
             self.why = error.str()
+            self._trouble_at = time.monotonic()
         if error.code() in _SIGN_IN:
             self.refused_because = error.str()
         elif error.code() in _LOST:
@@ -93,11 +111,14 @@ class Connection:
         if not self.lost_because and not self._quiet:
             log.warning("broker lost; waiting for it", reason=reason)
         self.lost_because = self.lost_because or reason
+        self._trouble_at = time.monotonic()
 
     def back(self) -> None:
         """The broker has answered."""
-        if self.lost_because and not self._quiet:
-            log.info("broker is back")
+        if self.lost_because:
+            self._trouble_at = time.monotonic()
+            if not self._quiet:
+                log.info("broker is back")
         self.lost_because = self.refused_because = ""
 
 
@@ -247,8 +268,11 @@ def ask(admin: AdminClient, connection: Connection, timeout_s: float = ASK_TIMEO
         admin.poll(0)
         if connection.refused_because:
             raise PermanentError(f"Kafka refuses the connection: {connection.refused_because}") from None
-        why = f"no broker answers ({connection.why or error.args[0].str()})"
-        raise Unreachable(f"{why}; is Kafka running, are kafka.bootstrap_servers and kafka.client right?") from None
+        # Of a connection that is closed without an answer librdkafka says no more than that.
+        why = connection.why or f"{error.args[0].str()}; so it looks too where TLS or SASL is expected and not set"
+        raise Unreachable(
+            f"no broker answers ({why}); is Kafka running, are kafka.bootstrap_servers and kafka.client right?"
+        ) from None
     connection.back()
     return {name: len(topic.partitions) for name, topic in topics.items()}
 

@@ -1,8 +1,7 @@
 """The supervisor: keeps one process per slot of each service running, and ends them all in time when told to stop.
 
-A worker whose loop stands still is ended and started anew. Where the workers serve their telemetry, Prometheus learns
-from ragweir.errors import DO_NOT_RESTART
-from /targets.
+A worker whose loop stands still is killed and restarted. A worker that reports that a restart would not help stays
+down, while the others go on; /readyz, /metrics and the log name it. Prometheus finds the workers by /targets.
 """
 
 from __future__ import annotations
@@ -16,14 +15,17 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FrameType
-from typing import IO
+from typing import IO, Any
 
 import structlog
+from typing_extensions import override
 
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.heartbeat import HEARTBEAT, Announcement, Listener
 from ragweir.streams.serving.discovery import discovery
 from ragweir.streams.serving.health import STALLED_S, Health
+from ragweir.streams.serving.telemetry import SUPERVISOR as NAME
+from ragweir.streams.serving.telemetry import Telemetry
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -38,8 +40,10 @@ _LAST_DELAY_S = 30.0
 _SETTLED_S = 30.0
 """A worker that lived this long is taken as well again: its next restart is at once."""
 _POLL_S = 0.05
-_TOLD_WORDS = 3
-"""Of a command line that are logged: service, --slot and its number."""
+_REMIND_S = 300.0
+"""The time in seconds after which the log names a worker again that stays down."""
+_DOWN = "worker cannot run and stays down; correct the cause, then start again"
+_UNREPORTED = f"it ended with status {DO_NOT_RESTART}, after which a restart does not help; its log says why"
 START_S = 300.0
 """The time in seconds that a worker may take to its first heartbeat, on the slowest machine."""
 _LONGEST_TURN_S = 1.0
@@ -63,9 +67,26 @@ def stop_flag() -> Callable[[], bool]:
     return lambda: told or supervisor not in (None, str(os.getppid()))
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    """The command line of one slot of a service.
+
+    >>> str(Command("evaluate", 2, ["ragweir", "evaluate", "--slot", "2"]))
+    'evaluate-2'
+    """
+
+    service: str
+    slot: int
+    line: Sequence[str]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.service}-{self.slot}"
+
+
 @dataclass(slots=True)
 class _Worker:
-    command: list[str]
+    command: Command
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     next_start: float = 0.0
@@ -77,22 +98,40 @@ class _Worker:
     """The time in seconds since the last heartbeat."""
     announced: Announcement | None = None
     """The port of the worker, or of its predecessor: Prometheus has to miss a worker that is down."""
+    failure: str = ""
+    """The reason why the worker is not restarted; empty while it runs or is to be restarted."""
+    remind_at: float = 0.0
+    """The time at which the log names the failure again."""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The worker's name as fields of a log line."""
+        return {"service": self.command.service, "slot": self.command.slot}
+
+    @property
+    def trouble(self) -> str:
+        """The reason why the process does not run; empty while it runs."""
+        if self.process is not None:
+            return ""
+        if self.failure:
+            return f"{self.command} is down and is not restarted: {self.failure}"
+        return f"{self.command} is down and is to be started"
 
 
 class Supervisor:
-    """Runs each command as a process; restarts what ends, later each time.
+    """Runs each command as a process; restarts what ends, later each time, unless a restart would not help.
 
     Args:
         commands: the workers' command lines.
         log: where their standard error goes, in place of ours.
-        listen: the address and port where /targets and /healthz are served; nowhere without it.
+        listen: the address and port where /targets, /metrics, /healthz and /readyz are served; nowhere without it.
         stalled_s: how long a worker's loop may stand still, in seconds, before the worker is ended.
         start_s: how long a worker may take to its first heartbeat.
     """
 
     def __init__(
         self,
-        commands: Iterable[Sequence[str]],
+        commands: Iterable[Command],
         log: IO[bytes] | None = None,
         *,
         listen: tuple[str, int] | None = None,
@@ -100,13 +139,18 @@ class Supervisor:
         start_s: float = START_S,
     ) -> None:
         self._log = log
-        self._workers = [_Worker(list(command)) for command in commands]
+        self._workers = [_Worker(command) for command in commands]
         self._listen = listen
         self._stalled_s, self._start_s = stalled_s, start_s
         self._health = Health()
+        self._telemetry = Telemetry(NAME, 0)
+        self._own: list[Announcement] = []
 
     def run(self, stopped: Callable[[], bool]) -> int:
-        """Supervise until told to stop (gives 0), or until a worker says that a restart would not help (gives 1).
+        """Supervise until told to stop, or until no worker is left that a restart would help.
+
+        Returns:
+            The exit status: 1 if a worker ended for a reason that a restart does not remove, else 0.
 
         Raises:
             OSError: if the port of /targets is taken.
@@ -114,32 +158,42 @@ class Supervisor:
         with ExitStack() as stack:
             if self._listen is not None:
                 host, port = self._listen
-                bound = stack.enter_context(discovery(host, port, self._announced, self._health))
+                registry = self._telemetry.registry
+                bound = stack.enter_context(discovery(host, port, self._announced, registry, self._health))
+                self._own = [Announcement(service=NAME, slot=0, port=bound)]
                 log.info("supervising", workers=len(self._workers), targets=f"http://{host}:{bound}/targets")
             return self._supervise(stopped)
 
     def _announced(self) -> list[Announcement]:
-        return [worker.announced for worker in self._workers if worker.announced is not None]
+        return self._own + [worker.announced for worker in self._workers if worker.announced is not None]
 
     def _supervise(self, stopped: Callable[[], bool]) -> int:
-        status, before = 0, time.monotonic()
-        while not stopped() and not status:
+        before = time.monotonic()
+        while not stopped() and not all(worker.failure for worker in self._workers):
             self._health.alive()
             now = time.monotonic()
             for worker in self._workers:
-                if worker.process is None:
+                if worker.failure:
+                    self._remind(worker, now)
+                elif worker.process is None:
                     if now >= worker.next_start:
                         self._start(worker, now)
                 elif (code := worker.process.poll()) is not None:
-                    if code == DO_NOT_RESTART:
-                        status = 1
                     self._ended(worker, code, now)
                 else:
                     self._listen_to(worker, worker.process, min(now - before, _LONGEST_TURN_S))
+            self._show()
             before = now
             time.sleep(_POLL_S)
         self._stop()
-        return status
+        return int(any(worker.failure for worker in self._workers))
+
+    def _show(self) -> None:
+        """Bring /metrics and /readyz up to date."""
+        for worker in self._workers:
+            up, slot = worker.process is not None, str(worker.command.slot)
+            self._telemetry.set("ragweir_service_up", up, worker.command.service, slot)
+        self._health.not_ready = "; ".join(worker.trouble for worker in self._workers if worker.trouble)
 
     def _listen_to(self, worker: _Worker, process: subprocess.Popen[bytes], passed_s: float) -> None:
         """Notice a heartbeat, or how long there was none."""
@@ -151,8 +205,8 @@ class Supervisor:
             return
         worker.silent_s += passed_s
         if worker.silent_s > (self._stalled_s if worker.beats else self._start_s):
-            command, silent_s = worker.command[-_TOLD_WORDS:], round(worker.silent_s)
-            log.error("worker's loop stands still; it is killed", command=command, pid=process.pid, for_s=silent_s)
+            silent_s = round(worker.silent_s)
+            log.error("worker's loop stands still; it is killed", **worker.about, pid=process.pid, for_s=silent_s)
             process.kill()
             worker.silent_s = 0.0
 
@@ -162,7 +216,7 @@ class Supervisor:
         environment = {**os.environ, SUPERVISOR: str(os.getpid()), HEARTBEAT: str(listener.descriptor)}
         try:
             worker.process = subprocess.Popen(
-                worker.command,
+                list(worker.command.line),
                 env=environment,
                 stderr=self._log,
                 start_new_session=True,
@@ -173,16 +227,29 @@ class Supervisor:
         worker.started, worker.beats, worker.silent_s = now, False, 0.0
 
     def _ended(self, worker: _Worker, code: int, now: float) -> None:
-        worker.process = None
+        worker.process, reason = None, ""
         if worker.listener is not None:
+            worker.listener.heard()
+            reason = worker.listener.failure
+            worker.announced = worker.listener.announced or worker.announced
             worker.listener.close()
             worker.listener = None
+        if code == DO_NOT_RESTART:
+            worker.failure = reason or _UNREPORTED
+            self._remind(worker, now)
+            return
         if now - worker.started > _SETTLED_S:
             worker.delay = _FIRST_DELAY_S
         worker.next_start = now + worker.delay
         delay = round(worker.delay, 1)
-        log.warning("worker ended", command=worker.command[-_TOLD_WORDS:], status=code, restart_in_s=delay)
+        log.warning("worker ended", **worker.about, status=code, restart_in_s=delay)
         worker.delay = min(worker.delay * 2, _LAST_DELAY_S)
+
+    def _remind(self, worker: _Worker, now: float) -> None:
+        """Log that a worker stays down, every few minutes."""
+        if now >= worker.remind_at:
+            worker.remind_at = now + _REMIND_S
+            log.error(_DOWN, **worker.about, why=worker.failure)
 
     def _stop(self) -> None:
         running = [worker.process for worker in self._workers if worker.process is not None]

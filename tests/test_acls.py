@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import time
 from argparse import ArgumentParser, Namespace
@@ -75,7 +76,7 @@ def rights(**variables: str) -> list[AclBinding]:
             ResourcePatternType[command.resource_pattern_type.upper()],
             command.allow_principal,
             "*",
-            AclOperation[command.operation.upper()],
+            AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", command.operation).upper()],
             AclPermissionType.ALLOW,
         )
         for command in commands(**variables)
@@ -122,8 +123,8 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
     assert identity.member.startswith(ours)
 
 
-def test_every_topic_and_group_in_the_rights_is_one_of_ours() -> None:
-    topics = {f"rag.{name}" for name in TOPICS} | {"rag.", "rag.run."}
+def test_every_topic_and_group_in_the_rights_is_one_of_ours_or_kafkas_own() -> None:
+    topics = {f"rag.{name}" for name in TOPICS} | {"rag.", "rag.run.", "__consumer_offsets", "__transaction_state"}
     groups = {f"rag.{name}" for name in (*SERVICES, "redrive", "run.")} | {reader_properties(Settings())["group.id"]}
     for right in rights(JUDGE="yes"):
         known = {ResourceType.TOPIC: topics, ResourceType.GROUP: groups}.get(right.restype)
@@ -293,7 +294,12 @@ def test_every_part_works_with_exactly_its_rights(guarded: Guarded) -> None:
         assert complaints(judge) == ["first dead letter of its class "], "the one that is no request"
         for service in (aggregate, export):
             assert not complaints(service)
-        assert "ok    group" in guarded.command("operator", "doctor")
+        seen = guarded.command("operator", "doctor")
+        assert "ok    group" in seen
+        assert "warn  durability: there is one broker" in seen
+        assert "ok    retention" in seen
+        denied = ragweir("doctor", **guarded.variables("evaluate")).stdout.decode()
+        assert "warn  durability: not checked: the user lacks the right DescribeConfigs" in denied
         assert "rag.windows" in guarded.command("operator", "topics", "show")
         guarded.command("operator", "tap", "rag.interactions")
         guarded.command("operator", "explain", samples[0]["event_id"])

@@ -122,9 +122,9 @@ WRONG: tuple[tuple[str, str, dict[str, str], str, str], ...] = (
     ("a wrong password", "sasl", PLAIN | {"sasl.password": f"{SECRET}-not"}, "", "Invalid username or password"),
     ("a mechanism that nobody knows", "sasl", PLAIN | {"sasl.mechanism": "BOGUS"}, "", "mechanism: BOGUS"),
     ("a mechanism that the broker lacks", "sasl", SCRAM | {"sasl.password": SECRET}, "", "Unsupported SASL mechanism"),
-    ("no sign-in where one is asked for", "sasl", {}, "", "no broker answers"),
+    ("no sign-in where one is asked for", "sasl", {}, "", "where TLS or SASL is expected and not set"),
     ("TLS to a plain port", "plain", TLS, "", "in state SSL_HANDSHAKE"),
-    ("no TLS to a TLS port", "tls", {}, "", "no broker answers"),
+    ("no TLS to a TLS port", "tls", {}, "", "expects TLS, which the client does not speak: set"),
     ("a CA file that does not exist", "tls", TLS | {"ssl.ca.location": "nowhere.pem"}, "", "ssl.ca.location failed"),
     ("a certificate that nobody vouches for", "tls", {"security.protocol": "SSL"}, "", "certificate"),
     ("a sign-in function that does not exist", "sasl", OAUTH, "sign_in:nothing", "'sign_in:nothing' cannot be"),
@@ -133,6 +133,7 @@ WRONG: tuple[tuple[str, str, dict[str, str], str, str], ...] = (
     ("a sign-in function that raises", "sasl", OAUTH, "sign_in:raises", "sign_in:raises raised RuntimeError"),
     ("a token that is none", "sasl", OAUTH, "sign_in:wrong", "SASL authentication error"),
     ("a property that does not exist", "plain", {"no.such.password": SECRET}, "", '"no.such.password"'),
+    ("a sign-in without TLS to a TLS port", "tls", PLAIN | {"sasl.password": SECRET}, "", "protocol to SASL_SSL"),
     ("a property's wrong value", "plain", {"security.protocol": "TLS"}, "", "security.protocol"),
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.local.kafka import LocalKafka, local_kafka
 from ragweir.streams.records import Record
 from ragweir.streams.runtimes.positions import Positions
-from ragweir.streams.supervisor import Supervisor
+from ragweir.streams.supervisor import Command, Supervisor
 
 Start = Callable[..., Service]
 
@@ -187,7 +187,8 @@ def test_a_zombie_writes_nothing(kafka: LocalKafka, prefix: str, start: Start, m
     if moment == "inside":
         # The broker has ended its transaction: a new process has to go on.
         assert zombie.ended() == 1
-        assert zombie.logged("evaluate-", level="error")
+        (said,) = zombie.logged("has to start again", level="error")
+        assert "probably the broker has ended its transaction, which was open for " in said["event"]
         start(traffic, "--slot", "0")
     eventually(lambda: traffic.held().get(0), "slot 0 works again")
     traffic.publish(30)
@@ -195,7 +196,7 @@ def test_a_zombie_writes_nothing(kafka: LocalKafka, prefix: str, start: Start, m
 
 
 def test_a_slot_started_twice_ends_the_first(kafka: LocalKafka, prefix: str, start: Start) -> None:
-    """The same slot in a second process takes over; the first exits, naming the id; nothing is doubled."""
+    """The same slot in a second process takes over; the first exits and names the other; nothing is doubled."""
     traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(500)
     first = start(traffic, "--slot", "0")
@@ -203,7 +204,7 @@ def test_a_slot_started_twice_ends_the_first(kafka: LocalKafka, prefix: str, sta
     start(traffic, "--slot", "0")
     assert first.ended() == 1
     member = first.logged("started")[0]["member"]
-    assert first.logged(member, level="error")
+    assert first.logged(f"{member!r} has to start again: probably another process has ", level="error")
     traffic.must_be_settled_exactly_once()
 
 
@@ -358,7 +359,7 @@ def test_workers_end_with_their_supervisor(kafka: LocalKafka, prefix: str, start
 def test_a_worker_that_always_fails_is_started_ever_later() -> None:
     """Each restart waits twice as long as the one before."""
     with structlog.testing.capture_logs() as logs:
-        Supervisor([["false"]]).run(lambda: len(logs) == 4)
+        Supervisor([Command("evaluate", 0, ["false"])]).run(lambda: len(logs) == 4)
     assert [line["restart_in_s"] for line in logs] == [0.1, 0.2, 0.4, 0.8]
 
 

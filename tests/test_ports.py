@@ -1,4 +1,4 @@
-"""What `doctor` says of the telemetry ports of all services, free, held by themselves or by another program."""
+"""`doctor` on telemetry ports, free, held by ragweir or by another program, and on the supervisors behind them."""
 
 import socket
 import threading
@@ -7,20 +7,21 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from ragweir.streams.cli.doctor import Findings, Unwell, telemetry
+from ragweir.streams.cli.doctor import Findings, Unwell, supervision, telemetry
 from ragweir.streams.cli.ports import ports
+from ragweir.streams.serving.discovery import discovery
 from ragweir.streams.serving.health import Health, serve
 from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import JudgeSettings, Settings, TelemetrySettings
 
 HOST = "127.0.0.1"
-OFFSETS = (0, 1, 2, 100, 200, 300)
+OFFSETS = (0, 1, 2, 90, 100, 190, 200, 290, 300, 390, 400)
 
 
 @pytest.fixture
 def base() -> int:
     """A base whose ports are all free."""
-    for candidate in range(20_000, 32_000, 400):
+    for candidate in range(20_000, 32_000, 500):
         with ExitStack() as stack, suppress(OSError):
             for offset in OFFSETS:
                 probe = stack.enter_context(socket.socket())
@@ -57,6 +58,14 @@ def program(port: int, answer: bytes) -> Iterator[None]:
             thread.join(10)
             for client in held:
                 client.close()
+
+
+@contextmanager
+def supervising(port: int, trouble: str) -> Iterator[None]:
+    """A supervisor's server, and the state of its workers."""
+    registry = Telemetry("supervisor", 0).registry
+    with discovery(HOST, port, list, registry, Health(not_ready=trouble)):
+        yield
 
 
 @contextmanager
@@ -126,3 +135,33 @@ def test_a_port_that_cannot_be_is_wrong() -> None:
     with pytest.raises(Unwell, match=r"cannot be opened on 192\.0\.2\.1 \(Cannot assign requested address\)"):
         telemetry(Findings(Settings(telemetry=TelemetrySettings(host="192.0.2.1", port=9_464))))
     assert telemetry(Findings(settings(0))) == f"the system chooses the ports on {HOST}"
+
+
+def test_doctor_names_the_worker_that_a_supervisor_lacks(base: int) -> None:
+    """The supervisor of `up` and those of services that run alone are asked, and no others."""
+    findings = Findings(settings(base))
+    assert supervision(findings) == "no supervisor runs on this machine"
+    with supervising(base + 400, ""):
+        assert supervision(findings) == f"all workers run under `ragweir up` (port {base + 400})"
+        with supervising(base + 190, "aggregate-1 is down and is not restarted: mend me"):
+            with pytest.raises(Unwell, match=r"^aggregate: aggregate-1 is down and is not restarted: mend me$"):
+                supervision(findings)
+            assert telemetry(findings), "its port is not one of a slot"
+    assert supervision(Findings(settings(0))) == "not checked, since the system chooses the ports"
+
+
+def test_a_program_on_the_port_of_up_is_named(base: int) -> None:
+    """It keeps `ragweir up` from starting; on the port of a service alone it may be anybody's."""
+    findings = Findings(settings(base))
+    with program(base + 90, b""):
+        assert supervision(findings) == "no supervisor runs on this machine"
+    told = rf"^{base + 400} \(supervisor, slot 0\) is in use by another program; `ragweir up` cannot start: "
+    with program(base + 400, b""), pytest.raises(Unwell, match=told):
+        supervision(findings)
+    with (
+        service("evaluate", 7, base + 400),
+        pytest.raises(Unwell, match=r"is in use by ragweir's evaluate-7; `ragweir "),
+    ):
+        supervision(findings)
+    with pytest.raises(Unwell, match=r"65900 \(supervisor, slot 0\) is no port"):
+        supervision(Findings(settings(65_500)))

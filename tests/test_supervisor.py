@@ -1,4 +1,5 @@
-"""The supervisor: it ends workers whose loops stand still, and only those, and Prometheus finds all workers by it."""
+"""The supervisor: it kills workers whose loops stand still, keeps one that cannot run from stopping the others, and
+shows all of them to Prometheus."""
 
 import json
 import sys
@@ -13,18 +14,21 @@ from typing import Any
 import pytest
 import structlog
 from commands import ragweir
-from faults import Service, end_all, eventually
+from faults import Service, Traffic, end_all, environment, eventually
 
+from ragweir.streams import supervisor
 from ragweir.streams.heartbeat import HEARTBEAT, Announcement, Heartbeat, Listener
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.local.prometheus import local_prometheus
 from ragweir.streams.serving.discovery import discovery
 from ragweir.streams.serving.health import Health
-from ragweir.streams.supervisor import Supervisor
+from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.supervisor import Command, Supervisor
 
 # A worker that takes its time to start, announces itself, beats for a while, and then stands still or goes on.
 WORKER = """
 import sys, time
+from ragweir.streams import supervisor
 from ragweir.streams.heartbeat import Heartbeat
 slow, beats, forever = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "on"
 time.sleep(slow)
@@ -46,7 +50,7 @@ def supervise(command: list[str], until: Callable[[list[Any]], bool], **limits: 
     """What a supervisor logs until something has happened."""
     end = time.monotonic() + 60
     with structlog.testing.capture_logs() as logs:
-        Supervisor([command], **limits).run(lambda: until(logs) or time.monotonic() > end)
+        Supervisor([Command("evaluate", 3, command)], **limits).run(lambda: until(logs) or time.monotonic() > end)
     return logs
 
 
@@ -63,6 +67,124 @@ def test_a_worker_that_beats_or_starts_slowly_is_left_alone() -> None:
     assert supervise(worker(2.0, 0, "on"), lambda _: next(turns, None) is None, stalled_s=1.0) == []
     logs = supervise(worker(3600, 0, "on"), lambda logs: len(logs) >= 2, start_s=1.0)
     assert logs[0]["event"] == "worker's loop stands still; it is killed"
+
+
+# A worker that reports a permanent failure, or ends with its status without a word, and one that works.
+FAILS = """
+import sys
+from ragweir.errors import PermanentError
+from ragweir.streams.cli.working import as_worker
+from ragweir.streams import supervisor
+from ragweir.streams.heartbeat import Heartbeat
+def work():
+    if sys.argv[1]:
+        raise PermanentError(sys.argv[1])
+    sys.exit(2)
+as_worker(work, Heartbeat.inherited())
+"""
+
+
+def failing(service: str, reason: str) -> Command:
+    return Command(service, 0, [sys.executable, "-c", FAILS, reason])
+
+
+def asked(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_one_worker_that_cannot_run_leaves_the_others_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is started once; /readyz, /metrics and the log, again and again, name it; the end has status 1."""
+    monkeypatch.setattr(supervisor, "_REMIND_S", 0.5)
+    commands = [failing("aggregate", "mend me"), failing("export", ""), Command("evaluate", 0, worker(0, 0, "on"))]
+    down: list[Any] = []
+    shown: dict[str, tuple[int, str]] = {}
+    end = time.monotonic() + 60
+
+    def stopped() -> bool:
+        down[:] = [line for line in logs if "stays down" in line["event"]]
+        if len(down) < 5 and time.monotonic() < end:
+            return False
+        (base,) = {line["targets"].removesuffix("/targets") for line in logs if line["event"] == "supervising"}
+        shown.update({path: asked(base + path) for path in ("/readyz", "/metrics", "/healthz")})
+        return True
+
+    with structlog.testing.capture_logs() as logs:
+        assert Supervisor(commands, listen=("127.0.0.1", 0)).run(stopped) == 1
+    assert {(line["service"], line["slot"], line["why"]) for line in down} == {
+        ("aggregate", 0, "mend me"),
+        ("export", 0, "it ended with status 2, after which a restart does not help; its log says why"),
+    }
+    assert {line["log_level"] for line in down} == {"error"}
+    assert not [line for line in logs if "restart_in_s" in line]
+    status, text = shown["/readyz"]
+    assert (status, text.split("; ")[0]) == (503, "aggregate-0 is down and is not restarted: mend me")
+    assert "export-0 is down" in text
+    assert "evaluate" not in text
+    assert shown["/healthz"] == (200, "ok\n")
+    for name, up in {"aggregate": 0, "export": 0, "evaluate": 1}.items():
+        assert f'ragweir_service_up{{service="{name}",slot="0"}} {up}.0' in shown["/metrics"][1]
+    assert "ragweir_broker_up" not in shown["/metrics"][1], "the supervisor knows no broker"
+
+
+def test_a_supervisor_without_a_worker_that_can_run_ends() -> None:
+    """Nothing is left to supervise; the reason of one that ends right after its report is read too."""
+    quick = ["sh", "-c", """echo '{"failure": "me too"}' > /dev/fd/$RAGWEIR_HEARTBEAT; exit 2"""]
+    with structlog.testing.capture_logs() as logs:
+        assert Supervisor([failing("aggregate", "mend me"), Command("evaluate", 1, quick)]).run(lambda: False) == 1
+    assert {(line["service"], line["slot"], line["why"]) for line in logs} == {
+        ("aggregate", 0, "mend me"),
+        ("evaluate", 1, "me too"),
+    }
+
+
+def test_a_supervisor_whose_workers_run_is_ready() -> None:
+    """503 until the first worker has started, then 200; the status of a stop without failures is 0."""
+    shown: list[tuple[int, str]] = []
+
+    def stopped() -> bool:
+        (base,) = {line["targets"].removesuffix("/targets") for line in logs}
+        shown.append(asked(f"{base}/readyz"))
+        return len(shown) == 3
+
+    with structlog.testing.capture_logs() as logs:
+        watched = Supervisor([Command("evaluate", 0, worker(0, 0, "on"))], listen=("127.0.0.1", 0))
+        assert watched.run(stopped) == 0
+    assert shown == [(503, "starting\n"), (200, "ok\n"), (200, "ok\n")]
+
+
+def test_a_reason_of_any_length_fits_one_line() -> None:
+    """A long reason is cut; it never blocks a worker's end nor comes without its end of line."""
+    listener = Listener()
+    told = Heartbeat(listener.descriptor)
+    for character, sent in (("\x00", "\x00"), ("\U0001f600", "\U0001f600"), ("\udcff", "?")):
+        told.fail(character * 100_000)
+        assert listener.heard()
+        assert listener.failure == sent * 600
+    listener.close()
+
+
+def test_up_goes_on_without_the_service_that_cannot_run(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+    """Where aggregate has no topic to write to, evaluate still evaluates, and the end says that one could not run."""
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
+    log = tmp_path / "log"
+    log.touch()
+    up = Service(["-m", "ragweir.streams.cli", "up"], log, environment(traffic))
+    try:
+        eventually(lambda: up.logged("stays down", service="aggregate"), "aggregate cannot run")
+        traffic.publish(10)
+        traffic.must_be_settled_exactly_once()
+        base = up.logged("supervising")[0]["targets"].removesuffix("/targets")
+        status, text = asked(f"{base}/readyz")
+        assert status == 503
+        assert f"aggregate-0 is down and is not restarted: there is no topic {prefix}windows" in text
+        assert up.stop() == 1
+    finally:
+        end_all([up])
 
 
 def test_a_heartbeat_without_a_listener_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +209,7 @@ def served(host: str) -> Iterator[int]:
         Announcement(service="evaluate", slot=0, port=9464),
         Announcement(service="evaluate", slot=1, port=9465),
     ]
-    with discovery(host, 0, lambda: workers, Health()) as port:
+    with discovery(host, 0, lambda: workers, Telemetry("supervisor", 0).registry, Health()) as port:
         yield port
 
 
@@ -108,7 +230,7 @@ def test_targets_are_those_that_whoever_asks_can_reach() -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
             assert answer.read() == b"ok\n"
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10)
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/nothing", timeout=10)
     with served("0.0.0.0") as port:
         url = f"http://127.0.0.1:{port}/targets"
         for host, named in (("node-1:9864", "node-1"), ("[::1]:1", "[::1]"), ("a b", "localhost"), ("", "localhost")):
@@ -126,7 +248,7 @@ def test_prometheus_finds_all_workers_of_up(kafka: LocalKafka, prefix: str, tmp_
     )
     try:
         url = eventually(lambda: up.logged("supervising"), "it supervises")[0]["targets"]
-        eventually(lambda: len(got(url)) == 4, "all workers have announced themselves")
+        eventually(lambda: len(got(url)) == 5, "all workers have announced themselves")
         with local_prometheus({}, discovered={"ragweir": url}) as prometheus:
 
             def scraped() -> set[tuple[str, str]]:
@@ -134,7 +256,7 @@ def test_prometheus_finds_all_workers_of_up(kafka: LocalKafka, prefix: str, tmp_
                 found = prometheus.get("/api/v1/query", query=query)["data"]["result"]
                 return {(each["metric"]["service"], each["metric"]["slot"]) for each in found}
 
-            every = {("evaluate", "0"), ("evaluate", "1"), ("aggregate", "0"), ("export", "0")}
+            every = {("supervisor", "0"), ("evaluate", "0"), ("evaluate", "1"), ("aggregate", "0"), ("export", "0")}
             eventually(lambda: scraped() == every, "all workers are scraped, by their own labels")
         assert up.stop() == 0
     finally:

@@ -61,6 +61,10 @@ allow ragweir-export Describe --group "$reader"
 allow ragweir-operator Create --topic "$prefix" --resource-pattern-type prefixed
 allow ragweir-operator Read --topic "$prefix" --resource-pattern-type prefixed
 allow ragweir-operator Read --topic "$input"
+# Doctor looks how many replicas there are, here and of Kafka's own topics, and how long records are kept.
+allow ragweir-operator DescribeConfigs --topic "$prefix" --resource-pattern-type prefixed
+allow ragweir-operator DescribeConfigs --topic "$input" --topic __consumer_offsets --topic __transaction_state
+allow ragweir-operator Describe --topic __consumer_offsets --topic __transaction_state
 allow ragweir-operator Write --topic "${prefix}redrive"
 allow ragweir-operator Read --group "${prefix}redrive"
 allow ragweir-operator Write --transactional-id "${prefix}redrive-" --resource-pattern-type prefixed

@@ -17,11 +17,13 @@ from ragweir.schemas.judging import LedgerEntry
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.agents.evaluate import EvaluateAgent
 from ragweir.streams.cli.app import FAILURE, app, out, settings
+from ragweir.streams.cli.durability import Unread, configurations, denied, described, unread, verdict
 from ragweir.streams.cli.looking import ledger, number_behind
 from ragweir.streams.cli.objectives import evaluations, uncounted
-from ragweir.streams.cli.ports import ports
+from ragweir.streams.cli.ports import ports, supervisors
 from ragweir.streams.cli.summary import dollars
 from ragweir.streams.cli.tap import read_newest
+from ragweir.streams.cli.tls_probe import tls_ports
 from ragweir.streams.event_times import distances
 from ragweir.streams.judging.asking import MAX_NAME_CHARACTERS, JudgeError
 from ragweir.streams.judging.checking import told, try_out, unpriced
@@ -46,6 +48,8 @@ _FORMS = {
 }
 
 
+_MOST_CHARACTERS = 2_000
+"""The characters that are shown of what a supervisor reports."""
 _LIBRARIES = ("plugin.library.paths", "ssl.engine.location", "ssl.providers")
 """The librdkafka properties by which it loads libraries into our processes."""
 
@@ -83,10 +87,70 @@ def broker(findings: Findings) -> str:
         admin = build(AdminClient, client_properties(findings.settings, connection))
         findings.topics = ask(admin, connection, _TIMEOUT_S)
     except Unreachable as error:
-        raise Unwell(f"{servers}: {error}") from None
+        raise Unwell(f"{servers}: {error}{_tls_hint(findings.settings)}") from None
     except (PermanentError, ConfigurationError) as error:
         raise Unwell(str(error)) from None
     return f"{servers} answers"
+
+
+def _tls_hint(effective: Settings) -> str:
+    """Return the cause where a client without TLS has met ports with it; else nothing."""
+    protocol = str(effective.kafka.client.get("security.protocol", "plaintext")).upper()
+    wanted = {"PLAINTEXT": "SSL, or SASL_SSL with a sign-in", "SASL_PLAINTEXT": "SASL_SSL"}.get(protocol)
+    if wanted is None or not (speaking := tls_ports(effective.kafka.bootstrap_servers)):
+        return ""
+    return f" {', '.join(speaking)} expects TLS, which the client does not speak: set security.protocol to {wanted}"
+
+
+def durability(findings: Findings) -> str:
+    """No acknowledged record is lost with one broker, in our topics and in those of Kafka itself."""
+    effective, present = findings.settings, _present(findings)
+    ours = [name for name in (effective.input_topic, *_ours(effective)) if name in present]
+    try:
+        admin = build(AdminClient, client_properties(effective, Connection(quiet=True)))
+        topics, brokers = described(admin, dict.fromkeys(ours))
+    except KafkaException as error:
+        raise _undescribed(error) from None
+    found = verdict(topics, brokers)
+    told = "; ".join((*found.wrong, *found.risky))
+    if found.wrong:
+        raise Unwell(told)
+    if found.risky:
+        raise Warned(told)
+    return f"{len(topics)} topics have {min(each.replicas for each in topics)} replicas or more"
+
+
+def retention(findings: Findings) -> str:
+    """No group is so far behind that Kafka is about to delete what it has not read."""
+    effective, present = findings.settings, _present(findings)
+    late: list[Unread] = []
+    try:
+        admin = build(AdminClient, client_properties(effective, Connection(quiet=True)))
+        for name, service in SERVICES.items():
+            if name == "judge" and effective.judge.base_url is None:
+                continue
+            topics = [topic for topic in service.inputs(effective) if topic in present]
+            places = [place for topic in topics for place in _places(findings, topic)]
+            identity = Identity(name, 0, effective.topics.prefix)
+            started, lag = _standing(effective, identity, places) if places else ([], 0)
+            if lag:
+                kept = {topic: each["retention.ms"] for topic, each in configurations(admin, topics).items()}
+                late += [each for each in unread(effective, started, kept) if each.near]
+    except KafkaException as error:
+        raise _undescribed(error) from None
+    text = f"{'; '.join(map(str, late))}: run more workers or keep the topic longer"
+    if any(each.due for each in late):
+        raise Unwell(text)
+    if late:
+        raise Warned(text)
+    return "unread records are younger than half of the time for which their topics keep them"
+
+
+def _undescribed(error: KafkaException) -> Exception:
+    """Return a warning where the user lacks the right to look, which is no fault of the cluster; else the error."""
+    if denied(error):
+        return Warned("not checked: the user lacks the right DescribeConfigs on topics or the cluster")
+    return error
 
 
 def topics(findings: Findings) -> str:
@@ -252,6 +316,20 @@ def telemetry(findings: Findings) -> str:
     return f"on {host} {'; '.join(map(str, found))}"
 
 
+def supervision(findings: Findings) -> str:
+    """Each supervisor on this machine has all of its workers running."""
+    if not findings.settings.telemetry.port:
+        return "not checked, since the system chooses the ports"
+    try:
+        found = supervisors(findings.settings)
+    except PermanentError as error:
+        raise Unwell(str(error)) from None
+    if troubles := [printable(f"{each.command}: {each.trouble}", _MOST_CHARACTERS) for each in found if each.trouble]:
+        raise Unwell("; ".join(troubles))
+    names = ", ".join(f"`ragweir {each.command}` (port {each.port})" for each in found)
+    return f"all workers run under {names}" if names else "no supervisor runs on this machine"
+
+
 def objectives(findings: Findings) -> str:
     """Each SLO counts some of the newest evaluations: one that counts none never fires, and looks well."""
     effective = findings.settings
@@ -291,7 +369,9 @@ CHECKS: tuple[Callable[[Findings], str], ...] = (
     secrets,
     broker,
     topics,
+    durability,
     group,
+    retention,
     judge,
     requests,
     spending,
@@ -300,6 +380,7 @@ CHECKS: tuple[Callable[[Findings], str], ...] = (
     objectives,
     labels,
     telemetry,
+    supervision,
 )
 
 

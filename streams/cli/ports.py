@@ -8,14 +8,18 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 
 from typing_extensions import override
 
+from ragweir.errors import PermanentError
 from ragweir.streams.projection_service import enabled_projections
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.server import LAST_PORT
+from ragweir.streams.serving.telemetry import SUPERVISOR
 from ragweir.streams.settings import Settings
+from ragweir.streams.supervisor import OWN_PORT, UP_PORT
 
 _TIMEOUT_S = 2.0
 _MOST_BYTES = 1024 * 1024
@@ -57,11 +61,47 @@ _STATES = {
 
 def ports(settings: Settings) -> list[Port]:
     """The ports of all services that `ragweir up` starts with these settings: the slots that run, and the next one."""
+    return [port for name, offset in _services(settings).items() for port in _slots(settings, name, offset)]
+
+
+@dataclass(frozen=True, slots=True)
+class Supervised:
+    """A supervisor that runs on this machine, and its own account of its workers."""
+
+    command: str
+    port: int
+    trouble: str
+    """The answer of its /readyz; empty where all workers run."""
+
+
+def supervisors(settings: Settings) -> list[Supervised]:
+    """Return the supervisors that run: that of `ragweir up` and those of services that run alone.
+
+    Raises:
+        PermanentError: if another program holds the port of `ragweir up`.
+    """
+    host, base = _local(settings.telemetry.host), settings.telemetry.port
+    offsets = {"up": UP_PORT} | {name: offset + OWN_PORT for name, offset in _services(settings).items()}
+    found = []
+    for command, offset in offsets.items():
+        state = _state(settings.telemetry.host, base + offset, f"{SUPERVISOR}-0")
+        if state == "ours":
+            ready, answer = _answer(host, base + offset, "/readyz")
+            trouble = "" if ready else answer.strip() or "it does not answer"
+            found.append(Supervised(command, base + offset, trouble))
+        elif command == "up" and state != "free":
+            text = str(Port(SUPERVISOR, 0, base + offset, state))
+            raise PermanentError(f"{text}; `ragweir up` cannot start: set telemetry.port")
+    return found
+
+
+def _services(settings: Settings) -> dict[str, int]:
+    """Return the services that `ragweir up` starts and the offsets of their ports."""
     services = {name: service.port for name, service in SERVICES.items()}
     services |= {service.name: service.port for service in enabled_projections(settings)}
     if settings.judge.base_url is None:
         del services["judge"]
-    return [port for name, offset in services.items() for port in _slots(settings, name, offset)]
+    return services
 
 
 def _slots(settings: Settings, service: str, offset: int) -> Iterator[Port]:
@@ -85,18 +125,29 @@ def _state(host: str, number: int, own: str) -> str:
                 return f"cannot be opened on {host} ({error.strerror})"
         else:
             return "free"
-    holder = _holder("127.0.0.1" if host in _EVERYWHERE else host, number)
+    holder = _holder(_local(host), number)
     return "ours" if holder == own else f"is in use by ragweir's {holder}" if holder else "foreign"
+
+
+def _local(host: str) -> str:
+    """Return an address under which this machine reaches a server that listens on `host`."""
+    return "127.0.0.1" if host in _EVERYWHERE else host
+
+
+def _answer(host: str, number: int, path: str) -> tuple[bool, str]:
+    """Return true where the status is 200, and the text of the answer, which is empty where there is none."""
+    try:
+        with closing(HTTPConnection(host, number, timeout=_TIMEOUT_S)) as connection:
+            connection.request("GET", path, headers={"Accept": "text/plain"})
+            response = connection.getresponse()
+            return response.status == HTTPStatus.OK, response.read(_MOST_BYTES).decode(errors="replace")
+    except (OSError, HTTPException):
+        return False, ""
 
 
 def _holder(host: str, number: int) -> str:
     """Return the service and slot that serve there, as SERVICE-SLOT; empty where it is none of ours."""
-    try:
-        with closing(HTTPConnection(host, number, timeout=_TIMEOUT_S)) as connection:
-            connection.request("GET", "/metrics", headers={"Accept": "text/plain"})
-            answer = connection.getresponse().read(_MOST_BYTES).decode(errors="replace")
-    except (OSError, HTTPException):
-        return ""
+    _, answer = _answer(host, number, "/metrics")
     found = _BUILD_INFO.search(answer)
     labels = dict(re.findall(r'(\w+)="([\w.-]*)"', found["labels"])) if found else {}
     return f"{labels['service']}-{labels['slot']}" if {"service", "slot"} <= labels.keys() else ""

@@ -15,11 +15,12 @@ import typer
 from ragweir.errors import PermanentError
 from ragweir.streams.cli.app import app, settings, shared_flags
 from ragweir.streams.cli.working import as_worker
+from ragweir.streams.heartbeat import Heartbeat
 from ragweir.streams.projection_service import PROJECTIONS, enabled_projections
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import SHIPPED_KEY_WARNING, Settings
 from ragweir.streams.slot import run_canary, run_projection, run_slot
-from ragweir.streams.supervisor import OWN_PORT, UP_PORT, Supervisor, own_command, same_command, stop_flag
+from ragweir.streams.supervisor import OWN_PORT, UP_PORT, Command, Supervisor, own_command, same_command, stop_flag
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -121,7 +122,7 @@ def up(
         workers["judge"] = 1
     for name in workers:
         _RUNNERS[name].check(effective)
-    commands = [_worker(name, slot, []) for name, number in workers.items() for slot in range(number)]
+    commands = [_command(name, slot, []) for name, number in workers.items() for slot in range(number)]
     _supervise(commands, effective, UP_PORT, stop_flag())
 
 
@@ -154,8 +155,8 @@ def _on_faust() -> _Runner:
     return _Runner(faust.check, faust.run_slot, SERVICES["evaluate"].port)
 
 
-def _worker(name: str, slot: int, flags: list[str]) -> list[str]:
-    return own_command(*shared_flags(), name, *flags, "--slot", str(slot))
+def _command(name: str, slot: int, flags: list[str]) -> Command:
+    return Command(name, slot, own_command(*shared_flags(), name, *flags, "--slot", str(slot)))
 
 
 def _run(
@@ -166,13 +167,13 @@ def _run(
     if slot is None:
         # What is wrong for every worker is told once, before any starts.
         runner.check(effective)
-        _supervise((_worker(name, each, flags) for each in range(workers)), effective, runner.port + OWN_PORT, stopped)
+        _supervise((_command(name, each, flags) for each in range(workers)), effective, runner.port + OWN_PORT, stopped)
     if name == "evaluate" and effective.selects_by_shipped_key:
         log.warning(SHIPPED_KEY_WARNING)
-    as_worker(partial(runner.run, effective, slot, stopped))
+    as_worker(partial(runner.run, effective, slot, stopped), Heartbeat.inherited())
 
 
-def _supervise(commands: Iterable[list[str]], effective: Settings, port: int, stopped: Callable[[], bool]) -> NoReturn:
+def _supervise(commands: Iterable[Command], effective: Settings, port: int, stopped: Callable[[], bool]) -> NoReturn:
     telemetry = effective.telemetry
     bound = telemetry.port and telemetry.port + port
     try:

@@ -1,4 +1,4 @@
-"""Being a worker: how a process tells its supervisor why it ends."""
+"""Being a worker: the exit status and the sentence by which a supervisor learns why a process ends."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ from collections.abc import Callable
 
 import structlog
 
-from ragweir.errors import RagweirError
+from ragweir.errors import DO_NOT_RESTART, RagweirError
+from ragweir.streams.heartbeat import Heartbeat
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-def as_worker(work: Callable[[], None]) -> None:
-    """Work. An error ends the process with the status by which the supervisor knows whether to start it again."""
+def as_worker(work: Callable[[], None], heartbeat: Heartbeat | None = None) -> None:
+    """Run a worker. An error ends the process with the status by which its supervisor decides about a restart.
+
+    Args:
+        work: what the worker does.
+        heartbeat: reports to the supervisor why a restart would not help.
+    """
     try:
         work()
     except RagweirError as error:
         log.error(str(error))
+        if heartbeat is not None and error.worker_status == DO_NOT_RESTART:
+            heartbeat.fail(str(error))
         sys.exit(error.worker_status)

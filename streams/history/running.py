@@ -29,7 +29,7 @@ from ragweir.streams.reading import Span, read, span
 from ragweir.streams.records import TopicPartition
 from ragweir.streams.settings import Settings
 from ragweir.streams.slot import run_canary, run_slot
-from ragweir.streams.supervisor import Supervisor
+from ragweir.streams.supervisor import Command, Supervisor
 from ragweir.streams.topics import create_topics
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -180,7 +180,7 @@ class Running:
 
             if over():
                 return
-            commands = [self._command(phase, slot) for slot in range(workers)]
+            commands = [Command(SERVICE[phase], slot, self._command(phase, slot)) for slot in range(workers)]
             if Supervisor(commands, said if self._quiet else None).run(over):
                 raise PermanentError(_last_error(said) or "a worker of the run has given up; what it logged tells why")
 

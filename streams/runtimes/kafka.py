@@ -84,7 +84,8 @@ class KafkaRuntime:
         self._positions = positions = Positions(settings.input.start_from, self._missed, starts)
         pacing, bounding = Pacing(agent, consumer, positions), Bounding(bounds, consumer)
         self._reader = reader = BatchReader(
-            consumer, positions, settings.batch, pacing, bounding, lambda error: restart_after(error, identity.member)
+            *(consumer, positions, settings.batch, pacing, bounding),
+            lambda error: restart_after(error, identity.member, connection.quiet_s),
         )
         guard = Guard(canary, health.alive, stopped) if canary else None
         self._precautions = Precautions(agent, guard, self._note, health.alive)

@@ -40,24 +40,49 @@ class Aborted(Exception):
         self.error = error
 
 
-def restart_after(error: KafkaError, member: str) -> RestartRequired:
+_JOINED = {KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID}
+"""Errors of a consumer whose name in the group belongs to a newer member. A quiet consumer reports the first."""
+_FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+"""Errors of a producer whose transactional id the broker has given a newer epoch."""
+_TROUBLE_S = 60.0
+"""The time in seconds for which requests of before a broker's failure may still have effects."""
+
+
+def restart_after(error: KafkaError, member: str, quiet_s: float, open_s: float = 0.0) -> RestartRequired:
     """Return the error to leave the process with, after one that ends a client for good.
+
+    Kafka does not say which process it was that took a name over: another one, or an earlier attempt of this one whose
+    request a broker answered late. A producer is fenced as well after a transaction that took too long. The message
+    names the likelier cause first, by what this process has seen, and then the other.
 
     Args:
         error: as librdkafka reports it.
         member: the slot's name in its group, and its transactional id.
+        quiet_s: the time in seconds since a broker was last away; infinite if none was.
+        open_s: the age of the transaction in seconds; 0 where the error is a consumer's.
     """
-    if error.code() in (
-        KafkaError._FATAL,
-        KafkaError._FENCED,
-        KafkaError.FENCED_INSTANCE_ID,
-        KafkaError.INVALID_PRODUCER_EPOCH,
-    ):
-        return RestartRequired(
-            f"{member!r} was taken over by another process, or the broker gave it up "
-            f"({error.str()}); if it runs twice, give each its own slot"
+    name, said = repr(member), error.str()
+    if error.code() in _JOINED:
+        own = f"an earlier request of its own to join its group has come after a later one ({said})"
+        twin = f"another process has joined the group as {name} ({said})"
+    elif error.code() in _FENCED:
+        own = f"the broker has ended its transaction, which was open for {open_s:.1f} s ({said})"
+        twin = f"another process has begun to write as {name} ({said})"
+    else:
+        return RestartRequired(f"Kafka: {said}")
+    # A transaction that is not disturbed takes milliseconds, and each call within it less than its timeout.
+    if quiet_s < _TROUBLE_S or open_s > CALL_TIMEOUT_S:
+        seen = (
+            f"a broker was away {quiet_s:.0f} s ago" if quiet_s < _TROUBLE_S else "this process or a broker stood still"
         )
-    return RestartRequired(f"Kafka: {error.str()}")
+        return RestartRequired(
+            f"{name} has to start again: {seen}, and probably {own}; the restart settles it. "
+            "If this repeats while all brokers are well, the slot runs twice: give each process its own"
+        )
+    return RestartRequired(
+        f"{name} has to start again: probably {twin}; give each process its own slot. "
+        f"If there is no other, {own.partition(' (')[0]}, and the restart settles it"
+    )
 
 
 class Transactions:
@@ -90,6 +115,8 @@ class Transactions:
         self._watchdog = Watchdog(CALL_LIMIT_S)
         self._undelivered: KafkaError | None = None
         self._stop_by = 0.0
+        self._began = 0.0
+        """The time at which the newest transaction began; 0 before the first."""
 
     def take_over(self) -> None:
         """End what another process of this slot has left open, and keep it from committing ever after.
@@ -110,7 +137,7 @@ class Transactions:
         Raises:
             Aborted: if it must be aborted, by `abort`.
         """
-        self._undelivered = None
+        self._undelivered, self._began = None, time.monotonic()
         self._insist(lambda _: self._producer.begin_transaction())
         for emission in emissions:
             self._produce(emission)
@@ -158,7 +185,8 @@ class Transactions:
             except KafkaException as raised:
                 error: KafkaError = raised.args[0]
                 if error.fatal():
-                    raise restart_after(error, self._member) from None
+                    open_s = time.monotonic() - self._began if self._began else 0.0
+                    raise restart_after(error, self._member, self._connection.quiet_s, open_s) from None
                 if error.txn_requires_abort():
                     raise Aborted(error) from None
                 if not error.retriable():

@@ -1,16 +1,17 @@
-"""The supervisor's HTTP server: /targets, where Prometheus finds its workers (http_sd), and /healthz."""
+"""The supervisor's HTTP server: /targets, by which Prometheus finds it and its workers (http_sd), and its telemetry."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import orjson
+from prometheus_client import CollectorRegistry
 
 from ragweir.streams.heartbeat import Announcement
-from ragweir.streams.serving.health import Health
+from ragweir.streams.serving.health import Health, telemetry_app
 from ragweir.streams.serving.server import serve_app
 
 _ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - the addresses that mean every interface
@@ -53,31 +54,30 @@ def reachable(host: str, asked: str) -> str:
 
 
 def discovery(
-    host: str, port: int, workers: Callable[[], Iterable[Announcement]], health: Health
+    host: str,
+    port: int,
+    workers: Callable[[], Iterable[Announcement]],
+    registry: CollectorRegistry,
+    health: Health,
 ) -> AbstractContextManager[int]:
     """Serve while a `with` block runs; gives the port, which the system chooses when `port` is 0.
 
     Args:
         host: the address to listen on, which is that of the workers too.
         port: the port to listen on.
-        workers: gives what the workers have announced.
-        health: of the supervisor's loop.
+        workers: gives what the supervisor and its workers have announced.
+        registry: the instruments of the supervisor, which /metrics shows.
+        health: the state of the supervisor, which /healthz and /readyz show.
 
     Raises:
         OSError: if the port is taken.
     """
+    others = telemetry_app(registry, health)
 
-    def app(environ: dict[str, Any], start: Callable[..., Any]) -> Iterator[bytes]:
-        status, kind, body = "404 Not Found", "text/plain; charset=utf-8", b"try /targets or /healthz\n"
-        match environ["PATH_INFO"]:
-            case "/targets":
-                body = targets(workers(), reachable(host, environ.get("HTTP_HOST", "")))
-                status, kind = "200 OK", "application/json"
-            case "/healthz":
-                status, body = "200 OK", b"ok\n"
-                if health.stalled:
-                    status, body = "503 Service Unavailable", b"the loop has stalled\n"
-        start(status, [("Content-Type", kind), ("Content-Length", str(len(body)))])
-        return iter((body,))
+    def app(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] != "/targets":
+            return others(environ, start)
+        start("200 OK", [("Content-Type", "application/json")])
+        return [targets(workers(), reachable(host, environ.get("HTTP_HOST", "")))]
 
     return serve_app(host, port, app, "targets")

@@ -12,7 +12,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from ragweir.streams.serving.server import serve_app
+from ragweir.streams.serving.server import App, serve_app
 
 STALLED_S = 60.0
 """A loop that has not come round for this long is not alive. A batch is bounded in bytes and takes far less."""
@@ -69,21 +69,13 @@ def exposition(registry: CollectorRegistry, more: bytes, accept: str) -> tuple[b
     return own + more, content_type
 
 
-@contextmanager
-def serve(
-    registry: CollectorRegistry, health: Health, host: str, port: int, more: Callable[[], bytes] = bytes
-) -> Iterator[int]:
-    """Serve while the block runs; gives the port, which the system chooses when `port` is 0.
+def telemetry_app(registry: CollectorRegistry, health: Health, more: Callable[[], bytes] = bytes) -> App:
+    """Return the WSGI application of /metrics, /healthz and /readyz.
 
     Args:
-        registry: what /metrics shows.
-        health: what /healthz and /readyz show.
-        host: the address to listen on.
-        port: the port to listen on.
-        more: lines that /metrics shows beside the registry's.
-
-    Raises:
-        OSError: if the port is taken, or is none.
+        registry: the instruments of /metrics.
+        health: the state that /healthz and /readyz show.
+        more: further lines of /metrics.
     """
 
     def metrics(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
@@ -111,5 +103,24 @@ def serve(
         start("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
         return [b"try /metrics, /healthz or /readyz\n"]
 
-    with serve_app(host, port, app, "telemetry") as bound:
+    return app
+
+
+@contextmanager
+def serve(
+    registry: CollectorRegistry, health: Health, host: str, port: int, more: Callable[[], bytes] = bytes
+) -> Iterator[int]:
+    """Serve while the block runs; gives the port, which the system chooses when `port` is 0.
+
+    Args:
+        registry: what /metrics shows.
+        health: what /healthz and /readyz show.
+        host: the address to listen on.
+        port: the port to listen on.
+        more: lines that /metrics shows beside the registry's.
+
+    Raises:
+        OSError: if the port is taken, or is none.
+    """
+    with serve_app(host, port, telemetry_app(registry, health, more), "telemetry") as bound:
         yield bound

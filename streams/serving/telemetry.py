@@ -37,6 +37,9 @@ class Known:
     """Gauges that follow from the settings alone."""
 
 
+SUPERVISOR = "supervisor"
+"""The name under which the supervisor shows its instruments."""
+
 Values = Callable[[Known], Iterable[str]] | tuple[str, ...]
 
 
@@ -51,6 +54,7 @@ class Instrument:
         labels: the names of its labels.
         buckets: upper bounds of a histogram's buckets.
         by: the services that have it; all of them where none is named.
+        supervisor: true where the supervisor has it; the supervisor is no service.
         values: for each label of a counter the values that it can have. A counter exists at 0 for each combination
             from the start of the service: Prometheus sees no increase in a series that appears with its first events.
             Without values a series appears when it is counted first.
@@ -63,6 +67,11 @@ class Instrument:
     buckets: tuple[float, ...] = ()
     by: tuple[str, ...] = ()
     values: tuple[Values, ...] = ()
+    supervisor: bool = False
+
+    def shown_by(self, service: str) -> bool:
+        """Return whether the process that runs a service has the instrument."""
+        return self.supervisor if service == SUPERVISOR else not self.by or service in self.by
 
     def born(self, known: Known) -> Iterable[tuple[str, ...]]:
         """The label values that it exists for from the start.
@@ -275,7 +284,21 @@ TABLE = (
     Instrument("ragweir_assigned_partitions", "gauge", "Partitions that this slot reads", by=_AGENTS),
     Instrument("ragweir_broker_up", "gauge", "1 while the broker can be reached"),
     Instrument("ragweir_last_commit_timestamp_seconds", "gauge", "When the last batch was committed", by=_AGENTS),
-    Instrument("ragweir_build_info", "gauge", "Always 1", ("version", "catalogue_version", "service", "slot")),
+    Instrument(
+        "ragweir_service_up",
+        "gauge",
+        "1 while the worker's process runs, 0 while it does not; shown by the supervisor",
+        ("service", "slot"),
+        by=(SUPERVISOR,),
+        supervisor=True,
+    ),
+    Instrument(
+        "ragweir_build_info",
+        "gauge",
+        "Always 1",
+        ("version", "catalogue_version", "service", "slot"),
+        supervisor=True,
+    ),
 )
 
 
@@ -291,7 +314,7 @@ class Telemetry:
     def __init__(self, service: str, slot: int, known: Known | None = None) -> None:
         self.registry = CollectorRegistry()
         known = known or Known()
-        own = [line for line in TABLE if not line.by or service in line.by]
+        own = [line for line in TABLE if line.shown_by(service)]
         self._counters = {
             line.name: Counter(line.name, line.help, line.labels, registry=self.registry)
             for line in own

@@ -1,0 +1,158 @@
+"""`ragweir doctor` on what Kafka may lose: replicas, acknowledgements, elections, and records that wait too long."""
+
+import dataclasses
+import time
+from collections.abc import Mapping
+
+import pytest
+from commands import ragweir
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from conftest import create_topic, produce
+from faults import set_offset
+
+from ragweir.streams.cli import doctor
+from ragweir.streams.cli.doctor import Findings, Unwell, Warned
+from ragweir.streams.cli.durability import Durability, Verdict, described, unread, verdict
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.settings import Settings
+
+SAFE = Durability("t", replicas=3, min_isr=2, unclean=False)
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong", "risky"),
+    [
+        ({}, "", ""),
+        ({"replicas": 5, "min_isr": 3}, "", ""),
+        ({"replicas": 1, "min_isr": 1}, "one replica, which is away or lost with its broker", ""),
+        ({"min_isr": 1}, "a write that one broker alone holds is acknowledged", ""),
+        ({"unclean": True}, "a replica that lacks acknowledged records may lead", ""),
+        ({"min_isr": 3}, "", "no write while one broker is away"),
+        ({"min_isr": 4}, "nothing can be written", ""),
+        ({"replicas": 2, "min_isr": 2}, "", "no write while one broker is away"),
+        ({"replicas": 2, "min_isr": 1}, "a write that one broker alone holds", "fewer than 3 replicas"),
+    ],
+)
+def test_each_setting_by_which_records_are_lost_is_named(change: Mapping[str, int], wrong: str, risky: str) -> None:
+    """On three brokers, with the topic; nothing else is."""
+    found = verdict([dataclasses.replace(SAFE, **change), dataclasses.replace(SAFE, topic="safe")], brokers=3)
+    for texts, expected in ((found.wrong, wrong), (found.risky, risky)):
+        assert len(texts) == bool(expected), found
+        assert all(text.startswith(expected) and text.endswith(": t") for text in texts), found
+
+
+def test_topics_with_the_same_fault_share_a_sentence() -> None:
+    one, another = (dataclasses.replace(SAFE, topic=name, unclean=True) for name in ("b", "a"))
+    (text,) = verdict([one, another], brokers=3).wrong
+    assert text.endswith("(set unclean.leader.election.enable to false): a, b")
+
+
+def test_one_broker_is_a_risk_and_no_fault() -> None:
+    """A development machine cannot do better, but with a setting that refuses every write."""
+    alone = Durability("t", replicas=1, min_isr=1, unclean=True)
+    told = "there is one broker, with which everything is lost: fine for development only"
+    assert verdict([alone], brokers=1) == Verdict((), (told,))
+    assert verdict([dataclasses.replace(alone, min_isr=2)], brokers=1) == Verdict(
+        ("nothing can be written, as min.insync.replicas is above the replication factor: t",), (told,)
+    )
+
+
+def settings(kafka: LocalKafka, prefix: str) -> Settings:
+    return Settings(kafka={"bootstrap_servers": kafka.bootstrap}, topics={"prefix": prefix})
+
+
+def found(kafka: LocalKafka, prefix: str, *topics: str) -> Findings:
+    return Findings(settings(kafka, prefix), {prefix + name: 1 for name in topics})
+
+
+def test_the_settings_are_those_that_kafka_has(kafka: LocalKafka, prefix: str) -> None:
+    """Of our topics, and of Kafka's own, which exist from the first group and the first transaction on."""
+    config = {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"}
+    create_topic(kafka.bootstrap, f"{prefix}windows", 2, config)
+    create_topic(kafka.bootstrap, f"{prefix}evaluations")
+    Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": prefix, "log_level": 0}).init_transactions(30)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    topics, brokers = described(admin, [f"{prefix}windows", f"{prefix}evaluations", f"{prefix}missing"])
+    assert brokers == 1
+    assert topics == [
+        Durability(f"{prefix}windows", 1, 2, unclean=True),
+        Durability(f"{prefix}evaluations", 1, 1, unclean=False),
+        Durability("__consumer_offsets", 1, 1, unclean=False),
+        Durability("__transaction_state", 1, 1, unclean=False),
+    ]
+    with pytest.raises(Unwell, match=rf"^nothing can be written, .*: {prefix}windows; there is one broker"):
+        doctor.durability(found(kafka, prefix, "windows", "evaluations"))
+    with pytest.raises(Warned, match=r"^there is one broker"):
+        doctor.durability(found(kafka, prefix, "evaluations"))
+
+
+def test_kafkas_own_topics_are_judged_before_they_exist(monkeypatch: pytest.MonkeyPatch, kafka: LocalKafka) -> None:
+    """By the settings of a broker, from which they will be made."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    cluster = admin.list_topics(timeout=10)
+    cluster.topics = {}
+    monkeypatch.setattr(admin, "list_topics", lambda **_: cluster)
+    assert described(admin, ["mine"]) == (
+        [Durability("__consumer_offsets", 1, 1, unclean=False), Durability("__transaction_state", 1, 1, unclean=False)],
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("age_h", "read", "kind", "told"),
+    [
+        (80, False, None, ""),
+        (90, False, Warned, "is 3.8 days old and the topic keeps records for 7 days"),
+        (90, True, None, ""),
+        (170, False, Unwell, "is 7.1 days old and the topic keeps records for 7 days"),
+    ],
+)
+def test_a_group_that_retention_is_about_to_overtake_is_named(
+    kafka: LocalKafka, prefix: str, age_h: int, read: bool, kind: type[Exception] | None, told: str
+) -> None:
+    """By the age of its oldest unread record, in any of its topics; what is read may be as old as it likes."""
+    for name in ("interactions", "redrive", "evaluations"):
+        create_topic(kafka.bootstrap, prefix + name, 1, {"retention.ms": str(7 * 24 * HOUR_MS)})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for back_h in (age_h + 1, age_h, 1):
+        producer.produce(f"{prefix}redrive", b"{}", timestamp=round(time.time() * 1000) - back_h * HOUR_MS)
+    assert producer.flush(30) == 0
+    produce(kafka.bootstrap, f"{prefix}interactions", [b"{}"])
+    # The first two records, or the first only, are read: the age is that of the next one.
+    set_offset(kafka.bootstrap, f"{prefix}evaluate", f"{prefix}redrive", 0, 2 if read else 1)
+    findings = found(kafka, prefix, "interactions", "redrive", "evaluations")
+    if kind is None:
+        assert doctor.retention(findings).startswith("unread records are younger than half of the time ")
+        return
+    with pytest.raises(kind) as raised:
+        doctor.retention(findings)
+    assert str(raised.value) == (
+        f"the oldest unread record of {prefix}redrive/0 {told}: run more workers or keep the topic longer"
+    )
+
+
+def test_each_partition_has_one_oldest_unread_record(kafka: LocalKafka, prefix: str) -> None:
+    """Of any number behind it nothing is read; a partition without a limit by time, or without records, has none."""
+    create_topic(kafka.bootstrap, f"{prefix}a", 3)
+    create_topic(kafka.bootstrap, f"{prefix}b")
+    for topic, partition in (("a", 0), ("a", 1), ("b", 0)):
+        produce(kafka.bootstrap, prefix + topic, [b"{}"] * 100, partition=partition)
+    places = [TopicPartition(f"{prefix}{topic}", partition, 7) for topic, partition in (("a", 0), ("a", 1), ("b", 0))]
+    places.append(TopicPartition(f"{prefix}a", 2, 0))
+    found = unread(settings(kafka, prefix), places, {f"{prefix}a": "60000", f"{prefix}b": "-1"})
+    assert sorted((each.topic, each.partition, each.kept_s) for each in found) == [
+        (f"{prefix}a", 0, 60.0),
+        (f"{prefix}a", 1, 60.0),
+    ]
+
+
+def test_doctor_warns_of_one_broker_and_goes_on(kafka: LocalKafka, prefix: str) -> None:
+    shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
+    assert ragweir(*shared, "topics", "create").returncode == 0
+    done = ragweir(*shared, "doctor")
+    lines = done.stdout.decode().splitlines()
+    assert "warn  durability: there is one broker, with which everything is lost: fine for development only" in lines
+    assert any(line.startswith("ok    retention: ") for line in lines)
+    assert done.returncode == 0
