@@ -15,7 +15,7 @@ from ragweir.metrics.metric import Metric
 from ragweir.schemas.codec import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.agents.agent import Assignment
+from ragweir.streams.agents.agent import Assignment, StoredChangelog
 from ragweir.streams.agents.judge import JudgeAgent, JudgeConfig
 from ragweir.streams.judging.job import Ended, Job, JobId, Usage
 from ragweir.streams.judging.money import FREE
@@ -161,7 +161,9 @@ class Worker:
         for partition in partitions:
             start = self._next["judge.requests", partition]
             agent.on_assigned(
-                Assignment(("judge.requests", partition), start, start, iter(log.records["judge.ledger", partition]))
+                Assignment(
+                    ("judge.requests", partition), start, start, StoredChangelog(log.records["judge.ledger", partition])
+                )
             )
 
     def turn(self, now: datetime = NOON, *, abort: bool = False, most: int = 1_000) -> list[Emission]:
