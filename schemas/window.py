@@ -142,6 +142,9 @@ class Progress(Part):
     watermark: Time | None
     """Events older than this are late; None before the first event."""
     idle: bool
+    changelog_offset: int | None = None
+    """The offset in the windows' partition from which a restore has to read: no window that is held was written before
+    it. None where that is not known, as in records of release 0.1.0: a restore then reads everything."""
 
 
 def duration_s(size: str) -> int:

@@ -36,17 +36,23 @@ class Changelog(Iterable[Record]):
 class StoredChangelog(Changelog):
     """A changelog in memory.
 
+    Args:
+        records: in order.
+        end: the offset behind them, if it is not that of the last one and one more.
+
     >>> changelog = StoredChangelog([Record("rag.windows", 0, offset, None, None, None) for offset in (0, 3)])
     >>> changelog.end, [record.offset for record in changelog.since(1)]
     (4, [3])
     """
 
-    def __init__(self, records: Sequence[Record] = ()) -> None:
-        self._records = tuple(records)
+    def __init__(self, records: Sequence[Record] = (), end: int | None = None) -> None:
+        self._records, self._end = tuple(records), end
 
     @property
     @override
     def end(self) -> int:
+        if self._end is not None:
+            return self._end
         return self._records[-1].offset + 1 if self._records else 0
 
     @override

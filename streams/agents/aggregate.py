@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from zlib import decompress
@@ -63,6 +63,10 @@ class _State:
 
     next_offset: int
     held: HeldWindows = field(default_factory=HeldWindows)
+    first: Mapping[datetime, int] = field(default_factory=dict)
+    """A lower bound of the changelog offsets of each window held: where it was written first."""
+    written: int = 0
+    """A lower bound of the changelog offset that the next record gets."""
     newest: datetime | None = None
     """The largest event time, where none counts for more than its record's timestamp."""
     active_s: float = 0.0
@@ -73,7 +77,14 @@ class _State:
 
 
 class AggregateAgent(Agent):
-    """Keeps the base windows of each partition of `evaluations` in the same partition of `windows`."""
+    """Keeps the base windows of each partition of `evaluations` in the same partition of `windows`.
+
+    The progress of a partition names the offset in `windows` from which a restore has to read. The agent does not learn
+    which offsets its records get, but offsets only grow: a record that is written after an assignment lies at or behind
+    the end that the changelog had then, and every record since, and every transaction's end mark, has taken one more.
+    So the sum is a lower bound, and it is exact unless transactions were aborted. A bound that is too high, as after
+    `windows` was deleted and created again, costs no event: a window that is not restored goes on as a new part.
+    """
 
     def __init__(self, config: AggregateConfig) -> None:
         self._config = config
@@ -185,7 +196,10 @@ class AggregateAgent(Agent):
             part = self._decoded(windows.get(start, {}).get(labels)) or Part(number)
             total = merged((part.contents, contents)) if part.contents else contents
             touched[start][labels] = self._emitted(partition, key, part, total, outcome)
-        moved = _State(records[-1].offset + 1, self._kept(state.held, touched, newest), newest)
+        kept = self._kept(state.held, touched, newest)
+        first = {start: state.first.get(start, state.written) for start in kept.windows}
+        emitted = sum(map(len, touched.values()))
+        moved = _State(records[-1].offset + 1, kept, first, state.written + emitted, newest)
         return self._tell(partition, moved, outcome)
 
     def _decoded(self, part: Part | None) -> Part | None:
@@ -274,14 +288,20 @@ class AggregateAgent(Agent):
     def _tell(self, partition: int, state: _State, outcome: Outcome) -> _State:
         """Emit how far a partition is."""
         watermark = self._watermark(state.newest)
-        progress = Progress(partition=partition, next_offset=state.next_offset, watermark=watermark, idle=state.idle)
+        progress = Progress(
+            partition=partition,
+            next_offset=state.next_offset,
+            watermark=watermark,
+            idle=state.idle,
+            changelog_offset=min(state.first.values(), default=state.written),
+        )
         name = encode_window_key(ProgressKey(partition))
         headers = cloud_event(_SERVICE, "progress", name.decode(), watermark or _EPOCH, "application/json")
         outcome.emissions.append(Emission("windows", name, encode(progress), headers, partition))
         if watermark is not None:
             outcome.levels[_WATERMARK, str(partition)] = watermark.timestamp()
         outcome.levels[_WINDOWS_HELD, str(partition)] = sum(map(len, state.held.windows.values()))
-        return replace(state, told_s=0.0)
+        return replace(state, told_s=0.0, written=state.written + 1)
 
     def _watermark(self, newest: datetime | None) -> datetime | None:
         return None if newest is None else newest - self._disorder
@@ -308,7 +328,9 @@ class AggregateAgent(Agent):
     @override
     def on_commit(self) -> None:
         """Keep the windows that were emitted."""
-        self._states.update(self._pending)
+        for partition, state in self._pending.items():
+            end_mark = state.written > self._states[partition].written
+            self._states[partition] = replace(state, written=state.written + end_mark)
         self._pending = {}
 
     @override
@@ -345,7 +367,8 @@ class AggregateAgent(Agent):
                 "use another topics.prefix"
             )
         # The progress is told in any case: it may have another offset, or be another worker's who found it idle.
-        self._states[partition] = replace(held or _State(assignment.start), next_offset=assignment.start, told_s=None)
+        held = held or _State(assignment.start, written=assignment.changelog.end)
+        self._states[partition] = replace(held, next_offset=assignment.start, told_s=None)
         self._held.add(partition)
         self._full.discard(partition)
         for each in self._held:  # Each has less memory now.
@@ -364,9 +387,10 @@ class AggregateAgent(Agent):
             return None
         newest = progress.watermark and progress.watermark + self._disorder
         restored = RestoredWindows(self._config.windows.max_bytes // (len(self._held) + 1))
+        first: dict[datetime, int] = {}
         foreign = 0
         names = self._dimensions.names
-        for record in changelog.since(0):
+        for record in changelog.since(progress.changelog_offset or 0):
             key = _key(record)
             foreign += key is None
             if not isinstance(key, WindowKey) or key.dimensions.keys() != set(names) or key.part < 0:
@@ -377,9 +401,12 @@ class AggregateAgent(Agent):
                     restored.remove(key.start, labels, key.part)
                 else:
                     restored.add(key.start, labels, key.part, record.value)
+                    first.setdefault(key.start, record.offset)
         if foreign:
             log.warning("records in the windows topic that are not ours are ignored", records=foreign)
-        return _State(progress.next_offset, restored.held(), newest, idle=progress.idle)
+        held = restored.held()
+        first = {start: first[start] for start in held.windows}
+        return _State(progress.next_offset, held, first, changelog.end, newest, idle=progress.idle)
 
     @override
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
@@ -405,6 +432,9 @@ def _newest_progress(changelog: Changelog) -> Progress | None:
         for record in changelog.since(first):
             if record.value is not None and isinstance(_key(record), ProgressKey):
                 found = Progress.model_validate_json(record.value)
+                if found.changelog_offset is not None and found.changelog_offset > record.offset:
+                    # It speaks of a topic that was deleted and created again.
+                    found = found.model_copy(update={"changelog_offset": None})
         if found is not None:
             return found
         step *= 8
