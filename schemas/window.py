@@ -148,6 +148,9 @@ class Progress(Part):
     part_base: NonNegativeInt = 0
     """Added to the offset at which a part is opened for its number; more than any number of a part that was opened
     before the evaluations topic was deleted and made again. Absent where it is 0."""
+    changelog_offset: int | None = None
+    """The offset in the windows' partition from which a restore has to read: no window that is held was written before
+    it. None where that is not known, as in records of release 0.1.0: a restore then reads everything."""
 
 
 def duration_s(size: str) -> int:

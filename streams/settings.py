@@ -217,6 +217,10 @@ class WindowSettings(Group):
     new_series_per_hour: Annotated[int, Field(ge=1, le=100_000)] = 100
     """Label sets that may be new within an hour of event time, per partition, beside those of the first window held;
     further new ones count under __overflow__. A label set that any held window has is not new."""
+    max_bytes: Annotated[int, Field(ge=1024 * 1024)] = 512 * 1024 * 1024
+    """Memory of one `aggregate` worker for the windows that it holds, in bytes, shared equally by its partitions. A
+    further label set of a window that has no room counts under __overflow__. The process takes some 300 MB beside it:
+    give it a memory limit of twice as much, and of at least 512 MB."""
     grace_s: Annotated[int, Field(ge=0)] = 30
     """How long after its end a window waits for events that are late."""
     disorder_s: Annotated[int, Field(ge=0)] = 10

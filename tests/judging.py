@@ -16,7 +16,7 @@ from ragweir.metrics.metric import Metric
 from ragweir.schemas.codec import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.agents.agent import Assignment
+from ragweir.streams.agents.agent import Assignment, StoredChangelog
 from ragweir.streams.agents.judge import JudgeAgent
 from ragweir.streams.judging.config import JudgeConfig
 from ragweir.streams.judging.job import Job, JobId, JobResult, JudgePool, Usage
@@ -172,7 +172,7 @@ class Worker:
         """Take a partition over, of all topics."""
         for topic in ("judge.requests", "judge.retry", "judge.deferred"):
             start = self._next[topic, partition] = self.log.committed.get((topic, partition), 0)
-            changelog = iter(self.log.records["judge.ledger", partition])
+            changelog = StoredChangelog(self.log.records["judge.ledger", partition])
             self.agent.on_assigned(Assignment((topic, partition), start, start, changelog))
 
     def revoke(self, partition: int) -> None:

@@ -1,5 +1,7 @@
 """The aggregate agent without Kafka: what it emits, what it keeps, and what it goes on from."""
 
+import gc
+import random
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,6 +14,7 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from ragweir.errors import ConfigurationError, StateError
 from ragweir.metrics.catalogue import Catalogue, everything
@@ -20,7 +23,7 @@ from ragweir.metrics.totals import Totals
 from ragweir.schemas.codec import encode
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.schemas.window import OVERFLOW, Progress, Window
-from ragweir.streams.agents.agent import Assignment
+from ragweir.streams.agents.agent import Assignment, Changelog, StoredChangelog
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 from ragweir.streams.records import Outcome, Record
 from ragweir.streams.service import SERVICES
@@ -54,6 +57,7 @@ class Partition:
         self.records: list[Record] = []
         self.changelog: list[Record] = []
         self.committed: int | None = None
+        self.end = 0
         self.dead = 0
         self.restart()
 
@@ -61,7 +65,12 @@ class Partition:
         """A new agent takes it over."""
         self.agent = AggregateAgent(self.config)
         self.agent.on_assigned(
-            Assignment(INPUT, self.committed, self.committed or 0 if start is None else start, iter(self.changelog))
+            Assignment(
+                INPUT,
+                self.committed,
+                self.committed or 0 if start is None else start,
+                StoredChangelog(self.changelog, self.end),
+            )
         )
 
     def records_of(self, events: Sequence[dict[str, Any] | bytes], stamp: datetime = LATER) -> list[Record]:
@@ -88,9 +97,10 @@ class Partition:
         for emission in outcome.emissions:
             if emission.topic == "windows":
                 assert emission.partition == 0
-                offset = len(self.changelog)
-                self.changelog.append(Record("windows", 0, offset, emission.key, emission.value, None))
+                self.changelog.append(Record("windows", 0, self.end, emission.key, emission.value, None))
+                self.end += 1
         self.dead += sum(emission.topic == "dead-letter" for emission in outcome.emissions)
+        self.end += any(emission.topic == "windows" for emission in outcome.emissions)  # The transaction's end mark.
         self.agent.on_commit()
         self.committed = committed
         return outcome
@@ -108,13 +118,17 @@ class Partition:
 
     def held(self) -> int:
         """How many parts are in memory."""
-        return sum(len(parts) for parts in self.agent._states[0].windows.values())
+        return sum(len(parts) for parts in self.agent._states[0].held.windows.values())
 
 
-def never() -> Iterator[Record]:
+class Unread(Changelog):
     """A changelog that nobody may read."""
-    pytest.fail("the changelog is read")
-    yield  # pragma: no cover
+
+    end = 1
+
+    @override
+    def since(self, first: int) -> Iterator[Record]:
+        pytest.fail("the changelog is read")
 
 
 def kinds(outcome: Outcome) -> list[str]:
@@ -251,15 +265,101 @@ def test_a_restart_changes_nothing(batches: list[tuple[datetime, list[dict[str, 
         if number in restarts:
             moved.restart()
         assert held_parts(steady) == held_parts(moved)
+        for partition in (steady, moved):
+            offset = partition.progress().changelog_offset
+            assert offset is not None
+            written = {(each.key or b""): each.offset for each in partition.changelog}
+            parts = {number for parts in held_parts(partition).values() for number in parts.values()}
+            assert all(at >= offset for key, at in written.items() if orjson.loads(key)[-1] in parts)
+
+
+class Counted(StoredChangelog):
+    """A changelog that counts the records that are read."""
+
+    read = 0
+
+    @override
+    def since(self, first: int) -> Iterator[Record]:
+        for record in super().since(first):
+            self.read += 1
+            yield record
+
+
+def restored(partition: Partition) -> int:
+    """Restore it in another agent, which comes to the same; gives the number of records that are read."""
+    changelog = Counted(partition.changelog, partition.end)
+    before = held_parts(partition)
+    partition.agent = AggregateAgent(partition.config)
+    partition.agent.on_assigned(Assignment(INPUT, partition.committed, partition.committed or 0, changelog))
+    assert held_parts(partition) == before
+    return changelog.read
+
+
+def test_a_restore_reads_only_from_the_oldest_window_that_is_held() -> None:
+    """However long the history is: the newest progress, at the end, names the offset; before a restart and after it."""
+    partition = Partition(hold_h=0.5)
+    for minute in range(300):
+        partition.send(event(minute * 60))
+        partition.send(event(minute * 60 + 1))
+    assert 31 * 4 <= restored(partition) <= 32 * 4 + 64
+    for minute in range(300, 310):
+        partition.send(event(minute * 60))
+    partition.agent.on_abort()
+    assert 21 * 4 + 10 * 2 <= restored(partition) <= 32 * 4 + 64
+
+
+def test_windows_of_an_idle_partition_are_restored_however_old_they_are() -> None:
+    """Thousands of records of progress lie behind them, and none of these raises the offset."""
+    partition = Partition(idle_s=1)
+    partition.send(event())
+    for now_s in range(0, 2_000 * 1_000_000, 1_000_000):
+        partition.look(float(now_s))
+    assert len(partition.changelog) > 1_000
+    assert partition.progress().changelog_offset == 0
+    restored(partition)
+    partition.send(event())
+    assert [(window.events, window.revision) for window in partition.windows()] == [(2, 2)]
+
+
+@pytest.mark.parametrize("offset", [None, 10**6])
+def test_without_an_offset_that_fits_a_restore_reads_everything_once(offset: int | None) -> None:
+    """Progress of release 0.1.0 has none; one beyond the progress itself is of a topic that was created anew."""
+    partition = Partition(hold_h=0.5)
+    for minute in range(100):
+        partition.send(event(minute * 60))
+    last = partition.changelog[-1]
+    fields = orjson.loads(last.value or b"") | {"changelog_offset": offset}
+    if offset is None:
+        del fields["changelog_offset"]
+    partition.changelog[-1] = replace(last, value=orjson.dumps(fields))
+    assert 200 <= restored(partition) <= 200 + 64
+    partition.send(event(100 * 60))
+    assert restored(partition) <= 31 * 2 + 64, "the next progress has one"
+
+
+def test_an_offset_that_is_too_high_costs_no_event() -> None:
+    """Windows that are not restored go on as new parts."""
+    partition = Partition()
+    for minute in range(10):
+        partition.send(event(minute * 60))
+    last = partition.changelog[-1]
+    fields = orjson.loads(last.value or b"") | {"changelog_offset": last.offset}
+    partition.changelog[-1] = replace(last, value=orjson.dumps(fields))
+    partition.restart()
+    for minute in range(10):
+        partition.send(event(minute * 60))
+    assert sum(window.events for window in partition.windows()) == 20
 
 
 def sorted_emissions(outcome: Outcome) -> list[tuple[bytes | None, Any]]:
-    return sorted((each.key or b"", orjson.loads(each.value or b"")) for each in outcome.emissions)
+    """What is emitted, but for the offset of a restore: a restored worker may know it more exactly."""
+    emitted = [(each.key or b"", orjson.loads(each.value or b"")) for each in outcome.emissions]
+    return sorted((key, {**fields, "changelog_offset": 0}) for key, fields in emitted)
 
 
 def held_parts(partition: Partition) -> dict[datetime, dict[Labels, int]]:
     """The windows in memory: their parts' numbers by label set."""
-    windows = partition.agent._states[0].windows
+    windows = partition.agent._states[0].held.windows
     return {start: {labels: part.number for labels, part in parts.items()} for start, parts in windows.items()}
 
 
@@ -268,7 +368,7 @@ def test_state_in_memory_is_kept_when_it_is_current() -> None:
     partition = Partition()
     partition.send(event())
     partition.agent.on_revoked([INPUT])
-    partition.agent.on_assigned(Assignment(INPUT, partition.committed, 1, never()))
+    partition.agent.on_assigned(Assignment(INPUT, partition.committed, 1, Unread()))
     assert kinds(partition.look(1.0)) == ["progress"], "whoever had it meanwhile may have told that it is idle"
     partition.send(event())
     assert [window.events for window in partition.windows()] == [2]
@@ -283,7 +383,7 @@ def test_state_in_memory_is_read_anew_when_another_has_gone_on() -> None:
     partition.restart()
     partition.send(event(), event())
     partition.agent = first
-    first.on_assigned(Assignment(INPUT, partition.committed, 3, iter(partition.changelog)))
+    first.on_assigned(Assignment(INPUT, partition.committed, 3, StoredChangelog(partition.changelog)))
     partition.send(event())
     assert [(window.events, window.revision) for window in partition.windows()] == [(4, 3)]
 
@@ -433,7 +533,7 @@ def test_new_label_sets_push_no_known_one_out(restarts: bool) -> None:
     assert counted == events[OVERFLOW]
     admitted = [start for name, start in first.items() if name not in (*real, OVERFLOW)]
     assert Counter((start - NOON) // timedelta(hours=1) for start in admitted) == {0: 100, 1: 97, 2: 100}
-    held = partition.agent._states[0].windows.values()
+    held = partition.agent._states[0].held.windows.values()
     assert len({labels for parts in held for labels in parts}) <= 201, "those of the first hour have left"
 
 
@@ -445,6 +545,115 @@ def test_a_first_deployment_of_many_label_sets_is_not_limited_by_the_hour() -> N
         assert not outcome.counts["ragweir_window_overflow_total",]
         partition.restart()
     assert {window.dimensions["application"] for window in partition.windows()} == {f"a{each}" for each in range(200)}
+
+
+def many(minute: int, sets: int = 100, each: int = 1) -> list[dict[str, Any]]:
+    """Events of one minute, of so many label sets."""
+    return [event(minute * 60, application=f"a{number % sets}") for number in range(sets * each)]
+
+
+def test_memory_bounds_label_sets_and_no_event_is_lost() -> None:
+    """Beyond `max_bytes` label sets of further windows overflow; what overflows is counted, and no window has none."""
+    partition = Partition(max_bytes=1 << 20, hold_h=0.4)
+    overflow = 0
+    for minute in range(60):
+        overflow += partition.send(*many(minute)).counts["ragweir_window_overflow_total",]
+        overflow += partition.send(*many(minute)).counts["ragweir_window_overflow_total",]
+        assert partition.agent._states[0].held.size <= 3 << 18
+    found: Counter[str] = Counter()
+    apart: Counter[datetime] = Counter()
+    for window in partition.windows():
+        found["overflow" if OVERFLOW in window.dimensions.values() else "apart"] += window.events
+        apart[window.start] += OVERFLOW not in window.dimensions.values()
+    assert found.total() == 60 * 200
+    assert found["overflow"] == overflow > 1_000
+    assert apart[NOON] == 100, "all stay apart while there is room"
+    assert len(apart) == 60
+    assert 5 <= min(apart.values()) < 20, "each window keeps some apart"
+
+
+def test_memory_bounds_the_same_label_sets_after_a_restart() -> None:
+    """The decision depends on the records that are held, not on which of them a worker happens to have decoded."""
+    chosen = {"max_bytes": 1 << 20, "hold_h": 0.4}
+    steady, moved = Partition(**chosen), Partition(**chosen)
+    for minute in range(40):
+        for _ in range(2):
+            outcomes = [partition.send(*many(minute)) for partition in (steady, moved)]
+            assert sorted_emissions(outcomes[0]) == sorted_emissions(outcomes[1])
+            assert outcomes[0].counts == outcomes[1].counts
+            moved.restart()
+            assert held_parts(steady) == held_parts(moved)
+    assert OVERFLOW in {window.dimensions["application"] for window in steady.windows()}
+
+
+def test_a_worker_that_takes_more_partitions_over_holds_less_of_each() -> None:
+    """The oldest windows are released, and go on as new parts: all events are counted, the known labels kept."""
+    partition = Partition(max_bytes=2 << 20)
+    for minute in range(6):
+        partition.send(*many(minute))
+    whole = partition.agent._states[0].held
+    for other in range(1, 6):
+        partition.agent.on_assigned(Assignment(("evaluations", other), None, 0))
+    held = partition.agent._states[0].held
+    assert held.size <= (2 << 20) // 6 * 3 // 4 < whole.size
+    assert set(held.windows) == set(sorted(whole.windows)[-len(held.windows) :]), "the newest stay"
+    for minute in range(6):
+        partition.send(*many(minute))
+    assert sum(window.events for window in partition.windows()) == 12 * 100
+    partition.agent = AggregateAgent(partition.config)
+    for other in range(1, 6):
+        partition.agent.on_assigned(Assignment(("evaluations", other), None, 0))
+    changelog = StoredChangelog(partition.changelog)
+    partition.agent.on_assigned(Assignment(INPUT, partition.committed, partition.committed or 0, changelog))
+    assert partition.agent._states[0].held.size <= (2 << 20) // 6 * 3 // 4, "so does a worker that restores it"
+    partition.send(*many(5))
+    assert sum(window.events for window in partition.windows()) == 13 * 100
+
+
+def test_states_that_were_given_up_make_room() -> None:
+    """Windows of partitions that another worker has now are forgotten before they take what others need."""
+    for max_bytes, kept in ((1 << 30, True), (1 << 20, False)):
+        partition = Partition(max_bytes=max_bytes)
+        for minute in range(30):
+            partition.send(*many(minute))
+        partition.agent.on_revoked([INPUT])
+        partition.agent.on_assigned(Assignment(("evaluations", 1), None, 0))
+        assert (0 in partition.agent._states) == kept
+
+
+@pytest.mark.parametrize("events", [1, 10, 200, 2_000])
+def test_decoded_contents_take_what_is_accounted_for_them(events: int) -> None:
+    """Contents never take more memory than they are accounted with, which is at most four times as much."""
+    chance = random.Random(events)
+    names = [metric.name for metric in everything() if metric.unit != "category"][:40]
+    partition, copies = Partition(), 40
+    evaluations = [event(scores={name: chance.lognormvariate(0, 1) for name in names}) for _ in range(events)]
+    partition.send(*evaluations)
+    (part,) = partition.agent._states[0].held.windows[NOON].values()
+    window, reading = Window.model_validate_json(part.record), TOTALS.reading()
+    gc.collect()
+    tracemalloc.start()
+    contents = [reading.contents(window.model_copy(deep=True)) for _ in range(copies)]
+    gc.collect()
+    taken = tracemalloc.get_traced_memory()[0] / copies
+    tracemalloc.stop()
+    assert len(contents) == copies
+    assert taken <= part.contents_size <= 4 * taken
+
+
+def test_contents_are_given_back_before_label_sets_overflow() -> None:
+    """At a quarter of the memory only the newest windows keep their contents, and nothing overflows for that."""
+    partition = Partition(max_bytes=8 << 20)
+    outcome = partition.send(*[each for minute in range(10) for each in many(minute)])
+    held = partition.agent._states[0].held
+    assert 0 < len(held.decoded) < 10
+    assert held.decoded == set(sorted(held.windows)[-len(held.decoded) :])
+    assert not outcome.counts["ragweir_window_overflow_total",]
+    assert all(
+        (part.contents is None) == (start not in held.decoded)
+        for start in held.windows
+        for part in held.windows[start].values()
+    )
 
 
 def test_windows_of_the_previous_release_are_gone_on_with() -> None:
@@ -465,7 +674,7 @@ def test_windows_of_the_previous_release_are_gone_on_with() -> None:
     moved = [(part or b"").replace(b"2026-11-21T12", b"2036-11-18T12") for part in (old.key, old.value)]
     partition.changelog.append(replace(old, key=moved[0], value=moved[1]))
     partition.restart()
-    assert far not in partition.agent._states[0].windows
+    assert far not in partition.agent._states[0].held.windows
     partition.send(event(far, application="a0"))
     partition.restart()
     parts = sorted((window.part, window.events) for window in partition.windows() if window.start == far)
@@ -524,11 +733,11 @@ def test_wrong_clocks_cost_bounded_memory_and_no_event(years: int) -> None:
             event(far + timedelta(minutes=minute), application=f"a{minute % 3}") for minute in range(first, first + 50)
         ]
         partition.send(event(first // 10), *batch, stamp=NOON + timedelta(seconds=first // 10))
-        assert len(partition.agent._states[0].windows) <= 90
+        assert len(partition.agent._states[0].held.windows) <= 90
         assert (
             sum(
                 part.contents is not None
-                for parts in partition.agent._states[0].windows.values()
+                for parts in partition.agent._states[0].held.windows.values()
                 for part in parts.values()
             )
             <= 55
@@ -536,26 +745,30 @@ def test_wrong_clocks_cost_bounded_memory_and_no_event(years: int) -> None:
     assert partition.progress().watermark == NOON + timedelta(seconds=55 - 10)
     assert sum(window.events for window in partition.windows()) == 612
     partition.restart()
-    assert len(partition.agent._states[0].windows) <= 90
+    assert len(partition.agent._states[0].held.windows) <= 90
 
 
 def test_a_restore_never_holds_more_than_will_be_held() -> None:
     """A changelog of any length, its progress at its end as compaction leaves it, is read in bounded memory."""
 
-    def changelog() -> Iterator[Record]:
-        for minute in range(20_000):
-            key = orjson.dumps([NOON + timedelta(minutes=minute), dimensions, 0, minute], option=orjson.OPT_UTC_Z)
-            yield Record("windows", 0, minute, key, bytes(2_000), None)
-        yield Record("windows", 0, 20_000, b'["progress",0]', encode(progress), None)
+    class Long(Changelog):
+        end = 20_001
+
+        @override
+        def since(self, first: int) -> Iterator[Record]:
+            for minute in range(first, 20_000):
+                key = orjson.dumps([NOON + timedelta(minutes=minute), dimensions, 0, minute], option=orjson.OPT_UTC_Z)
+                yield Record("windows", 0, minute, key, bytes(2_000), None)
+            yield Record("windows", 0, 20_000, b'["progress",0]', encode(progress), None)
 
     dimensions = dict.fromkeys(WindowSettings().dimensions, "")
     progress = Progress(partition=0, next_offset=7, watermark=NOON + timedelta(minutes=20_000), idle=False)
     agent = AggregateAgent(AggregateConfig(TOTALS))
     tracemalloc.start()
-    agent.on_assigned(Assignment(INPUT, 7, 7, changelog()))
+    agent.on_assigned(Assignment(INPUT, 7, 7, Long()))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(agent._states[0].windows) == 120
+    assert len(agent._states[0].held.windows) == 120
     assert peak < 2_000_000, "of 40,000,000 bytes"
 
 
@@ -659,7 +872,7 @@ def test_a_partition_without_any_event_tells_its_progress_once() -> None:
     """So that readers do not wait for what never comes; and then it is silent."""
     partition = Partition()
     assert kinds(partition.look(1.0)) == ["progress"]
-    assert partition.progress() == Progress(partition=0, next_offset=0, watermark=None, idle=False)
+    assert partition.progress() == Progress(partition=0, next_offset=0, watermark=None, idle=False, changelog_offset=0)
     assert not partition.look(2.0).emissions
     assert kinds(partition.look(61.0)) == ["progress"]
     assert not any(partition.look(float(now)).emissions for now in range(62, 3000, 100))
@@ -788,7 +1001,7 @@ def test_windows_go_on_where_the_evaluations_are_made_again() -> None:
     for again in range(2):
         partition.committed, partition.records = None, []
         partition.agent = AggregateAgent(partition.config)
-        partition.agent.on_assigned(Assignment(INPUT, None, 0, iter(partition.changelog), anew=True))
+        partition.agent.on_assigned(Assignment(INPUT, None, 0, StoredChangelog(partition.changelog), anew=True))
         partition.committed = 0
         partition.send(event(0), event(-day))
         partition.send(event(-day + 60))

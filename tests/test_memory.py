@@ -65,3 +65,64 @@ def test_a_worker_stays_under_200_mb_however_long_the_backlog(kafka: LocalKafka,
         worker.wait(15)
     print(f"peak resident memory over {done} events: {peak:.0f} MB")
     assert peak < LIMIT_MB
+
+
+_HOLDING = """
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import orjson
+
+from aggregation import evaluations
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.totals import Totals
+from ragweir.streams.agents.agent import Assignment, StoredChangelog
+from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
+from ragweir.streams.records import Record
+from ragweir.streams.settings import WindowSettings
+
+def peak(of="VmHWM"):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(of))
+
+max_bytes, minutes, each = map(int, sys.argv[1:])
+events = [orjson.loads(value) for value in evaluations(210 * each)]
+agent = AggregateAgent(AggregateConfig(Totals(Catalogue(everything())), WindowSettings(max_bytes=max_bytes)))
+for partition in range(6):
+    agent.on_assigned(Assignment(("evaluations", partition), None, 0))
+start, before, overflow = datetime(2026, 11, 21, tzinfo=UTC), peak(), 0
+for minute in range(minutes):
+    for partition in range(6):
+        for first in range(0, len(events), 1_000):
+            batch = []
+            for number in range(first, min(first + 1_000, len(events))):
+                at = start + timedelta(minutes=minute, seconds=60 * number / len(events))
+                fields = {**events[number], "event_time": at, "application": f"app-{number % 210}", "model": "m"}
+                stamp = int(at.timestamp() * 1000)
+                offset = minute * len(events) + number
+                batch.append(Record("evaluations", partition, offset, None, orjson.dumps(fields), stamp))
+            overflow += agent.handle(batch).counts["ragweir_window_overflow_total",]
+            agent.on_commit()
+print(peak() - before, overflow)
+"""
+"""A worker without Kafka, given 210 label sets a minute on 6 partitions. It prints by how much its memory grew."""
+
+
+@pytest.mark.parametrize(
+    ("max_mb", "minutes", "each"),
+    [
+        pytest.param(32, 20, 1, id="32 MB"),
+        pytest.param(512, 130, 10, id="512 MB, the default", marks=pytest.mark.long),
+    ],
+)
+def test_windows_of_many_label_sets_stay_within_their_memory(max_mb: int, minutes: int, each: int) -> None:
+    """210 label sets a minute on 6 partitions take what `windows.max_bytes` says; a batch may take 64 MB beside it."""
+    bench = str(Path(__file__).parents[1] / "bench")
+    environment = {**os.environ, "PYTHONPATH": bench}
+    command = [sys.executable, "-c", _HOLDING, str(max_mb << 20), str(minutes), str(each)]
+    ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    taken, overflow = map(int, ended.stdout.split()[-2:])
+    print(f"{taken >> 20} MiB of {max_mb}, {overflow:,} events overflow")
+    assert taken < (max_mb + 64) << 20
+    assert overflow

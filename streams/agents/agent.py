@@ -4,11 +4,60 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from typing_extensions import override
 
 from ragweir.errors import ErrorClass
 from ragweir.streams.records import EventPosition, Measurements, Outcome, Record, TopicPartition
+
+
+class Changelog(Iterable[Record]):
+    """The committed records of one partition of an agent's changelog, in order, as they were at one moment.
+
+    They are read from Kafka while they are iterated over; nothing is read of a changelog that nobody iterates over.
+    """
+
+    @property
+    @abstractmethod
+    def end(self) -> int:
+        """The offset behind the last record. All that is written later has this offset or a larger one."""
+
+    @abstractmethod
+    def since(self, first: int) -> Iterator[Record]:
+        """Return the records from an offset on; from the first that is left if that one is gone."""
+
+    @override
+    def __iter__(self) -> Iterator[Record]:
+        return self.since(0)
+
+
+class StoredChangelog(Changelog):
+    """A changelog in memory.
+
+    Args:
+        records: in order.
+        end: the offset behind them, if it is not that of the last one and one more.
+
+    >>> changelog = StoredChangelog([Record("rag.windows", 0, offset, None, None, None) for offset in (0, 3)])
+    >>> changelog.end, [record.offset for record in changelog.since(1)]
+    (4, [3])
+    """
+
+    def __init__(self, records: Sequence[Record] = (), end: int | None = None) -> None:
+        self._records, self._end = tuple(records), end
+
+    @property
+    @override
+    def end(self) -> int:
+        if self._end is not None:
+            return self._end
+        return self._records[-1].offset + 1 if self._records else 0
+
+    @override
+    def since(self, first: int) -> Iterator[Record]:
+        return (record for record in self._records if record.offset >= first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +69,11 @@ class Assignment:
     """The committed offset; None where there is none."""
     start: int
     """The offset at which reading begins."""
-    changelog: Iterable[Record] = ()
-    """The committed records of the same partition of the agent's changelog, in order. They are read from Kafka while
-    they are iterated over; nothing is read of a changelog that nobody iterates over."""
+    changelog: Changelog = StoredChangelog()  # noqa: RUF009 - it is never changed
+    """The same partition of the agent's changelog; empty for an agent without one."""
     preceding: Iterable[Record] = ()
-    """The committed records of at most `Agent.warm_up` offsets before the start, likewise."""
+    """The committed records of at most `Agent.warm_up` offsets before the start, in order. They too are read from Kafka
+    while they are iterated over."""
     anew: bool = False
     """True where the topic was deleted and made again: its offsets are others than those that the state speaks of."""
 

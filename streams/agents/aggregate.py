@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
-from zlib import compress, decompress
+from zlib import decompress
 
 import orjson
 import structlog
@@ -23,7 +23,8 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.schemas.window import Progress, Window, duration_s
 from ragweir.schemas.window_key import ProgressKey, WindowKey, encode_window_key, parse_window_key
-from ragweir.streams.agents.agent import Agent, Assignment
+from ragweir.streams.agents.agent import Agent, Assignment, Changelog
+from ragweir.streams.agents.held_windows import HeldWindows, Part, RestoredWindows, Room, Windows
 from ragweir.streams.dimensions import Dimensions, admission_limits, label
 from ragweir.streams.emissions import bury, cloud_event
 from ragweir.streams.records import Count, Emission, Measurements, Outcome, Record, TopicPartition
@@ -35,6 +36,9 @@ _SERVICE = "aggregate"
 _AHEAD = 60
 """Windows after the newest that are held too, for clocks that are ahead: event time does not reach them yet."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_TAIL = 64
+"""Records that are read first of the changelog's end, to find the newest progress."""
 
 _WATERMARK = "ragweir_watermark_timestamp_seconds"
 _WINDOWS_HELD = "ragweir_windows_held"
@@ -54,38 +58,15 @@ class AggregateConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """One part of a window, as it was emitted last. A window that is not held is continued in a new part."""
-
-    number: int
-    """The offset at which the part was opened; -1 - offset where its window was not held then, so that a restored
-    worker does not hold it either."""
-    record: bytes = b""
-    revision: int = 0
-    contents: Contents | None = None
-
-    def stored(self) -> _Part:
-        """Only the record, compressed: of windows that are not in use there may be thousands."""
-        return self if self.contents is None else _Part(self.number, _packed(self.record))
-
-
-def _packed(record: bytes) -> bytes:
-    return compress(record, 1)
-
-
-_Windows = Mapping[datetime, Mapping[Labels, _Part]]
-"""Windows by their start, in any order."""
-
-
-@dataclass(frozen=True, slots=True)
 class _State:
     """The state of one partition. It is replaced, never changed, so that an abort has nothing to undo."""
 
     next_offset: int
-    windows: _Windows = field(default_factory=dict)
-    """The windows held."""
-    decoded: Collection[datetime] = ()
-    """The starts of those whose contents are kept."""
+    held: HeldWindows = field(default_factory=HeldWindows)
+    first: Mapping[datetime, int] = field(default_factory=dict)
+    """A lower bound of the changelog offsets of each window held: where it was written first."""
+    written: int = 0
+    """A lower bound of the changelog offset that the next record gets."""
     newest: datetime | None = None
     """The largest event time, where none counts for more than its record's timestamp."""
     active_s: float = 0.0
@@ -98,7 +79,14 @@ class _State:
 
 
 class AggregateAgent(Agent):
-    """Keeps the base windows of each partition of `evaluations` in the same partition of `windows`."""
+    """Keeps the base windows of each partition of `evaluations` in the same partition of `windows`.
+
+    The progress of a partition names the offset in `windows` from which a restore has to read. The agent does not learn
+    which offsets its records get, but offsets only grow: a record that is written after an assignment lies at or behind
+    the end that the changelog had then, and every record since, and every transaction's end mark, has taken one more.
+    So the sum is a lower bound, and it is exact unless transactions were aborted. A bound that is too high, as after
+    `windows` was deleted and created again, costs no event: a window that is not restored goes on as a new part.
+    """
 
     def __init__(self, config: AggregateConfig) -> None:
         self._config = config
@@ -116,10 +104,14 @@ class AggregateAgent(Agent):
         """A held window starts at most this long before the newest event time,"""
         self._after = _AHEAD * self._size
         """and at most this long after it."""
+        self._most = int((self._before + self._size) / self._size)
+        """The number of windows that are held where no clock is ahead."""
         self._states: dict[int, _State] = {}
         self._held: set[int] = set()
         """The partitions that are ours now; the state of others may still be there."""
         self._pending: dict[int, _State] = {}
+        self._full: set[int] = set()
+        """The partitions for which it was logged that label sets are folded because of memory."""
         self._gone: set[Count] = set()
         """The gauges of partitions that were given up."""
 
@@ -140,6 +132,7 @@ class AggregateAgent(Agent):
     @override
     def handle(self, records: Sequence[Record]) -> Outcome:
         """The windows that the records touch, and how far their partitions are now."""
+        self._forget_given_up()
         outcome = Outcome(settled=list(records))
         partitions: defaultdict[int, list[Record]] = defaultdict(list)
         for record in records:
@@ -160,11 +153,11 @@ class AggregateAgent(Agent):
 
     def _advance(self, partition: int, records: Sequence[Record], outcome: Outcome) -> _State:
         state = self._states[partition]
-        newest, watermark = state.newest, self._watermark(state.newest)
+        newest, watermark, windows = state.newest, self._watermark(state.newest), state.held.windows
         events: list[Scored[Key]] = []
         opened: dict[Key, int] = {}
         late: defaultdict[Key, int] = defaultdict(int)
-        admission: Admission | None = None
+        admission, room = None, Room(state.held, self._max_bytes, self._most)
         outcome.counts["ragweir_events_in_total",] += len(records)
         for record in records:
             try:
@@ -175,11 +168,16 @@ class AggregateAgent(Agent):
             time = evaluation.event_time
             start = time - (time - _EPOCH) % self._size
             labels = self._dimensions.of(evaluation)
-            if (start, labels) not in opened and labels not in state.windows.get(start, ()):
-                admission = admission or self._admission(state.windows)
-                if not admission.admits(labels, _seconds(start)):
+            if (start, labels) not in opened and labels not in windows.get(start, ()):
+                admission = admission or self._admission(windows)
+                has_room = room.has(start)
+                if has_room and admission.admits(labels, _seconds(start)):
+                    room.take(start)
+                elif labels != self._dimensions.overflow:
                     outcome.counts["ragweir_window_overflow_total",] += 1
                     labels = self._dimensions.overflow
+                    if not has_room:
+                        self._warn_full(partition)
             key = start, labels
             opened.setdefault(key, record.offset)
             # Judgements come later by nature; what `late` tells is how far the events themselves are out of order.
@@ -192,20 +190,22 @@ class AggregateAgent(Agent):
             events.append(scored)
             self._count_slos(evaluation, scored, outcome)
         outcome.counts["ragweir_late_events_total",] += sum(late.values())
-        touched: defaultdict[datetime, dict[Labels, _Part]] = defaultdict(dict)
+        touched: defaultdict[datetime, dict[Labels, Part]] = defaultdict(dict)
         for key, contents in self._config.totals.of(events).items():
             contents.late = late[key]
             start, labels = key
             opened_at = state.part_base + opened[key]
             number = opened_at if self._is_held(start, newest) else -1 - opened_at
-            part = self._decoded(state.windows.get(start, {}).get(labels)) or _Part(number)
+            part = self._decoded(windows.get(start, {}).get(labels)) or Part(number)
             total = merged((part.contents, contents)) if part.contents else contents
             touched[start][labels] = self._emitted(partition, key, part, total, outcome)
-        windows, decoded = self._kept(state, touched, newest)
-        moved = _State(records[-1].offset + 1, windows, decoded, newest, part_base=state.part_base)
+        kept = self._kept(state.held, touched, newest)
+        first = {start: state.first.get(start, state.written) for start in kept.windows}
+        emitted = sum(map(len, touched.values()))
+        moved = _State(records[-1].offset + 1, kept, first, state.written + emitted, newest, part_base=state.part_base)
         return self._tell(partition, moved, outcome)
 
-    def _decoded(self, part: _Part | None) -> _Part | None:
+    def _decoded(self, part: Part | None) -> Part | None:
         """A part with its contents; None if they are not of today's base size or summed otherwise than today."""
         if part is None or part.contents is not None:
             return part
@@ -218,25 +218,39 @@ class AggregateAgent(Agent):
             return None
         return replace(part, revision=window.revision or 0, contents=contents)
 
-    def _kept(self, state: _State, touched: _Windows, newest: datetime | None) -> tuple[_Windows, Collection[datetime]]:
-        """The windows to hold, and which of them decoded: those touched, and those that most events still go to."""
-        windows = dict(state.windows)
+    def _kept(self, held: HeldWindows, touched: Windows, newest: datetime | None) -> HeldWindows:
+        """The windows to hold; decoded are those touched and those that most events still go to, if memory allows."""
+        windows = dict(held.windows)
         for start, parts in touched.items():
             windows[start] = {**windows.pop(start, {}), **parts}
         decoded = set(touched)
-        for start in set(state.decoded) - decoded:
+        for start in held.decoded - decoded:
             if newest is not None and newest - self._disorder < start + self._closing and start <= newest:
                 decoded.add(start)
-            else:
-                windows[start] = {labels: part.stored() for labels, part in windows[start].items()}
         windows = {start: parts for start, parts in windows.items() if self._is_held(start, newest)}
-        return windows, decoded & windows.keys()
+        now = held.replaced(windows, held.decoded.union(decoded) & windows.keys())
+        return now.given_back(now.decoded - decoded).within(self._max_bytes)
+
+    @property
+    def _max_bytes(self) -> int:
+        """Memory for the windows of one partition, in bytes: an equal share, so that none depends on the others."""
+        return self._config.windows.max_bytes // max(1, len(self._held))
+
+    def _warn_full(self, partition: int) -> None:
+        """Log, once for each assignment, that label sets are folded because of memory."""
+        if partition not in self._full:
+            self._full.add(partition)
+            log.warning(
+                "the windows take the memory that windows.max_bytes gives: further label sets count under __overflow__",
+                partition=partition,
+                max_bytes=self._max_bytes,
+            )
 
     def _is_held(self, start: datetime, newest: datetime | None) -> bool:
         """Return whether a window is held: from `hold` behind the watermark to a little ahead of it."""
         return newest is None or -self._before < start - newest <= self._after
 
-    def _admission(self, windows: _Windows) -> Admission:
+    def _admission(self, windows: Windows) -> Admission:
         """Admits label sets to windows beside those that are held."""
         admission = Admission(self._limits)
         for start in sorted(windows):
@@ -251,7 +265,7 @@ class AggregateAgent(Agent):
 
     # What is emitted.
 
-    def _emitted(self, partition: int, key: Key, part: _Part, contents: Contents, outcome: Outcome) -> _Part:
+    def _emitted(self, partition: int, key: Key, part: Part, contents: Contents, outcome: Outcome) -> Part:
         """Emit a part with new contents."""
         start, labels = key
         dimensions = self._dimensions.named(labels)
@@ -272,7 +286,7 @@ class AggregateAgent(Agent):
         name = encode_window_key(WindowKey(start, dimensions, partition, part.number))
         headers = cloud_event(_SERVICE, "window", name.decode(), start, "application/json")
         outcome.emissions.append(Emission("windows", name, record, headers, partition))
-        return _Part(part.number, record, part.revision + 1, contents)
+        return Part.of(part.number, labels, record, part.revision + 1, contents)
 
     def _tell(self, partition: int, state: _State, outcome: Outcome) -> _State:
         """Emit how far a partition is."""
@@ -283,14 +297,15 @@ class AggregateAgent(Agent):
             watermark=watermark,
             idle=state.idle,
             part_base=state.part_base,
+            changelog_offset=min(state.first.values(), default=state.written),
         )
         name = encode_window_key(ProgressKey(partition))
         headers = cloud_event(_SERVICE, "progress", name.decode(), watermark or _EPOCH, "application/json")
         outcome.emissions.append(Emission("windows", name, encode(progress), headers, partition))
         if watermark is not None:
             outcome.levels[_WATERMARK, str(partition)] = watermark.timestamp()
-        outcome.levels[_WINDOWS_HELD, str(partition)] = sum(map(len, state.windows.values()))
-        return replace(state, told_s=0.0)
+        outcome.levels[_WINDOWS_HELD, str(partition)] = sum(map(len, state.held.windows.values()))
+        return replace(state, told_s=0.0, written=state.written + 1)
 
     def _watermark(self, newest: datetime | None) -> datetime | None:
         return None if newest is None else newest - self._disorder
@@ -317,7 +332,9 @@ class AggregateAgent(Agent):
     @override
     def on_commit(self) -> None:
         """Keep the windows that were emitted."""
-        self._states.update(self._pending)
+        for partition, state in self._pending.items():
+            end_mark = state.written > self._states[partition].written
+            self._states[partition] = replace(state, written=state.written + end_mark)
         self._pending = {}
 
     @override
@@ -336,7 +353,9 @@ class AggregateAgent(Agent):
         """
         (_, partition), committed = assignment.topic_partition, assignment.committed
         held = self._states.pop(partition, None)
+        self._held.discard(partition)
         if held is None or held.next_offset != committed:
+            self._forget_given_up()
             held = self._read(assignment.changelog)
         if assignment.anew and held is not None:
             # Offsets begin again at 0, and with them the numbers of parts would.
@@ -356,48 +375,54 @@ class AggregateAgent(Agent):
                 "use another topics.prefix"
             )
         # The progress is told in any case: it may have another offset, or be another worker's who found it idle.
-        self._states[partition] = replace(held or _State(assignment.start), next_offset=assignment.start, told_s=None)
+        held = held or _State(assignment.start, written=assignment.changelog.end)
+        self._states[partition] = replace(held, next_offset=assignment.start, told_s=None)
         self._held.add(partition)
+        self._full.discard(partition)
+        for each in self._held:  # Each has less memory now.
+            state = self._states[each]
+            self._states[each] = replace(state, held=state.held.within(self._max_bytes))
 
-    def _read(self, changelog: Iterable[Record]) -> _State | None:
-        """The state that a changelog comes to. Windows stay as they are written.
+    def _forget_given_up(self) -> None:
+        """Forget the state of partitions that are not ours any more, if all states take a third of the memory."""
+        if 3 * sum(state.held.size for state in self._states.values()) >= self._config.windows.max_bytes:
+            self._states = {each: state for each, state in self._states.items() if each in self._held}
 
-        Until the progress is known, which compaction leaves at the end, any of them may turn out to be held. But no
-        held window was written before twice as many others as can be held.
-        """
-        windows: dict[datetime, dict[Labels, tuple[int, bytes]]] = {}
-        most = 2 * int((self._before + self._after) / self._size)
-        progress: Progress | None = None
-        foreign = 0
-        names = self._dimensions.names
-        own = set(names)
-        for record in changelog:
-            key = _key(record)
-            if key is None:
-                foreign += 1
-            elif isinstance(key, ProgressKey):
-                progress = Progress.model_validate_json(record.value) if record.value is not None else progress
-            elif key.dimensions.keys() == own and key.part >= 0:
-                parts = windows.pop(key.start, {})
-                labels = tuple([key.dimensions[name] for name in names])
-                if record.value is not None:
-                    parts[labels] = key.part, record.value
-                elif labels in parts and parts[labels][0] == key.part:
-                    del parts[labels]
-                windows[key.start] = parts
-                if len(windows) > most:
-                    del windows[next(iter(windows))]
-        if foreign:
-            log.warning("records in the windows topic that are not ours are ignored", records=foreign)
+    def _read(self, changelog: Changelog) -> _State | None:
+        """The state that a changelog comes to. The newest progress says which windows are held; others are not kept."""
+        progress = _newest_progress(changelog)
         if progress is None:
             return None
         newest = progress.watermark and progress.watermark + self._disorder
-        stored = {
-            start: {labels: _Part(number, _packed(record)) for labels, (number, record) in parts.items()}
-            for start, parts in windows.items()
-            if parts and self._is_held(start, newest)
-        }
-        return _State(progress.next_offset, stored, newest=newest, idle=progress.idle, part_base=progress.part_base)
+        restored = RestoredWindows(self._config.windows.max_bytes // (len(self._held) + 1))
+        first: dict[datetime, int] = {}
+        foreign = 0
+        names = self._dimensions.names
+        for record in changelog.since(progress.changelog_offset or 0):
+            key = _key(record)
+            foreign += key is None
+            if not isinstance(key, WindowKey) or key.dimensions.keys() != set(names) or key.part < 0:
+                continue
+            if self._is_held(key.start, newest):
+                labels = tuple([key.dimensions[name] for name in names])
+                if record.value is None:
+                    restored.remove(key.start, labels, key.part)
+                else:
+                    restored.add(key.start, labels, key.part, record.value)
+                    first.setdefault(key.start, record.offset)
+        if foreign:
+            log.warning("records in the windows topic that are not ours are ignored", records=foreign)
+        held = restored.held()
+        first = {start: first[start] for start in held.windows}
+        return _State(
+            progress.next_offset,
+            held,
+            first,
+            changelog.end,
+            newest,
+            idle=progress.idle,
+            part_base=progress.part_base,
+        )
 
     @override
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
@@ -412,6 +437,24 @@ class AggregateAgent(Agent):
         """Return the gauges of partitions that were given up since the last call: nothing is known of them any more."""
         gone, self._gone = self._gone, set()
         return Measurements(levels=dict.fromkeys(gone))
+
+
+def _newest_progress(changelog: Changelog) -> Progress | None:
+    """The progress that was written last; it is looked for from the end, in steps that grow."""
+    first, step = changelog.end, _TAIL
+    while first > 0:
+        first = max(0, first - step)
+        found: Progress | None = None
+        for record in changelog.since(first):
+            if record.value is not None and isinstance(_key(record), ProgressKey):
+                found = Progress.model_validate_json(record.value)
+                if found.changelog_offset is not None and found.changelog_offset > record.offset:
+                    # It speaks of a topic that was deleted and created again.
+                    found = found.model_copy(update={"changelog_offset": None})
+        if found is not None:
+            return found
+        step *= 8
+    return None
 
 
 def _key(record: Record) -> WindowKey | ProgressKey | None:

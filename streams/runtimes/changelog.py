@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from functools import cached_property
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from typing_extensions import override
 
 from ragweir.errors import Interrupted
+from ragweir.streams.agents.agent import Changelog
 from ragweir.streams.kafka_client import build, reader_properties, settling
 from ragweir.streams.messages import received
 from ragweir.streams.records import Record
@@ -18,24 +21,36 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 _TIMEOUT_S = 2.0
 
 
-def changelog(
-    settings: Settings, name: str | None, partition: int, stopped: Callable[[], bool], alive: Callable[[], None]
-) -> Generator[Record]:
-    """The committed records of a partition of a topic of the topic table; none where there is no changelog.
+class KafkaChangelog(Changelog):
+    """The committed records of a partition of a topic of the topic table.
 
     The end is the one of uncommitted reading: the committed one is the last stable offset, which can lie behind what
     the group's committed offset already speaks of. What an open transaction holds back is waited for.
 
-    Raises:
-        Interrupted: if told to stop meanwhile.
-        KafkaException: if the broker answers with an error.
+    Iterating, and asking for the end, may raise Interrupted if told to stop meanwhile, and KafkaException if the broker
+    answers with an error.
     """
-    if name is None:
-        return
-    topic = settings.topics.prefix + name
-    end = _end(settings, topic, partition, stopped)
-    if end > 0:
-        yield from _records(settings, TopicPartition(topic, partition, 0), end, stopped, alive)
+
+    def __init__(
+        self, settings: Settings, name: str, partition: int, stopped: Callable[[], bool], alive: Callable[[], None]
+    ) -> None:
+        self._settings, self._topic, self._partition = settings, settings.topics.prefix + name, partition
+        self._stopped, self._alive = stopped, alive
+        self.read = 0
+        """The number of records that were read."""
+
+    @cached_property
+    @override
+    def end(self) -> int:
+        return _end(self._settings, self._topic, self._partition, self._stopped)
+
+    @override
+    def since(self, first: int) -> Iterator[Record]:
+        if first < self.end:
+            start = TopicPartition(self._topic, self._partition, first)
+            for record in _records(self._settings, start, self.end, self._stopped, self._alive):
+                self.read += 1
+                yield record
 
 
 def before(
@@ -44,7 +59,8 @@ def before(
     """The committed records of a partition that stand at most so many offsets before its start.
 
     Raises:
-        Interrupted, KafkaException: as `changelog`.
+        Interrupted: if told to stop meanwhile.
+        KafkaException: if the broker answers with an error.
     """
     if start.offset > 0 and horizon > 0:
         first = TopicPartition(start.topic, start.partition, max(0, start.offset - horizon))

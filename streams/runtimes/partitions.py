@@ -13,12 +13,12 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.errors import Interrupted, StateError
-from ragweir.streams.agents.agent import Agent, Assignment
+from ragweir.streams.agents.agent import Agent, Assignment, StoredChangelog
 from ragweir.streams.records import Record
 from ragweir.streams.runtimes.attempts import OffsetMetadata
 from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.beginnings import Beginnings
-from ragweir.streams.runtimes.changelog import before, changelog
+from ragweir.streams.runtimes.changelog import KafkaChangelog, before
 from ragweir.streams.runtimes.positions import Positions
 from ragweir.streams.runtimes.precautions import Precautions
 from ragweir.streams.runtimes.topic_identity import TopicIdentity
@@ -100,19 +100,21 @@ class Partitions:
     def _restore(self, committed: int | None, start: PartitionOffset, known: OffsetMetadata) -> None:
         agent, place = self._agent, (start.topic, start.partition)
         began = time.monotonic()
-        with (
-            closing(changelog(self._settings, agent.changelog, start.partition, self._stopped, self._alive)) as state,
-            closing(before(self._settings, start, agent.warm_up, self._stopped, self._alive)) as preceding,
-        ):
+        state = None
+        if agent.changelog is not None:
+            state = KafkaChangelog(self._settings, agent.changelog, start.partition, self._stopped, self._alive)
+        with closing(before(self._settings, start, agent.warm_up, self._stopped, self._alive)) as preceding:
             readable: Iterable[Record] = (record for record in preceding if known.readable(record.offset))
             try:
                 anew = place in self._beginnings.anew
-                agent.on_assigned(Assignment(place, committed, start.offset, state, readable, anew))
+                changelog = state or StoredChangelog()
+                agent.on_assigned(Assignment(place, committed, start.offset, changelog, readable, anew))
             except StateError as error:
                 log.warning("the committed offset does not fit the state", partition=place[1], reason=str(error))
                 raise
-        if agent.changelog is not None:
-            log.info("state restored", topic=place[0], partition=place[1], seconds=round(time.monotonic() - began, 1))
+        if state is not None:
+            seconds = round(time.monotonic() - began, 1)
+            log.info("state restored", topic=place[0], partition=place[1], records=state.read, seconds=seconds)
 
     def _revoked(self, consumer: Consumer, partitions: list[PartitionOffset]) -> None:
         gone = {(each.topic, each.partition) for each in partitions}
