@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import accumulate, cycle, islice
 from pathlib import Path
@@ -39,7 +40,8 @@ from ragweir.streams.agents.agent import Assignment
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 from ragweir.streams.local.kafka import local_kafka
 from ragweir.streams.records import Record
-from ragweir.streams.settings import WindowSettings
+from ragweir.streams.runtimes.changelog import KafkaChangelog
+from ragweir.streams.settings import Settings, WindowSettings
 
 KILOBYTES = (1, 4, 16, 64, 256, 1024)
 CONTEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -209,6 +211,69 @@ def partitions(events: int = EVENTS) -> Growth:
     return Growth(title, "partitions", costs, [("events/s", rates)], per_amount=False)
 
 
+_PER_MINUTE = 4
+"""Events of one minute of a history, each of them a commit."""
+
+
+def restore(days: int) -> Table:
+    """Restoring one partition of windows after so many days of little traffic, with and without the offset.
+
+    The history is written in large transactions, with fewer end marks than the agent counts, so that its offset is too
+    high and the next restore reads everything. That worker goes on for three hours, with a transaction for each commit
+    as the service has it.
+    """
+    settings = {"topics": {"prefix": "restore."}}
+    config = AggregateConfig(Totals(Catalogue(everything())))
+    events = [orjson.loads(value) for value in evaluations(100)]
+    start, total = datetime.fromisoformat("2026-01-01T00:00Z"), days * 1_440
+    with local_kafka() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic("restore.windows", 1)])["restore.windows"].result(60)
+        made = Settings.model_validate(settings | {"kafka": {"bootstrap_servers": broker.bootstrap}})
+        producer = Producer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "transactional.id": "restore",
+                "compression.type": "lz4",
+                "log_level": 0,
+            }
+        )
+        producer.init_transactions(30)
+
+        def restored(offset: int) -> tuple[AggregateAgent, int, float]:
+            changelog = KafkaChangelog(made, "windows", 0, lambda: False, lambda: None)
+            agent = AggregateAgent(config)
+            began = time.perf_counter()
+            agent.on_assigned(Assignment(("restore.evaluations", 0), offset or None, offset, changelog))
+            return agent, changelog.read, time.perf_counter() - began
+
+        def work(agent: AggregateAgent, first: int, last: int, commits: int) -> None:
+            for number in range(first, last):
+                at = start + timedelta(seconds=60 / _PER_MINUTE * number)
+                fields = {**events[number % len(events)], "event_time": at, "application": "a", "model": "m"}
+                stamp = int(at.timestamp() * 1_000)
+                record = Record("restore.evaluations", 0, number, None, orjson.dumps(fields), stamp)
+                if number % commits == 0:
+                    producer.begin_transaction()
+                for emission in agent.handle([record]).emissions:
+                    producer.produce("restore.windows", emission.value, emission.key, emission.partition)
+                producer.poll(0)
+                agent.on_commit()
+                if number % commits == commits - 1 or number == last - 1:
+                    producer.commit_transaction(60)
+
+        history, end = total * _PER_MINUTE, (total + 180) * _PER_MINUTE
+        agent, _, _ = restored(0)
+        work(agent, 0, history, 1_000)
+        agent, everything_read, full_s = restored(history)
+        work(agent, history, end, 1)
+        _, read, seconds = restored(end)
+    columns = ("days", "commits", "read without the offset", "s", "read with it", "s")
+    result = Table(*columns, title="Restoring one partition of windows from Kafka", title_justify="left")
+    result.add_row(str(days), f"{end:,}", f"{everything_read:,}", f"{full_s:.1f}", f"{read:,}", f"{seconds:.1f}")
+    return result
+
+
 def _fill(bootstrap: str, topic: str, values: Sequence[bytes], events: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "compression.type": "lz4", "log_level": 0})
     for number, value in enumerate(islice(cycle(values), events)):
@@ -230,6 +295,7 @@ def main() -> None:
     parser.add_argument(
         "--events", type=int, default=EVENTS, help="per row of the table of partitions; 0 leaves it out"
     )
+    parser.add_argument("--days", type=int, default=30, help="history before a restore; 0 leaves it out")
     parser.add_argument("--markdown", action="store_true", help="print tables as markdown")
     parser.add_argument("--picture", type=Path, default=PICTURE, help="where the picture goes")
     chosen = parser.parse_args()
@@ -237,6 +303,8 @@ def main() -> None:
     where = tables.machine()
 
     def each() -> Iterator[Table]:
+        if chosen.days:
+            yield restore(chosen.days)
         works = [sizes, contexts, label_sets, *([partial(partitions, chosen.events)] if chosen.events else [])]
         for work in works:
             found.append(work())

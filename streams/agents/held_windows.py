@@ -70,8 +70,8 @@ class HeldWindows:
     one quarter is for decoded contents.
 
     1. Decoded contents beyond their quarter are given back, those of the oldest windows first.
-    2. Windows take further label sets in while all together take less than half of their share. Beyond that, each has
-       room for its equal part of the other half, so that some label sets stay apart in every window.
+    2. Windows take further label sets in while all together take less than three quarters of their share. Beyond that,
+       each has room for its equal part of the last quarter, so that some label sets stay apart in every window.
     3. Where windows exceed their share all the same, because the events of known label sets fill more bins or because
        the share becomes smaller, the oldest are no longer held. Their events open new parts, so no event is lost.
 
@@ -177,7 +177,7 @@ class Room:
     """
 
     def __init__(self, held: HeldWindows, max_bytes: int, most: int) -> None:
-        self._held, self._half, self._most = held, _share(max_bytes) // 2, most
+        self._held, self._share, self._most = held, _share(max_bytes), most
         self._stored: HeldWindows | None = None
         self._new: Counter[datetime] = Counter()
         """Bytes of the label sets that were taken in."""
@@ -197,7 +197,7 @@ class Room:
 
     def _fits(self, held: HeldWindows, start: datetime) -> bool:
         own = held.sizes.get(start, 0) + self._new[start]
-        return held.size + self._new.total() < self._half or own * self._most < self._half
+        return held.size + self._new.total() < self._share * 3 // 4 or own * self._most < self._share // 4
 
 
 def _share(max_bytes: int) -> int:
