@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -154,7 +154,11 @@ class Service:
     guarded: bool = False
     """True where records on which a process may have died are tried one by one in a process of their own."""
     known: Callable[[Settings], Known] = lambda _: Known()
-    """Gives the label values that its telemetry shows from the start."""
+    """Gives the label values that its telemetry shows from the start, beside its inputs."""
+
+    def known_labels(self, settings: Settings) -> Known:
+        """Return all label values that its telemetry shows from the start."""
+        return replace(self.known(settings), topics=self.inputs(settings))
 
 
 def _evaluate_agent(settings: Settings, _: int) -> Agent:

@@ -85,7 +85,7 @@ def run_slot(
     identity = Identity(service.name, slot, settings.topics.prefix)
     structlog.contextvars.bind_contextvars(service=service.name, slot=slot, pid=os.getpid())
     service.check(settings)
-    known = service.known(settings)
+    known = service.known_labels(settings)
     with _served(service.name, slot, settings, service.port, known, stopped, member=identity.member) as served:
         inputs = service.inputs(settings)
         agent = _agent(service, settings, inputs, served.waiting)

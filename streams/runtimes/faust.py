@@ -108,7 +108,7 @@ class EvaluateApp(faust.App):
         self._agent: Agent = service.agent(settings, 1)
         self._outputs = {name: settings.topics.prefix + name for name in self._agent.outputs}
         self._heartbeat = Heartbeat.inherited()
-        self._telemetry = Telemetry("evaluate", slot, service.known(settings))
+        self._telemetry = Telemetry("evaluate", slot, service.known_labels(settings))
         self._health = Health(pulse=self._heartbeat)
         self._dead_letters = DeadLetterLog()
         self._joined = False

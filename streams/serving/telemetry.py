@@ -23,6 +23,8 @@ from ragweir.streams.records import Count, Measurements
 class Known:
     """The facts about a service's instruments that follow from its settings, above all label values."""
 
+    topics: Collection[str] = ()
+    """Full names of the topics that it reads."""
     stages: Collection[str] = ()
     """Stages of the evaluations that it writes."""
     metrics: Collection[str] = ()
@@ -278,6 +280,7 @@ TABLE = (
         "Input topics that were found deleted and made again; they were read from their starts",
         ("topic",),
         by=_AGENTS,
+        values=(attrgetter("topics"),),
     ),
     # How far behind, and whether it can work.
     Instrument("ragweir_lag", "gauge", "Records not yet settled", ("topic", "partition")),
