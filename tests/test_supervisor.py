@@ -63,8 +63,9 @@ def test_a_worker_that_stands_still_is_ended_and_started_anew() -> None:
 
 def test_a_worker_that_beats_or_starts_slowly_is_left_alone() -> None:
     """A start that takes longer than a loop may stand still is none that hangs; a start without end is."""
-    turns = iter(range(100))
-    assert supervise(worker(2.0, 0, "on"), lambda _: next(turns, None) is None, stalled_s=1.0) == []
+    turns = iter(range(160))
+    # Heartbeats are a second apart: the limit leaves them room on a slow machine.
+    assert supervise(worker(3.5, 0, "on"), lambda _: next(turns, None) is None, stalled_s=3.0) == []
     logs = supervise(worker(3600, 0, "on"), lambda logs: len(logs) >= 2, start_s=1.0)
     assert logs[0]["event"] == "worker's loop stands still; it is killed"
 
