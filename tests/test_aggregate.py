@@ -59,6 +59,7 @@ class Partition:
         self.committed: int | None = None
         self.end = 0
         self.dead = 0
+        self.wall_s = 1e9
         self.restart()
 
     def restart(self, start: int | None = None) -> None:
@@ -91,7 +92,8 @@ class Partition:
 
     def look(self, now_s: float, caught_up: Sequence[int] = (0,)) -> Outcome:
         """A look at the clock, committed."""
-        return self.commit(self.agent.tick(now_s, [(INPUT[0], each) for each in caught_up], 1), self.committed)
+        self.agent._clock = lambda: now_s
+        return self.commit(self.agent.tick(self.wall_s, [(INPUT[0], each) for each in caught_up], 1), self.committed)
 
     def commit(self, outcome: Outcome, committed: int | None) -> Outcome:
         for emission in outcome.emissions:
@@ -1016,3 +1018,16 @@ def test_windows_go_on_where_the_evaluations_are_made_again() -> None:
         }
     after = {record.key for record in partition.changelog if not is_progress(record.key)}
     assert len(after) == len(before) + 2 * 2, "each old window has a part for each topic"
+
+
+def test_a_jump_of_the_wall_clock_makes_no_partition_idle() -> None:
+    """Nor does one back keep it from being idle in time."""
+    partition = Partition(idle_s=60)
+    partition.send(event())
+    for now_s, wall_s in ((1.0, 1e9), (2.0, 5e9), (30.0, 1e3), (60.0, 1e9)):
+        partition.wall_s = wall_s
+        assert not partition.look(now_s).emissions
+    assert not partition.progress().idle
+    partition.wall_s = 1e3
+    assert kinds(partition.look(61.0)) == ["progress"]
+    assert partition.progress().idle

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
+from time import monotonic
 from zlib import decompress
 
 import orjson
@@ -70,12 +71,12 @@ class _State:
     newest: datetime | None = None
     """The largest event time, where none counts for more than its record's timestamp."""
     active_s: float = 0.0
-    """Wall clock at the last look that found new events."""
+    """The clock at the last tick that found new events."""
     idle: bool = False
     part_base: int = 0
     """Added to the offset at which a part is opened, for its number."""
     told_s: float | None = None
-    """Wall clock at the first look that found the progress emitted as it is now; None if it has not been."""
+    """The clock at the first tick that found the progress emitted as it is now; None if it has not been."""
 
 
 class AggregateAgent(Agent):
@@ -86,10 +87,14 @@ class AggregateAgent(Agent):
     the end that the changelog had then, and every record since, and every transaction's end mark, has taken one more.
     So the sum is a lower bound, and it is exact unless transactions were aborted. A bound that is too high, as after
     `windows` was deleted and created again, costs no event: a window that is not restored goes on as a new part.
+
+    Args:
+        config: all that windows depend on beside the evaluations.
+        clock: seconds that never go back, by which a partition falls idle: the wall clock may jump.
     """
 
-    def __init__(self, config: AggregateConfig) -> None:
-        self._config = config
+    def __init__(self, config: AggregateConfig, clock: Callable[[], float] = monotonic) -> None:
+        self._config, self._clock = config, clock
         self._reading = config.totals.reading()
         windows = config.windows
         self._size = timedelta(seconds=duration_s(windows.sizes[0]))
@@ -315,16 +320,16 @@ class AggregateAgent(Agent):
     @override
     def tick(self, now_s: float, caught_up: Collection[TopicPartition], most: int) -> Outcome:
         """Emit the progress of partitions that fell idle, and of those whose progress was not emitted lately."""
-        outcome = Outcome()
+        outcome, elapsed_s = Outcome(), self._clock()
         at_end = {partition for _, partition in caught_up}
         for partition in self._held:
             state = self._pending.get(partition, self._states[partition])
             if not state.active_s or partition not in at_end:
-                state = replace(state, active_s=now_s)
+                state = replace(state, active_s=elapsed_s)
             if state.told_s == 0:
-                state = replace(state, told_s=now_s)
-            idle = partition in at_end and now_s - state.active_s >= self._config.windows.idle_s
-            if idle != state.idle or state.told_s is None or now_s - state.told_s >= self._tell_again_s:
+                state = replace(state, told_s=elapsed_s)
+            idle = partition in at_end and elapsed_s - state.active_s >= self._config.windows.idle_s
+            if idle != state.idle or state.told_s is None or elapsed_s - state.told_s >= self._tell_again_s:
                 state = self._tell(partition, replace(state, idle=idle), outcome)
             self._pending[partition] = state
         return outcome
