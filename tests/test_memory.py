@@ -113,7 +113,7 @@ print(peak() - before, overflow)
     ("max_mb", "minutes", "each"),
     [
         pytest.param(32, 20, 1, id="32 MB"),
-        pytest.param(512, 130, 10, id="512 MB, the default", marks=pytest.mark.long),
+        pytest.param(512, 130, 4, id="512 MB, the default", marks=pytest.mark.long),
     ],
 )
 def test_windows_of_many_label_sets_stay_within_their_memory(max_mb: int, minutes: int, each: int) -> None:
