@@ -41,7 +41,12 @@ def test_one_record_that_ends_processes_is_buried_and_its_neighbours_are_evaluat
         eventually(lambda: metadata(traffic).attempts == 1, "the attempt is noted")
         worker.send(signal.SIGKILL)
     assert worker.ended() != 0
-    assert metadata(traffic).model_dump() == {"attempts": 1, "until": 51, "fatal": (), "warm_from": 0}
+    assert metadata(traffic).model_dump(exclude={"topic", "partitions"}) == {
+        "attempts": 1,
+        "until": 51,
+        "fatal": (),
+        "warm_from": 0,
+    }
     worker = start(traffic, "--slot", "0")
     traffic.settled()
     assert worker.process.poll() is None
@@ -52,7 +57,12 @@ def test_one_record_that_ends_processes_is_buried_and_its_neighbours_are_evaluat
     assert letter.message == CAUSES[harm]
     (message,) = read_to_end(traffic.bootstrap, f"{prefix}dead-letter")
     assert message.value() == event(20, harm)
-    assert metadata(traffic).model_dump() == {"attempts": 0, "until": 0, "fatal": (20,), "warm_from": 0}
+    assert metadata(traffic).model_dump(exclude={"topic", "partitions"}) == {
+        "attempts": 0,
+        "until": 0,
+        "fatal": (20,),
+        "warm_from": 0,
+    }
     assert worker.stop() == 0
     third = start(traffic, "--slot", "0")
     produce(traffic.bootstrap, traffic.topic, [event(51)], partition=0)
