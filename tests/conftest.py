@@ -38,6 +38,7 @@ _LONGEST_FIRST = (
     *("test_dead_letter.py", "test_chaos.py", "test_acls.py", "test_connection.py", "test_demo.py", "test_rehearse.py"),
     *("test_cli.py", "test_duplicates.py", "test_backfill.py", "test_bad_input.py", "test_local_kafka.py"),
     *("test_explain.py", "test_three_ways.py", "test_tap.py", "test_memory.py", "test_alerting.py"),
+    *("test_supervisor.py", "test_lifecycle.py", "test_projection.py", "test_topic_identity.py", "test_decoder.py"),
 )
 _QUIET: Mapping[str, str | int] = {"log_level": 0}
 _count = itertools.count(1)

@@ -56,7 +56,10 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frozen]:
             own.thaw()
 
 
-@pytest.mark.parametrize("moment", ["at rest", "at work", "at its start"])
+LONG = (pytest.param(moment, marks=pytest.mark.long) for moment in ("at rest", "at its start"))
+
+
+@pytest.mark.parametrize("moment", ["at work", *LONG])
 def test_a_stop_ends_in_time_while_the_broker_stands_still(
     frozen: Frozen, prefix: str, tmp_path: Path, moment: str
 ) -> None:

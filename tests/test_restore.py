@@ -143,6 +143,7 @@ def test_a_restore_reads_the_end_of_a_long_changelog(kafka: LocalKafka, prefix: 
     assert must_restore(worker) <= 3 * held_minutes + 64 + 30, "once"
 
 
+@pytest.mark.long
 def test_a_compacted_changelog_is_restored_from_its_end(kafka: LocalKafka, prefix: str) -> None:
     """Compaction removes records before and behind the offset, and leaves the offsets of the others."""
     quick = {"cleanup.policy": "compact", "segment.ms": "200", "min.cleanable.dirty.ratio": "0.01"}

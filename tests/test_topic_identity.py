@@ -71,8 +71,15 @@ def ids(name: str, count: int) -> set[str]:
     return {f"{name}-{number}" for number in range(count)}
 
 
-@pytest.mark.parametrize("start_from", ["earliest", "latest"])
-@pytest.mark.parametrize("new", [60, 200], ids=["shorter", "longer"])
+@pytest.mark.parametrize(
+    ("new", "start_from"),
+    [
+        pytest.param(60, "latest", id="shorter, latest"),
+        pytest.param(200, "earliest", id="longer, earliest"),
+        pytest.param(60, "earliest", id="shorter, earliest", marks=pytest.mark.long),
+        pytest.param(200, "latest", id="longer, latest", marks=pytest.mark.long),
+    ],
+)
 def test_a_topic_that_is_made_again_under_a_running_worker_is_read_from_its_start(
     kafka: LocalKafka, prefix: str, start: Start, start_from: str, new: int
 ) -> None:
