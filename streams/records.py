@@ -80,7 +80,7 @@ class Measurements:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of each partition the offsets from its start to before its end; a partition that is not named is not read."""
+    """The offsets to read of each partition, from its start to before its end; one that is not named is not read."""
 
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)

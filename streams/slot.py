@@ -31,7 +31,7 @@ _NEW_TOPIC_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """What a slot shows of itself while it runs."""
+    """The telemetry and the health of a slot while it runs."""
 
     telemetry: Telemetry
     health: Health

@@ -1,4 +1,4 @@
-"""What tests of the judge share: requests, a suite of their own, a pool that answers when it is told to."""
+"""The parts that tests of the judge share: requests, a suite of their own, a pool that answers when it is told to."""
 
 import sys
 from collections import Counter, defaultdict
@@ -129,7 +129,7 @@ class ScriptedPool(JudgePool):
 class Log:
     """Topics in memory with one group's offsets: what a transaction would leave, without a broker.
 
-    It stands in for the runtime's side of the agreement with a patient agent; that the real runtime keeps it is
+    It stands in for the runtime's side of the contract with an agent that holds records; that the real runtime keeps it is
     proved on a broker.
     """
 

@@ -354,7 +354,7 @@ def test_an_offset_that_is_too_high_costs_no_event() -> None:
 
 
 def sorted_emissions(outcome: Outcome) -> list[tuple[bytes | None, Any]]:
-    """What is emitted, but for the offset of a restore: a restored worker may know it more exactly."""
+    """The emissions without the offset of a restore: a restored worker may know it more exactly."""
     emitted = [(each.key or b"", orjson.loads(each.value or b"")) for each in outcome.emissions]
     return sorted((key, {**fields, "changelog_offset": 0}) for key, fields in emitted)
 

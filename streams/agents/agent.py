@@ -86,7 +86,8 @@ class Agent(ABC):
     1. `on_assigned`, once for each partition, before any of its records.
     2. For each transaction `handle` with what was read, in the order of offsets, then `tick`. A record that must not be
        handled goes to `dead_letter` instead. Without a `changelog`, a batch may come in several calls of `handle`.
-    3. `on_commit` when the outcomes of these calls are committed, or `on_abort` when they are not and never will be.
+    3. `on_commit` when the outcomes of these calls are committed, or held nothing to commit; `on_abort` when they are
+       not committed and never will be.
        After an abort the records are read again from the committed offsets: an agent that holds records which it has
        not settled is given these once more.
     4. `drain_metrics`, after each transaction and whenever partitions were given up.

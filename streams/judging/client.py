@@ -198,7 +198,7 @@ def of_error(error: _Error, model: str, dialect: Dialect) -> JudgeError:
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
-    """How long a response asks to wait, at most 15 minutes; None if it does not say, or says what is past.
+    """Return the seconds that a response asks to wait, at most 900; None if it does not say, or says what is past.
 
     Args:
         headers: of the response, their names in lower case if they are case-sensitive.

@@ -69,7 +69,7 @@ class HeldRequest:
     cut: bool = False
     """True where something of the request is left out of the case."""
     cost: int = 0
-    """What its job has cost, in millionths of a dollar."""
+    """The cost of its job, in millionths of a dollar."""
     judged: bool = False
     """True where its job has judged it."""
     result: Outcome = field(default_factory=Outcome)
@@ -89,7 +89,7 @@ class HeldRequest:
 
     @property
     def reservation(self) -> Reservation:
-        """What is reserved for its job.
+        """The amount that is reserved for its job.
 
         Raises:
             ValueError: if it has no job.

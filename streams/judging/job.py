@@ -30,7 +30,7 @@ class Job:
 
 @dataclass(slots=True)
 class Usage:
-    """What a job's calls used, those that failed included."""
+    """The usage of a job's calls, those that failed included."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -63,7 +63,7 @@ class JobResult:
 
     id: JobId
     judged: Judged | None
-    """What its suites found; None where its calls failed as often as allowed: later they may succeed."""
+    """The findings of its suites; None where its calls failed as often as allowed: later they may succeed."""
     usage: Usage = field(default_factory=Usage)
     why: str = ""
     """Why it came to nothing: fixed words, nothing of the event."""

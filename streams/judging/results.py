@@ -20,7 +20,7 @@ _SERVICE = "judge"
 _MICRO = 1_000_000
 _OPEN: Collection[Status] = ("selected", "deferred")
 RequestOutcome = Literal["judged", "failed", "retried", "deferred", "expired"]
-"""What has become of a request, as telemetry counts it."""
+"""The result of a request, as telemetry counts it."""
 CUT = "judge_input_cut"
 """The flag of an evaluation whose texts were too long for the judge."""
 

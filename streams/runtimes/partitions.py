@@ -29,8 +29,8 @@ from ragweir.streams.settings import Settings
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _DOUBT_S = 4.0
-"""How long committed offsets that do not fit the state are asked for again: a coordinator that is still loading can
-answer wrong ones; see `ragweir.streams.runtimes.traces`."""
+"""The time in seconds for which committed offsets that do not fit the state are asked for again: a coordinator that is
+still loading can answer wrong ones; see `ragweir.streams.runtimes.traces`."""
 
 
 class Partitions:

@@ -25,7 +25,7 @@ from ragweir.streams.settings import Settings
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _IDLE_S = 5.0
-"""How often the ids are asked for while nothing is committed."""
+"""The time in seconds after which the ids are asked for again while nothing is committed."""
 _CALL_S = 2.0
 _GIVE_UP_S = 60.0
 _PAUSE_S = 0.1
