@@ -129,8 +129,8 @@ class ScriptedPool(JudgePool):
 class Log:
     """Topics in memory with one group's offsets: what a transaction would leave, without a broker.
 
-    It stands in for the runtime's side of the contract with an agent that holds records; that the real runtime keeps it is
-    proved on a broker.
+    It stands in for the runtime's side of the contract with an agent that holds records; that the real runtime
+    keeps it is proved on a broker.
     """
 
     records: defaultdict[TopicPartition, list[Record]] = field(default_factory=lambda: defaultdict(list))
