@@ -22,6 +22,9 @@ from ragweir.streams.settings import Settings, imported
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 ASK_TIMEOUT_S = 5.0
+SILENCE_S = 5.0
+"""A broker that has not answered the same call for so long is lost, even where librdkafka does not say so: its error
+callback tells of connections that break, and may have told another client only."""
 
 Client = TypeVar("Client")
 Assignor = Literal["roundrobin", "range"]

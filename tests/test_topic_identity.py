@@ -15,10 +15,14 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from conftest import create_topic, produce, read_to_end
 from faults import Service, Traffic, end_all, environment, eventually
 
+from ragweir.errors import Interrupted
 from ragweir.schemas.codec import encode
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.streams.kafka_client import Connection
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.runtimes.attempts import OffsetMetadata
+from ragweir.streams.runtimes.topic_identity import TopicIdentity
+from ragweir.streams.settings import Settings
 
 Start = Callable[..., Service]
 QUICK = {"kafka": {"client": {"topic.metadata.refresh.interval.ms": 1000}}}
@@ -184,3 +188,20 @@ def test_windows_count_all_evaluations_of_a_topic_that_is_made_again(
     produce(kafka.bootstrap, topic, evaluations("new", 15), partition=0)
     eventually(lambda: counted(traffic) == 55, "the new ones are counted as well")
     assert service.logged("deleted and made again; it begins at its start", level="error")
+
+
+def test_a_broker_that_dies_before_the_ids_are_known_is_told_as_lost() -> None:
+    """Whoever waits for ids says that the broker is lost: neither consumer nor producer is polled meanwhile."""
+    connection, began = Connection(quiet=True), time.monotonic()
+    settings = Settings.model_validate({"kafka": {"bootstrap_servers": "127.0.0.1:9"}})
+    shown: list[str] = []
+
+    def stopped() -> bool:
+        return bool(shown and shown[-1]) or time.monotonic() - began > 30
+
+    identity = TopicIdentity(
+        settings, ["interactions"], connection, lambda: shown.append(connection.lost_because), stopped
+    )
+    with pytest.raises(Interrupted):
+        identity.changed()
+    assert shown[-1]

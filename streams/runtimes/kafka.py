@@ -90,7 +90,7 @@ class KafkaRuntime:
         guard = Guard(canary, health.alive, stopped) if canary else None
         self._precautions = Precautions(agent, guard, self._note, health.alive)
         waiting = health.beating(stopped)
-        self._identity = TopicIdentity(settings, inputs, waiting, stopped)
+        self._identity = TopicIdentity(settings, inputs, connection, self._waiting, stopped)
         self._partitions = Partitions(
             settings,
             consumer,
@@ -270,6 +270,9 @@ class KafkaRuntime:
             self._precautions.withdraw()
         except Aborted as aborted:
             self._transactions.abort(aborted)
+
+    def _waiting(self) -> None:
+        self._status.show()
 
     def _missed(self, place: TopicPartition, number: int) -> None:
         self._status.missed(place, number)

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._topic import TopicDescription
 
 from ragweir.errors import Interrupted, RestartRequired
-from ragweir.streams.kafka_client import build, client_properties
+from ragweir.streams.kafka_client import SILENCE_S, Connection, build, client_properties
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -45,6 +45,7 @@ class TopicIdentity:
     Args:
         settings: how to reach Kafka.
         topics: by their full names.
+        connection: is told of a broker that keeps silent.
         waiting: called while Kafka is asked again.
         stopped: says whether to stop waiting.
     """
@@ -53,11 +54,13 @@ class TopicIdentity:
         self,
         settings: Settings,
         topics: Sequence[str],
+        connection: Connection,
         waiting: Callable[[], object],
         stopped: Callable[[], bool],
     ) -> None:
         self._admin = build(AdminClient, client_properties(settings))
-        self._topics, self._waiting, self._stopped = list(topics), waiting, stopped
+        self._topics, self._connection = list(topics), connection
+        self._waiting, self._stopped = waiting, stopped
         self.known: dict[str, Topic] = {}
         """The topics as they were when partitions of them were taken over."""
         self._asked: Mapping[str, Future[TopicDescription]] | None = None
@@ -113,7 +116,10 @@ class TopicIdentity:
                 why = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
             if self._stopped():
                 raise Interrupted
-            if time.monotonic() - began > _GIVE_UP_S:
+            waited = time.monotonic() - began
+            if waited > SILENCE_S:
+                self._connection.lost(why)
+            if waited > _GIVE_UP_S:
                 raise RestartRequired(f"Kafka does not say which topics there are ({why}); a restart settles it")
             self._waiting()
             time.sleep(_PAUSE_S)

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ragweir.errors import RestartRequired
-from ragweir.streams.kafka_client import Connection
+from ragweir.streams.kafka_client import SILENCE_S, Connection
 from ragweir.streams.records import Emission
 from ragweir.streams.runtimes.watchdog import Watchdog
 
@@ -24,9 +24,6 @@ CALL_LIMIT_S = 5.0
 STOP_GRACE_S = 3.0
 """How long a stopping worker goes on asking a broker that does not answer. With a call before it, one after it and the
 clients' own end, it must stay well under what the supervisor grants."""
-_SILENCE_S = 5.0
-"""A broker that has not answered the same call for so long is lost, even where librdkafka does not say so: its error
-callback tells of connections that break, and may have told the consumer only, which is not polled meanwhile."""
 _GIVE_UP_S = 60.0
 """A call that has found no answer for so long is given up: the transaction it belongs to has long timed out, and a new
 process waits for the broker from the start."""
@@ -196,7 +193,7 @@ class Transactions:
                 self._watchdog.call_ended()
             self._producer.poll(0.05)
             waited = time.monotonic() - asked
-            if waited > _SILENCE_S:
+            if waited > SILENCE_S:
                 self._connection.lost(error.str())
             if waited > _GIVE_UP_S:
                 raise RestartRequired(
