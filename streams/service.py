@@ -20,6 +20,7 @@ from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.agents.judge import JudgeAgent
 from ragweir.streams.judging.config import JudgeConfig
+from ragweir.streams.judging.ledgers import nothing_spent
 from ragweir.streams.judging.money import FREE
 from ragweir.streams.judging.pool import LiveJudgePool
 from ragweir.streams.judging.redaction import Redactor
@@ -234,7 +235,9 @@ SERVICES: Mapping[str, Service] = {
             beside=(*_JUDGED[1:], "judge.ledger"),
             # A partition's requests, those of them that wait, and its ledger belong to one worker.
             assignor="range",
-            known=lambda _: Known(stages=("judged",)),
+            known=lambda settings: Known(
+                stages=("judged",), levels=nothing_spent(settings.judge.budgets_by_application)
+            ),
         ),
     )
 }

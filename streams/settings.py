@@ -415,6 +415,9 @@ class JudgeSettings(Group):
     """Dollars a day of single applications, within the whole."""
     budgets_by_tenant: dict[str, Annotated[float, Field(ge=0)]] = {}
     """Dollars a day of single tenants, within the whole."""
+    other_tenants_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of `judge.daily_budget_usd` that all tenants without a budget of their own may spend together, events
+    without a tenant among them. What is left is only for the tenants in `judge.budgets_by_tenant`."""
     concurrency: Annotated[int, Field(ge=1, le=2_000)] = 16
     """Events in flight in one slot."""
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None

@@ -332,6 +332,65 @@ def test_a_tenants_budget_bounds_it_over_all_applications() -> None:
     assert len(pool.jobs) == 2
 
 
+def test_tenants_without_a_budget_share_a_pool_and_leave_the_rest_to_those_with_one() -> None:
+    """Half of the budget has room for two requests; a tenant with a budget of its own is not held to that half."""
+    log, pool, worker = judging(
+        daily_budget_usd=dollars(4), budgets_by_tenant={"acme": dollars(2)}, other_tenants_share=0.5
+    )
+    for number, tenant in enumerate(("one", "two", None, "three", "acme", "acme", "acme")):
+        log.ask(request(str(number), tenant=tenant))
+    worker.turn()
+    assert [job[2] for job in pool.started] == [0, 1, 4, 5]
+    for job in list(pool.jobs):
+        pool.land(job, cost=AMOUNT)
+    worker.turn()
+    waiting = [each["evaluation"]["event_id"] for each in log.read("judge.deferred")]
+    assert waiting == ["2", "3", "6"]
+
+
+def test_the_pool_of_other_tenants_holds_after_a_restart_and_counts_tenants_that_lost_their_budgets() -> None:
+    log, pool, worker = judging(daily_budget_usd=dollars(4), budgets_by_tenant={"acme": dollars(2)})
+    for number in range(2):
+        log.ask(request(str(number), tenant="acme"))
+    worker.turn()
+    for job in list(pool.jobs):
+        pool.land(job, cost=AMOUNT)
+    worker.turn()
+    again = ScriptedPool()
+    successor = Worker(log, JudgeAgent(config(daily_budget_usd=dollars(4), other_tenants_share=0.75), again))
+    for number in range(2, 4):
+        log.ask(request(str(number)))
+    successor.turn()
+    assert [job[2] for job in again.started] == [2]
+
+
+def test_a_request_that_the_pool_of_other_tenants_could_never_pay_for_fails() -> None:
+    log, pool, worker = judging(daily_budget_usd=dollars(4), other_tenants_share=0.2)
+    log.ask(request("a", tenant="one"))
+    worker.turn()
+    assert not pool.started
+    assert log.read("evaluations")[0]["decision"]["suites"][0]["status"] == "failed"
+
+
+@pytest.mark.parametrize("budget", [dollars(50), "none"])
+def test_what_is_spent_today_is_a_gauge_by_applications_with_a_budget(budget: float | str) -> None:
+    """Other applications have no name there, whatever they call themselves; at midnight it begins anew."""
+    log, pool, worker = judging(daily_budget_usd=budget, budgets_by_application={"bot": dollars(5), "idle": 1})
+    for number, application in enumerate(("bot", "x", "y", None, "bot")):
+        log.ask(request(str(number), application=application, tenant="acme"))
+    worker.turn()
+    for cost, job in enumerate(list(pool.jobs), 1):
+        pool.land(job, cost=cost)
+    worker.turn()
+
+    def spent() -> dict[str, float]:
+        return {labels[0]: value for (name, *labels), value in log.levels.items() if name.endswith("spent_dollars")}
+
+    assert spent() == pytest.approx({"": 9e-6, "bot": 6e-6, "idle": 0})
+    worker.turn(NOON + timedelta(hours=12))
+    assert spent() == {"": 0, "bot": 0, "idle": 0}
+
+
 def test_what_a_crash_leaves_reserved_counts_as_spent() -> None:
     log, pool, worker = judging(daily_budget_usd=dollars(3))
     for name in "ab":

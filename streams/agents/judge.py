@@ -48,7 +48,11 @@ class JudgeAgent(Agent):
         self._requests = HeldRequests()
         self._ledgers = Ledgers(
             Budget.part(
-                config.partitions, judge.daily_budget_usd, judge.budgets_by_application, judge.budgets_by_tenant
+                config.partitions,
+                judge.daily_budget_usd,
+                judge.budgets_by_application,
+                judge.budgets_by_tenant,
+                judge.other_tenants_share,
             )
         )
         self._admission = RequestAdmission(config, self._ledgers)

@@ -47,15 +47,24 @@ class Budget:
     total: int | None = None
     applications: Mapping[str, int] = field(default_factory=dict)
     tenants: Mapping[str, int] = field(default_factory=dict)
+    other_tenants: int | None = None
+    """For all tenants together that have no budget of their own, and for events without a tenant."""
 
     @classmethod
     def part(
-        cls, partitions: int, total_usd: float | None, applications: Mapping[str, float], tenants: Mapping[str, float]
+        cls,
+        partitions: int,
+        total_usd: float | None,
+        applications: Mapping[str, float],
+        tenants: Mapping[str, float],
+        other_tenants_share: float = 1.0,
     ) -> Budget:
-        """What each of so many partitions may spend; rounded down, so that all of them stay within the budget.
+        """Return the budget of each of so many partitions; amounts are rounded down, so that their sum keeps within it.
 
         >>> Budget.part(3, 1.0, {"bot": 0.5}, {})
-        Budget(total=333333, applications={'bot': 166666}, tenants={})
+        Budget(total=333333, applications={'bot': 166666}, tenants={}, other_tenants=None)
+        >>> Budget.part(3, 1.0, {}, {"acme": 0.25}, other_tenants_share=0.75)
+        Budget(total=333333, applications={}, tenants={'acme': 83333}, other_tenants=250000)
         """
 
         def share(usd: float) -> int:
@@ -65,6 +74,7 @@ class Budget:
             None if total_usd is None else share(total_usd),
             {name: share(usd) for name, usd in applications.items()},
             {name: share(usd) for name, usd in tenants.items()},
+            None if total_usd is None or other_tenants_share >= 1 else share(total_usd * other_tenants_share),
         )
 
     def account(self, day: str, application: str | None, tenant: str | None) -> Account:
@@ -107,6 +117,10 @@ class Ledger:
             (self.budget.total, lambda other: other[0] == day),
             (self.budget.applications.get(application), lambda other: other[:2] == (day, application)),
             (self.budget.tenants.get(tenant), lambda other: other[0] == day and other[2] == tenant),
+            (
+                None if tenant in self.budget.tenants else self.budget.other_tenants,
+                lambda other: other[0] == day and other[2] not in self.budget.tenants,
+            ),
         )
         return all(
             bound is None or self._taken(concerned, settled=settled) + amount <= bound for bound, concerned in bounds

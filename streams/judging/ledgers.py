@@ -10,6 +10,16 @@ from ragweir.streams.judging.ledger import Budget, Ledger, affordable, next_day
 from ragweir.streams.records import Count, Emission, Record
 
 _MICRO = 1_000_000
+_SPENT = "ragweir_judge_spent_dollars"
+
+
+def nothing_spent(applications: Iterable[str]) -> dict[Count, float]:
+    """Return the gauge of dollars spent as a day begins, for applications with a budget of their own and all others.
+
+    >>> nothing_spent(["bot"])
+    {('ragweir_judge_spent_dollars', ''): 0.0, ('ragweir_judge_spent_dollars', 'bot'): 0.0}
+    """
+    return {(_SPENT, application): 0.0 for application in ("", *applications)}
 
 
 class Ledgers:
@@ -63,12 +73,20 @@ class Ledgers:
         self._committed.update(self._pending)
 
     def levels(self, day: str) -> Mapping[Count, float]:
-        """Return the budget's gauges: dollars that are left of the day's, and the floor that the budget affords."""
-        if self.budget.total is None or not self._pending:
-            return {}
-        left = sum(ledger.left(day) or 0 for ledger in self._pending.values())
-        levels: dict[Count, float] = {("ragweir_judge_budget_left_dollars",): left / _MICRO}
+        """Return the gauges: dollars spent today by application, dollars left, and the floor that the budget affords.
+
+        An application without a budget of its own has no name.
+        """
+        levels: dict[Count, float] = nothing_spent(self.budget.applications)
         today = [entry for ledger in self._pending.values() for entry in ledger.accounts.values() if entry.day == day]
+        for entry in today:
+            levels[_SPENT, entry.application if entry.application in self.budget.applications else ""] += (
+                entry.spent / _MICRO
+            )
+        if self.budget.total is None or not self._pending:
+            return levels
+        left = sum(ledger.left(day) or 0 for ledger in self._pending.values())
+        levels["ragweir_judge_budget_left_dollars",] = left / _MICRO
         share = affordable(today, self.budget.total * len(self._pending))
         if share is not None:
             levels["ragweir_judge_affordable_floor_ratio",] = share

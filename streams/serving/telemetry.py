@@ -197,6 +197,14 @@ TABLE = (
         "ragweir_judge_budget_left_dollars", "gauge", "Of today's budget, in the partitions of this slot", by=_JUDGE
     ),
     Instrument(
+        "ragweir_judge_spent_dollars",
+        "gauge",
+        "Dollars that calls have cost today (UTC), in the partitions of this slot, by application; empty for all "
+        "applications without a budget of their own",
+        ("application",),
+        by=_JUDGE,
+    ),
+    Instrument(
         "ragweir_judge_affordable_floor_ratio",
         "gauge",
         "Share of the floor's events that the budget has room for",
