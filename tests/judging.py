@@ -184,6 +184,11 @@ class Worker:
         """Read nothing more of a topic."""
         self._next = {place: offset for place, offset in self._next.items() if place[0] != topic}
 
+    def prefer_another(self) -> None:
+        """Read another partition first from now on, as a consumer does."""
+        place = next(iter(self._next))
+        self._next[place] = self._next.pop(place)
+
     def turn(
         self,
         now: datetime = NOON,

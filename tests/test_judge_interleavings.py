@@ -27,8 +27,10 @@ from typing_extensions import override
 from ragweir.errors import ErrorClass
 from ragweir.schemas.codec import encode
 from ragweir.schemas.judging import JudgeRequest
+from ragweir.streams.agents import judge
 from ragweir.streams.agents.judge import JudgeAgent
 from ragweir.streams.judging import held_requests
+from ragweir.streams.judging.held_requests import HeldRequest
 from ragweir.streams.judging.job import Job, JobId, JobResult
 from ragweir.streams.judging.ledger import day_of
 from ragweir.streams.judging.request_state import TRANSITIONS, RequestEvent, RequestState, next_state
@@ -187,6 +189,9 @@ class CheckedLog(Log):
 class JudgeMachine(RuleBasedStateMachine):
     """Two workers, one log; each partition belongs to one of them, or to none."""
 
+    tenants: tuple[str | None, ...] = (None,)
+    """The tenants of the requests, in turn."""
+
     @initialize()
     def begin(self) -> None:
         self.log, self.now, self.asked = CheckedLog(), NOON, 0
@@ -226,7 +231,8 @@ class JudgeMachine(RuleBasedStateMachine):
                 value = encode(request(event, requested_at=self.now, not_before=self.now + timedelta(seconds=90)))
             elif kind != "unreadable":
                 length = {"large": 10_000, "too large": 70_000}.get(kind, 4)
-                value = encode(request(event, application=kind, response="x" * length))
+                tenant = self.tenants[self.asked % len(self.tenants)]
+                value = encode(request(event, application=kind, tenant=tenant, response="x" * length))
             self.log.append(topic, partition, event.encode(), value, self.now)
         self.turns(then)
 
@@ -373,6 +379,26 @@ class JudgeMachine(RuleBasedStateMachine):
             for topic in ("judge.requests", "judge.retry", "judge.deferred")
             for partition in range(PARTITIONS)
         )
+
+
+class CrowdedMachine(JudgeMachine):
+    """So little may be held that requests above their tenants' shares are moved all the time."""
+
+    tenants = ("loud", "loud", "loud", "quiet", "loud", None, "loud", "loud")
+
+
+def test_requests_that_are_moved_are_not_lost_or_doubled_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[JobId] = []
+
+    def noted(self: HeldRequest, result: Outcome) -> None:
+        moved.append(self.id)
+        move(self, result)
+
+    move = HeldRequest.move
+    monkeypatch.setattr(HeldRequest, "move", noted)
+    monkeypatch.setattr(judge, "_HELD_PER_JOB", 1)
+    run_state_machine_as_test(CrowdedMachine, settings=settings(max_examples=100, stateful_step_count=30))
+    assert {topic for topic, *_ in moved} == {"judge.requests", "judge.deferred", "judge.retry"}
 
 
 def test_random_interleavings_lose_nothing_double_nothing_and_keep_to_the_budget(

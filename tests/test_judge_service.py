@@ -305,6 +305,32 @@ def test_what_fails_while_the_judge_is_well_waits_in_the_retry_topic_and_then_go
             assert waits["attempts"] >= 1
 
 
+def test_a_flood_of_one_tenant_is_moved_and_the_next_tenants_requests_are_judged_meanwhile(
+    kafka: LocalKafka, prefix: str, start: Start
+) -> None:
+    """On a real broker: what is moved is read again, in a process that was killed meanwhile too, and judged once."""
+    requests = Requests(kafka.bootstrap, prefix)
+    with simulated_judge() as judge:
+        judge.set_faults(latency_ms=100)
+        requests.send(600, tenant="loud")
+        quiet = {f"event-{each}" for each in range(600, 604)}
+        requests.send(4, tenant="quiet")
+        service = start(requests, judge, judge__concurrency=4)
+        eventually(lambda: len(requests.read("evaluations")) >= 150, "some are judged")
+        early = [each["event_id"] for each in requests.read("evaluations")]
+        assert quiet <= set(early), "those asked for last are among the first quarter"
+        service.send(signal.SIGKILL)
+        service.ended()
+        start(requests, judge, judge__concurrency=4)
+        judge.set_faults()
+        requests.must_be_judged_exactly_once()
+        eventually(requests.settled, "all offsets are committed")
+        moved = requests.read("judge.retry")
+        print(f"{len(moved)} moved; quiet ones were number {sorted(early.index(each) + 1 for each in quiet)} of 604")
+        assert all(each["attempts"] == 0 for each in moved)
+        assert len(moved) > 100
+
+
 def test_over_budget_events_are_deferred_and_the_bill_stays_within_the_cap(
     kafka: LocalKafka, prefix: str, start: Start
 ) -> None:

@@ -21,6 +21,7 @@ from ragweir.streams.agents.agent import Agent, Assignment
 from ragweir.streams.emissions import bury
 from ragweir.streams.judging.admission import RequestAdmission
 from ragweir.streams.judging.config import JudgeConfig
+from ragweir.streams.judging.fairness import ABOVE_SHARE, Name, TenantShares
 from ragweir.streams.judging.held_requests import UNREADABLE, HeldRequest, HeldRequests, read_request
 from ragweir.streams.judging.job import JobResult, JudgePool
 from ragweir.streams.judging.ledger import Budget, day_of
@@ -35,6 +36,10 @@ _HELD_PER_JOB = 4
 """Requests in memory for each that may be in flight: those that wait, and those that finished before an earlier one."""
 _MOST_HELD_BYTES = 64 * 1024 * 1024
 """The bytes that the held requests may have as they were read, not counting the last batch."""
+_MOST_MOVED = 4_000
+"""Requests above their tenants' shares that are in memory, as long as one before them is not finished."""
+_READ_ON = 100
+"""Requests that are read at once, at least, to find those of other tenants behind a flood."""
 _RESUME = 0.75
 """The part of what may be held at which reading goes on: stopping and going on throws away what was fetched."""
 
@@ -55,11 +60,14 @@ class JudgeAgent(Agent):
                 judge.other_tenants_share,
             )
         )
-        self._admission = RequestAdmission(config, self._ledgers)
         self._most_held = _HELD_PER_JOB * judge.concurrency
+        self._shares = TenantShares(judge.budgets_by_tenant, self._most_held, _MOST_HELD_BYTES // 2)
+        self._admission = RequestAdmission(config, self._ledgers, self._shares)
         self._now = datetime.fromtimestamp(0, UTC)
         self._paused: dict[TopicPartition, tuple[int, datetime]] = {}
         """The offset of the next request, and the time until which it has to wait."""
+        self._crowded: dict[TopicPartition, tuple[int, Name]] = {}
+        """The offset of the next request, which was moved, and the tenant whose share has to have room for it."""
         self._newly_paused: set[TopicPartition] = set()
         """Those since the last tick: the runtime must see each of them once, since it has to go back."""
         self._full = self._draining = False
@@ -82,19 +90,28 @@ class JudgeAgent(Agent):
     @override
     def paused(self) -> Mapping[TopicPartition, int]:
         """The partitions whose next request has to wait, and its offset."""
-        return {partition: offset for partition, (offset, _) in self._paused.items()}
+        return {partition: offset for partition, (offset, _) in (*self._paused.items(), *self._crowded.items())}
 
     @property
     @override
     def capacity(self) -> int:
         """The number of requests that can be taken."""
-        held = len(self._requests)
-        share = max(held / self._most_held, self._requests.size / _MOST_HELD_BYTES)
+        moved = sum(request.moved for request in self._requests)
+        held = len(self._requests) - moved
+        most = self._most_held * (2 if self._shares_out else 1)
+        share = max(held / most, moved / _MOST_MOVED, self._requests.size / _MOST_HELD_BYTES)
         if share >= 1:
             self._full = True
         elif share <= _RESUME:
             self._full = False
-        return 0 if self._full or self._draining else max(1, self._most_held - held)
+        if self._full or self._draining:
+            return 0
+        return max(_READ_ON if self._shares_out else 1, self._most_held - held)
+
+    @property
+    def _shares_out(self) -> bool:
+        """True where reading goes on beyond what may be held, since another tenant may have asked there."""
+        return self._config.moves and self._shares.known
 
     @property
     @override
@@ -134,17 +151,27 @@ class JudgeAgent(Agent):
 
         Nothing is settled here: `tick` does that.
         """
+        if records:
+            self._shares.count(self._requests)
         for record in records:
             partition, buffer = record.topic_partition, self._requests.buffer(record)
-            if partition in self._paused or record.offset < buffer.next_offset:
+            if partition in self._paused or partition in self._crowded or record.offset < buffer.next_offset:
                 continue
             request = self._read(record)
             until = request.request.not_before
             if until is not None and until > self._now:
                 self._paused[partition] = record.offset, until
                 self._newly_paused.add(partition)
-            else:
-                self._requests.add(request)
+                continue
+            tenant = self._shares.name(request.request)
+            if self._shares_out and request.request.why == ABOVE_SHARE and self._shares.has_share(tenant):
+                # It was moved before: it goes on waiting where it is.
+                self._crowded[partition] = record.offset, tenant
+                self._newly_paused.add(partition)
+                continue
+            request.behind = any(tenant == other for _, other in self._crowded.values())
+            self._requests.add(request)
+            self._shares.add(request)
         return Outcome()
 
     def _read(self, record: Record) -> HeldRequest:
@@ -185,6 +212,7 @@ class JudgeAgent(Agent):
     def tick(self, now_s: float, caught_up: Collection[TopicPartition], most: int) -> Outcome:
         """Settle finished requests, and emit what is reserved for the next ones and what the last ones have cost."""
         self._now = datetime.fromtimestamp(now_s, UTC)
+        self._shares.count(self._requests)
         self._unpause()
         day = self._config.day or day_of(now_s)
         for ended in self._pool.take_results():
@@ -193,18 +221,27 @@ class JudgeAgent(Agent):
         self._book()
         outcome = Outcome()
         self._requests.emit(outcome, most)
+        # Before any are moved: no slot is left free for fairness.
         self._admission.admit(self._requests.in_state(RequestState.WAITING), self._free_slots(), self._now, day)
+        if self._shares_out:
+            surplus = self._shares.surplus(self._requests.in_state(RequestState.WAITING))
+            self._admission.move(surplus, self._now, day)
         self._requests.emit(outcome, most)
         outcome.emissions += self._ledgers.emissions(day, self._requests.finished)
         outcome.levels |= self._ledgers.levels(day)
         return outcome
 
     def _unpause(self) -> None:
-        """Go on with partitions whose next request has waited long enough."""
+        """Go on with partitions whose next request has waited long enough, or whose tenant has room again."""
         self._paused = {
             partition: (offset, until)
             for partition, (offset, until) in self._paused.items()
             if until > self._now or partition in self._newly_paused
+        }
+        self._crowded = {
+            partition: (offset, tenant)
+            for partition, (offset, tenant) in self._crowded.items()
+            if partition in self._newly_paused or not self._shares.has_room(tenant)
         }
         self._newly_paused.clear()
 
@@ -223,7 +260,8 @@ class JudgeAgent(Agent):
             emission = unjudged(request, "failed", ended.why, config.suites, config.off)
             return result(held.record, emission, "failed")
         until = self._now + timedelta(seconds=judge.retry_delay_s)
-        emission = waiting("judge.retry", request, held.record.partition, held.requested_at, until, ended.why)
+        partition, since = held.record.partition, held.requested_at
+        emission = waiting("judge.retry", request, partition, since, until, ended.why, failed=True)
         return result(held.record, emission, "retried")
 
     def _book(self) -> None:
@@ -293,4 +331,5 @@ class JudgeAgent(Agent):
         dropped = self._requests.drop(numbers)
         self._pool.cancel([request.id for request in dropped if request.state is RequestState.IN_FLIGHT])
         self._paused = {place: pause for place, pause in self._paused.items() if place[1] not in numbers}
+        self._crowded = {place: pause for place, pause in self._crowded.items() if place[1] not in numbers}
         self._ledgers.drop(numbers)

@@ -31,6 +31,7 @@ _JUDGING = (
     "prices",
     "budgets_by_application",
     "budgets_by_tenant",
+    "other_tenants_share",
     "max_input_chars",
     "max_output_tokens",
     "redaction",

@@ -8,6 +8,7 @@ from typing import Literal
 
 from ragweir.metrics.metric import Null
 from ragweir.streams.judging.config import JudgeConfig
+from ragweir.streams.judging.fairness import ABOVE_SHARE, TenantShares
 from ragweir.streams.judging.held_requests import HeldRequest, Reservation
 from ragweir.streams.judging.job import Job
 from ragweir.streams.judging.ledger import next_day
@@ -29,29 +30,47 @@ class RequestAdmission:
     Args:
         config: of the judge.
         ledgers: where costs are reserved.
+        shares: give each tenant its turn.
     """
 
-    def __init__(self, config: JudgeConfig, ledgers: Ledgers) -> None:
-        self._config, self._ledgers = config, ledgers
+    def __init__(self, config: JudgeConfig, ledgers: Ledgers, shares: TenantShares) -> None:
+        self._config, self._ledgers, self._shares = config, ledgers, shares
         self._expire = timedelta(hours=config.judge.expire_h)
 
     def admit(self, requests: Iterable[HeldRequest], slots: int, now: datetime, day: str) -> None:
-        """Decide about requests in their order: each is reserved for, gets a result, or goes on waiting.
+        """Decide about requests by their tenants' turns: each is reserved for, gets a result, or goes on waiting.
 
         Args:
-            requests: those that wait.
+            requests: those that wait, in the order of their arrival.
             slots: the number of jobs that may begin.
             now: the time, by which requests expire.
             day: the day on which costs are booked.
         """
         clock = self._config.clock
         until_s = clock() + _DECIDING_S
+        alive = []
         for request in requests:
             if now - request.requested_at > self._expire:
                 self._settle(request, "expired", _EXPIRED)
-            elif slots > 0 and clock() <= until_s:
-                self._decide(request, day)
-                slots -= request.state is RequestState.RESERVED
+            else:
+                alive.append(request)
+        turns = self._shares.in_turn(alive)
+        while slots > 0 and clock() <= until_s and (first := next(turns, None)):
+            self._decide(first, day)
+            slots -= first.state is RequestState.RESERVED
+
+    def move(self, requests: Iterable[HeldRequest], now: datetime, day: str) -> None:
+        """Let requests wait for their tenants' turns in `judge.retry`, so that what is behind them can be read.
+
+        They wait there for nothing else, are no older or younger by it, and none of their attempts is used up.
+        """
+        for held in requests:
+            request, partition, evaluation = held.request, held.record.partition, held.request.evaluation
+            if request.requested_at is None:
+                account = self._ledgers.budget.account(day, evaluation.application, evaluation.tenant)
+                self._ledgers[partition] = self._ledgers[partition].asked(account, by_floor=by_floor_alone(evaluation))
+            again = waiting("judge.retry", request, partition, held.requested_at, now, ABOVE_SHARE)
+            held.move(result(held.record, again, "moved"))
 
     def _decide(self, held: HeldRequest, day: str) -> None:
         """Decide about a request. It goes on waiting while calls under way hold the money that it needs."""

@@ -29,6 +29,8 @@ class JudgeConfig:
     """Gives the case as it may be sent to the endpoint, or the reason why it must not be sent."""
     day: str | None = None
     """The day on which all costs are booked; without one the budget renews each day."""
+    moves: bool = True
+    """True where requests above their tenant's share of those that are held go to `judge.retry`."""
     off: frozenset[str] = frozenset()
     """The metrics that are not published."""
     max_bytes: int = max_record_bytes(MAX_EVENT_BYTES)

@@ -72,6 +72,10 @@ class HeldRequest:
     """The cost of its job, in millionths of a dollar."""
     judged: bool = False
     """True where its job has judged it."""
+    behind: bool = False
+    """True where older requests of its tenant wait in `judge.retry`."""
+    moved: bool = False
+    """True where its result is that it waits there too."""
     result: Outcome = field(default_factory=Outcome)
     """All that is committed when it is settled; empty as long as it has no result."""
     requested_at: datetime = field(init=False)
@@ -107,6 +111,11 @@ class HeldRequest:
         """Give it a result without a job."""
         self._change(RequestEvent.SETTLE)
         self.result = result
+
+    def move(self, result: Outcome) -> None:
+        """Give it the result that it waits in `judge.retry`, without a job."""
+        self.settle(result)
+        self.moved, self.case = True, None
 
     def end(self, result: Outcome, cost: int, *, judged: bool) -> None:
         """Give it the result of its job, which has ended."""

@@ -19,7 +19,7 @@ from ragweir.streams.records import Emission, Outcome, Record
 _SERVICE = "judge"
 _MICRO = 1_000_000
 _OPEN: Collection[Status] = ("selected", "deferred")
-RequestOutcome = Literal["judged", "failed", "retried", "deferred", "expired"]
+RequestOutcome = Literal["judged", "failed", "retried", "moved", "deferred", "expired"]
 """The result of a request, as telemetry counts it."""
 CUT = "judge_input_cut"
 """The flag of an evaluation whose texts were too long for the judge."""
@@ -142,15 +142,22 @@ def _decided(evaluation: Evaluation, statuses: Mapping[str, Status]) -> Decision
 
 
 def waiting(
-    topic: str, request: JudgeRequest, partition: int, requested_at: datetime, not_before: datetime, why: str
+    topic: str,
+    request: JudgeRequest,
+    partition: int,
+    requested_at: datetime,
+    not_before: datetime,
+    why: str,
+    *,
+    failed: bool = False,
 ) -> Emission:
-    """The request again, in the same partition of `judge.retry` or `judge.deferred`."""
+    """The request again, in the same partition of `judge.retry` or `judge.deferred`; `failed` if its calls failed."""
     before = request.evaluation
     changed: dict[str, object] = {"requested_at": requested_at, "not_before": not_before, "why": why}
     if topic == "judge.deferred":
         decision = _decided(before, dict.fromkeys((suite.suite for suite in chosen(before)), "deferred"))
         changed["evaluation"] = before.model_copy(update={"decision": decision})
-    else:
+    elif failed:
         changed["attempts"] = request.attempts + 1
     again = request.model_copy(update=changed)
     identity = f"{before.event_id}:{topic}:{not_before.isoformat()}"

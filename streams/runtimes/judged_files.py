@@ -152,4 +152,5 @@ def _for_a_run(config: JudgeConfig, spent: int) -> JudgeConfig:
         "retry_delay_s": min(judge.retry_delay_s, _LONGEST_RETRY_S),
         "daily_budget_usd": None if budget is None else max(0.0, budget - spent / _MICRO),
     }
-    return replace(config, judge=judge.model_copy(update=changes))
+    # Nobody waits behind another's lines: each request is a queue of its own.
+    return replace(config, judge=judge.model_copy(update=changes), moves=False)

@@ -91,7 +91,7 @@ _BATCHES = (1, 10, 100, 500, 1000, 5000)
 _EVALUATE, _AGGREGATE, _JUDGE, _EXPORT = ("evaluate",), ("aggregate",), ("judge",), ("export",)
 _AGENTS = (*_EVALUATE, *_AGGREGATE, *_JUDGE)
 
-_REQUESTS = ("judged", "failed", "expired", "retried", "deferred")
+_REQUESTS = ("judged", "failed", "expired", "retried", "moved", "deferred")
 _CALLS = (
     *("ok", "cached", "broken_off", "cut", "rate_limited", "refused", "rejected", "server_error", "timeout"),
     *("unreachable", "unusable"),
