@@ -133,8 +133,8 @@ def test_a_tenant_alone_loses_no_time_and_a_deployment_without_tenants_writes_no
 
 def test_what_fits_is_never_moved() -> None:
     simulation = Simulation(per_minute=60)
-    for tenant in ("a", "b"):
-        simulation.ask(tenant, 2 * CONCURRENCY)
+    for tenant, count in (("a", 3), ("b", 1)):
+        simulation.ask(tenant, count * CONCURRENCY)
     simulation.run(lambda: len(simulation.waits) == 4 * CONCURRENCY)
     assert simulation.moved == 0
 
