@@ -202,3 +202,10 @@ class Agent(ABC):
     def identities(self, record: Record) -> Iterable[tuple[EventPosition, str]]:  # noqa: ARG002
         """Return the positions and ids, in order, of those events in a record of an input that have an id."""
         return ()
+
+    def replay_command(self, topic: str, first: int, end: int) -> str:  # noqa: ARG002
+        """Return the command that computes anew what was made of the records of a topic from an offset to before one.
+
+        It is for people who set offsets back, which is refused.
+        """
+        return "ragweir replay --run-id again"

@@ -377,7 +377,7 @@ class AggregateAgent(Agent):
                 f"the windows of partition {partition} stand at offset {held.next_offset}, but the group's committed "
                 f"offset is {'gone' if committed is None else committed}: going on would count events twice or not at "
                 f"all; set the group's offset of this partition to {held.next_offset} with kafka-consumer-groups, or "
-                "use another topics.prefix"
+                f"use another topics.prefix. To sum up again beside it: {self.replay_command('', 0, 0)}"
             )
         # The progress is told in any case: it may have another offset, or be another worker's who found it idle.
         held = held or _State(assignment.start, written=assignment.changelog.end)

@@ -180,6 +180,11 @@ class EvaluateAgent(Agent):
             if not isinstance(event, Rejected):
                 yield (record.offset, index), event[0].event_id
 
+    @override
+    def replay_command(self, topic: str, first: int, end: int) -> str:
+        """Return the command that evaluates these offsets of all partitions of a topic in a run of its own."""
+        return f"ragweir replay --run-id again-{first}-{end} --topic {topic} --from {first} --to {end}"
+
     # Evaluating.
 
     def read(self, record: Record) -> Iterator[tuple[Interaction, datetime] | Rejected]:

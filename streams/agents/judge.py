@@ -274,6 +274,11 @@ class JudgeAgent(Agent):
         with suppress(Rejected):
             yield (record.offset, 0), read_request(record, self._config.max_bytes).evaluation.event_id
 
+    @override
+    def replay_command(self, topic: str, first: int, end: int) -> str:
+        """Return the command that judges in a run of its own, with a budget of its own, what interactions there are."""
+        return "ragweir replay --run-id judged-again --judge budget --budget DOLLARS"
+
     # Partitions.
 
     @override
