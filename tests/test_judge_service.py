@@ -25,7 +25,7 @@ from faults import BEHIND, QUICK_CLIENT, Service, end_all, eventually, forget, g
 
 from ragweir.schemas.codec import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
-from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.judging import Finished, JudgeRequest, LedgerEntry, ledger_key
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.simulated.server import SimulatedJudge, simulated_judge
 
@@ -257,6 +257,24 @@ def test_an_offset_that_was_forgotten_judges_nothing_twice(
         assert judge.calls()["count"] == 100
         told = again.logged(BEHIND, level="error")
         assert [(line["partition"], line["goes_on_at"]) for line in told] == [(each, 20) for each in range(PARTITIONS)]
+
+
+def test_a_ledger_that_tells_of_a_topic_that_was_deleted_proves_nothing(
+    kafka: LocalKafka, prefix: str, start: Start
+) -> None:
+    """Even if the same event stands at the same offset of the topic that was made again."""
+    requests, topic = Requests(kafka.bootstrap, prefix), f"{prefix}judge.requests"
+    finished = Finished(topic=topic, partition=0, offset=5, event_id=f"event-{5 * PARTITIONS}", topic_id="deleted")
+    entry = LedgerEntry(day="2026-01-02", application="", tenant="", partition=0, finished=(finished,))
+    with simulated_judge() as judge:
+        requests.send(10 * PARTITIONS)
+        produce(kafka.bootstrap, f"{prefix}judge.ledger", [encode(entry)], key=ledger_key(entry), partition=0)
+        service = start(requests, judge)
+        requests.must_be_judged_exactly_once()
+        assert not service.logged(BEHIND)
+        eventually(requests.settled, "all is committed")
+        told = [each["topic_id"] for entry in requests.read("judge.ledger") for each in entry["finished"]]
+    assert len(set(told)) == 2, "the id that was made up, and the topic's own"
 
 
 @pytest.mark.parametrize("fault", ["503", "cut-connection"])

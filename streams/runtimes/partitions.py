@@ -71,7 +71,7 @@ class Partitions:
         self._positions, self._reader, self._precautions, self._telemetry = positions, reader, precautions, telemetry
         self._alive, self._stopped = alive, stopped
         recreated = partial(telemetry.count, "ragweir_topics_recreated_total", 1)
-        traces = Traces(settings, agent, progress, stopped, alive)
+        traces = Traces(settings, agent, identity.known, progress, stopped, alive)
         self._beginnings = Beginnings(consumer, identity, positions, traces, recreated, stopped)
         self.joined = False
         """True once the group has dealt partitions out, of which none may have been for this worker."""
@@ -108,9 +108,8 @@ class Partitions:
         with closing(before(self._settings, start, agent.warm_up, self._stopped, self._alive)) as preceding:
             readable: Iterable[Record] = (record for record in preceding if known.readable(record.offset))
             try:
-                anew = place in self._beginnings.anew
                 changelog = state or StoredChangelog()
-                agent.on_assigned(Assignment(place, committed, start.offset, changelog, readable, anew))
+                agent.on_assigned(Assignment(place, committed, start.offset, changelog, readable, known.topic))
             except StateError as error:
                 log.warning("the committed offset does not fit the state", partition=place[1], reason=str(error))
                 raise

@@ -23,6 +23,7 @@ from ragweir.streams.kafka_client import settling
 from ragweir.streams.reading import Span, read, span
 from ragweir.streams.records import EventPosition, TopicPartition
 from ragweir.streams.runtimes.progress_group import ProgressGroup
+from ragweir.streams.runtimes.topic_identity import Topic
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -40,6 +41,7 @@ class Traces:
     Args:
         settings: how to reach Kafka.
         agent: whose output it is; where none of its outputs tells anything, committed offsets are taken as they are.
+        topics: the topics as they are now, by name.
         progress: knows the offsets that were committed.
         stopped: says whether to stop waiting.
         alive: is called while reading goes on.
@@ -49,11 +51,12 @@ class Traces:
         self,
         settings: Settings,
         agent: Agent,
+        topics: Mapping[str, Topic],
         progress: ProgressGroup,
         stopped: Callable[[], bool],
         alive: Callable[[], None],
     ) -> None:
-        self._settings, self._agent, self._progress = settings, agent, progress
+        self._settings, self._agent, self._topics, self._progress = settings, agent, topics, progress
         self._topic = settings.topics.prefix + (agent.provenance or "")
         self._stopped, self._alive = stopped, alive
 
@@ -97,8 +100,10 @@ class Traces:
         told: defaultdict[TopicPartition, dict[EventPosition, str]] = defaultdict(dict)
         for record in read(self._settings, span(self._settings, self._topic).newest(_TAIL)):
             self._alive()
-            for place, position, identity in self._agent.origins(record):
-                told[place][position] = identity
+            for origin in self._agent.origins(record):
+                topic = self._topics.get(origin.topic_partition[0])
+                if topic is not None and origin.topic_id in ("", topic.id):
+                    told[origin.topic_partition][origin.position] = origin.event_id
         return told
 
     def _mended(
