@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import orjson
 from pydantic import NonNegativeInt
@@ -34,7 +35,11 @@ class JudgeRequest(Part):
 class Finished(RecordPosition):
     """A request that is finished, as all before it in its partition are."""
 
+    omitted_values: ClassVar[Mapping[str, object]] = {"topic_id": ""}
+
     event_id: str
+    topic_id: str = ""
+    """Kafka's id of the topic. Absent where it is not known, as in records of release 0.1.0."""
 
 
 class LedgerEntry(Part):

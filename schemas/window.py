@@ -138,7 +138,7 @@ class Window(Part):
 class Progress(Part):
     """How far one partition's windows go: written with them, in the same transaction as the offsets."""
 
-    omitted_values: ClassVar[Mapping[str, object]] = {"part_base": 0}
+    omitted_values: ClassVar[Mapping[str, object]] = {"part_base": 0, "topic_id": ""}
 
     partition: int
     next_offset: int
@@ -148,6 +148,9 @@ class Progress(Part):
     part_base: NonNegativeInt = 0
     """Added to the offset at which a part is opened for its number; more than any number of a part that was opened
     before the evaluations topic was deleted and made again. Absent where it is 0."""
+    topic_id: str = ""
+    """Kafka's id of the evaluations topic that `next_offset` belongs to. Absent where it is not known, as in records of
+    release 0.1.0."""
     changelog_offset: int | None = None
     """The offset in the windows' partition from which a restore has to read: no window that is held was written before
     it. None where that is not known, as in records of release 0.1.0: a restore then reads everything."""

@@ -59,6 +59,11 @@ class Identity:
         return f"{self.prefix}{self.service}"
 
     @property
+    def progress_group(self) -> str:
+        """The group without members that holds the same offsets; see `ragweir.streams.runtimes.progress_group`."""
+        return f"{self.group}.progress"
+
+    @property
     def member(self) -> str:
         """Both the static member id and the transactional id.
 

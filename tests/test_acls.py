@@ -118,14 +118,17 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
     given = {**variables, "JUDGE": judge}
     assert granted(name, ResourceType.TOPIC, AclOperation.READ, **given) == inputs | kept
     assert granted(name, ResourceType.TOPIC, AclOperation.WRITE, **given) == {prefix + o for o in agent.outputs}
-    assert granted(name, ResourceType.GROUP, AclOperation.READ, **given) == {identity.group}
+    progress = {identity.progress_group} if agent.provenance else set()
+    assert granted(name, ResourceType.GROUP, AclOperation.READ, **given) == {identity.group} | progress
     (ours,) = granted(name, ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE, **given)
     assert identity.member.startswith(ours)
 
 
 def test_every_topic_and_group_in_the_rights_is_one_of_ours_or_kafkas_own() -> None:
     topics = {f"rag.{name}" for name in TOPICS} | {"rag.", "rag.run.", "__consumer_offsets", "__transaction_state"}
-    groups = {f"rag.{name}" for name in (*SERVICES, "redrive", "run.")} | {reader_properties(Settings())["group.id"]}
+    groups = {f"rag.{name}" for name in (*SERVICES, "evaluate.progress", "judge.progress", "redrive", "run.")} | {
+        reader_properties(Settings())["group.id"]
+    }
     for right in rights(JUDGE="yes"):
         known = {ResourceType.TOPIC: topics, ResourceType.GROUP: groups}.get(right.restype)
         assert known is None or right.name in known, right

@@ -996,6 +996,7 @@ def test_a_foreign_record_in_the_windows_topic_stops_no_restore(key: bytes | Non
 def test_windows_go_on_where_the_evaluations_are_made_again() -> None:
     """Offsets begin again at 0. No window loses what it had, and no part has the key of an earlier one."""
     partition = Partition(hold_h=1, disorder_s=60)
+    partition.agent.on_assigned(Assignment(INPUT, None, 0, topic_id="first"))
     day = 24 * 3600
     partition.send(event(-day), event(0))  # The first is held no longer once the second is there.
     partition.send(event(-day + 60))
@@ -1003,7 +1004,8 @@ def test_windows_go_on_where_the_evaluations_are_made_again() -> None:
     for again in range(2):
         partition.committed, partition.records = None, []
         partition.agent = AggregateAgent(partition.config)
-        partition.agent.on_assigned(Assignment(INPUT, None, 0, StoredChangelog(partition.changelog), anew=True))
+        changelog = StoredChangelog(partition.changelog)
+        partition.agent.on_assigned(Assignment(INPUT, None, 0, changelog, topic_id=f"{again}"))
         partition.committed = 0
         partition.send(event(0), event(-day))
         partition.send(event(-day + 60))
@@ -1018,6 +1020,33 @@ def test_windows_go_on_where_the_evaluations_are_made_again() -> None:
         }
     after = {record.key for record in partition.changelog if not is_progress(record.key)}
     assert len(after) == len(before) + 2 * 2, "each old window has a part for each topic"
+
+
+@pytest.mark.parametrize("committed", [None, 0, 1])
+def test_offsets_of_a_topic_that_was_made_again_are_not_compared_with_the_state(committed: int | None) -> None:
+    """Nor do those that somebody has set have to fit what was read of the old topic."""
+    partition = Partition()
+    partition.agent.on_assigned(Assignment(INPUT, None, 0, topic_id="old"))
+    partition.send(event(), event())
+    changelog = StoredChangelog(partition.changelog)
+    with pytest.raises(StateError, match="to 2 with kafka-consumer-groups"):
+        AggregateAgent(partition.config).on_assigned(Assignment(INPUT, committed, 0, changelog, topic_id="old"))
+    partition.agent = AggregateAgent(partition.config)
+    partition.agent.on_assigned(Assignment(INPUT, committed, committed or 0, changelog, topic_id="new"))
+    partition.look(1.0)
+    assert (partition.progress().next_offset, partition.progress().topic_id) == (committed or 0, "new")
+
+
+def test_progress_without_the_id_of_a_topic_is_read_and_written() -> None:
+    """As release 0.1.0 writes it; the next one has the id."""
+    partition = Partition()
+    partition.send(event(), event())
+    (written,) = [record for record in partition.changelog if is_progress(record.key)][-1:]
+    assert b"topic_id" not in (written.value or b"")
+    partition.agent = AggregateAgent(partition.config)
+    partition.agent.on_assigned(Assignment(INPUT, 2, 2, StoredChangelog(partition.changelog), topic_id="first"))
+    partition.look(1.0)
+    assert (partition.progress().next_offset, partition.progress().topic_id) == (2, "first")
 
 
 def test_a_jump_of_the_wall_clock_makes_no_partition_idle() -> None:

@@ -75,7 +75,7 @@ def test_the_ledger_tells_up_to_where_requests_are_finished() -> None:
 
     def told() -> list[tuple[str, int, str]]:
         newest = log.records["judge.ledger", 0][-1]
-        return [(topic, offset, name) for (topic, _), (offset, _), name in worker.agent.origins(newest)]
+        return [(topic, offset, name) for (topic, _), (offset, _), name, _ in worker.agent.origins(newest)]
 
     pool.land(second)
     worker.turn()

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import OFFSET_END, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from conftest import create_topic, produce, read_to_end
 from faults import BEHIND, QUICK_CLIENT, Service, end_all, eventually, forget, gone, set_offset
 
 from ragweir.schemas.codec import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
-from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.judging import Finished, JudgeRequest, LedgerEntry, ledger_key
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.simulated.server import SimulatedJudge, simulated_judge
 
@@ -74,6 +74,12 @@ class Requests:
     def read(self, topic: str) -> list[dict[str, Any]]:
         """The committed records of one of our topics."""
         return [json.loads(each.value()) for each in read_to_end(self.bootstrap, self.prefix + topic) if each.value()]
+
+    def empty(self, topic: str) -> None:
+        """Delete all records of one of our topics."""
+        everything = [TopicPartition(self.prefix + topic, partition, OFFSET_END) for partition in range(PARTITIONS)]
+        for future in self.admin.delete_records(everything).values():
+            future.result(30)
 
     def settled(self) -> bool:
         """Whether every request, and every one that waits, is committed."""
@@ -218,11 +224,15 @@ def test_kills_lose_nothing_and_double_no_result_and_lost_calls_count_as_spent(
         print(f"{calls['count'] - 300} calls repeated over 4 kills; charged {cost(calls):.0f}, booked {spent}")
 
 
+@pytest.mark.parametrize("ledger", ["kept", "emptied"])
 @pytest.mark.parametrize("how", ["older", "none"])
 def test_an_offset_that_was_forgotten_judges_nothing_twice(
-    kafka: LocalKafka, prefix: str, start: Start, how: str
+    kafka: LocalKafka, prefix: str, start: Start, how: str, ledger: str
 ) -> None:
-    """Where Kafka answers an older one, or none, the ledger tells up to where requests are finished."""
+    """Where Kafka answers an older one, or none, the ledger tells up to where requests are finished.
+
+    Where the end of the ledger does not tell, as of a partition that has been idle for long, the progress group does.
+    """
     requests, group = Requests(kafka.bootstrap, prefix), f"{prefix}judge"
     with simulated_judge() as judge:
         requests.send(80)
@@ -236,6 +246,10 @@ def test_an_offset_that_was_forgotten_judges_nothing_twice(
                 set_offset(kafka.bootstrap, group, f"{prefix}judge.requests", partition, 3 * partition)
         else:
             forget(requests.admin, group)
+        if ledger == "kept":
+            forget(requests.admin, f"{group}.progress")
+        else:
+            requests.empty("judge.ledger")
         requests.send(20)
         again = start(requests, judge)
         eventually(requests.settled, "all is committed")
@@ -243,6 +257,24 @@ def test_an_offset_that_was_forgotten_judges_nothing_twice(
         assert judge.calls()["count"] == 100
         told = again.logged(BEHIND, level="error")
         assert [(line["partition"], line["goes_on_at"]) for line in told] == [(each, 20) for each in range(PARTITIONS)]
+
+
+def test_a_ledger_that_tells_of_a_topic_that_was_deleted_proves_nothing(
+    kafka: LocalKafka, prefix: str, start: Start
+) -> None:
+    """Even if the same event stands at the same offset of the topic that was made again."""
+    requests, topic = Requests(kafka.bootstrap, prefix), f"{prefix}judge.requests"
+    finished = Finished(topic=topic, partition=0, offset=5, event_id=f"event-{5 * PARTITIONS}", topic_id="deleted")
+    entry = LedgerEntry(day="2026-01-02", application="", tenant="", partition=0, finished=(finished,))
+    with simulated_judge() as judge:
+        requests.send(10 * PARTITIONS)
+        produce(kafka.bootstrap, f"{prefix}judge.ledger", [encode(entry)], key=ledger_key(entry), partition=0)
+        service = start(requests, judge)
+        requests.must_be_judged_exactly_once()
+        assert not service.logged(BEHIND)
+        eventually(requests.settled, "all is committed")
+        told = [each["topic_id"] for entry in requests.read("judge.ledger") for each in entry["finished"]]
+    assert len(set(told)) == 2, "the id that was made up, and the topic's own"
 
 
 @pytest.mark.parametrize("fault", ["503", "cut-connection"])

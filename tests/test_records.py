@@ -30,7 +30,7 @@ from ragweir.schemas.interaction import (
 )
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry
 from ragweir.schemas.run import Archive, Asked, Extent, Run
-from ragweir.schemas.window import Window
+from ragweir.schemas.window import Progress, Window
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.records import Record
 
@@ -256,6 +256,19 @@ def test_a_ledger_from_before_it_told_what_is_finished_is_read() -> None:
     assert read.finished == ()
     told = LedgerEntry.model_validate_json(golden("judge_ledger")).finished
     assert encode(read.model_copy(update={"finished": told})) == golden("judge_ledger")
+
+
+def test_the_ids_of_topics_are_written_where_they_are_known() -> None:
+    """In the ledger as in the windows' progress; a record without one is written as it was."""
+    ledger = LedgerEntry.model_validate_json(golden("judge_ledger"))
+    assert {each.topic_id for each in ledger.finished} == {""}
+    finished = tuple(each.model_copy(update={"topic_id": "MiV0d"}) for each in ledger.finished)
+    written = encode(ledger.model_copy(update={"finished": finished}))
+    assert written.count(b',"topic_id":"MiV0d"') == len(finished) > 0
+    assert LedgerEntry.model_validate_json(written).finished == finished
+    progress = b'{"partition":0,"next_offset":3,"watermark":null,"idle":false,"topic_id":"MiV0d","changelog_offset":1}'
+    assert encode(Progress.model_validate_json(progress)) == progress
+    assert b"topic_id" not in encode(Progress.model_validate_json(progress.replace(b"topic_id", b"other")))
 
 
 def test_the_golden_dead_letter_is_read_and_written() -> None:

@@ -320,7 +320,9 @@ def test_a_replay_leaves_live_topics_groups_and_series_alone(kafka: LocalKafka, 
     groups = {
         group.group_id for group in admin.list_consumer_groups().result().valid if group.group_id.startswith(prefix)
     }
-    assert groups == {f"{prefix}evaluate", f"{prefix}run.beside.evaluate", f"{prefix}run.beside.aggregate"}
+    run = f"{prefix}run.beside."
+    evaluate = {f"{each}evaluate{which}" for each in (prefix, run) for which in ("", ".progress")}
+    assert groups == {*evaluate, f"{run}aggregate"}
 
 
 def test_filters_say_what_is_evaluated(past: History) -> None:

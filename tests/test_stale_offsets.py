@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import produce, read_to_end
-from faults import BEHIND, Service, Traffic, end_all, environment, forget, set_offset
+from faults import BEHIND, Service, Traffic, end_all, environment, eventually, forget, set_offset
 
 from ragweir.streams.local.kafka import LocalKafka
 
@@ -64,6 +64,40 @@ def test_a_forgotten_group_doubles_and_loses_nothing(kafka: LocalKafka, prefix: 
     traffic.publish(30)
     start(traffic, input__start_from="latest")
     traffic.must_be_settled_exactly_once()
+
+
+@pytest.mark.parametrize("how", ["older", "none"])
+def test_an_idle_partition_is_as_safe_as_a_busy_one(kafka: LocalKafka, prefix: str, start: Start, how: str) -> None:
+    """Others have written so much since that the end of the output tells nothing of it."""
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=2)
+    evaluated(traffic, start)
+    busy = [json.dumps({"event_id": f"1/{n}", "query": "Is it?", "response": "It is."}) for n in range(120, 1_400)]
+    produce(kafka.bootstrap, traffic.topic, [each.encode() for each in busy], partition=1)
+    traffic.published[1] = 1_400
+    worker = start(traffic, batch__max_events=500)
+    traffic.settled()
+    assert worker.stop() == 0
+    newest = read_to_end(kafka.bootstrap, f"{prefix}evaluations")
+    for partition in (0, 1):
+        told = [json.loads(each.value() or b"")["source"] for each in newest if each.partition() == partition][-300:]
+        assert {source["partition"] for source in told} == {1}, "nothing is told of the idle partition"
+    if how == "older":
+        set_offset(kafka.bootstrap, f"{prefix}evaluate", traffic.topic, 0, 10)
+    else:
+        forget(traffic.admin, f"{prefix}evaluate")
+    again = start(traffic)
+    (line,) = eventually(lambda: again.logged(BEHIND, level="error", partition=0), "it is told")
+    first = 10 if how == "older" else 0
+    command = f"ragweir replay --run-id again-{first}-120 --topic {traffic.topic} --from {first} --to 120"
+    assert (line["goes_on_at"], line["command"]) == (120, command)
+    eventually(lambda: traffic.committed().get(0) == 120, "the right offset is committed")
+    places = [place for _, place in traffic.evaluations()]
+    assert len(places) == len(set(places)), "nothing is doubled"
+    assert again.stop() == 0
+    forget(traffic.admin, f"{prefix}evaluate")
+    forget(traffic.admin, f"{prefix}evaluate.progress")
+    start(traffic)
+    eventually(lambda: [place for _, place in traffic.evaluations()].count((0, 5)) == 2, "who wants to, forgets both")
 
 
 def test_evaluations_of_other_events_prove_nothing(kafka: LocalKafka, prefix: str, start: Start) -> None:

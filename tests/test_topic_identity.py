@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions
 from conftest import create_topic, produce, read_to_end
-from faults import Service, Traffic, end_all, environment, eventually
+from faults import Service, Traffic, end_all, environment, eventually, set_offset
 
 from ragweir.errors import Interrupted
 from ragweir.schemas.codec import encode
@@ -159,6 +159,14 @@ def test_partitions_that_are_added_begin_at_their_start_whatever_new_groups_do(
     assert {OffsetMetadata.stored(text).partitions for text in stored} == {1}, "the number when the group began"
 
 
+def evaluations(name: str, count: int) -> list[bytes]:
+    when = datetime(2026, 1, 2, 12, tzinfo=UTC)
+    return [
+        encode(Evaluation(event_id=f"{name}-{number}", event_time=when, catalogue_version="2"))
+        for number in range(count)
+    ]
+
+
 def counted(traffic: Traffic) -> int:
     """The events in the windows, each window by its newest record."""
     messages = read_to_end(traffic.bootstrap, f"{traffic.prefix}windows")
@@ -174,13 +182,6 @@ def test_windows_count_all_evaluations_of_a_topic_that_is_made_again(
     create_topic(kafka.bootstrap, f"{prefix}windows")
     topic = f"{prefix}evaluations"
 
-    def evaluations(name: str, count: int) -> list[bytes]:
-        when = datetime(2026, 1, 2, 12, tzinfo=UTC)
-        return [
-            encode(Evaluation(event_id=f"{name}-{number}", event_time=when, catalogue_version="2"))
-            for number in range(count)
-        ]
-
     service = start(traffic, "--workers", "1", service="aggregate")
     produce(kafka.bootstrap, topic, evaluations("old", 40), partition=0)
     eventually(lambda: counted(traffic) == 40, "the old ones are counted")
@@ -188,6 +189,26 @@ def test_windows_count_all_evaluations_of_a_topic_that_is_made_again(
     produce(kafka.bootstrap, topic, evaluations("new", 15), partition=0)
     eventually(lambda: counted(traffic) == 55, "the new ones are counted as well")
     assert service.logged("deleted and made again; it begins at its start", level="error")
+
+
+@pytest.mark.parametrize("set_to", [None, 0])
+def test_windows_count_evaluations_of_a_topic_that_was_made_again_while_no_worker_ran(
+    kafka: LocalKafka, prefix: str, start: Start, set_to: int | None
+) -> None:
+    """Nothing has to be set; and what is set is of the new topic, whatever the windows say of the old one."""
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
+    create_topic(kafka.bootstrap, f"{prefix}windows")
+    topic = f"{prefix}evaluations"
+    service = start(traffic, "--slot", "0", service="aggregate")
+    produce(kafka.bootstrap, topic, evaluations("old", 40), partition=0)
+    eventually(lambda: counted(traffic) == 40, "the old ones are counted")
+    assert service.stop() == 0
+    recreate(traffic, topic)
+    produce(kafka.bootstrap, topic, evaluations("new", 37), partition=0)
+    if set_to is not None:
+        set_offset(kafka.bootstrap, f"{prefix}aggregate", topic, 0, set_to)
+    start(traffic, "--slot", "0", service="aggregate")
+    eventually(lambda: counted(traffic) == 77, "the new ones are counted as well")
 
 
 def test_a_broker_that_dies_before_the_ids_are_known_is_told_as_lost() -> None:

@@ -22,10 +22,10 @@ allow() { # USER OPERATION RESOURCE...
 allow ragweir-publish Write --topic "${prefix}interactions"
 
 # ragweir evaluate. A worker's transactional id is its group, host name and slot. It reads the last of what it has
-# written when it takes a partition over.
+# written when it takes a partition over, and commits its offsets to a second group, by which a reset is noticed.
 allow ragweir-evaluate Read --topic "$input" --topic "${prefix}redrive" --topic "${prefix}evaluations"
 allow ragweir-evaluate Write --topic "${prefix}evaluations" --topic "${prefix}dead-letter"
-allow ragweir-evaluate Read --group "${prefix}evaluate"
+allow ragweir-evaluate Read --group "${prefix}evaluate" --group "${prefix}evaluate.progress"
 allow ragweir-evaluate Write --transactional-id "${prefix}evaluate-" --resource-pattern-type prefixed
 if [[ ${FAUST:-} == yes ]]; then
     allow ragweir-evaluate Read --group "${prefix}evaluate-faust"
@@ -39,7 +39,7 @@ if [[ $judge == yes ]]; then
         --topic "${prefix}judge.deferred" --topic "${prefix}judge.ledger"
     allow ragweir-judge Write --topic "${prefix}evaluations" --topic "${prefix}judge.retry" \
         --topic "${prefix}judge.deferred" --topic "${prefix}judge.ledger" --topic "${prefix}dead-letter"
-    allow ragweir-judge Read --group "${prefix}judge"
+    allow ragweir-judge Read --group "${prefix}judge" --group "${prefix}judge.progress"
     allow ragweir-judge Describe --group "$reader"
     allow ragweir-judge Write --transactional-id "${prefix}judge-" --resource-pattern-type prefixed
     allow ragweir-operator Describe --group "${prefix}judge"

@@ -6,6 +6,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from typing_extensions import override
 
@@ -74,8 +75,19 @@ class Assignment:
     preceding: Iterable[Record] = ()
     """The committed records of at most `Agent.warm_up` offsets before the start, in order. They too are read from Kafka
     while they are iterated over."""
-    anew: bool = False
-    """True where the topic was deleted and made again: its offsets are others than those that the state speaks of."""
+    topic_id: str = ""
+    """Kafka's id of the topic; empty where it is not known. State that was stored with another id speaks of offsets in
+    a topic that was deleted."""
+
+
+class Origin(NamedTuple):
+    """An event that a record was made of, as the record tells it."""
+
+    topic_partition: TopicPartition
+    position: EventPosition
+    event_id: str
+    topic_id: str = ""
+    """Kafka's id of the topic; empty where it is not told."""
 
 
 class Agent(ABC):
@@ -195,10 +207,17 @@ class Agent(ABC):
         """The output whose records tell of which records they were made; None where none does."""
         return None
 
-    def origins(self, output: Record) -> Iterable[tuple[TopicPartition, EventPosition, str]]:  # noqa: ARG002
-        """Return the partition, position and id of each event that a record of the `provenance` was made of."""
+    def origins(self, output: Record) -> Iterable[Origin]:  # noqa: ARG002
+        """Return the events that a record of the `provenance` was made of."""
         return ()
 
     def identities(self, record: Record) -> Iterable[tuple[EventPosition, str]]:  # noqa: ARG002
         """Return the positions and ids, in order, of those events in a record of an input that have an id."""
         return ()
+
+    def replay_command(self, topic: str, first: int, end: int) -> str:  # noqa: ARG002
+        """Return the command that computes anew what was made of the records of a topic from an offset to before one.
+
+        It is for people who set offsets back, which is refused.
+        """
+        return "ragweir replay --run-id again"

@@ -73,6 +73,8 @@ class _State:
     active_s: float = 0.0
     """The clock at the last tick that found new events."""
     idle: bool = False
+    topic_id: str = ""
+    """Kafka's id of the topic that the offsets belong to; empty where it is not known."""
     part_base: int = 0
     """Added to the offset at which a part is opened, for its number."""
     told_s: float | None = None
@@ -207,7 +209,16 @@ class AggregateAgent(Agent):
         kept = self._kept(state.held, touched, newest)
         first = {start: state.first.get(start, state.written) for start in kept.windows}
         emitted = sum(map(len, touched.values()))
-        moved = _State(records[-1].offset + 1, kept, first, state.written + emitted, newest, part_base=state.part_base)
+        moved = replace(
+            state,
+            next_offset=records[-1].offset + 1,
+            held=kept,
+            first=first,
+            written=state.written + emitted,
+            newest=newest,
+            active_s=0.0,
+            idle=False,
+        )
         return self._tell(partition, moved, outcome)
 
     def _decoded(self, part: Part | None) -> Part | None:
@@ -302,6 +313,7 @@ class AggregateAgent(Agent):
             watermark=watermark,
             idle=state.idle,
             part_base=state.part_base,
+            topic_id=state.topic_id,
             changelog_offset=min(state.first.values(), default=state.written),
         )
         name = encode_window_key(ProgressKey(partition))
@@ -362,8 +374,9 @@ class AggregateAgent(Agent):
         if held is None or held.next_offset != committed:
             self._forget_given_up()
             held = self._read(assignment.changelog)
-        if assignment.anew and held is not None:
-            # Offsets begin again at 0, and with them the numbers of parts would.
+        topic_id = assignment.topic_id
+        if held is not None and topic_id and held.topic_id and held.topic_id != topic_id:
+            # The offsets are others, and begin again at 0; so would the numbers of parts.
             held = replace(held, part_base=held.part_base + held.next_offset, next_offset=assignment.start)
             committed = assignment.start
         if held is None and committed is not None:
@@ -377,11 +390,11 @@ class AggregateAgent(Agent):
                 f"the windows of partition {partition} stand at offset {held.next_offset}, but the group's committed "
                 f"offset is {'gone' if committed is None else committed}: going on would count events twice or not at "
                 f"all; set the group's offset of this partition to {held.next_offset} with kafka-consumer-groups, or "
-                "use another topics.prefix"
+                f"use another topics.prefix. To sum up again beside it: {self.replay_command('', 0, 0)}"
             )
         # The progress is told in any case: it may have another offset, or be another worker's who found it idle.
         held = held or _State(assignment.start, written=assignment.changelog.end)
-        self._states[partition] = replace(held, next_offset=assignment.start, told_s=None)
+        self._states[partition] = replace(held, next_offset=assignment.start, topic_id=topic_id, told_s=None)
         self._held.add(partition)
         self._full.discard(partition)
         for each in self._held:  # Each has less memory now.
@@ -426,6 +439,7 @@ class AggregateAgent(Agent):
             changelog.end,
             newest,
             idle=progress.idle,
+            topic_id=progress.topic_id,
             part_base=progress.part_base,
         )
 

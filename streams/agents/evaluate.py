@@ -23,7 +23,7 @@ from ragweir.schemas.intake import MAX_ITEMS
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.streams.agents.agent import Agent, Assignment
+from ragweir.streams.agents.agent import Agent, Assignment, Origin
 from ragweir.streams.agents.duplicates import Duplicates
 from ragweir.streams.emissions import bury, cloud_event
 from ragweir.streams.filters import Filters
@@ -166,12 +166,12 @@ class EvaluateAgent(Agent):
         return "evaluations"
 
     @override
-    def origins(self, output: Record) -> Iterator[tuple[TopicPartition, EventPosition, str]]:
+    def origins(self, output: Record) -> Iterator[Origin]:
         """Return the source of an evaluation; nothing for a record that is none."""
         with suppress(ValidationError):
             made = _Origin.model_validate_json(output.value or b"")
             source = made.source
-            yield (source.topic, source.partition), (source.offset, source.index), made.event_id
+            yield Origin((source.topic, source.partition), (source.offset, source.index), made.event_id)
 
     @override
     def identities(self, record: Record) -> Iterator[tuple[EventPosition, str]]:
@@ -179,6 +179,11 @@ class EvaluateAgent(Agent):
         for index, event in enumerate(self.read(record)):
             if not isinstance(event, Rejected):
                 yield (record.offset, index), event[0].event_id
+
+    @override
+    def replay_command(self, topic: str, first: int, end: int) -> str:
+        """Return the command that evaluates these offsets of all partitions of a topic in a run of its own."""
+        return f"ragweir replay --run-id again-{first}-{end} --topic {topic} --from {first} --to {end}"
 
     # Evaluating.
 

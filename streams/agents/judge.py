@@ -17,7 +17,7 @@ from typing_extensions import override
 from ragweir.errors import ErrorClass, Rejected
 from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.judging import LedgerEntry
-from ragweir.streams.agents.agent import Agent, Assignment
+from ragweir.streams.agents.agent import Agent, Assignment, Origin
 from ragweir.streams.emissions import bury
 from ragweir.streams.judging.admission import RequestAdmission
 from ragweir.streams.judging.config import JudgeConfig
@@ -304,11 +304,11 @@ class JudgeAgent(Agent):
         return "judge.ledger"
 
     @override
-    def origins(self, output: Record) -> Iterator[tuple[TopicPartition, EventPosition, str]]:
+    def origins(self, output: Record) -> Iterator[Origin]:
         """Return the requests that a record of the ledger says are finished."""
         with suppress(ValidationError):
             for each in LedgerEntry.model_validate_json(output.value or b"").finished:
-                yield (each.topic, each.partition), (each.offset, 0), each.event_id
+                yield Origin((each.topic, each.partition), (each.offset, 0), each.event_id, each.topic_id)
 
     @override
     def identities(self, record: Record) -> Iterator[tuple[EventPosition, str]]:
@@ -316,12 +316,18 @@ class JudgeAgent(Agent):
         with suppress(Rejected):
             yield (record.offset, 0), read_request(record, self._config.max_bytes).evaluation.event_id
 
+    @override
+    def replay_command(self, topic: str, first: int, end: int) -> str:
+        """Return the command that judges in a run of its own, with a budget of its own, what interactions there are."""
+        return "ragweir replay --run-id judged-again --judge budget --budget DOLLARS"
+
     # Partitions.
 
     @override
     def on_assigned(self, assignment: Assignment) -> None:
         """Take a partition over. The same partition of all its inputs has one ledger, which comes with the first."""
-        _, partition = assignment.topic_partition
+        topic, partition = assignment.topic_partition
+        self._requests.topic_ids[topic] = assignment.topic_id
         self._ledgers.restore(partition, assignment.changelog)
 
     @override

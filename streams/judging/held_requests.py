@@ -147,6 +147,8 @@ class PartitionBuffer:
 
     next_offset: int
     """The offset of the next request that is not known yet."""
+    topic_id: str = ""
+    """Kafka's id of the topic; empty where it is not known."""
     requests: deque[HeldRequest] = field(default_factory=deque)
     _committed: Finished | None = None
 
@@ -169,7 +171,8 @@ class PartitionBuffer:
             if request.request is not UNREADABLE:
                 topic, partition, offset = request.id
                 event_id = request.request.evaluation.event_id
-                last = Finished(topic=topic, partition=partition, offset=offset, event_id=event_id)
+                position = {"topic": topic, "partition": partition, "offset": offset}
+                last = Finished(**position, event_id=event_id, topic_id=self.topic_id)
         return last
 
     def commit(self) -> list[HeldRequest]:
@@ -190,6 +193,8 @@ class HeldRequests:
         self._requests: dict[JobId, HeldRequest] = {}
         """In the order of their arrival."""
         self._buffers: dict[TopicPartition, PartitionBuffer] = {}
+        self.topic_ids: dict[str, str] = {}
+        """Kafka's ids of the topics of requests, by name."""
 
     def __iter__(self) -> Iterator[HeldRequest]:
         return iter(self._requests.values())
@@ -217,7 +222,8 @@ class HeldRequests:
 
     def buffer(self, record: Record) -> PartitionBuffer:
         """Return the buffer of a record's partition; a new one begins with this record."""
-        return self._buffers.setdefault(record.topic_partition, PartitionBuffer(record.offset))
+        topic_id = self.topic_ids.get(record.topic, "")
+        return self._buffers.setdefault(record.topic_partition, PartitionBuffer(record.offset, topic_id))
 
     def add(self, request: HeldRequest) -> None:
         """Hold one more, which is the next one of its partition."""

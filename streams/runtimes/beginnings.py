@@ -47,7 +47,7 @@ class Beginnings:
         self._recovery, self._recreated, self._stopped = recovery, recreated, stopped
         self.metadata: dict[TopicPartition, OffsetMetadata] = {}
         """The metadata that holds for each partition that began last."""
-        self.anew: set[TopicPartition] = set()
+        self._anew: set[TopicPartition] = set()
         """Those of them that begin anew, since their topic was deleted and made again."""
 
     def checked(self, answered: Sequence[PartitionOffset]) -> list[PartitionOffset]:
@@ -59,11 +59,12 @@ class Beginnings:
         """
         before = dict(self._identity.known)
         topics = self._identity.learn(sorted({each.topic for each in answered}))
-        self.metadata, self.anew = {}, set()
+        self.metadata = {}
+        self._anew.clear()
         for name, topic in topics.items():
             self._sift([each for each in answered if each.topic == name], topic, before.get(name))
-        anew = [PartitionOffset(*place, OFFSET_INVALID) for place in self.anew]
-        held = [each for each in answered if (each.topic, each.partition) not in self.anew]
+        anew = [PartitionOffset(*place, OFFSET_INVALID) for place in self._anew]
+        held = [each for each in answered if (each.topic, each.partition) not in self._anew]
         recovered = self._recovery.mended(held) if held else []
         checked = {(each.topic, each.partition): each for each in [*recovered, *anew]}
         return [checked[each.topic, each.partition] for each in answered]
@@ -82,13 +83,13 @@ class Beginnings:
         for each in answered:
             place, metadata = (name, each.partition), own[each.partition]
             if is_another and metadata.topic != topic.id:
-                self.anew.add(place)
+                self._anew.add(place)
                 metadata = OffsetMetadata()
             if began is not None and each.partition >= began:
                 self._positions.begins_at_start(place)
             partitions = topic.partitions if began is None else began
             self.metadata[place] = metadata.model_copy(update={"topic": topic.id, "partitions": partitions})
-        if again := sorted(partition for other, partition in self.anew if other == name):
+        if again := sorted(partition for other, partition in self._anew if other == name):
             if self._positions.bounded:
                 raise PermanentError(
                     f"{name} was deleted and made again while it is replayed; delete the run and start another"

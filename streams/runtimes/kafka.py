@@ -32,9 +32,10 @@ from ragweir.streams.runtimes.pacing import Pacing
 from ragweir.streams.runtimes.partitions import Partitions
 from ragweir.streams.runtimes.positions import Positions
 from ragweir.streams.runtimes.precautions import Precautions
+from ragweir.streams.runtimes.progress_group import ProgressGroup
 from ragweir.streams.runtimes.status import Status
 from ragweir.streams.runtimes.topic_identity import TopicIdentity
-from ragweir.streams.runtimes.transactions import Aborted, Transactions, restart_after
+from ragweir.streams.runtimes.transactions import Aborted, GroupOffsets, Transactions, restart_after
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
@@ -91,10 +92,15 @@ class KafkaRuntime:
         self._precautions = Precautions(agent, guard, self._note, health.alive)
         waiting = health.beating(stopped)
         self._identity = TopicIdentity(settings, inputs, connection, self._waiting, stopped)
+        # What an agent without a provenance has written tells of every partition, idle ones too.
+        self._progress = ProgressGroup(
+            settings, identity.progress_group if agent.provenance else None, self._identity.known, waiting
+        )
         self._partitions = Partitions(
             settings,
             consumer,
             self._identity,
+            self._progress,
             agent,
             group,
             positions,
@@ -179,6 +185,8 @@ class KafkaRuntime:
                 self._precautions.settled()
                 self._aborts = 0
                 self._status.batch(len(records), handled - began, time.perf_counter() - handled)
+            elif self._progress.due(self._positions.settled_all()):
+                self._note()
         except Aborted as aborted:
             self._agent.on_abort()
             self._abort(aborted, outcome.settled)
@@ -237,7 +245,11 @@ class KafkaRuntime:
     def _commit(self, emissions: Sequence[Emission], settled: Sequence[Record]) -> None:
         before = dict(self._positions.settled_all())
         offsets = self._precautions.noted(self._positions.offsets(settled), before)
-        self._transactions.commit(emissions, offsets, self._consumer.consumer_group_metadata())
+        own = GroupOffsets(offsets, self._consumer.consumer_group_metadata())
+        progress = self._progress.offsets(offsets)
+        also = [GroupOffsets(progress, self._progress.metadata)] if progress else []
+        self._transactions.commit(emissions, own, *also)
+        self._progress.committed(progress)
         self._precautions.committed(offsets, before)
         self._positions.committed()
         self._status.transaction("committed")
@@ -263,11 +275,14 @@ class KafkaRuntime:
             self._aborts += 1
 
     def _withdraw(self) -> None:
-        """A stop in good order counts as no attempt."""
+        """A stop in good order counts as no attempt, and leaves nothing that the progress group does not know."""
         if self._status.lost:
             return
         try:
+            self._progress.end()
             self._precautions.withdraw()
+            if self._progress.due(self._positions.settled_all()):
+                self._note()
         except Aborted as aborted:
             self._transactions.abort(aborted)
 

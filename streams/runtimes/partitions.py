@@ -21,6 +21,7 @@ from ragweir.streams.runtimes.beginnings import Beginnings
 from ragweir.streams.runtimes.changelog import KafkaChangelog, before
 from ragweir.streams.runtimes.positions import Positions
 from ragweir.streams.runtimes.precautions import Precautions
+from ragweir.streams.runtimes.progress_group import ProgressGroup
 from ragweir.streams.runtimes.topic_identity import TopicIdentity
 from ragweir.streams.runtimes.traces import Traces
 from ragweir.streams.serving.telemetry import Telemetry
@@ -40,6 +41,7 @@ class Partitions:
         settings: how to reach Kafka.
         consumer: holds the partitions.
         identity: knows which topics there are.
+        progress: knows the offsets that were committed, whatever the group answers.
         agent: whose partitions they are.
         group: its consumer group.
         positions: the offsets of the partitions.
@@ -55,6 +57,7 @@ class Partitions:
         settings: Settings,
         consumer: Consumer,
         identity: TopicIdentity,
+        progress: ProgressGroup,
         agent: Agent,
         group: str,
         positions: Positions,
@@ -68,9 +71,8 @@ class Partitions:
         self._positions, self._reader, self._precautions, self._telemetry = positions, reader, precautions, telemetry
         self._alive, self._stopped = alive, stopped
         recreated = partial(telemetry.count, "ragweir_topics_recreated_total", 1)
-        self._beginnings = Beginnings(
-            consumer, identity, positions, Traces(settings, agent, stopped, alive), recreated, stopped
-        )
+        traces = Traces(settings, agent, identity.known, progress, stopped, alive)
+        self._beginnings = Beginnings(consumer, identity, positions, traces, recreated, stopped)
         self.joined = False
         """True once the group has dealt partitions out, of which none may have been for this worker."""
 
@@ -106,9 +108,8 @@ class Partitions:
         with closing(before(self._settings, start, agent.warm_up, self._stopped, self._alive)) as preceding:
             readable: Iterable[Record] = (record for record in preceding if known.readable(record.offset))
             try:
-                anew = place in self._beginnings.anew
                 changelog = state or StoredChangelog()
-                agent.on_assigned(Assignment(place, committed, start.offset, changelog, readable, anew))
+                agent.on_assigned(Assignment(place, committed, start.offset, changelog, readable, known.topic))
             except StateError as error:
                 log.warning("the committed offset does not fit the state", partition=place[1], reason=str(error))
                 raise

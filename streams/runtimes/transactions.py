@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -82,6 +83,14 @@ def restart_after(error: KafkaError, member: str, quiet_s: float, open_s: float 
     )
 
 
+class GroupOffsets(NamedTuple):
+    """Offsets to commit to one group."""
+
+    offsets: Sequence[TopicPartition]
+    metadata: Any
+    """The group's metadata, by which the broker sees whether the consumer still owns the partitions."""
+
+
 class Transactions:
     """Commits what an agent came to, exactly once.
 
@@ -123,13 +132,13 @@ class Transactions:
         """
         self._insist(self._producer.init_transactions)
 
-    def commit(self, emissions: Sequence[Emission], offsets: Sequence[TopicPartition], group: Any) -> None:
+    def commit(self, emissions: Sequence[Emission], *groups: GroupOffsets) -> None:
         """Write, and commit the offsets of what it came from, in one transaction.
 
         Args:
             emissions: what to write, in order.
-            offsets: the next record to be read of each partition.
-            group: the consumer's metadata, by which the broker sees whether it still owns the partitions.
+            groups: the next record to be read of each partition, by the group that is to hold it; those of the
+                consumer's own group come first.
 
         Raises:
             Aborted: if it must be aborted, by `abort`.
@@ -138,7 +147,8 @@ class Transactions:
         self._insist(lambda _: self._producer.begin_transaction())
         for emission in emissions:
             self._produce(emission)
-        self._insist(lambda timeout: self._producer.send_offsets_to_transaction(list(offsets), group, timeout))
+        for group in groups:
+            self._insist(partial(self._producer.send_offsets_to_transaction, list(group.offsets), group.metadata))
         self._insist(self._producer.commit_transaction)
 
     def abort(self, aborted: Aborted) -> KafkaError:

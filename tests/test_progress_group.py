@@ -1,0 +1,97 @@
+"""When offsets are committed to the progress group: seldom, and again before Kafka forgets them."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as PartitionOffset
+from faults import Traffic
+
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.records import TopicPartition
+from ragweir.streams.runtimes.attempts import OffsetMetadata
+from ragweir.streams.runtimes.progress_group import ProgressGroup
+from ragweir.streams.runtimes.topic_identity import Topic
+from ragweir.streams.settings import Settings
+
+DAY_S = 24 * 3600.0
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def group(clock: Clock) -> Iterator[ProgressGroup]:
+    group = ProgressGroup(Settings(), "group", {"t": Topic("id", 2)}, lambda: False, clock)
+    group.metadata = b"as if partitions had been taken over"
+    return group
+
+
+def commit(group: ProgressGroup, settled: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Commit what is due with a transaction that commits these offsets; gives it."""
+    offsets = group.offsets([PartitionOffset(*place, offset) for place, offset in settled.items()])
+    assert bool(offsets) == group.due(settled)
+    group.committed(offsets)
+    assert {OffsetMetadata.stored(each.metadata).topic for each in offsets} <= {"id"}
+    return {(each.topic, each.partition): each.offset for each in offsets}
+
+
+def test_only_what_has_changed_is_committed_and_not_often(group: ProgressGroup, clock: Clock) -> None:
+    settled = {("t", 0): 5, ("t", 1): 7, ("another", 0): 1}
+    assert commit(group, settled) == {("t", 0): 5, ("t", 1): 7}
+    settled["t", 1] = 9
+    assert commit(group, settled) == {}
+    clock.now_s += 11
+    assert commit(group, settled) == {("t", 1): 9}
+    clock.now_s += 11
+    assert commit(group, settled) == {}, "as long as the partitions are idle"
+
+
+def test_a_process_that_ends_does_not_wait(group: ProgressGroup) -> None:
+    commit(group, {("t", 0): 5})
+    group.end()
+    assert commit(group, {("t", 0): 6}) == {("t", 0): 6}
+
+
+def test_what_has_not_changed_is_committed_once_a_day(group: ProgressGroup, clock: Clock) -> None:
+    """Kafka forgets offsets of a group without members after seven days."""
+    told = []
+    for _ in range(7 * 24):
+        clock.now_s += DAY_S / 24
+        told.append(commit(group, {("t", 0): 5}))
+    assert 6 <= told.count({("t", 0): 5}) <= 8
+
+
+def test_nothing_is_committed_for_an_agent_whose_state_tells(clock: Clock) -> None:
+    group = ProgressGroup(Settings(), None, {"t": Topic("id", 2)}, lambda: False, clock)
+    assert group.read([PartitionOffset("t", 0)]) == {}
+    assert commit(group, {("t", 0): 5}) == {}
+
+
+def test_offsets_of_a_topic_that_was_made_again_are_not_read(kafka: LocalKafka, prefix: str, clock: Clock) -> None:
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
+    settings = Settings.model_validate({"kafka": {"bootstrap_servers": kafka.bootstrap}})
+    place = PartitionOffset(traffic.topic, 0)
+    group = ProgressGroup(settings, f"{prefix}progress", {traffic.topic: Topic("id", 1)}, lambda: False, clock)
+    assert group.read([place]) == {}
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": prefix, "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    offsets = group.offsets([PartitionOffset(traffic.topic, 0, 5)])
+    producer.send_offsets_to_transaction(offsets, group.metadata, 30)
+    producer.commit_transaction(30)
+    for known, found in (("id", {(traffic.topic, 0): 5}), ("another", {})):
+        topics = {traffic.topic: Topic(known, 1)}
+        assert ProgressGroup(settings, f"{prefix}progress", topics, lambda: False, clock).read([place]) == found
