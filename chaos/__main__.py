@@ -34,36 +34,84 @@ PRESETS = {
     "hours": Options(
         events=2_000_000, rate=800, seed=1, numbers=Numbers(300, 20, 10, 10, 20, 20, 20, 20, 20), partitions=8
     ),
+    "cluster": Options(
+        events=1_000_000,
+        rate=350,
+        seed=15,
+        numbers=Numbers(
+            kills=150,
+            zombies=6,
+            broker_kills=6,
+            rolling_restarts=2,
+            joins_and_leaves=4,
+            delays=4,
+            partitions=4,
+            resets=4,
+            judge_outages=4,
+            leader_kills=4,
+            group_coordinator_kills=4,
+            transaction_coordinator_kills=4,
+            broker_freezes=4,
+            broker_partitions=2,
+            rolling_brokers=2,
+            full_disks=2,
+            recreations=2,
+            growths=2,
+            clock_shifts=2,
+            offset_resets=2,
+            twins=2,
+        ),
+        brokers=3,
+        budget_usd=5.0,
+    ),
 }
-"""Seconds, minutes, hours."""
+"""Seconds, minutes, hours on one broker; an hour on three."""
 _SHARES = {"poison": 0.01, "duplicates": 0.05, "disorder": 0.1, "late": 0.01, "ahead": 0.001, "judged": 0.01}
 _FAULTS = {
     "kills": "SIGKILLs of workers",
     "zombies": "workers stopped for longer than their session",
-    "broker-kills": "SIGKILLs of the broker",
+    "broker-kills": "SIGKILLs of a broker",
     "rolling-restarts": "services restarted slot by slot",
     "joins-and-leaves": "evaluate workers that leave, and that join",
     "delays": "stretches in which the network is slow",
     "partitions": "stretches in which nothing passes",
     "resets": "times at which every connection breaks",
     "judge-outages": "stretches in which the simulated judge fails",
+    "leader-kills": "SIGKILLs of the broker that leads a partition of the interactions",
+    "group-coordinator-kills": "SIGKILLs of the broker that coordinates a service's group",
+    "transaction-coordinator-kills": "SIGKILLs of the broker that coordinates a worker's transactions",
+    "broker-freezes": "stretches in which a broker stands still",
+    "broker-partitions": "stretches in which clients do not reach a broker",
+    "rolling-brokers": "restarts of all brokers in order, one after the other",
+    "full-disks": "times at which a broker has no disk left (left out where nothing can be mounted)",
+    "recreations": "times at which the interactions are deleted and made again, once all are read",
+    "growths": "partitions added to the interactions",
+    "clock-shifts": "stretches in which the clock of a judge worker is four days ahead",
+    "offset-resets": "times at which the offsets of evaluate, while stopped, are set back",
+    "twins": "stretches in which two processes have the same slot",
 }
+
+
+_OWN = ("events", "rate", "seed", "horizon", "mutant", "all_metrics", "brokers", "budget_usd")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m chaos",
-        description="Runs producers, all services, a simulated judge and a real broker; kills, stops, parts and delays "
+        description="Runs producers, all services, a simulated judge and real brokers; kills, stops, parts and delays "
         "them from a seed; and compares what came out with what had to. Exits with 1 if anything is not as it must be.",
     )
     parser.add_argument("--preset", choices=PRESETS, default="smoke", help="what the options below begin with")
     parser.add_argument("--events", type=int, help="records to send, poison and repeated ids among them")
     parser.add_argument("--minutes", type=float, help="spread them over so many minutes; more if that is too fast")
     parser.add_argument("--rate", type=float, help="records a second, instead of --minutes")
+    parser.add_argument("--brokers", type=int, choices=(1, 3), help="how many; three keep three copies of everything")
+    parser.add_argument("--budget-usd", type=float, help="of the judge for a day; without it there is no bound")
     parser.add_argument("--seed", type=int, help="of the traffic and the faults")
     parser.add_argument("--horizon", type=int, help="offsets over which an id is known again; 0 for never")
     parser.add_argument("--mutant", choices=MUTANTS, help="break this rule of the runtime in every worker")
     parser.add_argument("--all-metrics", action="store_true", help="score by every metric, not by the cheapest ones")
+    parser.add_argument("--no-faults", action="store_true", help="none but those whose numbers are given")
     for name, what in _FAULTS.items():
         parser.add_argument(f"--{name}", type=int, help=what)
     for name in _SHARES:
@@ -78,12 +126,11 @@ def _options(given: argparse.Namespace) -> Options:
     chosen = {name: value for name, value in vars(given).items() if value is not None}
     numbers = {name: chosen[name] for name in (each.replace("-", "_") for each in _FAULTS) if name in chosen}
     mix = {name: chosen[name] for name in _SHARES if name in chosen}
-    own = {
-        name: chosen[name] for name in ("events", "rate", "seed", "horizon", "mutant", "all_metrics") if name in chosen
-    }
+    own = {name: chosen[name] for name in _OWN if name in chosen}
     if given.minutes:
         own["rate"] = own.get("events", options.events) / (60 * given.minutes)
-    return replace(options, numbers=replace(options.numbers, **numbers), mix=replace(options.mix, **mix), **own)
+    before = Numbers() if given.no_faults else options.numbers
+    return replace(options, numbers=replace(before, **numbers), mix=replace(options.mix, **mix), **own)
 
 
 def main() -> int:

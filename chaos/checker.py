@@ -1,6 +1,7 @@
 """The checker: reads every topic, committed records only, and compares with the oracle. It shares no code with ragweir.
 
-It reads while the services are hurt, and once more to the very end when all have ended.
+It reads while the services are hurt, and once more to the very end when all have ended. Interactions are read through a
+consumer of their own, which is replaced when their topic is deleted and made again.
 """
 
 from __future__ import annotations
@@ -9,19 +10,21 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from chaos import money
 from chaos.findings import Fault, Findings
 from chaos.oracle import BURIED, EVALUATED, Oracle, Span, Sums
 from chaos.tally import Place, Tally
 from chaos.traffic import POISON
 
-FINAL = {"judged", "failed", "expired"}
-"""What may have become of an event that was selected."""
+FINAL = {"judged", "failed"}
+"""What may have become of an event that was selected: in a run of hours no request waits long enough to expire."""
 _METRICS = {
     "total_latency_ms": ("latency_ms", 887),
     "input_tokens": ("input_tokens", 997),
@@ -30,6 +33,32 @@ _METRICS = {
 """The metrics that the oracle can tell itself: where it sums them, and what an event's number leaves divided by which.
 """
 _SOURCE = "ragweir-source-"
+
+
+@dataclass(slots=True)
+class Stall:
+    """The time from a fault's beginning until the next record of every partition has come out."""
+
+    kind: str
+    began: float
+    """By a monotonic clock, as seconds."""
+    targets: dict[int, int]
+    """The offset of the next record of each lane whose next record has not come out."""
+    seconds: float | None = None
+    """None until it is over."""
+
+    def look(self, reached: Mapping[int, int]) -> None:
+        """End it if every record that it waits for, or a later one, has come out."""
+        if self.seconds is None:
+            for lane in [lane for lane, offset in self.targets.items() if reached.get(lane, -1) >= offset]:
+                del self.targets[lane]
+            if not self.targets:
+                self.seconds = time.monotonic() - self.began
+
+    def move(self, lanes: Iterable[int]) -> None:
+        """Wait for the first records of these lanes instead: the topic was deleted and made again."""
+        if self.seconds is None:
+            self.targets = dict.fromkeys(lanes, 0)
 
 
 class Checker:
@@ -41,11 +70,20 @@ class Checker:
         partitions: of each.
         oracle: is told the interactions as they are read.
         services: those that are there to do their part.
+        budget: of the judge for a day, in millionths of a dollar; None where it has none.
     """
 
-    def __init__(self, bootstrap: str, prefix: str, partitions: int, oracle: Oracle, services: Collection[str]) -> None:
-        self._services = services
-        self._prefix, self._partitions = prefix, partitions
+    def __init__(
+        self,
+        bootstrap: str,
+        prefix: str,
+        partitions: int,
+        oracle: Oracle,
+        services: Collection[str],
+        budget: int | None = None,
+    ) -> None:
+        self._services, self._budget = services, budget
+        self._prefix = prefix
         self.oracle = oracle
         self.findings = Findings()
         of = self.findings.of
@@ -60,20 +98,37 @@ class Checker:
         """Events in windows, as these stand now."""
         self.shown: dict[str, float] = {}
         """What each process showed last in its telemetry as written."""
+        self.stalls: list[Stall] = []
+        """How long faults stood in the way; guarded by the lock."""
+        self.bill: Mapping[str, int] = {}
+        """What the endpoint charges, by day: to be set before `finish`."""
+        self.ledger: dict[str, int] = {}
+        """What the ledger counts as spent, by day; once all is read."""
+        self._reached: dict[int, int] = {}
+        """The highest offset of each lane that has an evaluation or a dead letter."""
+        self._accounts: dict[tuple[str, ...], int] = {}
+        self._deferred: set[Place] = set()
         self._readers: Mapping[str, Callable[[Message], None]] = {
             "interactions": self._interaction,
             "evaluations": self._evaluation,
             "dead-letter": self._dead_letter,
             "judge.requests": self._request,
+            "judge.deferred": self._put_off,
+            "judge.ledger": self._account,
             "windows": self._window,
         }
         self._ends: dict[tuple[str, int], int] = {}
         self._bootstrap = bootstrap
+        self._lock = threading.Lock()
         self._consumer = _consumer(bootstrap, "read_committed")
         self._places = [
-            TopicPartition(prefix + name, partition, 0) for name in self._readers for partition in range(partitions)
+            TopicPartition(prefix + name, partition, 0)
+            for name in self._readers
+            if name != "interactions"
+            for partition in range(partitions)
         ]
         self._consumer.assign(self._places)
+        self._inputs, self._interactions = self._reading(range(partitions))
         self._stop = threading.Event()
         self._raised: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="checker", daemon=True)
@@ -81,6 +136,49 @@ class Checker:
     def start(self) -> None:
         """Read from now on, beside everything else."""
         self._thread.start()
+
+    def _reading(self, partitions: Iterable[int]) -> tuple[Consumer, list[TopicPartition]]:
+        consumer = _consumer(self._bootstrap, "read_committed")
+        places = [TopicPartition(f"{self._prefix}interactions", partition, 0) for partition in partitions]
+        consumer.assign(places)
+        return consumer, places
+
+    def recreated(self, number: int, partitions: int) -> None:
+        """Begin to read a new incarnation of the interactions; all of the one before has come out.
+
+        Args:
+            number: of the first event of the new one.
+            partitions: of the new one.
+        """
+        with self._lock:
+            self._inputs.close()
+            self.oracle.recreated(number)
+            for place in self._interactions:
+                self._ends.pop((place.topic, place.partition), None)
+            self._inputs, self._interactions = self._reading(range(partitions))
+            for stall in self.stalls:
+                stall.move([self.oracle.newest_lane(partition) for partition in range(partitions)])
+
+    def grown(self, partitions: int) -> None:
+        """Read the partitions as well that were added to the interactions.
+
+        Args:
+            partitions: how many there are now.
+        """
+        with self._lock:
+            new = [
+                TopicPartition(f"{self._prefix}interactions", partition, 0)
+                for partition in range(len(self._interactions), partitions)
+            ]
+            self._inputs.incremental_assign(new)
+            self._interactions += new
+
+    def watch(self, kind: str) -> None:
+        """Note from now on how long it takes until the next record of every partition has come out."""
+        with self._lock:
+            lanes = [self.oracle.newest_lane(place.partition) for place in self._interactions]
+            targets = {lane: len(self.oracle.lanes[lane].fates) for lane in lanes}
+            self.stalls.append(Stall(kind, time.monotonic(), targets))
 
     def complete(self, records: int) -> bool:
         """Whether all is there that is to come of so many records. More may be there than should.
@@ -95,7 +193,7 @@ class Checker:
             oracle.read == records
             and self._scored.distinct >= oracle.evaluated
             and self._buried.distinct >= oracle.buried
-            and (self._judged.distinct >= oracle.selected or "judge" not in self._services)
+            and (self._judged.distinct + self.deferred >= oracle.selected or "judge" not in self._services)
             and (self.counted >= oracle.evaluated or "aggregate" not in self._services)
         )
 
@@ -103,7 +201,12 @@ class Checker:
     def progress(self) -> tuple[int, ...]:
         """Something that changes as long as anything comes out."""
         tallies = (self._scored, self._buried, self._asked, self._judged)
-        return (*(each.distinct for each in tallies), self.counted)
+        return (*(each.distinct for each in tallies), self.counted, len(self._deferred))
+
+    @property
+    def deferred(self) -> int:
+        """How many requests wait for the money of another day."""
+        return sum(not self._judged.holds(place) for place in tuple(self._deferred))
 
     @property
     def came(self) -> int:
@@ -130,6 +233,7 @@ class Checker:
             raise self._raised
         self._read_to_end(within_s)
         self._consumer.close()
+        self._inputs.close()
         self._compare()
         return self.findings
 
@@ -143,7 +247,15 @@ class Checker:
             self._raised = error
 
     def _turn(self) -> None:
-        for message in self._consumer.consume(1_000, 0.1):
+        with self._lock:
+            self._take(self._inputs.consume(1_000, 0.02))
+        self._take(self._consumer.consume(1_000, 0.1))
+        with self._lock:
+            for stall in self.stalls:
+                stall.look(self._reached)
+
+    def _take(self, messages: Iterable[Message]) -> None:
+        for message in messages:
             topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
             error = message.error()
             if error is None:
@@ -157,7 +269,7 @@ class Checker:
         looking = _consumer(self._bootstrap, "read_uncommitted")
         ends = {
             (each.topic, each.partition): looking.get_watermark_offsets(each, timeout=within_s)[1]
-            for each in self._places
+            for each in [*self._places, *self._interactions]
         }
         looking.close()
         while any(self._ends.get(place, 0) < end for place, end in ends.items()):
@@ -173,6 +285,7 @@ class Checker:
     def _evaluation(self, message: Message) -> None:
         evaluation = json.loads(message.value() or b"")
         place, number = self._source(evaluation), int(evaluation["event_id"][1:])
+        self._reach(place)
         output = message.partition() or 0
         found = self.findings.of("evaluations" if evaluation["stage"] == "scored" else "judged evaluations")
         if any(evaluation["scores"].get(name) != number % of for name, (_, of) in _METRICS.items()):
@@ -189,21 +302,38 @@ class Checker:
 
     def _source(self, evaluation: Mapping[str, Any]) -> Place:
         source = evaluation["source"]
-        return source["partition"], source["offset"]
+        return self.oracle.lane(source["partition"], int(evaluation["event_id"][1:])), source["offset"]
+
+    def _reach(self, place: Place) -> None:
+        lane, offset = place
+        self._reached[lane] = max(offset, self._reached.get(lane, -1))
 
     def _dead_letter(self, message: Message) -> None:
         said = _headers(message)
         topic = said[f"{_SOURCE}topic"].decode()
-        place = int(said[f"{_SOURCE}partition"]), int(said[f"{_SOURCE}offset"])
+        number = int((message.key() or b"e0")[1:])
+        place = self.oracle.lane(int(said[f"{_SOURCE}partition"]), number), int(said[f"{_SOURCE}offset"])
         if topic != f"{self._prefix}interactions":
             self.findings.of("dead letters").add("wrong", f"{topic} {place[0]}/{place[1]}, a record of our own")
             return
+        self._reach(place)
         self._buried.add(place, message.partition() or 0, -1)
         self._letters[place] = message.value()
 
     def _request(self, message: Message) -> None:
         evaluation = json.loads(message.value() or b"")["evaluation"]
         self._asked.add(self._source(evaluation), message.partition() or 0, int(evaluation["event_id"][1:]))
+
+    def _put_off(self, message: Message) -> None:
+        self._deferred.add(self._source(json.loads(message.value() or b"")["evaluation"]))
+
+    def _account(self, message: Message) -> None:
+        """What a crash leaves reserved counts as spent."""
+        match json.loads(message.key() or b"null"):
+            case [str(day), str(application), str(tenant), int(partition)]:
+                entry = json.loads(message.value() or b"{}")
+                amount = entry.get("spent", 0) + entry.get("reserved", 0)
+                self._accounts[day, application, tenant, str(partition)] = amount
 
     def _window(self, message: Message) -> None:
         key, value = message.key() or b"", message.value()
@@ -231,9 +361,12 @@ class Checker:
     def _compare(self) -> None:
         tallies = [(self._scored, _fate(self.oracle, EVALUATED)), (self._buried, _fate(self.oracle, BURIED))]
         if "judge" in self._services:
-            tallies += [(self._asked, _wanted(self.oracle)), (self._judged, _wanted(self.oracle))]
+            waiting = {place for place in self._deferred if not self._judged.holds(place)}
+            self.statuses["deferred"] += len(waiting)
+            tallies += [(self._asked, _wanted(self.oracle)), (self._judged, _wanted(self.oracle, waiting))]
+            self._compare_money()
         for tally, expected in tallies:
-            tally.compare(expected, self._partitions)
+            tally.compare(expected, list(self.oracle.lanes))
         for (partition, offset), value in self._letters.items():
             if self.oracle.lanes[partition].buried.get(offset) != value:
                 self.findings.of("dead letters").add("wrong", f"{partition}/{offset} holds other bytes")
@@ -244,6 +377,12 @@ class Checker:
         telemetry.expected, telemetry.found = written, round(shown)
         if shown > written:
             telemetry.add("overcounted", f"{shown:.0f} evaluations shown, {written} committed")
+
+    def _compare_money(self) -> None:
+        for (day, *_), amount in self._accounts.items():
+            self.ledger[day] = self.ledger.get(day, 0) + amount
+        if self._budget is not None:
+            money.compare(self.findings.of("bill, of a day's budget"), self.bill, self.ledger, self._budget)
 
     def _compare_windows(self) -> None:
         found = self.findings.of("windows")
@@ -287,8 +426,10 @@ def _fate(oracle: Oracle, fate: int) -> Callable[[int], Iterator[tuple[bool, int
     )
 
 
-def _wanted(oracle: Oracle) -> Callable[[int], Iterator[tuple[bool, int]]]:
+def _wanted(oracle: Oracle, waiting: Collection[Place] = ()) -> Callable[[int], Iterator[tuple[bool, int]]]:
     return lambda partition: (
-        (bool(each), number)
-        for each, number in zip(oracle.lanes[partition].wanted, oracle.lanes[partition].numbers, strict=True)
+        (bool(wanted) and (partition, offset) not in waiting, number)
+        for offset, (wanted, number) in enumerate(
+            zip(oracle.lanes[partition].wanted, oracle.lanes[partition].numbers, strict=True)
+        )
     )

@@ -12,8 +12,8 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
@@ -59,7 +59,8 @@ class Slot:
         self.wanted = False
         self.process: subprocess.Popen[bytes] | None = None
         self.exits: Counter[int] = Counter()
-        self._command = [*command, service, "--slot", str(number)]
+        self._prefix, self._given = prefix, environment
+        self._runs_by = tuple(command)
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("RAGWEIR_")},
             **environment,
@@ -69,6 +70,20 @@ class Slot:
         self._delay = _FIRST_DELAY_S
         self._start_at = self._started_at = 0.0
         self._telemetry: tuple[int, str] | None = None
+
+    def twin(self) -> Slot:
+        """Return another slot with the same number, names and settings."""
+        log = self.log.with_name(f"{self.log.stem}-twin.log")
+        return Slot(self.service, self.number, self._prefix, self._given, log, self._runs_by)
+
+    @contextmanager
+    def run_by(self, command: Sequence[str]) -> Iterator[None]:
+        """Let another program run the command line for the length of a `with` block, from its next start on."""
+        before, self._runs_by = self._runs_by, tuple(command)
+        try:
+            yield
+        finally:
+            self._runs_by = before
 
     @property
     def name(self) -> str:
@@ -93,7 +108,12 @@ class Slot:
         if self.wanted and self.process is None and now >= self._start_at:
             with self.log.open("ab") as log:
                 self.process = subprocess.Popen(
-                    self._command, cwd=ROOT, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                    [*self._runs_by, self.service, "--slot", str(self.number)],
+                    cwd=ROOT,
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
                 )
             self._started_at = now
 
@@ -153,6 +173,14 @@ class Fleet:
         with self._lock:
             self.slots.append(slot)
         return slot
+
+    def remove(self, slot: Slot) -> None:
+        """End a slot, and forget it."""
+        self.leave(slot)
+        with self._lock:
+            self.slots.remove(slot)
+        if slot.send(signal.SIGKILL) and slot.process is not None:
+            slot.process.wait()
 
     def of(self, service: str) -> list[Slot]:
         """The slots of a service that should run."""

@@ -8,13 +8,13 @@ import subprocess
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from chaos.broker import Cluster
 from chaos.fleet import Fleet, Slot
-from chaos.plan import Fault, When
+from chaos.plan import Fault, Kind, When
 from chaos.transactions import Verdict
 
 _TRAP_S = 10.0
@@ -38,9 +38,16 @@ class Lengths:
     """Longer than a session."""
     broker: float = 1.0
     """That it is down for, beside its own start."""
+    frozen: float = 14.0
+    """That a broker stands still: longer than it is waited for."""
     network: float = 5.0
     outage: float = 10.0
     delay: float = 0.2
+    idle: float = 5.0
+    """That a partition gets nothing before its offset is reset."""
+    twin: float = 10.0
+    clock: float = 20.0
+    """That a clock is ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +95,17 @@ class Hurting:
         fleet: the services.
         judge: the simulated judge.
         lengths: how long things last.
+        more: what carries out further kinds of faults.
     """
 
-    def __init__(self, cluster: Cluster, fleet: Fleet, judge: Judge, lengths: Lengths) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        fleet: Fleet,
+        judge: Judge,
+        lengths: Lengths,
+        more: Mapping[Kind, Callable[[Fault], bool]],
+    ) -> None:
         self._cluster, self._fleet, self._judge, self._lengths = cluster, fleet, judge, lengths
         self.done = Done()
         self._killed: defaultdict[str, list[float]] = defaultdict(list)
@@ -99,10 +114,10 @@ class Hurting:
         self._abandoned: list[subprocess.Popen[bytes] | None] = []
         self._number = 0
         self._threads: list[threading.Thread] = []
-        self._kinds: dict[str, Callable[[Fault], bool]] = {
+        self._kinds: Mapping[Kind, Callable[[Fault], bool]] = {
+            **more,
             "kill": self._kill,
             "zombie": self._zombie,
-            "broker kill": self._broker_kill,
             "rolling restart": self._rolling_restart,
             "join": self._join,
             "leave": self._leave,
@@ -270,12 +285,6 @@ class Hurting:
         return bool(away)
 
     # What they depend on.
-
-    def _broker_kill(self, _: Fault) -> bool:
-        self._cluster.kafka.kill()
-        time.sleep(self._lengths.broker)
-        self._cluster.kafka.start()
-        return True
 
     def _delay(self, _: Fault) -> bool:
         proxy = self._cluster.proxy

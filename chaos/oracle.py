@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 EVALUATED, BURIED, PASSED_OVER = 1, 2, 3
 """What becomes of a record: an evaluation, a dead letter, or nothing since its id was there shortly before."""
 _MINUTE_MS = 60_000
+_MOST_PARTITIONS = 100_000
 
 Span = tuple[int, str]
 """The start of a minute of event time, epoch milliseconds, and the application."""
@@ -51,6 +53,9 @@ class _Lane:
 class Oracle:
     """Told every record of the interactions, in the order of each partition.
 
+    A topic that is deleted and made again begins a new incarnation, whose offsets begin at 0: each partition of each
+    incarnation has a lane of its own. Events are numbered throughout, so an event's number tells its incarnation.
+
     Args:
         horizon: over how many offsets of a partition an id is known again; 0 where every record is evaluated.
         refused: says of a good event whether its evaluation is more than the broker takes.
@@ -60,11 +65,30 @@ class Oracle:
     refused: Callable[[dict[str, object]], bool] = lambda _: False
     lanes: defaultdict[int, _Lane] = field(default_factory=lambda: defaultdict(_Lane))
     windows: defaultdict[Span, Sums] = field(default_factory=lambda: defaultdict(Sums))
+    begins: list[int] = field(default_factory=lambda: [0])
+    """The number of the first event of each incarnation."""
     read: int = 0
     evaluated: int = 0
     buried: int = 0
     selected: int = 0
     repeated: int = 0
+
+    def recreated(self, number: int) -> None:
+        """Begin a new incarnation with the event of this number."""
+        self.begins.append(number)
+
+    def lane(self, partition: int, number: int) -> int:
+        """Return the lane of a partition to which an event with this number belongs.
+
+        >>> oracle = Oracle(begins=[0, 500])
+        >>> oracle.lane(3, 499), oracle.lane(3, 500), oracle.newest_lane(3)
+        (3, 100003, 100003)
+        """
+        return (bisect_right(self.begins, number) - 1) * _MOST_PARTITIONS + partition
+
+    def newest_lane(self, partition: int) -> int:
+        """Return the lane of a partition of the newest incarnation."""
+        return (len(self.begins) - 1) * _MOST_PARTITIONS + partition
 
     def tell(self, partition: int, offset: int, value: bytes | None, *, poison: bool) -> None:
         """One record, as it stands in the interactions.
@@ -72,7 +96,7 @@ class Oracle:
         Raises:
             ValueError: if it is not the partition's next one.
         """
-        lane = self.lanes[partition]
+        lane = self.lanes[self.newest_lane(partition)]
         if offset != len(lane.fates):
             raise ValueError(f"offset {offset} of partition {partition} follows {len(lane.fates) - 1}")
         self.read += 1

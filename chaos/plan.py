@@ -7,8 +7,41 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 Kind = Literal[
-    "kill", "zombie", "broker kill", "rolling restart", "join", "leave", "delay", "partition", "reset", "judge outage"
+    "kill",
+    "zombie",
+    "broker kill",
+    "rolling restart",
+    "join",
+    "leave",
+    "delay",
+    "partition",
+    "reset",
+    "judge outage",
+    "leader kill",
+    "group coordinator kill",
+    "transaction coordinator kill",
+    "broker freeze",
+    "broker partition",
+    "rolling brokers",
+    "full disk",
+    "topic recreated",
+    "topic grown",
+    "clock shift",
+    "offset reset",
+    "twin",
 ]
+BROKER_FAULTS: frozenset[Kind] = frozenset(
+    {
+        "broker kill",
+        "leader kill",
+        "group coordinator kill",
+        "transaction coordinator kill",
+        "broker freeze",
+        "broker partition",
+        "rolling brokers",
+        "full disk",
+    }
+)
 When = Literal["open", "before commit", "after commit", "any"]
 _WHEN: tuple[When, ...] = ("open", "before commit", "after commit", "open", "any")
 _SERVICES = ("evaluate", "aggregate", "evaluate", "judge", "aggregate", "evaluate", "export")
@@ -30,6 +63,18 @@ class Numbers:
     partitions: int = 0
     resets: int = 0
     judge_outages: int = 0
+    leader_kills: int = 0
+    group_coordinator_kills: int = 0
+    transaction_coordinator_kills: int = 0
+    broker_freezes: int = 0
+    broker_partitions: int = 0
+    rolling_brokers: int = 0
+    full_disks: int = 0
+    recreations: int = 0
+    growths: int = 0
+    clock_shifts: int = 0
+    offset_resets: int = 0
+    twins: int = 0
 
 
 _KINDS: dict[str, tuple[Kind, ...]] = {
@@ -42,6 +87,18 @@ _KINDS: dict[str, tuple[Kind, ...]] = {
     "partitions": ("partition",),
     "resets": ("reset",),
     "judge_outages": ("judge outage",),
+    "leader_kills": ("leader kill",),
+    "group_coordinator_kills": ("group coordinator kill",),
+    "transaction_coordinator_kills": ("transaction coordinator kill",),
+    "broker_freezes": ("broker freeze",),
+    "broker_partitions": ("broker partition",),
+    "rolling_brokers": ("rolling brokers",),
+    "full_disks": ("full disk",),
+    "recreations": ("topic recreated",),
+    "growths": ("topic grown",),
+    "clock_shifts": ("clock shift",),
+    "offset_resets": ("offset reset",),
+    "twins": ("twin",),
 }
 
 

@@ -1,4 +1,4 @@
-"""The network between the services and the broker: a proxy on loopback that delays, parts and resets connections."""
+"""The network between the services and the brokers: a proxy on loopback that delays, parts and resets connections."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final, TypeVar
 
 from typing_extensions import override
@@ -24,6 +25,10 @@ _TICK_S: Final = 1e-6
 _RESET: Final = struct.pack("ii", 1, 0)
 
 T = TypeVar("T")
+
+
+def _nobody(_: _Link) -> bool:
+    return False
 
 
 class _Side(asyncio.Protocol):
@@ -94,8 +99,9 @@ class _Side(asyncio.Protocol):
 class _Link:
     """A client's connection, and one to the broker on its behalf."""
 
-    def __init__(self, proxy: Proxy) -> None:
+    def __init__(self, proxy: Proxy, broker_port: int) -> None:
         self._proxy = proxy
+        self.broker_port = broker_port
         self.name = ""
         """The client's id, once it has asked something."""
         self.client, self.broker = _Side(self, _REQUEST_BYTES), _Side(self, _ANSWER_BYTES)
@@ -119,7 +125,7 @@ class _Link:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_CONNECT_S):
-                await loop.create_connection(lambda: self.broker, LOOPBACK, self._proxy.broker_port)
+                await loop.create_connection(lambda: self.broker, LOOPBACK, self.broker_port)
         except OSError:
             self.end()
 
@@ -144,7 +150,7 @@ class _Link:
         asked = request(piece[4:])
         if not self.name:
             self.name = asked.client
-            if self._proxy.is_parted(self.name):
+            if self._proxy.is_parted(self):
                 self.part()
         if not asked.member:
             return "pass"
@@ -183,19 +189,22 @@ class _Link:
 
 
 class Proxy:
-    """Passes connections on to a broker on loopback. All that it does happens in one loop, in a thread of its own.
+    """Passes connections on to brokers on loopback. All that it does happens in one loop, in a thread of its own.
+
+    Args:
+        routes: the broker's port behind each port to listen on.
 
     Attributes:
         transactions: where each worker's transaction stands; to be touched on the loop only (see `call`).
         delay_s: how long each piece takes, each way.
     """
 
-    def __init__(self, port: int, broker_port: int) -> None:
-        self.port, self.broker_port = port, broker_port
+    def __init__(self, routes: Mapping[int, int]) -> None:
+        self._routes = routes
         self.transactions = Transactions()
         self.delay_s = 0.0
         self.links: set[_Link] = set()
-        self._parted: str | None = None
+        self._parted: Callable[[_Link], bool] = _nobody
         self._loop = asyncio.new_event_loop()
 
     def call(self, function: Callable[[], T]) -> T:
@@ -214,17 +223,22 @@ class Proxy:
         """Take a trap away; tells whether it was still set."""
         return self.call(lambda: self.transactions.traps.pop(member, None)) is not None
 
-    def is_parted(self, name: str) -> bool:
-        """Whether a client is cut off."""
-        return self._parted is not None and name.startswith(self._parted)
+    def is_parted(self, link: _Link) -> bool:
+        """Whether a link is cut."""
+        return self._parted(link)
 
-    def part(self, beginning: str = "") -> None:
-        """Cut off the clients whose ids begin with this, until `heal`: packets are kept, connections stand."""
+    def part(self, beginning: str = "", broker_port: int | None = None) -> None:
+        """Cut the links of the clients whose ids begin with this, until `heal`: packets are kept, connections stand.
+
+        Args:
+            beginning: of the clients' ids.
+            broker_port: the only broker that is cut off; None for all of them.
+        """
 
         def part() -> None:
-            self._parted = beginning
+            self._parted = lambda link: link.name.startswith(beginning) and broker_port in (None, link.broker_port)
             for link in self.links:
-                if self.is_parted(link.name):
+                if self.is_parted(link):
                     link.part()
 
         self.call(part)
@@ -233,7 +247,7 @@ class Proxy:
         """End the partition."""
 
         def heal() -> None:
-            self._parted = None
+            self._parted = _nobody
             for link in list(self.links):
                 link.heal()
 
@@ -254,17 +268,24 @@ class Proxy:
 
         self.call(over_all)
 
+    def _linked(self, broker_port: int) -> asyncio.Protocol:
+        return _Link(self, broker_port).client
+
     @contextmanager
     def running(self) -> Iterator[Proxy]:
         """Serve for the length of a `with` block."""
         loop = self._loop
-        server = loop.run_until_complete(loop.create_server(lambda: _Link(self).client, LOOPBACK, self.port))
+        servers = [
+            loop.run_until_complete(loop.create_server(partial(self._linked, broker_port), LOOPBACK, port))
+            for port, broker_port in self._routes.items()
+        ]
         thread = threading.Thread(target=loop.run_forever, name="proxy", daemon=True)
         thread.start()
         try:
             yield self
         finally:
-            self.call(server.close)
+            for server in servers:
+                self.call(server.close)
             self._each(_Link.end)
             self.call(lambda: None)  # Transports close in the loop's next round.
             loop.call_soon_threadsafe(loop.stop)

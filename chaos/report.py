@@ -10,8 +10,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from chaos.checker import Stall
 from chaos.findings import FAULTS
 from chaos.hurting import Recovery
+from chaos.plan import BROKER_FAULTS
 from chaos.run import Result
 
 _QUANTILES = {"p50": 0.5, "p99": 0.99, "most": 1.0}
@@ -46,6 +48,11 @@ def as_json(result: Result) -> dict[str, Any]:
         "longest_recoveries": [
             asdict(each) for each in sorted(done.recoveries, key=lambda each: -each.seconds)[:_LONGEST]
         ],
+        "stalls_s": _stalls(result.stalls),
+        "broker_faults": sum(count for kind, count in done.faults.items() if kind in BROKER_FAULTS),
+        "bill_microdollars": result.bill,
+        "ledger_microdollars": result.ledger,
+        "budget_microdollars": None if options.budget_usd is None else round(options.budget_usd * 1_000_000),
         "killed_and_idle_since": result.unrecovered,
         "zombies_that_lived_on": done.zombies_alive,
         "repeated_ids_passed_over": result.repeated,
@@ -76,6 +83,23 @@ def _recoveries(recoveries: Sequence[Recovery]) -> dict[str, dict[str, float | N
     }
 
 
+def _stalls(stalls: Sequence[Stall]) -> dict[str, dict[str, float | None]]:
+    """From a fault's beginning until the next record of every partition has come out, by the kind of the fault.
+
+    >>> _stalls([Stall("kill", 0, {}, 2.0), Stall("kill", 0, {0: 5})])
+    {'kill': {'count': 2, 'p50': 2.0, 'most': 2.0, 'cut short': 1}}
+    """
+    kinds: dict[str, list[Stall]] = {}
+    for each in stalls:
+        kinds.setdefault(each.kind, []).append(each)
+    table: dict[str, dict[str, float | None]] = {}
+    for kind, those in sorted(kinds.items()):
+        seconds = [each.seconds for each in those if each.seconds is not None]
+        middle, most = quantile(seconds, 0.5), quantile(seconds, 1.0)
+        table[kind] = {"count": len(those), "p50": middle, "most": most, "cut short": len(those) - len(seconds)}
+    return table
+
+
 def _share(part: int, whole: int) -> float | None:
     return round(part / whole, 3) if whole else None
 
@@ -98,6 +122,8 @@ def show(result: Result, console: Console) -> None:
         ("kills in an open transaction", f"{result.done.in_transaction} of {result.done.can_transact}"),
         ("killed, and without a commit since", ", ".join(result.unrecovered) or "none"),
         ("repeated ids passed over", told["repeated_ids_passed_over"]),
+        ("faults of brokers", told["broker_faults"]),
+        ("bill <= ledger <= budget, of a day", _dollars(result)),
         ("judged (by a simulated judge)", ", ".join(f"{name} {count}" for name, count in result.statuses.items())),
     ):
         facts.add_row(name, str(value))
@@ -107,6 +133,11 @@ def show(result: Result, console: Console) -> None:
     for kind, row in told["recovery_s"].items():
         recovery.add_row(kind, str(row["count"]), *(_seconds(row[each]) for each in (*_QUANTILES, "most after it")))
     console.print(recovery)
+    stall = Table("fault", "times", "p50", "most", title="Fault to the next output of every partition")
+    stall.title_justify = "left"
+    for kind, row in told["stalls_s"].items():
+        stall.add_row(kind, str(row["count"]), _seconds(row["p50"]), _seconds(row["most"]))
+    console.print(stall)
     for name, found in result.findings.outputs.items():
         for fault, examples in found.examples.items():
             console.print(f"[red]{name} {fault}[/]: {'; '.join(examples)}", highlight=False)
@@ -115,6 +146,12 @@ def show(result: Result, console: Console) -> None:
     if result.done.zombies_alive:
         console.print(f"[red]{result.done.zombies_alive} zombies lived on although their place was taken[/]")
     console.print("[green]healthy[/]" if result.healthy else "[red]not healthy[/]")
+
+
+def _dollars(result: Result) -> str:
+    budget = result.options.budget_usd
+    amounts = " <= ".join(f"${amount / 1_000_000:.6f}" for amount in (result.bill, result.ledger))
+    return f"{amounts} <= " + ("no bound" if budget is None else f"${budget:.6f}")
 
 
 def _seconds(value: float | None) -> str:

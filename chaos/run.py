@@ -1,23 +1,27 @@
-"""One run: the broker, the services, the traffic, the faults and the checker, from the first record to the verdict."""
+"""One run: the brokers, the services, the traffic, the faults and the checker, from the first record to the verdict."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from chaos import money
 from chaos.broker import QUICK, Cluster, cluster
-from chaos.checker import Checker
+from chaos.broker_faults import BrokerFaults
+from chaos.checker import Checker, Stall
 from chaos.findings import Findings
 from chaos.fleet import COMMAND, MUTANT, Fleet, Slot, environment
 from chaos.hurting import Done, Hurting, Lengths
+from chaos.operator_faults import OperatorFaults
 from chaos.oracle import Oracle
 from chaos.plan import Fault, Numbers, plan
-from chaos.traffic import Mix, Sender, Traffic
+from chaos.traffic import Mix, Traffic
+from chaos.workload import Workload
 from ragweir.metrics.catalogue import everything
 from ragweir.streams.settings import load
 from ragweir.streams.simulated.dialect import NAME as SIMULATED
@@ -50,6 +54,10 @@ class Options:
     mix: Mix = field(default_factory=Mix)
     lengths: Lengths = field(default_factory=Lengths)
     partitions: int = 4
+    brokers: int = 1
+    """One, or three with three copies of everything."""
+    budget_usd: float | None = None
+    """Of the judge for a day; None for no bound."""
     quick: bool = False
     """With timeouts scaled down, for runs of seconds."""
     all_metrics: bool = False
@@ -76,6 +84,11 @@ class Result:
     statuses: Mapping[str, int]
     refusals: Mapping[str, int]
     unrecovered: list[str]
+    stalls: Sequence[Stall] = ()
+    bill: int = 0
+    """What the judge's endpoint charges, in millionths of a dollar."""
+    ledger: int = 0
+    """What the ledger counts as spent, likewise."""
 
     @property
     def healthy(self) -> bool:
@@ -97,7 +110,8 @@ def run(options: Options, folder: Path, say: Callable[[int, str], None] = lambda
         TimeoutError: if the outputs cannot be read to their end.
     """
     say(0, "starting Kafka")
-    with cluster(folder / "kafka", QUICK if options.quick else {}) as hurt:
+    full_disks = options.numbers.full_disks > 0
+    with cluster(folder / "kafka", QUICK if options.quick else {}, options.brokers, full_disks=full_disks) as hurt:
         return run_on(hurt, options, folder, say)
 
 
@@ -124,14 +138,16 @@ class _Run:
             hurt.proxied,
             PREFIX,
             QUICK_CLIENT if options.quick else {},
-            **_judge(judge.base_url),
+            **_judge(judge.base_url, options.budget_usd),
             metrics__off=[] if options.all_metrics else cheap(),
             windows__commit_ms=300 if options.quick else 1_000,
             input__duplicate_horizon=options.horizon,
             judge__slots=options.workers.get("judge", 1),
         )
         topics = {"prefix": PREFIX, "partitions": options.partitions}
-        create_topics(load(None, {"kafka": {"bootstrap_servers": hurt.direct}, "topics": topics}))
+        settings = load(None, {"kafka": {"bootstrap_servers": hurt.direct}, "topics": topics})
+        create_topics(settings)
+        self._judge = judge
         self._fleet = Fleet()
         stack.callback(self._fleet.close)
         command = (*MUTANT, options.mutant) if options.mutant else COMMAND
@@ -139,10 +155,27 @@ class _Run:
             for each in range(number):
                 log = folder / f"{service}-{each}.log"
                 self._fleet.add(Slot(service, each, PREFIX, self._settings, log, command))
-        self._hurting = Hurting(hurt, self._fleet, judge, options.lengths)
+        budget = None if options.budget_usd is None else round(options.budget_usd * 1_000_000)
+        oracle = Oracle(options.horizon)
+        self._checker = Checker(hurt.direct, PREFIX, options.partitions, oracle, options.workers, budget)
+        traffic = Traffic(options.seed, options.mix, options.events, options.partitions)
+        topic = f"{PREFIX}interactions"
+        self._workload = Workload(hurt.direct, topic, traffic, self._checker, lambda: create_topics(settings))
+        lengths = options.lengths
+        brokers = BrokerFaults(
+            hurt, self._fleet, PREFIX, down_s=lengths.broker, frozen_s=lengths.frozen, parted_s=lengths.network
+        )
+        operators = OperatorFaults(
+            hurt,
+            self._fleet,
+            self._workload,
+            PREFIX,
+            idle_s=lengths.idle,
+            twin_s=lengths.twin,
+            clock_s=lengths.clock,
+        )
+        self._hurting = Hurting(hurt, self._fleet, judge, lengths, {**brokers.kinds, **operators.kinds})
         stack.callback(self._hurting.close)
-        self._checker = Checker(hurt.direct, PREFIX, options.partitions, Oracle(options.horizon), options.workers)
-        self._sender = Sender(hurt.direct, f"{PREFIX}interactions")
         self._plan = plan(options.seed, options.numbers)
         self._begun = 0
         self._over = threading.Event()
@@ -159,31 +192,35 @@ class _Run:
         scraping.start()
         try:
             self._send()
-            self._say(self._sender.sent, "waiting for the last faults to pass")
+            self._say(self._workload.sent, "waiting for the last faults to pass")
             hurting.join()
             self._hurting.settle()
             if self._raised:
                 raise self._raised[0]
-            self._sender.flush()
-            self._say(self._sender.sent, "waiting for what is to come out")
-            self._patiently(lambda: not self._checker.complete(self._sender.sent))
+            self._workload.flush()
+            self._say(self._workload.sent, "waiting for what is to come out")
+            self._patiently(lambda: not self._checker.complete(self._workload.sent))
         finally:
             self._over.set()
             scraping.join()
         unrecovered = self._hurting.unrecovered
-        self._say(self._sender.sent, "stopping the services, reading to the end")
+        self._say(self._workload.sent, "stopping the services, reading to the end")
         self._fleet.stop()
+        self._checker.bill = money.bills(self._judge.calls()["calls"])
         findings = self._checker.finish(self._options.patience_s)
         return Result(
             self._options,
             time.monotonic() - began,
-            self._sender.sent,
+            self._workload.sent,
             self._checker.oracle.repeated,
             findings,
             self._hurting.done,
             self._checker.statuses,
             self._fleet.refusals(),
             unrecovered,
+            self._checker.stalls,
+            sum(self._checker.bill.values()),
+            sum(self._checker.ledger.values()),
         )
 
     def _wait_for_services(self) -> None:
@@ -196,14 +233,13 @@ class _Run:
 
     def _send(self) -> None:
         options = self._options
-        traffic = Traffic(options.seed, options.mix, options.events, options.partitions)
         due = time.monotonic()
         for number in range(options.events):
             # Later than planned rather than faster: a fault is to meet as much traffic as any other.
             due = max(due, time.monotonic() - 1) + 1 / options.rate
             if (pause := due - time.monotonic()) > 0:
                 time.sleep(pause)
-            self._sender.send(traffic.draw())
+            self._workload.send()
             if number % 100 == 0:
                 self._say(number, self._plan[self._begun].kind if self._begun < len(self._plan) else "")
                 self._patiently(lambda: self._checker.lag > 20 * options.rate)
@@ -220,12 +256,13 @@ class _Run:
             for fault in self._plan:
                 self._wait_until(fault)
                 self._begun += 1
+                self._checker.watch(fault.kind)
                 self._hurting.inflict(fault)
         except Exception as error:  # It is raised again where somebody looks.
             self._raised.append(error)
 
     def _wait_until(self, fault: Fault) -> None:
-        while self._sender.sent / self._options.events < fault.at:
+        while self._workload.sent / self._options.events < fault.at:
             time.sleep(_TURN_S)
 
     def _scrape(self) -> None:
@@ -245,14 +282,16 @@ class _Run:
                 return
 
 
-def _judge(url: str) -> dict[str, object]:
-    """Settings by which exactly the events that have an expected answer are judged, at once and without bound."""
+def _judge(url: str, budget_usd: float | None) -> dict[str, object]:
+    """Settings by which exactly the events that have an expected answer are judged, at once, as far as money goes."""
+    price = money.USD_PER_MILLION_TOKENS
     asked = {"name": "asked", "on": "expected", "present": True, "suites": ["rubric"], "probability": 1.0}
     return {
         "judge__base_url": url,
         "judge__api_key": "none",
         "judge__model": SIMULATED,
-        "judge__daily_budget_usd": "none",
+        "judge__prices": {SIMULATED: {"input_usd": price, "output_usd": price}},
+        "judge__daily_budget_usd": "none" if budget_usd is None else budget_usd,
         "judge__breaker_wait_s": 0.5,
         "judge__timeout_s": 3,
         "judge__attempts": 2,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from chaos.findings import Found
 
 Place = tuple[int, int]
-"""A partition of the interactions and an offset in it."""
+"""A partition of the interactions and an offset in it; of a topic that is made again a lane (see `chaos.oracle`)."""
 _MOST = 255
 
 
@@ -49,14 +49,20 @@ class Tally:
         counts[offset] = min(_MOST, counts[offset] + 1)
         numbers[offset] = number
 
-    def compare(self, expected: Callable[[int], Iterator[tuple[bool, int]]], partitions: int) -> None:
+    def holds(self, place: Place) -> bool:
+        """Return whether a record of this place has come out."""
+        partition, offset = place
+        counts = self._counts.get(partition, b"")
+        return offset < len(counts) and counts[offset] > 0
+
+    def compare(self, expected: Callable[[int], Iterator[tuple[bool, int]]], partitions: Iterable[int]) -> None:
         """Note what is missing, and what is there and should not be or tells another number.
 
         Args:
             expected: for a partition, by offset, whether something should be there and its number.
             partitions: of the interactions.
         """
-        for partition in range(partitions):
+        for partition in sorted({*partitions, *self._counts}):
             counts, numbers = self._counts[partition], self._numbers[partition]
             reached = -1
             for reached, (wanted, number) in enumerate(expected(partition)):

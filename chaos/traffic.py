@@ -84,15 +84,29 @@ class Traffic:
         self._mix = mix
         self._step_ms = mix.span_s * 1_000 / max(1, events)
         self._begin_ms = time.time() * 1_000 - mix.span_s * 1_000
-        self._partitions = partitions
+        self.number = 0
+        """Of the next record."""
+        self.begin(partitions)
+
+    def begin(self, partitions: int) -> None:
+        """Begin anew on a topic with so many partitions: nothing is repeated of what was drawn before."""
+        self.partitions = partitions
+        self.idle: int | None = None
+        """The partition that gets nothing."""
         self._recent: list[deque[Drawn]] = [deque(maxlen=_RECENT) for _ in range(partitions)]
-        self._number = 0
+
+    def grow(self) -> None:
+        """Use one more partition."""
+        self.partitions += 1
+        self._recent.append(deque(maxlen=_RECENT))
 
     def draw(self) -> Drawn:
         """The next record."""
-        chance, mix, number = self._random, self._mix, self._number
-        self._number += 1
-        partition = number % self._partitions
+        chance, mix, number = self._random, self._mix, self.number
+        self.number += 1
+        partition = number % self.partitions
+        if partition == self.idle:
+            partition = (partition + 1) % self.partitions
         lot = chance.random()
         if lot < mix.poison:
             return Drawn(partition, f"e{number}".encode(), _poison(number), poison=True)
@@ -123,10 +137,24 @@ class Sender:
     """
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        self._topic = topic
-        self._producer = Producer(
+        self._bootstrap, self._topic = bootstrap, topic
+        self._producer = self._connected()
+        self._refused: KafkaError | None = None
+        self.sent = 0
+
+    def connect_anew(self) -> None:
+        """Forget what the topic was like; all that was sent must be in it.
+
+        Raises:
+            RuntimeError: if the broker did not take one.
+        """
+        self.flush()
+        self._producer = self._connected()
+
+    def _connected(self) -> Producer:
+        return Producer(
             {
-                "bootstrap.servers": bootstrap,
+                "bootstrap.servers": self._bootstrap,
                 "enable.idempotence": True,
                 "compression.type": "lz4",
                 "linger.ms": 20,
@@ -135,8 +163,6 @@ class Sender:
                 "log_level": 0,
             }
         )
-        self._refused: KafkaError | None = None
-        self.sent = 0
 
     def send(self, drawn: Drawn) -> None:
         """Send one record; waits while too many are under way."""

@@ -44,27 +44,30 @@ def find_java() -> tuple[str, str]:
     return java, told
 
 
-def fetch(say: Callable[[str], None]) -> Path:
+def fetch(say: Callable[[str], None], version: str = KAFKA_VERSION) -> Path:
     """Return the folder of Kafka's jars, filled by Maven the first time, with any number of processes asking at once.
 
-    Every time the jars are compared with the SHA-256 sums in this repository, which takes about 0.1 s.
+    Every time the jars of the version in pom.xml are compared with the SHA-256 sums in this repository, which takes
+    about 0.1 s. For other versions, on which ragweir is only tried, Maven's comparison with the sums that Maven Central
+    gives is all that there is.
 
     Raises:
         LocalServerError: Maven is missing or could not fetch them, or they are not the ones that they should be.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ragweir"
-    jars = cache / f"kafka-{KAFKA_VERSION}-{sha256(POM.encode()).hexdigest()[:8]}"
+    jars = cache / f"kafka-{version}-{sha256(POM.encode()).hexdigest()[:8]}"
+    pinned = version == KAFKA_VERSION
     if jars.exists():
-        return _checked(jars, f"{jars} is not used; remove it, and it is fetched again")
+        return _checked(jars, f"{jars} is not used; remove it, and it is fetched again") if pinned else jars
     mvn = _find_maven()
     cache.mkdir(parents=True, exist_ok=True)
     # The lock saves a second download, and Maven's own store from two writers; the rename keeps half a download unseen.
     with (cache / "fetch.lock").open("w") as lock, tempfile.TemporaryDirectory(dir=cache) as scratch:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not jars.exists():
-            say(f"Fetching Kafka {KAFKA_VERSION} from Maven Central (43 MB, once)")
-            fetched = _copy_dependencies(mvn, Path(scratch))
-            _checked(fetched, "what Maven has fetched is not used").rename(jars)
+            say(f"Fetching Kafka {version} from Maven Central (about 43 MB, once)")
+            fetched = _copy_dependencies(mvn, Path(scratch), version)
+            (_checked(fetched, "what Maven has fetched is not used") if pinned else fetched).rename(jars)
     return jars
 
 
@@ -93,21 +96,22 @@ def renew_sums() -> None:
         LocalServerError: Maven is missing or could not fetch them.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        sums.write(_copy_dependencies(_find_maven(), Path(scratch)))
+        sums.write(_copy_dependencies(_find_maven(), Path(scratch), KAFKA_VERSION))
 
 
-def _copy_dependencies(mvn: str, scratch: Path) -> Path:
+def _copy_dependencies(mvn: str, scratch: Path, version: str) -> Path:
     pom, jars = scratch / "pom.xml", scratch / "jars"
     pom.write_text(POM, encoding="utf-8")
-    command = [mvn, "-B", "-C", "-q", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+    given = (f"-Dkafka.version={version}", f"-DoutputDirectory={jars}")
+    command = [mvn, "-B", "-C", "-q", "-f", str(pom), "dependency:copy-dependencies", *given]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_FETCH_SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise LocalServerError(f"Maven did not fetch Kafka {KAFKA_VERSION} in {_FETCH_SECONDS} s.") from error
+        raise LocalServerError(f"Maven did not fetch Kafka {version} in {_FETCH_SECONDS} s.") from error
     if done.returncode != 0:
         errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
         reason = errors[0].partition("ERROR] ")[2].partition(" -> [Help")[0] if errors else done.stderr.strip()
-        raise LocalServerError(f"Maven could not fetch Kafka {KAFKA_VERSION}: {reason}")
+        raise LocalServerError(f"Maven could not fetch Kafka {version}: {reason}")
     return jars
 
 
@@ -115,12 +119,27 @@ class JarRunner:
     """Runs a node as a Java process in a session of its own, so that Ctrl-C in a terminal reaches us and not Kafka.
 
     Everything it writes is in one folder: data, configuration and log. A temporary folder is removed at the end.
+
+    Args:
+        node: what is run.
+        folder: where it writes; None for a temporary folder.
+        say: called with a sentence about what takes long.
+        version: of Kafka.
+        heap: the most memory that Java's objects take, as Java's option -Xmx has it.
     """
 
-    def __init__(self, node: Node, folder: Path | None, say: Callable[[str], None]) -> None:
-        self._java, version = find_java()
-        self._jars = fetch(say)
-        self._archive = ClassArchive(self._jars, version)
+    def __init__(
+        self,
+        node: Node,
+        folder: Path | None,
+        say: Callable[[str], None],
+        *,
+        version: str = KAFKA_VERSION,
+        heap: str = "512m",
+    ) -> None:
+        self._java, java_version = find_java()
+        self._jars, self._heap = fetch(say, version), heap
+        self._archive = ClassArchive(self._jars, java_version)
         self._temporary = folder is None
         self._folder = folder or Path(tempfile.mkdtemp(prefix="ragweir-kafka-"))
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -141,7 +160,7 @@ class JarRunner:
             self._format()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command(self._archive.reading_or_writing(), "kafka.Kafka", "server.properties", heap="512m"),
+                self._command(self._archive.reading_or_writing(), "kafka.Kafka", "server.properties", heap=self._heap),
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -162,6 +181,11 @@ class JarRunner:
         done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise LocalServerError(f"Kafka could not format {self._folder}:\n{(done.stderr + done.stdout).strip()}")
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the broker's process; None while there is none."""
+        return self._process.pid if self._process is not None else None
 
     def stop(self) -> None:
         """Ask the broker to shut down, and end it when it takes too long."""

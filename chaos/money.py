@@ -1,0 +1,52 @@
+"""The money: the endpoint's own bill, what the ledger says of it, and the budget, in millionths of a dollar."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from chaos.findings import Found
+
+USD_PER_MILLION_TOKENS = 1
+"""The price of a token of either kind: a call costs as many millionths of a dollar as it has tokens."""
+
+
+def bills(calls: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return what the endpoint charges for its calls, by the day (UTC) on which they came.
+
+    >>> bills([{"at": 0.0, "prompt_tokens": 7, "completion_tokens": 2}, {"at": 9.0, "prompt_tokens": 1,
+    ...        "completion_tokens": 0}])
+    {'1970-01-01': 10}
+    """
+    sums: defaultdict[str, int] = defaultdict(int)
+    for call in calls:
+        tokens = call["prompt_tokens"] + call["completion_tokens"]
+        sums[f"{datetime.fromtimestamp(call['at'], UTC):%Y-%m-%d}"] += USD_PER_MILLION_TOKENS * tokens
+    return dict(sums)
+
+
+def compare(found: Found, bill: Mapping[str, int], ledger: Mapping[str, int], budget: int) -> None:
+    """Note where the bill is above the ledger, or either is above a day's budget.
+
+    A call of the last second of a day may be charged on the next one, so bill and ledger are compared over all days.
+
+    >>> found = Found()
+    >>> compare(found, {"2026-01-01": 5}, {"2026-01-01": 4, "2026-01-05": 0}, 4)
+    >>> found.examples["wrong"]
+    ['2026-01-01: the bill of 5 is above the budget of 4', 'the bill of 5 is above the ledger of 4']
+
+    Args:
+        found: where it is noted.
+        bill: by day.
+        ledger: by day.
+        budget: of a day.
+    """
+    found.expected, found.found = budget, sum(bill.values())
+    for name, amounts in (("bill", bill), ("ledger", ledger)):
+        for day, amount in sorted(amounts.items()):
+            if amount > budget:
+                found.add("wrong", f"{day}: the {name} of {amount} is above the budget of {budget}")
+    if sum(bill.values()) > sum(ledger.values()):
+        found.add("wrong", f"the bill of {sum(bill.values())} is above the ledger of {sum(ledger.values())}")
