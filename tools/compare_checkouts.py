@@ -188,14 +188,14 @@ def records(bootstrap: str, topic: str) -> list[tuple[int, bytes, bytes, Any]]:
     return found
 
 
-def until_steady(ask: Any, steady_s: float = 6.0, least_s: float = 8.0) -> Any:
-    """Ask until the answer has not changed for some seconds."""
+def until_steady(ask: Any, steady_s: float = 6.0, most_s: float = 120.0) -> Any:
+    """Ask until there is an answer that has not changed for some seconds; what was last answered, if none comes."""
     began = changed = time.monotonic()
     last = ask()
-    while time.monotonic() - changed < steady_s or time.monotonic() - began < least_s:
+    while time.monotonic() - changed < steady_s or (not last and time.monotonic() - began < most_s):
         time.sleep(0.5)
         if (now := ask()) != last:
-            last, changed = now, time.monotonic()
+            changed, last = time.monotonic(), now
     return last
 
 
