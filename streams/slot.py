@@ -150,20 +150,27 @@ def _agent(service: Service, settings: Settings, inputs: list[str], waiting: Cal
             agent = service.agent(settings, present[inputs[0]])
             needed = [*inputs, *(settings.topics.prefix + name for name in agent.outputs)]
         if not missing_topics(needed, present) or time.monotonic() > look_until:
-            _check_topics(service, settings.topics.prefix, present, needed)
+            _check_topics(service, settings, present, needed)
             return agent
         time.sleep(0.2)
     return None
 
 
-def _check_topics(service: Service, prefix: str, present: Mapping[str, int], needed: list[str]) -> None:
+def _check_topics(service: Service, settings: Settings, present: Mapping[str, int], needed: list[str]) -> None:
+    prefix = settings.topics.prefix
     missing = missing_topics(needed, present)
     if missing:
         names = ", ".join(missing)
         raise PermanentError(f"there is no topic {names}, or it may not be seen; `ragweir topics create` makes ours")
     for name in service.beside:
         if present[prefix + name] < present[needed[0]]:
-            raise PermanentError(f"{prefix}{name} has fewer partitions than {needed[0]}; it needs as many")
+            raise PermanentError(
+                f"{prefix}{name} has fewer partitions than {needed[0]}; it needs as many, and `ragweir topics grow` "
+                "adds them"
+            )
+    if service.assignor == "range" and len({present[name] for name in service.inputs(settings)}) > 1:
+        names = ", ".join(service.inputs(settings))
+        raise PermanentError(f"{names} must have the same number of partitions: `ragweir topics grow` adds them")
 
 
 def _partitions(topics: Iterable[str], present: Mapping[str, int]) -> dict[str, int]:

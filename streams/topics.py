@@ -37,8 +37,9 @@ def create_topics(effective: Settings, topics: Iterable[Topic] = tuple(TOPICS.va
     for name in names.values():
         if name in present and present[name] < wanted:
             raise PermanentError(
-                f"{name} has {present[name]} partitions and topics.partitions is {wanted}: adding some to a topic in "
-                f"use would move keys; set topics.partitions to {present[name]} or use another topics.prefix"
+                f"{name} has {present[name]} partitions and topics.partitions is {wanted}: adding some moves keys; "
+                f"`ragweir topics grow --partitions {wanted}` does it safely; or set topics.partitions to "
+                f"{present[name]}"
             )
     new = [
         NewTopic(

@@ -244,6 +244,7 @@ def test_topics_are_created_once_and_never_shrunk_to(kafka: LocalKafka, prefix: 
     more = ragweir(*shared, "create", RAGWEIR_TOPICS__PARTITIONS="5")
     assert more.returncode == 1
     assert "has 3 partitions and topics.partitions is 5" in told(more)
+    assert "`ragweir topics grow --partitions 5`" in told(more)
     fewer = ragweir(*shared, "create", RAGWEIR_TOPICS__PARTITIONS="2")
     assert fewer.returncode == 0, "more than were asked for is no harm"
     assert b"missing" not in ragweir(*shared, "show").stdout

@@ -60,6 +60,8 @@ allow ragweir-export Describe --group "$reader"
 # nothing but what dead-letter redrive sends again.
 allow ragweir-operator Create --topic "$prefix" --resource-pattern-type prefixed
 allow ragweir-operator Read --topic "$prefix" --resource-pattern-type prefixed
+# ragweir topics grow.
+allow ragweir-operator Alter --topic "$prefix" --resource-pattern-type prefixed
 allow ragweir-operator Read --topic "$input"
 # Doctor looks how many replicas there are, here and of Kafka's own topics, and how long records are kept.
 allow ragweir-operator DescribeConfigs --topic "$prefix" --resource-pattern-type prefixed
