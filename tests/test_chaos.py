@@ -3,6 +3,8 @@
 `make chaos` and `make chaos-long` are the runs of minutes and of hours.
 """
 
+import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from chaos.broker import QUICK, Cluster, cluster
+from chaos.fleet import ROOT
 from chaos.hurting import Lengths
 from chaos.mutants import MUTANTS
 from chaos.plan import Numbers
@@ -104,6 +107,28 @@ def test_the_product_comes_through_faults_of_one_of_three_brokers_unharmed(tmp_p
     assert result.statuses["deferred"], "the budget is spent"
     done = told["faults_done"]
     assert {kind for kind in told["stalls_s"] if not done.get(kind)} <= {"full disk"}, "nothing could be mounted"
+
+
+SHIFTED = """
+import json, time
+from datetime import UTC, datetime
+from ragweir.streams.agents import judge
+from chaos.shifted_clock import shift
+before = time.time()
+shift(345_600)
+now = judge.datetime.now(UTC)
+print(json.dumps([time.time() - before, now.timestamp() - before, judge.datetime.fromtimestamp(0, UTC).year]))
+print(type(now) is datetime, isinstance(now, judge.datetime))
+"""
+
+
+def test_a_shifted_clock_gives_plain_times_that_lie_ahead() -> None:
+    """A datetime of another class could be neither encoded nor validated."""
+    done = subprocess.run([sys.executable, "-c", SHIFTED], cwd=ROOT, capture_output=True, text=True, check=True)
+    times, kinds = done.stdout.splitlines()
+    assert [round(each / 86_400, 2) for each in json.loads(times)[:2]] == [4, 4]
+    assert json.loads(times)[2] == 1970
+    assert kinds == "True True"
 
 
 @pytest.fixture(scope="module")
