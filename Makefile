@@ -15,12 +15,12 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
-.PHONY: help setup demo test test-long chaos chaos-long bench bench-worst bench-peers soak lock jars clean
+.PHONY: help setup demo test test-long chaos chaos-long chaos-cluster compatibility bench bench-worst bench-peers soak lock jars clean
 
 help: ## list the targets
 	@echo "ragweir: scores RAG traffic on Kafka. Two commands show all of it: make demo, then make test."
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Needs Python 3.11 or later, and for Kafka either Docker or Java 17 with Maven"
 	@echo "(Debian, Ubuntu: apt-get install default-jre-headless maven)."
@@ -54,6 +54,12 @@ chaos: setup ## minutes of kills, zombies, broken networks and lost brokers; the
 
 chaos-long: setup ## the same for hours: 2 million events, 300 kills; CHAOS="--kills 50 --minutes 30" and the like change it
 	@$(BIN)/python -m chaos --preset hours $(CHAOS)
+
+chaos-cluster: setup ## an hour on three brokers: a million events, 150 kills, 28 faults of brokers; CHAOS="--seed 2"
+	@$(BIN)/python -m chaos --preset cluster $(CHAOS)
+
+compatibility: setup ## every service and command on Kafka 3.7 to 4.3 with TLS, SCRAM and ACLs; a quarter of an hour
+	@$(BIN)/python -m chaos.compatibility $(VERSIONS)
 
 bench: setup ## print the benchmark tables
 	@$(BIN)/python bench/run.py

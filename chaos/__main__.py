@@ -26,7 +26,7 @@ PRESETS = {
         rate=400,
         seed=1,
         numbers=Numbers(4, 1, 1, 0, 1, 1, 1, 1, 1),
-        lengths=Lengths(zombie=5, broker=0.2, network=1, outage=2, delay=0.05),
+        lengths=Lengths(zombie=5, broker=0.2, frozen=4, network=1, outage=2, delay=0.05, idle=10, twin=5, clock=5),
         quick=True,
         patience_s=30,
     ),
@@ -62,7 +62,7 @@ PRESETS = {
             twins=2,
         ),
         brokers=3,
-        budget_usd=5.0,
+        budget_usd=9.0,
     ),
 }
 """Seconds, minutes, hours on one broker; an hour on three."""

@@ -138,8 +138,8 @@ class Cluster:
         Raises:
             KafkaException: if no broker answers.
         """
-        described = self._admin().describe_consumer_groups([group], request_timeout=30)[group].result(30)
-        number = described.coordinator.id
+        admin = self._admin()
+        number = admin.describe_consumer_groups([group], request_timeout=30)[group].result(30).coordinator.id
         return next((broker for broker in self.brokers if broker.number == number), self.brokers[0])
 
     def transaction_coordinator(self, member: str) -> Broker:

@@ -9,7 +9,7 @@ from chaos.broker import Broker, Cluster
 from chaos.fleet import Fleet
 from chaos.plan import Fault, Kind
 
-_FULL_S = 20.0
+_FULL_S = 30.0
 """The time in seconds for which a disk stays full; a broker that finds it full ends at once."""
 
 
@@ -92,11 +92,12 @@ class BrokerFaults:
         until = time.monotonic() + _FULL_S
         while broker.runs and time.monotonic() < until:
             time.sleep(0.1)
+        ended = not broker.runs
         broker.disk.empty()
-        if not broker.runs:
+        if ended:
             broker.kafka.kill()
             broker.kafka.start()
-        return self._whole()
+        return self._whole() and ended
 
     def _whole(self) -> bool:
         """Wait until all is whole again: two brokers that are hurt at once stop the cluster, by its own rules."""

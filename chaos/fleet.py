@@ -62,7 +62,7 @@ class Slot:
         self._prefix, self._given = prefix, environment
         self._runs_by = tuple(command)
         self._environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("RAGWEIR_")},
+            **outer_environment(),
             **environment,
             # The proxy knows a connection by it.
             "RAGWEIR_KAFKA__CLIENT__CLIENT_ID": self.client,
@@ -235,6 +235,11 @@ class Fleet:
                 slots = list(self.slots)
             for slot in slots:
                 slot.tend()
+
+
+def outer_environment() -> dict[str, str]:
+    """Return this process's environment without settings."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RAGWEIR_")}
 
 
 def environment(bootstrap: str, prefix: str, client: Mapping[str, Any], **more: Any) -> dict[str, str]:

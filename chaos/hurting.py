@@ -43,8 +43,8 @@ class Lengths:
     network: float = 5.0
     outage: float = 10.0
     delay: float = 0.2
-    idle: float = 5.0
-    """That a partition gets nothing before its offset is reset."""
+    idle: float = 30.0
+    """That a partition gets nothing, at most, before its offset is reset."""
     twin: float = 10.0
     clock: float = 20.0
     """That a clock is ahead."""
@@ -76,7 +76,7 @@ class Done:
 
     faults: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
-    """Faults for which there was nobody to be hurt."""
+    """Faults that were left out: nobody was there to be hurt, nothing could be mounted, or the topic did not drain."""
     kills_by_service: Counter[str] = field(default_factory=Counter)
     in_transaction: int = 0
     """SIGKILLs of a worker whose transaction the broker held open."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -21,6 +22,9 @@ _CALL_S = 30.0
 _START_S = 60.0
 _DRAIN_S = 120.0
 _PAUSE_S = 0.2
+_OTHERS = 3_000
+_WRITTEN_S = 3.0
+"""The time in seconds after which workers that began at a wrong offset have written what they read there."""
 _BACK = 200
 """How many offsets a reset goes back."""
 
@@ -33,7 +37,7 @@ class OperatorFaults:
         fleet: the services.
         workload: what is sent, and the topic that it is sent to.
         prefix: of the topics and groups.
-        idle_s: how long a partition gets nothing before its offset is reset.
+        idle_s: how long a partition gets nothing, at most, before its offset is reset.
         twin_s: how long two processes have the same slot.
         clock_s: how long a clock is ahead, from the time at which its process works.
     """
@@ -77,10 +81,18 @@ class OperatorFaults:
 
     def _restart(self, slot: Slot) -> None:
         """Restart a slot, and wait until it works, or for a minute."""
-        lived = len(slot.logged("partitions assigned"))
-        self._fleet.restart(slot)
+        with self._working_again([slot]):
+            self._fleet.restart(slot)
+
+    @contextmanager
+    def _working_again(self, slots: Sequence[Slot]) -> Iterator[None]:
+        """At the end of a `with` block, wait until slots that were restarted in it work, or for a minute."""
+        lived = {slot: len(slot.logged("partitions assigned")) for slot in slots}
+        yield
         until = time.monotonic() + _START_S
-        while len(slot.logged("partitions assigned")) == lived and time.monotonic() < until:
+        while any(len(slot.logged("partitions assigned")) == lived[slot] for slot in slots):
+            if time.monotonic() > until:
+                return
             time.sleep(_PAUSE_S)
 
     def _reset(self, fault: Fault) -> bool:
@@ -91,44 +103,43 @@ class OperatorFaults:
             return False
         idle = int(fault.lot * partitions)
         with self._workload.idle(idle):
-            time.sleep(self._idle_s)
-            for slot in slots:
-                self._fleet.leave(slot)
-            try:
-                done = self._set_back([idle, (idle + 1) % partitions])
-            finally:
+            self._wait_for_others()
+            with self._working_again(slots):
                 for slot in slots:
-                    self._fleet.join(slot)
-            self._work_again(slots)
+                    self._fleet.leave(slot)
+                try:
+                    done = self._set_back([idle, (idle + 1) % partitions])
+                finally:
+                    for slot in slots:
+                        self._fleet.join(slot)
+            time.sleep(_WRITTEN_S)
         return done
 
-    def _set_back(self, partitions: list[int]) -> bool:
+    def _wait_for_others(self) -> None:
+        """Wait until so much of other partitions has come that a worker does not look back as far as the idle one."""
+        enough, until = self._workload.sent + _OTHERS, time.monotonic() + self._idle_s
+        while self._workload.sent < enough and time.monotonic() < until:
+            time.sleep(_PAUSE_S)
+
+    def _set_back(self, partitions: Sequence[int]) -> bool:
         """Set the committed offsets of partitions back, once the members' sessions have ended."""
         group = f"{self._prefix}evaluate"
         admin = AdminClient({"bootstrap.servers": self._cluster.direct, "log_level": 0})
         places = [TopicPartition(self._workload.topic, each) for each in partitions]
         until = time.monotonic() + _START_S
         while time.monotonic() < until:
-            try:
+            with suppress(KafkaException):
                 asked = [ConsumerGroupTopicPartitions(group, places)]
                 found = admin.list_consumer_group_offsets(asked, request_timeout=_CALL_S)[group].result(_CALL_S)
                 back = [
-                    TopicPartition(at.topic, at.partition, max(0, at.offset - _BACK))
-                    for at in found.topic_partitions
-                    if at.offset > 0
+                    TopicPartition(at.topic, at.partition, max(0, at.offset - _BACK)) for at in found.topic_partitions
                 ]
                 wanted = [ConsumerGroupTopicPartitions(group, back)]
-                if back:
-                    admin.alter_consumer_group_offsets(wanted, request_timeout=_CALL_S)[group].result(_CALL_S)
-                return bool(back)
-            except KafkaException:
-                time.sleep(_PAUSE_S)  # The group still has members.
+                set_ = admin.alter_consumer_group_offsets(wanted, request_timeout=_CALL_S)[group].result(_CALL_S)
+                if not any(at.error for at in set_.topic_partitions):
+                    return True
+            time.sleep(_PAUSE_S)  # The group still has members.
         return False
-
-    def _work_again(self, slots: list[Slot]) -> None:
-        until = time.monotonic() + _START_S
-        while any(slot.pid is None for slot in slots) and time.monotonic() < until:
-            time.sleep(_PAUSE_S)
 
     def _twin(self, fault: Fault) -> bool:
         """Start a second process with a slot's number for a while: a second deployment that shares names."""

@@ -62,9 +62,9 @@ class Transactions:
         if not request.commits:
             return "pass"
         self.commits[member] += 1
+        self.on_commit(member)  # Before a trap kills the worker: it is not the commit of the worker that replaces it.
         verdict = self._sprung(member, "after commit") if member in self.ending else "pass"
         self.ending.discard(member)
-        self.on_commit(member)
         return verdict
 
     def _sprung(self, member: str, moment: Moment) -> Verdict:

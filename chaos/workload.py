@@ -95,8 +95,8 @@ class Workload:
                 if time.monotonic() > until:
                     return False
                 time.sleep(_PAUSE_S)
-            before = self._id()
-            self._admin().delete_topics([self.topic], operation_timeout=_CALL_S)[self.topic].result(_CALL_S)
+            before, admin = self._id(), self._admin()
+            admin.delete_topics([self.topic], operation_timeout=_CALL_S)[self.topic].result(_CALL_S)
             self._make_again(before)
             self._wait_for_partitions(self._first)
             self._traffic.begin(self._first)
@@ -112,8 +112,8 @@ class Workload:
             RuntimeError: if the brokers did not take a record.
             TimeoutError: if the partition does not appear.
         """
-        more = self._traffic.partitions + 1
-        self._admin().create_partitions([NewPartitions(self.topic, more)])[self.topic].result(_CALL_S)
+        more, admin = self._traffic.partitions + 1, self._admin()
+        admin.create_partitions([NewPartitions(self.topic, more)])[self.topic].result(_CALL_S)
         self._wait_for_partitions(more)
         with self._sending:
             self._sender.connect_anew()
@@ -135,8 +135,9 @@ class Workload:
         raise TimeoutError(f"{self.topic} cannot be made again")
 
     def _id(self) -> str:
-        described = self._admin().describe_topics(TopicCollection([self.topic]), request_timeout=_CALL_S)
-        return str(described[self.topic].result(_CALL_S).topic_id)
+        admin = self._admin()
+        asked = admin.describe_topics(TopicCollection([self.topic]), request_timeout=_CALL_S)
+        return str(asked[self.topic].result(_CALL_S).topic_id)
 
     def _wait_for_partitions(self, number: int) -> None:
         """Wait until every broker knows the topic as it is now, with a leader for each partition."""

@@ -1,11 +1,7 @@
 """The ACLs of deploy/kafka/acls.sh: each part of ragweir works with exactly these rights, and says which it lacks."""
 
 import json
-import os
-import re
-import subprocess
 import time
-from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,15 +12,14 @@ from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
     AclOperation,
-    AclPermissionType,
     AdminClient,
-    ResourcePatternType,
     ResourceType,
 )
 from conftest import produce, read_to_end
 from faults import Service, eventually
 from judging import ScriptedPool, config
 
+from chaos.acls import USERS, grant, rights
 from ragweir.schemas.codec import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key
 from ragweir.schemas.topics import TOPICS
@@ -39,50 +34,6 @@ from ragweir.streams.simulated.dialect import NAME as SIMULATED
 from ragweir.streams.simulated.server import SimulatedJudge, simulated_judge
 
 SAMPLES = ROOT / "streams" / "demo" / "samples.jsonl"
-USERS = ("publish", "evaluate", "judge", "aggregate", "export", "operator")
-RESOURCES = {
-    "topic": ResourceType.TOPIC,
-    "group": ResourceType.GROUP,
-    "transactional_id": ResourceType.TRANSACTIONAL_ID,
-}
-
-
-def commands(**variables: str) -> list[Namespace]:
-    """The commands that the script would run, as kafka-acls.sh would understand them."""
-    parser = ArgumentParser()
-    parser.add_argument("--bootstrap-server", required=True)
-    parser.add_argument("--add", action="store_true", required=True)
-    parser.add_argument("--allow-principal", required=True)
-    parser.add_argument("--operation", required=True)
-    parser.add_argument("--resource-pattern-type", default="literal")
-    for resource in RESOURCES:
-        parser.add_argument(f"--{resource.replace('_', '-')}", action="append", default=[])
-    shown = subprocess.run(
-        ["bash", ROOT / "deploy" / "kafka" / "acls.sh", "--bootstrap-server", "kafka:9092"],
-        env={**os.environ, "KAFKA_ACLS": "echo", **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [parser.parse_args(line.split()) for line in shown.stdout.splitlines()]
-
-
-def rights(**variables: str) -> list[AclBinding]:
-    """What the script grants, one right each."""
-    return [
-        AclBinding(
-            kind,
-            name,
-            ResourcePatternType[command.resource_pattern_type.upper()],
-            command.allow_principal,
-            "*",
-            AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", command.operation).upper()],
-            AclPermissionType.ALLOW,
-        )
-        for command in commands(**variables)
-        for resource, kind in RESOURCES.items()
-        for name in getattr(command, resource)
-    ]
 
 
 def granted(user: str, kind: ResourceType, operation: AclOperation, **variables: str) -> set[str]:
@@ -214,12 +165,7 @@ class Guarded:
         for future in self.admin.delete_acls(only).values():
             assert len(future.result(30)) == 1
         yield
-        self.grant(taken)
-
-    def grant(self, granted: list[AclBinding]) -> None:
-        """Give rights."""
-        for future in self.admin.create_acls(granted).values():
-            future.result(30)
+        grant(self.admin, taken)
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +177,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     guarded = Guarded(tmp_path_factory.mktemp("services"))
     folder = tmp_path_factory.mktemp("kafka")
     with local_kafka(port=guarded.port, folder=folder, properties=guarded.properties()):
-        guarded.grant(rights(JUDGE="yes"))
+        grant(guarded.admin, rights(JUDGE="yes"))
         guarded.command("operator", "topics", "create")
         guarded.command("publish", "publish", SAMPLES)
         yield guarded

@@ -3,6 +3,8 @@
 `make chaos` and `make chaos-long` are the runs of minutes and of hours.
 """
 
+import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from chaos.broker import QUICK, Cluster, cluster
+from chaos.fleet import ROOT
 from chaos.hurting import Lengths
 from chaos.mutants import MUTANTS
 from chaos.plan import Numbers
 from chaos.report import as_json
-from chaos.run import Options, run_on
+from chaos.run import Options, run, run_on
 from chaos.scenarios import NAIVE, SCENARIOS, play
 from chaos.traffic import Mix
 from ragweir.errors import LocalServerError
@@ -61,6 +64,71 @@ def test_the_product_comes_through_every_kind_of_fault_unharmed(hurt: Cluster, t
     assert all(found.found > 0 for found in result.findings.outputs.values()), "there was something to compare"
     assert told["faults_done"]["kill"] == 4
     assert told["share_of_kills_in_an_open_transaction"] >= 0.3
+
+
+@pytest.mark.long
+def test_the_product_comes_through_faults_of_one_of_three_brokers_unharmed(tmp_path: Path) -> None:
+    """With three copies of everything, a topic that is made again and grows, and a slot that runs twice.
+
+    The judge's budget is spent before the end: neither the endpoint's own bill nor the ledger is above it.
+    """
+    numbers = Numbers(
+        kills=4,
+        leader_kills=1,
+        group_coordinator_kills=1,
+        transaction_coordinator_kills=1,
+        broker_freezes=1,
+        broker_partitions=1,
+        rolling_brokers=1,
+        full_disks=1,
+        recreations=1,
+        growths=1,
+        twins=1,
+    )
+    options = Options(
+        events=6_000,
+        rate=200,
+        seed=15,
+        numbers=numbers,
+        mix=Mix(judged=0.05),
+        lengths=Lengths(zombie=4, broker=0.1, frozen=4, network=1, outage=1, delay=0.05, twin=5),
+        workers={"evaluate": 2, "aggregate": 1, "judge": 1, "export": 1},
+        brokers=3,
+        budget_usd=0.2,
+        quick=True,
+    )
+    result = run(options, tmp_path)
+    told = as_json(result)
+    print(told)
+    assert result.findings.faults() == {}
+    assert result.healthy
+    assert 0 < result.bill <= result.ledger <= told["budget_microdollars"]
+    assert result.statuses["judged"]
+    assert result.statuses["deferred"], "the budget is spent"
+    done = told["faults_done"]
+    assert {kind for kind in told["stalls_s"] if not done.get(kind)} <= {"full disk"}, "nothing could be mounted"
+
+
+SHIFTED = """
+import json, time
+from datetime import UTC, datetime
+from ragweir.streams.agents import judge
+from chaos.shifted_clock import shift
+before = time.time()
+shift(345_600)
+now = judge.datetime.now(UTC)
+print(json.dumps([time.time() - before, now.timestamp() - before, judge.datetime.fromtimestamp(0, UTC).year]))
+print(type(now) is datetime, isinstance(now, judge.datetime))
+"""
+
+
+def test_a_shifted_clock_gives_plain_times_that_lie_ahead() -> None:
+    """A datetime of another class could be neither encoded nor validated."""
+    done = subprocess.run([sys.executable, "-c", SHIFTED], cwd=ROOT, capture_output=True, text=True, check=True)
+    times, kinds = done.stdout.splitlines()
+    assert [round(each / 86_400, 2) for each in json.loads(times)[:2]] == [4, 4]
+    assert json.loads(times)[2] == 1970
+    assert kinds == "True True"
 
 
 @pytest.fixture(scope="module")
