@@ -80,6 +80,10 @@ def ledger_key(entry: LedgerEntry) -> bytes:
     return orjson.dumps([entry.day, entry.application, entry.tenant, entry.partition])
 
 
+CLOCK_KEY = b'["","","",0]'
+"""The key of records without a value that a worker writes to learn the brokers' time: no account is of no day."""
+
+
 def parse_ledger_key(key: bytes | None) -> LedgerKey:
     """Read the key of a ledger's record.
 

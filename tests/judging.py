@@ -106,11 +106,19 @@ class ScriptedPool(JudgePool):
         self._ended = [ended for ended in self._ended if ended.id not in jobs]
 
     def land(
-        self, job: JobId, judged: Judged | None = GOOD, cost: int = 100, why: str = "", flags: Iterable[str] = ()
+        self,
+        job: JobId,
+        judged: Judged | None = GOOD,
+        cost: int | Mapping[str, int] = 100,
+        why: str = "",
+        flags: Iterable[str] = (),
+        *,
+        day_over: bool = False,
     ) -> None:
-        """A job ends."""
-        del self.jobs[job]
-        self._ended.append(JobResult(job, judged, Usage(10, 5, cost, calls=1, flags=set(flags)), why))
+        """A job ends. Its cost is on its first day, if it is not given by days."""
+        days = self.jobs.pop(job).days
+        costs = Counter({days[0]: cost} if isinstance(cost, int) else cost)
+        self._ended.append(JobResult(job, judged, Usage(10, 5, costs, calls=1, flags=set(flags)), why, day_over))
 
     @override
     def counts(self) -> Mapping[tuple[str, ...], int]:

@@ -29,8 +29,8 @@ from ragweir.schemas.codec import encode
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.agents.judge import JudgeAgent
 from ragweir.streams.judging import held_requests
+from ragweir.streams.judging.days import day_of
 from ragweir.streams.judging.job import Job, JobId, JobResult
-from ragweir.streams.judging.ledger import day_of
 from ragweir.streams.judging.request_state import TRANSITIONS, RequestEvent, RequestState, next_state
 from ragweir.streams.records import Outcome, Record
 
@@ -89,9 +89,8 @@ class Started:
     """A job that was started, by the machine's own account."""
 
     job: Job
-    day: str
-    cost: int | None = None
-    """What its calls have cost; None while that is not known."""
+    costs: dict[str, int] | None = None
+    """What its calls have cost, by days; None while that is not known."""
     heard: bool = False
     """True once the agent has been told."""
     booked: bool = False
@@ -100,9 +99,14 @@ class Started:
     """True if its process or its partition was lost before."""
 
     @property
-    def owed(self) -> int:
-        """What the ledger has to hold for it, spent or reserved."""
-        return self.cost if self.booked and self.cost is not None else self.job.allowance
+    def owed(self) -> dict[str, int]:
+        """What the ledger has to hold for it, spent or reserved, by days."""
+        return self.costs if self.booked and self.costs is not None else self.reserved
+
+    @property
+    def reserved(self) -> dict[str, int]:
+        """What was reserved for it."""
+        return dict.fromkeys(self.job.days, self.job.allowance)
 
 
 class NotingAgent(JudgeAgent):
@@ -129,7 +133,8 @@ class CheckedPool(ScriptedPool):
         assert self.machine.committing, "a job is started only once its reservation is committed"
         assert job.id not in self.own, "no job is started twice by the same owner of its partition"
         self.machine.check_wait_is_over(job.id)
-        self.own[job.id] = Started(job, day_of(self.machine.now.timestamp()))
+        self.own[job.id] = Started(job)
+        assert job.days[0] == day_of(self.machine.now.timestamp())
         self.machine.started.append(self.own[job.id])
         super().start(job)
 
@@ -144,7 +149,7 @@ class CheckedPool(ScriptedPool):
     def cancel(self, jobs: Any) -> None:
         super().cancel(jobs)
         for job in jobs:
-            self.own[job].heard, self.own[job].cost = True, self.own[job].job.allowance
+            self.own[job].heard, self.own[job].costs = True, self.own[job].reserved
 
     def lose(self, partition: int) -> None:
         """The process, or only its partition, is lost."""
@@ -281,6 +286,11 @@ class JudgeMachine(RuleBasedStateMachine):
         self.now += timedelta(seconds=seconds)
         self.turns(then)
 
+    @rule(then=TURNS)
+    def it_is_nearly_midnight(self, then: list[Turn]) -> None:
+        self.now = self.now.replace(hour=23, minute=55)
+        self.turns(then)
+
     def turns(self, turns: list[Turn]) -> None:
         for turn in turns:
             self.transaction(turn)
@@ -313,8 +323,11 @@ class JudgeMachine(RuleBasedStateMachine):
         return next(iter(self.log.records[place][self.log.committed.get(place, 0) :]), None)
 
     def end(self, pool: CheckedPool, job: JobId, *, judged: bool, share: float) -> None:
-        cost = pool.own[job].cost = int(share * pool.jobs[job].allowance)
-        pool.land(job, GOOD if judged else None, cost, "it timed out")
+        """A job ends, or gives up because its day is over. It pays on the day that it is, or else on its first."""
+        today, own = day_of(self.now.timestamp()), pool.own[job]
+        is_over = today not in own.job.days
+        own.costs = {own.job.days[0] if is_over else today: int(share * own.job.allowance)}
+        pool.land(job, GOOD if judged and not is_over else None, own.costs, "it ended", day_over=is_over)
 
     # What always holds.
 
@@ -329,7 +342,7 @@ class JudgeMachine(RuleBasedStateMachine):
             owed = Counter[str]()
             for each in self.started:
                 if each.job.id[1] == partition:
-                    owed[each.day] += each.owed
+                    owed.update(each.owed)
             assert days == owed, "neither a cost nor a reservation is lost or counted twice"
             assert all(amount <= PART for amount in days.values())
             assert all(amount <= GREEDY for amount in greedy.values())

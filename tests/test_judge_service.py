@@ -26,6 +26,7 @@ from faults import BEHIND, QUICK_CLIENT, Service, end_all, eventually, forget, g
 from ragweir.schemas.codec import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.topics import TOPICS as TABLE
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.simulated.server import SimulatedJudge, simulated_judge
 
@@ -40,12 +41,20 @@ Start = Callable[..., Service]
 class Requests:
     """Requests to judge under a prefix of their own, and what became of them."""
 
-    def __init__(self, bootstrap: str, prefix: str, limits: Mapping[str, int] | None = None) -> None:
-        """Make the topics; `limits` has the `max.message.bytes` of some."""
+    def __init__(
+        self,
+        bootstrap: str,
+        prefix: str,
+        limits: Mapping[str, int] | None = None,
+        ledger: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make the topics; `limits` has the `max.message.bytes` of some, `ledger` other settings of the ledger."""
         self.bootstrap, self.prefix, self.sent = bootstrap, prefix, 0
         for name in TOPICS:
             most = (limits or {}).get(name)
-            create_topic(bootstrap, prefix + name, PARTITIONS, {"max.message.bytes": str(most)} if most else {})
+            config = {**dict(TABLE[name].config), **({"max.message.bytes": str(most)} if most else {})}
+            config |= (ledger or {}) if name == "judge.ledger" else {}
+            create_topic(bootstrap, prefix + name, PARTITIONS, config)
         self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def send(self, number: int, suite: str = "rubric", **fields: Any) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass
-from ragweir.streams.records import EventPosition, Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.records import Emission, EventPosition, Measurements, Outcome, Record, TopicPartition
 
 
 class Changelog(Iterable[Record]):
@@ -114,6 +114,15 @@ class Agent(ABC):
         """The number of offsets before a partition's start of which it has to know the records."""
         return 0
 
+    @property
+    def clock_record(self) -> Emission | None:
+        """A record without meaning, if `tick` is to be told the brokers' time; None where this machine's time will do.
+
+        The runtime writes it to a partition that is held, before the first call of `tick` with partitions: its delivery
+        report says what time it is. Where the topic does not have the brokers' time, it is this machine's after all.
+        """
+        return None
+
     # The partitions.
 
     def on_assigned(self, assignment: Assignment) -> None:
@@ -147,7 +156,7 @@ class Agent(ABC):
         """Return what the passing of time brings, and what earlier records have come to.
 
         Args:
-            now_s: wall clock, epoch seconds.
+            now_s: the time, in epoch seconds: this machine's, or the brokers' for an agent with a `clock_record`.
             caught_up: the partitions that have been read to their end.
             most: the number of records that the outcome may settle.
         """

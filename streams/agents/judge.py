@@ -16,18 +16,19 @@ from typing_extensions import override
 
 from ragweir.errors import ErrorClass, Rejected
 from ragweir.schemas.dead_letter import HEAD_BYTES
-from ragweir.schemas.judging import LedgerEntry
+from ragweir.schemas.judging import CLOCK_KEY, LedgerEntry
 from ragweir.streams.agents.agent import Agent, Assignment
 from ragweir.streams.emissions import bury
 from ragweir.streams.judging.admission import RequestAdmission
 from ragweir.streams.judging.config import JudgeConfig
+from ragweir.streams.judging.days import DayClock
 from ragweir.streams.judging.held_requests import UNREADABLE, HeldRequest, HeldRequests, read_request
 from ragweir.streams.judging.job import JobResult, JudgePool
-from ragweir.streams.judging.ledger import Budget, day_of
+from ragweir.streams.judging.ledger import Budget
 from ragweir.streams.judging.ledgers import Ledgers
 from ragweir.streams.judging.request_state import RequestState
 from ragweir.streams.judging.results import judged, result, unjudged, waiting
-from ragweir.streams.records import Count, EventPosition, Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.records import Count, Emission, EventPosition, Measurements, Outcome, Record, TopicPartition
 
 _SERVICE = "judge"
 _CALL_SECONDS: Count = ("ragweir_judge_call_seconds",)
@@ -51,7 +52,8 @@ class JudgeAgent(Agent):
                 config.partitions, judge.daily_budget_usd, judge.budgets_by_application, judge.budgets_by_tenant
             )
         )
-        self._admission = RequestAdmission(config, self._ledgers)
+        self._days = DayClock(config.clock, config.day)
+        self._admission = RequestAdmission(config, self._ledgers, self._days)
         self._most_held = _HELD_PER_JOB * judge.concurrency
         self._now = datetime.fromtimestamp(0, UTC)
         self._paused: dict[TopicPartition, tuple[int, datetime]] = {}
@@ -71,6 +73,12 @@ class JudgeAgent(Agent):
     def changelog(self) -> str:
         """The ledger is the state that outlives a process."""
         return "judge.ledger"
+
+    @property
+    @override
+    def clock_record(self) -> Emission | None:
+        """A tombstone of an account that there cannot be: the days of budgets are those of the brokers."""
+        return None if self._config.day else Emission("judge.ledger", CLOCK_KEY, None, ())
 
     # The flow of records.
 
@@ -172,7 +180,8 @@ class JudgeAgent(Agent):
         elif request.state is RequestState.IN_FLIGHT:
             # Nobody will hear what its calls cost.
             self._pool.cancel([request.id])
-            request.end(letter, request.reservation.job.allowance, judged=False)
+            job = request.reservation.job
+            request.end(letter, dict.fromkeys(job.days, job.allowance), judged=False)
         request.result = letter
         request.emit(outcome)
         return outcome
@@ -182,14 +191,15 @@ class JudgeAgent(Agent):
         """Settle finished requests, and emit what is reserved for the next ones and what the last ones have cost."""
         self._now = datetime.fromtimestamp(now_s, UTC)
         self._unpause()
-        day = self._config.day or day_of(now_s)
+        self._days.set(now_s, self._ledgers.newest_day)
+        day = self._days.today()
         for ended in self._pool.take_results():
             self._end(ended)
         self._ledgers.begin(day)
         self._book()
         outcome = Outcome()
         self._requests.emit(outcome, most)
-        self._admission.admit(self._requests.in_state(RequestState.WAITING), self._free_slots(), self._now, day)
+        self._admission.admit(self._requests.in_state(RequestState.WAITING), self._free_slots(), self._now)
         self._requests.emit(outcome, most)
         outcome.emissions += self._ledgers.emissions(day, self._requests.finished)
         outcome.levels |= self._ledgers.levels(day)
@@ -207,7 +217,7 @@ class JudgeAgent(Agent):
     def _end(self, ended: JobResult) -> None:
         """Give a request the result of its job."""
         held = self._requests[ended.id]
-        held.end(self._result(held, ended), ended.usage.cost, judged=ended.judged is not None)
+        held.end(self._result(held, ended), ended.usage.costs, judged=ended.judged is not None)
 
     def _result(self, held: HeldRequest, ended: JobResult) -> Outcome:
         config, request, judge = self._config, held.request, self._config.judge
@@ -215,9 +225,13 @@ class JudgeAgent(Agent):
             suites = held.reservation.job.suites
             emission = judged(request, ended.judged, suites, ended.usage, judge.model, config.off, cut=held.cut)
             return result(held.record, emission, "judged")
+        if ended.day_over:
+            emission = waiting("judge.retry", request, held.record.partition, held.requested_at, self._now, ended.why)
+            return result(held.record, emission, "retried")
         if request.attempts >= judge.retries:
             emission = unjudged(request, "failed", ended.why, config.suites, config.off)
             return result(held.record, emission, "failed")
+        request = request.model_copy(update={"attempts": request.attempts + 1})
         until = self._now + timedelta(seconds=judge.retry_delay_s)
         emission = waiting("judge.retry", request, held.record.partition, held.requested_at, until, ended.why)
         return result(held.record, emission, "retried")
@@ -227,9 +241,11 @@ class JudgeAgent(Agent):
         for held in self._requests:
             if held.state.is_unbooked:
                 partition, reservation = held.record.partition, held.reservation
-                self._ledgers[partition] = self._ledgers[partition].settle(
-                    reservation.account, reservation.job.allowance, held.cost, judged=held.judged
-                )
+                ledger = self._ledgers[partition]
+                for number, account in enumerate(reservation.accounts):
+                    cost = held.costs.get(account[0], 0)
+                    ledger = ledger.settle(account, reservation.job.allowance, cost, judged=held.judged and number == 0)
+                self._ledgers[partition] = ledger
 
     def _free_slots(self) -> int:
         """Return the number of jobs that may begin."""

@@ -8,9 +8,9 @@ from typing import Literal
 
 from ragweir.metrics.metric import Null
 from ragweir.streams.judging.config import JudgeConfig
+from ragweir.streams.judging.days import DayClock, next_day
 from ragweir.streams.judging.held_requests import HeldRequest, Reservation
 from ragweir.streams.judging.job import Job
-from ragweir.streams.judging.ledger import next_day
 from ragweir.streams.judging.ledgers import Ledgers
 from ragweir.streams.judging.money import allowance
 from ragweir.streams.judging.request_state import RequestState
@@ -29,20 +29,20 @@ class RequestAdmission:
     Args:
         config: of the judge.
         ledgers: where costs are reserved.
+        days: says on which days.
     """
 
-    def __init__(self, config: JudgeConfig, ledgers: Ledgers) -> None:
-        self._config, self._ledgers = config, ledgers
+    def __init__(self, config: JudgeConfig, ledgers: Ledgers, days: DayClock) -> None:
+        self._config, self._ledgers, self._days = config, ledgers, days
         self._expire = timedelta(hours=config.judge.expire_h)
 
-    def admit(self, requests: Iterable[HeldRequest], slots: int, now: datetime, day: str) -> None:
+    def admit(self, requests: Iterable[HeldRequest], slots: int, now: datetime) -> None:
         """Decide about requests in their order: each is reserved for, gets a result, or goes on waiting.
 
         Args:
             requests: those that wait.
             slots: the number of jobs that may begin.
             now: the time, by which requests expire.
-            day: the day on which costs are booked.
         """
         clock = self._config.clock
         until_s = clock() + _DECIDING_S
@@ -50,10 +50,10 @@ class RequestAdmission:
             if now - request.requested_at > self._expire:
                 self._settle(request, "expired", _EXPIRED)
             elif slots > 0 and clock() <= until_s:
-                self._decide(request, day)
+                self._decide(request)
                 slots -= request.state is RequestState.RESERVED
 
-    def _decide(self, held: HeldRequest, day: str) -> None:
+    def _decide(self, held: HeldRequest) -> None:
         """Decide about a request. It goes on waiting while calls under way hold the money that it needs."""
         config, request, partition = self._config, held.request, held.record.partition
         if held.case is None:
@@ -66,16 +66,22 @@ class RequestAdmission:
         suites = [config.suites[each.suite] for each in chosen(evaluation) if each.suite in config.suites]
         amount = allowance(config.price, config.embedding_price, held.case, suites, config.judge.max_output_tokens)
         ledger = self._ledgers[partition]
-        account = self._ledgers.budget.account(day, evaluation.application, evaluation.tenant)
+        days = self._days.days()
+        account, *later = (self._ledgers.budget.account(day, evaluation.application, evaluation.tenant) for day in days)
         if request.requested_at is None:
             ledger = ledger.asked(account, by_floor=by_floor_alone(evaluation))
         if not ledger.allows(account, amount):
             return self._settle(held, "failed", _ABOVE_BUDGET)
         if ledger.fits(account, amount):
-            held.reserve(Reservation(account, Job(held.id, held.case, suites, amount)))
-            self._ledgers[partition] = ledger.reserve(account, amount)
+            # Where tomorrow has no room the job begins all the same, and gives up at midnight if it has not ended.
+            accounts = (account, *(each for each in later if ledger.fits(each, amount)))
+            job = Job(held.id, held.case, suites, amount, tuple(day for day, _, _ in accounts), self._days.today)
+            held.reserve(Reservation(accounts, job))
+            for each in accounts:
+                ledger = ledger.reserve(each, amount)
+            self._ledgers[partition] = ledger
         elif not ledger.fits(account, amount, settled=True):
-            again = waiting("judge.deferred", request, partition, held.requested_at, next_day(day), _OVER_BUDGET)
+            again = waiting("judge.deferred", request, partition, held.requested_at, next_day(days[0]), _OVER_BUDGET)
             held.settle(result(held.record, again, "deferred"))
             self._ledgers[partition] = ledger
         return None

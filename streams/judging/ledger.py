@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 
 from ragweir.schemas.codec import encode
 from ragweir.schemas.judging import Finished, LedgerEntry, ledger_key, parse_ledger_key
@@ -20,24 +20,6 @@ _KEPT_DAYS = 2
 
 Account = tuple[str, str, str]
 """Day, application and tenant."""
-
-
-def day_of(now_s: float) -> str:
-    """The day (UTC) of a time, as budgets know it.
-
-    >>> day_of(0)
-    '1970-01-01'
-    """
-    return datetime.fromtimestamp(now_s, UTC).date().isoformat()
-
-
-def next_day(day: str) -> datetime:
-    """When the day after begins.
-
-    >>> next_day("2026-12-31").isoformat()
-    '2027-01-01T00:00:00+00:00'
-    """
-    return datetime.combine(date.fromisoformat(day) + timedelta(days=1), datetime.min.time(), UTC)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from ragweir.schemas.judging import Finished
 from ragweir.streams.emissions import cloud_event
-from ragweir.streams.judging.ledger import Budget, Ledger, affordable, next_day
+from ragweir.streams.judging.days import next_day
+from ragweir.streams.judging.ledger import Budget, Ledger, affordable
 from ragweir.streams.records import Count, Emission, Record
 
 _MICRO = 1_000_000
@@ -45,6 +46,11 @@ class Ledgers:
 
     def __setitem__(self, partition: int, ledger: Ledger) -> None:
         self._pending[partition] = ledger
+
+    @property
+    def newest_day(self) -> str:
+        """The newest day on which anything is booked; empty without any."""
+        return max((day for ledger in self._committed.values() for day, _, _ in ledger.accounts), default="")
 
     def emissions(self, day: str, finished: Callable[[int], tuple[Finished, ...]]) -> Iterator[Emission]:
         """Return the records of all accounts that the transaction in hand changes.

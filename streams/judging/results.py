@@ -150,8 +150,6 @@ def waiting(
     if topic == "judge.deferred":
         decision = _decided(before, dict.fromkeys((suite.suite for suite in chosen(before)), "deferred"))
         changed["evaluation"] = before.model_copy(update={"decision": decision})
-    else:
-        changed["attempts"] = request.attempts + 1
     again = request.model_copy(update=changed)
     identity = f"{before.event_id}:{topic}:{not_before.isoformat()}"
     headers = cloud_event(_SERVICE, topic.replace(".", "_"), identity, before.event_time, "application/json")

@@ -1,0 +1,201 @@
+"""The days of the judge's budget: by whose clock they are, and who may spend on them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
+from confluent_kafka.admin import AdminClient
+from faults import Service, end_all, eventually
+from judging import NOON, Log, ScriptedPool, Worker, config, request
+from test_judge_agent import AMOUNT, dollars
+from test_judge_service import Requests, cost, environment
+
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.topics import TOPICS
+from ragweir.streams.agents.judge import JudgeAgent
+from ragweir.streams.cli import ledger_time
+from ragweir.streams.judging.days import AHEAD_S, DayClock
+from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.runtimes.broker_clock import BrokerClock
+from ragweir.streams.settings import Settings
+from ragweir.streams.simulated.server import simulated_judge
+from ragweir.streams.topics import create_topics
+
+MIDNIGHT = NOON + timedelta(hours=12)
+DAY_S = 86_400.0
+
+
+def judging(**settings: Any) -> tuple[Log, ScriptedPool, Worker]:
+    log, pool = Log(), ScriptedPool()
+    return log, pool, Worker(log, JudgeAgent(replace(config(**settings), clock=lambda: 0.0), pool))
+
+
+def booked(log: Log) -> dict[str, tuple[int, int]]:
+    """By the ledger: what is spent, and what is reserved, by days."""
+    newest = {each["day"]: each for each in log.read("judge.ledger")}
+    return {day: (each["spent"], each["reserved"]) for day, each in newest.items()}
+
+
+# The time.
+
+
+class Report:
+    """A delivery report."""
+
+    def __init__(self, kind: int, at_s: float) -> None:
+        self.kind, self.at_s = kind, at_s
+
+    def timestamp(self) -> tuple[int, int]:
+        return self.kind, round(self.at_s * 1_000)
+
+
+def test_the_time_is_the_brokers_once_a_report_tells_it() -> None:
+    elapsed, own = [100.0], [5_000.0]
+    clock = BrokerClock(lambda: elapsed[0], lambda: own[0])
+    assert (clock.now_s(), clock.is_asked) == (5_000.0, False)
+    clock.delivered(cast("Message", Report(TIMESTAMP_CREATE_TIME, 9.0)))
+    assert (clock.now_s(), clock.is_asked, clock.is_brokers) == (5_000.0, True, False), "that was our own time"
+    clock.delivered(cast("Message", Report(TIMESTAMP_LOG_APPEND_TIME, 1_000.0)))
+    elapsed[0], own[0] = 107.5, 4 * DAY_S
+    assert (clock.now_s(), clock.is_brokers) == (1_007.5, True), "whatever becomes of our own clock"
+
+
+def test_no_day_follows_a_later_one_that_the_ledger_knows() -> None:
+    """A clock that was ahead has spent a budget of that day; the days before it have none to spend any more."""
+    log, pool, worker = judging(daily_budget_usd=dollars(1), expire_h=500)
+    for name in "abc":
+        log.ask(request(name))
+    for now in (NOON + timedelta(days=4), NOON, NOON + timedelta(days=1)):
+        for _ in range(2):
+            worker.turn(now)
+            for job in list(pool.jobs):
+                pool.land(job, cost=AMOUNT)
+        worker = Worker(log, JudgeAgent(config(daily_budget_usd=dollars(1), expire_h=500), pool))  # It starts again.
+    assert booked(log) == {"2026-11-26": (AMOUNT, 0)}
+    waits = [JudgeRequest.model_validate(each).not_before for each in log.read("judge.deferred")]
+    assert {str(each) for each in waits} == {"2026-11-27 00:00:00+00:00"}
+
+
+def test_tomorrows_entries_are_no_sign_that_it_has_begun_shortly_before_midnight() -> None:
+    days = DayClock(lambda: 0.0)
+    days.set(MIDNIGHT.timestamp() - AHEAD_S + 1, "2026-11-23")
+    assert days.today() == "2026-11-22"
+    days.set(MIDNIGHT.timestamp() - AHEAD_S - 1, "2026-11-23")
+    assert days.today() == "2026-11-23"
+
+
+# Midnight.
+
+
+def test_a_job_that_begins_shortly_before_midnight_reserves_on_both_days_and_costs_what_each_saw() -> None:
+    log, pool, worker = judging()
+    log.ask(request("a"))
+    worker.turn(MIDNIGHT - timedelta(seconds=AHEAD_S - 1))
+    (job,) = pool.jobs.values()
+    assert job.days == ("2026-11-22", "2026-11-23")
+    assert booked(log) == dict.fromkeys(job.days, (0, AMOUNT))
+    pool.land(job.id, cost={"2026-11-22": 70, "2026-11-23": 30})
+    worker.turn(MIDNIGHT + timedelta(seconds=1), abort=True)
+    worker.turn(MIDNIGHT + timedelta(seconds=1))
+    assert booked(log) == {"2026-11-22": (70, 0), "2026-11-23": (30, 0)}
+    assert [each["events"] for each in log.read("judge.ledger")[-2:]] == [1, 0], "it is one event"
+
+
+def test_a_job_may_begin_today_though_tomorrow_has_no_room_for_it() -> None:
+    log, pool, worker = judging(daily_budget_usd=dollars(1.5))
+    before = MIDNIGHT - timedelta(seconds=60)
+    for name in "ab":
+        log.ask(request(name))
+    worker.turn(before)
+    pool.land(pool.started[0], cost=100)
+    worker.turn(before)
+    assert [job.days for job in pool.jobs.values()] == [("2026-11-22", "2026-11-23")]
+    pool.land(pool.started[1], cost={"2026-11-23": AMOUNT})
+    log.ask(request("c"))
+    worker.turn(before)
+    assert [job.days for job in pool.jobs.values()] == [("2026-11-22",)]
+
+
+def test_a_job_whose_day_is_over_is_asked_for_again_and_that_is_no_failure() -> None:
+    log, pool, worker = judging(retries=0)
+    log.ask(request("a"))
+    worker.turn()
+    (job,) = pool.jobs.values()
+    assert job.days == ("2026-11-22",)
+    pool.land(job.id, None, cost=40, why="the day of its reservation is over", day_over=True)
+    later = MIDNIGHT + timedelta(seconds=1)
+    worker.turn(later)
+    (waits,) = log.read("judge.retry")
+    assert waits["attempts"] == 0
+    assert booked(log) == {"2026-11-22": (40, 0)}
+    for _ in range(3):
+        worker.turn(later + timedelta(seconds=1))
+    (job,) = pool.jobs.values()
+    assert job.days == ("2026-11-23",)
+
+
+# On a real broker.
+
+
+@pytest.fixture
+def services() -> Iterator[list[Service]]:
+    """Services that have ended when the test has."""
+    started: list[Service] = []
+    yield started
+    end_all(started)
+
+
+def test_a_clock_that_is_days_ahead_for_a_while_spends_nothing_of_them_and_expires_nothing(
+    kafka: LocalKafka, prefix: str, tmp_path: Path, services: list[Service]
+) -> None:
+    requests, cap, ahead = Requests(kafka.bootstrap, prefix), 0.06, tmp_path / "ahead"
+    ahead.write_text("0")
+    with simulated_judge() as judge:
+        requests.send(200)
+        given = environment(requests, judge, judge__daily_budget_usd=cap, judge__max_output_tokens=100)
+        command = [str(Path(__file__).with_name("shifted_clock.py")), str(ahead), "judge", "--slot", "0"]
+        services.append(service := Service(command, tmp_path / "log", given))
+        eventually(lambda: requests.read("evaluations"), "the judge answers")
+        ahead.write_text(str(4 * DAY_S))
+        requests.send(200)
+        eventually(lambda: len(requests.read("evaluations")) + len(requests.read("judge.deferred")) >= 400, "settled")
+        services.append(Service(command, tmp_path / "log", given))  # Another one has a wrong clock from its start.
+        assert service.stop() == 0
+        requests.send(20)
+        eventually(lambda: len(requests.read("evaluations")) + len(requests.read("judge.deferred")) >= 420, "settled")
+        ahead.write_text("0")
+        requests.send(20)
+        eventually(lambda: len(requests.read("evaluations")) + len(requests.read("judge.deferred")) >= 440, "settled")
+        spent = cost(judge.calls())
+    assert cap * 0.3e6 < spent <= cap * 1e6
+    statuses = {each["decision"]["suites"][0]["status"] for each in requests.read("evaluations")}
+    assert statuses == {"judged"}, "none has expired"
+    days = {each["day"] for each in requests.read("judge.ledger") if not each["reserved"]}
+    assert max(days) <= datetime.now(UTC).date().isoformat()
+
+
+def test_a_ledger_without_the_brokers_time_is_told_and_works_by_our_own_clock(
+    kafka: LocalKafka, prefix: str, tmp_path: Path, services: list[Service]
+) -> None:
+    requests = Requests(kafka.bootstrap, prefix, ledger={"message.timestamp.type": "CreateTime"})
+    with simulated_judge() as judge:
+        requests.send(8)
+        services.append(
+            service := Service(
+                ["-m", "ragweir.streams.cli", "judge", "--slot", "0"], tmp_path / "log", environment(requests, judge)
+            )
+        )
+        requests.must_be_judged_exactly_once()
+        (told,) = service.logged("the days of the budget follow this machine's clock", level="warning")
+        assert "LogAppendTime" in told["setting"]
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    own = Settings.model_validate({"topics": {"prefix": prefix}, "kafka": {"bootstrap_servers": kafka.bootstrap}})
+    change = f"--topic {prefix}judge.ledger --add-config message.timestamp.type=LogAppendTime"
+    assert change in ledger_time.missing(admin, own)
+    other = own.model_copy(update={"topics": own.topics.model_copy(update={"prefix": f"{prefix}other."})})
+    create_topics(other, [TOPICS["judge.ledger"]])
+    assert not ledger_time.missing(admin, other)
