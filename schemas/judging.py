@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import orjson
 from pydantic import NonNegativeInt
@@ -60,6 +61,33 @@ class LedgerEntry(Part):
     """How many of these only a random floor had chosen."""
     finished: tuple[Finished, ...] = ()
     """Of each topic of requests the last that was finished when this was written, whatever account it belongs to."""
+    shares: NonNegativeInt | None = None
+    """The number of equal shares of the day's budgets, only in the entry of `shares_entry`."""
+
+    omitted_values: ClassVar[Mapping[str, object]] = {"shares": None}
+
+
+_SHARES = " shares"
+
+
+def shares_entry(day: str, shares: int) -> LedgerEntry:
+    """Return the entry that says into how many shares the budgets of a day are divided. It stands in partition 0.
+
+    What stands for its day belongs to no day, so that readers that do not know it leave it out of all sums.
+
+    >>> ledger_key(shares_entry("2026-11-21", 6))
+    b'["2026-11-21 shares","","",0]'
+    """
+    return LedgerEntry(day=f"{day}{_SHARES}", application="", tenant="", partition=0, shares=shares)
+
+
+def shares_of(entry: LedgerEntry) -> tuple[str, int] | None:
+    """Return the day and the number of its shares that an entry says; None for an entry of costs.
+
+    >>> shares_of(shares_entry("2026-11-21", 6))
+    ('2026-11-21', 6)
+    """
+    return None if entry.shares is None else (entry.day.removesuffix(_SHARES), entry.shares)
 
 
 class LedgerKey(NamedTuple):

@@ -170,18 +170,24 @@ class Log:
 class Worker:
     """Drives one agent over a log, as the runtime would. A worker that is dropped has crashed."""
 
-    def __init__(self, log: Log, agent: JudgeAgent, partitions: Sequence[int] = (0,)) -> None:
-        self.log, self.agent = log, agent
+    def __init__(
+        self, log: Log, agent: JudgeAgent, partitions: Sequence[int] = (0,), number: int | None = None
+    ) -> None:
+        """Take partitions over, of so many that the topics have."""
+        self.log, self.agent, self.number = log, agent, number
         self._next: dict[TopicPartition, int] = {}
         for partition in partitions:
             self.assign(partition)
 
-    def assign(self, partition: int) -> None:
-        """Take a partition over, of all topics."""
-        for topic in ("judge.requests", "judge.retry", "judge.deferred"):
+    def assign(
+        self, partition: int, topics: Sequence[str] = ("judge.requests", "judge.retry", "judge.deferred")
+    ) -> None:
+        """Take a partition over, of all topics or some."""
+        for topic in topics:
             start = self._next[topic, partition] = self.log.committed.get((topic, partition), 0)
             changelog = StoredChangelog(self.log.records["judge.ledger", partition])
-            self.agent.on_assigned(Assignment((topic, partition), start, start, changelog))
+            assignment = Assignment((topic, partition), start, start, changelog, partitions=self.number)
+            self.agent.on_assigned(assignment)
 
     def revoke(self, partition: int) -> None:
         """Give a partition up, of all topics."""

@@ -1,6 +1,7 @@
 """The days of the judge's budget: by whose clock they are, and who may spend on them."""
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +15,8 @@ from judging import NOON, Log, ScriptedPool, Worker, config, request
 from test_judge_agent import AMOUNT, dollars
 from test_judge_service import Requests, cost, environment
 
-from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.codec import encode
+from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, shares_of
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.agents.judge import JudgeAgent
 from ragweir.streams.cli import ledger_time
@@ -38,6 +40,12 @@ def booked(log: Log) -> dict[str, tuple[int, int]]:
     """By the ledger: what is spent, and what is reserved, by days."""
     newest = {each["day"]: each for each in log.read("judge.ledger")}
     return {day: (each["spent"], each["reserved"]) for day, each in newest.items()}
+
+
+def taken(log: Log) -> dict[int, tuple[int, int]]:
+    """By the ledger: what is spent, and what is reserved, by partitions."""
+    newest = {each["partition"]: each for each in log.read("judge.ledger")}
+    return {partition: (each["spent"], each["reserved"]) for partition, each in newest.items()}
 
 
 # The time.
@@ -67,9 +75,9 @@ def test_the_time_is_the_brokers_once_a_report_tells_it() -> None:
 def test_no_day_follows_a_later_one_that_the_ledger_knows() -> None:
     """A clock that was ahead has spent a budget of that day; the days before it have none to spend any more."""
     log, pool, worker = judging(daily_budget_usd=dollars(1), expire_h=500)
-    for name in "abc":
-        log.ask(request(name))
     for now in (NOON + timedelta(days=4), NOON, NOON + timedelta(days=1)):
+        log.ask(request(f"{now} once"))
+        log.ask(request(f"{now} twice"))
         for _ in range(2):
             worker.turn(now)
             for job in list(pool.jobs):
@@ -136,6 +144,173 @@ def test_a_job_whose_day_is_over_is_asked_for_again_and_that_is_no_failure() -> 
         worker.turn(later + timedelta(seconds=1))
     (job,) = pool.jobs.values()
     assert job.days == ("2026-11-23",)
+
+
+# The parts of a worker's partitions.
+
+
+@pytest.mark.parametrize("partitions", [1, 6, 12, 40])
+@pytest.mark.parametrize("share", [0.1, 0.35, 1.0])
+def test_nine_tenths_of_twenty_reservations_are_spent_on_a_day_with_demand(partitions: int, share: float) -> None:
+    """However many partitions have a part of it, and whatever part of its reservation a job costs in the end."""
+    log, pool, chance, budget = Log(), ScriptedPool(), random.Random(partitions), dollars(20)
+    agent = JudgeAgent(config(partitions, daily_budget_usd=budget, concurrency=8), pool)
+    worker = Worker(log, agent, range(partitions))
+    for number in range(300):
+        log.ask(request(str(number)), chance.randrange(partitions))
+    while not log.read("judge.deferred"):
+        worker.turn(most=3)
+        for job in list(pool.jobs):
+            pool.land(job, cost=round(share * AMOUNT * chance.uniform(0.8, 1)))
+    for _ in range(50):
+        worker.turn()
+        for job in list(pool.jobs):
+            pool.land(job, cost=round(share * AMOUNT * chance.uniform(0.8, 1)))
+    newest = {each["partition"]: each for each in log.read("judge.ledger")}
+    assert 0.9 * budget * 1e6 <= sum(each["spent"] for each in newest.values()) <= budget * 1e6
+    assert all(each["spent"] + each["reserved"] <= budget * 1e6 / partitions for each in newest.values())
+
+
+@pytest.mark.parametrize("lost", [(), (0,), (1,)], ids=str)
+def test_a_job_that_borrows_gives_back_what_it_did_not_need_and_owes_what_nobody_heard(lost: tuple[int, ...]) -> None:
+    """Each of two partitions has a job and a half; the second job of one of them takes a half of either."""
+    log, pool = Log(), ScriptedPool()
+    own, borrowed = 3 * AMOUNT // 2, 2 * AMOUNT - 3 * AMOUNT // 2
+    worker = Worker(log, JudgeAgent(config(2, daily_budget_usd=2 * own / 1e6), pool), (0, 1))
+    for name in "ab":
+        log.ask(request(name), 0)
+    worker.turn()
+    assert taken(log) == {0: (0, own), 1: (0, borrowed)}
+    if lost:
+        worker.agent.on_revoked([("judge.requests", partition) for partition in lost])
+    for job in list(pool.jobs):
+        pool.land(job, cost=AMOUNT // 4)
+    worker.turn()
+    expected = {
+        (): {0: (AMOUNT // 4 * 2, 0), 1: (0, 0)},
+        (0,): {0: (0, own), 1: (0, borrowed)},
+        (1,): {0: (AMOUNT // 4 * 2, 0), 1: (0, borrowed)},
+    }
+    assert taken(log) == expected[lost], "a ledger that was given up has its reservation, which counts as spent there"
+
+
+# Into how many parts a day is divided.
+
+
+class Grown:
+    """Workers in a log whose topics get more partitions; each of them holds one."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.log, self.settings = Log(), settings
+        self.workers: dict[int, Worker] = {}
+        self.pools: dict[int, ScriptedPool] = {}
+        self.asked = 0
+
+    def hold(self, partitions: Sequence[int], number: int) -> None:
+        """New processes, each of which takes one of these partitions over, of so many that there are."""
+        for each in partitions:
+            self.pools[each] = ScriptedPool()
+            # At their starts there was one partition, and they know better.
+            agent = JudgeAgent(replace(config(1, **self.settings), shares=self.shares), self.pools[each])
+            self.workers[each] = Worker(self.log, agent, (each,), number)
+
+    def shares(self, day: str) -> int | None:
+        """What a reader of partition 0 finds."""
+        entries = (LedgerEntry.model_validate_json(each.value or b"") for each in self.log.records["judge.ledger", 0])
+        return dict(filter(None, map(shares_of, entries))).get(day)
+
+    def ask(self, partition: int, number: int) -> None:
+        for each in range(self.asked, self.asked + number):
+            self.log.ask(request(str(each)), partition)
+        self.asked += number
+
+    def turns(self, now: datetime, number: int = 4) -> None:
+        for _ in range(number):
+            for partition, worker in self.workers.items():
+                worker.turn(now)
+                for job in list(self.pools[partition].jobs):
+                    self.pools[partition].land(job, cost=AMOUNT)
+
+    def spent(self, day: str) -> dict[int, int]:
+        """By the ledger: what is spent on a day, in reservations, by partitions."""
+        newest = {each["partition"]: each for each in self.log.read("judge.ledger") if each["day"] == day}
+        return {partition: each["spent"] / AMOUNT for partition, each in newest.items() if each["spent"]}
+
+
+def test_partitions_that_are_added_have_no_money_until_the_next_day() -> None:
+    """A day is divided once, by who holds partition 0; each process of the new ones would divide it by their number."""
+    grown = Grown(daily_budget_usd=dollars(12), expire_h=500)
+    grown.hold(range(2), 2)
+    for partition in range(2):
+        grown.ask(partition, 20)
+    grown.turns(NOON, 8)
+    assert grown.spent("2026-11-22") == {0: 6, 1: 6}
+    grown.hold(range(6), 6)
+    for partition in range(6):
+        grown.ask(partition, 20)
+    grown.turns(NOON + timedelta(hours=1), 8)
+    assert grown.spent("2026-11-22") == {0: 6, 1: 6}
+    assert len(grown.log.records["judge.deferred", 5]) == 20, "they wait for the next day, as where it is spent"
+    grown.turns(NOON + timedelta(days=1), 8)
+    assert grown.spent("2026-11-23") == dict.fromkeys(range(6), 2)
+
+
+def test_nothing_is_reserved_before_partition_0_says_into_how_many_parts_the_day_is_divided() -> None:
+    grown = Grown(daily_budget_usd=dollars(12))
+    grown.hold([1], 2)
+    grown.ask(1, 3)
+    grown.turns(NOON)
+    assert grown.log.records["judge.ledger", 1] == []
+    assert not grown.log.records["judge.deferred", 1], "they wait here"
+    grown.hold([0], 2)
+    grown.workers[0].turn(NOON, abort=True)
+    grown.turns(NOON, 1)
+    (key, *_) = (record.key for record in grown.log.records["judge.ledger", 0])
+    assert parse_ledger_key(key) == ("2026-11-22 shares", "", "", 0)
+    grown.turns(NOON)
+    assert grown.spent("2026-11-22") == {1: 3}
+
+
+def test_tomorrow_is_divided_shortly_before_midnight_so_that_jobs_can_reserve_on_it() -> None:
+    grown = Grown(daily_budget_usd=dollars(12))
+    grown.hold(range(2), 2)
+    before = MIDNIGHT - timedelta(seconds=60)
+    grown.turns(before)
+    assert (grown.shares("2026-11-22"), grown.shares("2026-11-23"), grown.shares("2026-11-24")) == (2, 2, None)
+    grown.ask(1, 1)
+    grown.workers[1].turn(before)
+    (job,) = grown.pools[1].jobs.values()
+    assert job.days == ("2026-11-22", "2026-11-23")
+
+
+def test_a_ledger_from_before_days_were_divided_goes_on_with_what_it_spent() -> None:
+    """Its day is divided by the partitions that there are: the version before knew no other number."""
+    grown = Grown(daily_budget_usd=dollars(12))
+    entry = LedgerEntry(day="2026-11-22", application="", tenant="", partition=0, spent=5 * AMOUNT)
+    grown.log.append("judge.ledger", 0, ledger_key(entry), encode(entry), NOON)
+    assert "shares" not in grown.log.read("judge.ledger")[0]
+    grown.hold(range(2), 2)
+    for partition in range(2):
+        grown.ask(partition, 20)
+    grown.turns(NOON, 8)
+    assert grown.spent("2026-11-22") == {0: 6, 1: 6}
+
+
+def test_the_ledger_belongs_to_the_requests_so_that_it_has_one_owner_while_topics_grow() -> None:
+    """Who has only what waits of a partition leaves it alone until it has the requests too."""
+    log, pool = Log(), ScriptedPool()
+    agent = JudgeAgent(config(2), pool)
+    worker = Worker(log, agent, (0,))
+    log.append("judge.retry", 1, b"late", encode(request("late")), NOON)
+    worker.assign(1, ("judge.retry",))
+    for second in range(12):
+        worker.turn(NOON + timedelta(seconds=second))
+    assert not pool.jobs
+    assert not len(agent._requests), "it takes nobody's room"
+    worker.assign(1)
+    for second in range(12, 24):
+        worker.turn(NOON + timedelta(seconds=second))
+    assert [job[:2] for job in pool.jobs] == [("judge.retry", 1)]
 
 
 # On a real broker.

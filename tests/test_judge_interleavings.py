@@ -31,6 +31,7 @@ from ragweir.streams.agents.judge import JudgeAgent
 from ragweir.streams.judging import held_requests
 from ragweir.streams.judging.days import day_of
 from ragweir.streams.judging.job import Job, JobId, JobResult
+from ragweir.streams.judging.ledgers import Deposit
 from ragweir.streams.judging.request_state import TRANSITIONS, RequestEvent, RequestState, next_state
 from ragweir.streams.records import Outcome, Record
 
@@ -95,13 +96,24 @@ class Started:
     """True once the agent has been told."""
     booked: bool = False
     """True once a transaction after that is committed."""
-    lost: bool = False
-    """True if its process or its partition was lost before."""
+    deposits: tuple[tuple[Deposit, ...], ...] = ()
+    """Where the ledgers have its reservation, for each of its days."""
+    given_up: set[int] = field(default_factory=set)
+    """The partitions that were given up before its cost was booked: their next owners count the deposits as spent."""
 
     @property
-    def owed(self) -> dict[str, int]:
-        """What the ledger has to hold for it, spent or reserved, by days."""
-        return self.costs if self.booked and self.costs is not None else self.reserved
+    def owed(self) -> Counter[tuple[int, str]]:
+        """What the ledgers have to hold for it, spent or reserved, by partitions and days."""
+        owed = Counter[tuple[int, str]]()
+        for day, deposits in zip(self.job.days, self.deposits, strict=True):
+            left = (self.costs or {}).get(day, 0)
+            for each in deposits:
+                paid = min(left, each.amount)
+                left -= paid
+                known = self.booked and each.partition not in self.given_up
+                owed[each.partition, day] += paid if known else each.amount
+            assert left == 0
+        return owed
 
     @property
     def reserved(self) -> dict[str, int]:
@@ -133,7 +145,8 @@ class CheckedPool(ScriptedPool):
         assert self.machine.committing, "a job is started only once its reservation is committed"
         assert job.id not in self.own, "no job is started twice by the same owner of its partition"
         self.machine.check_wait_is_over(job.id)
-        self.own[job.id] = Started(job)
+        agent = next(each.agent for each in self.machine.workers.values() if each.agent._pool is self)
+        self.own[job.id] = Started(job, deposits=agent._requests[job.id].reservation.deposits)
         assert job.days[0] == day_of(self.machine.now.timestamp())
         self.machine.started.append(self.own[job.id])
         super().start(job)
@@ -154,8 +167,11 @@ class CheckedPool(ScriptedPool):
     def lose(self, partition: int) -> None:
         """The process, or only its partition, is lost."""
         self.machine.log.refused -= {job for job in self.machine.log.refused if job[1] == partition}
+        for each in self.own.values():
+            if not each.booked:
+                each.given_up.add(partition)
         for job in [job for job in self.own if job[1] == partition]:
-            self.own.pop(job).lost = True
+            del self.own[job]
 
 
 @dataclass
@@ -333,17 +349,15 @@ class JudgeMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_ledger_holds_what_was_started_and_stays_within_the_budget(self) -> None:
+        owed = sum((each.owed for each in self.started), Counter[tuple[int, str]]())
         for partition in range(PARTITIONS):
             newest = {each.key: orjson.loads(each.value or b"") for each in self.log.records["judge.ledger", partition]}
             days, greedy = Counter[str](), Counter[str]()
             for entry in newest.values():
                 days[entry["day"]] += entry["spent"] + entry["reserved"]
                 greedy[entry["day"]] += (entry["spent"] + entry["reserved"]) * (entry["application"] == "greedy")
-            owed = Counter[str]()
-            for each in self.started:
-                if each.job.id[1] == partition:
-                    owed.update(each.owed)
-            assert days == owed, "neither a cost nor a reservation is lost or counted twice"
+            mine = Counter({day: amount for (own, day), amount in owed.items() if own == partition})
+            assert +days == mine, "neither a cost nor a reservation is lost or counted twice"
             assert all(amount <= PART for amount in days.values())
             assert all(amount <= GREEDY for amount in greedy.values())
 

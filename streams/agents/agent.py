@@ -74,6 +74,8 @@ class Assignment:
     preceding: Iterable[Record] = ()
     """The committed records of at most `Agent.warm_up` offsets before the start, in order. They too are read from Kafka
     while they are iterated over."""
+    partitions: int | None = None
+    """The number of partitions that the topic has now; None where that is not known."""
     anew: bool = False
     """True where the topic was deleted and made again: its offsets are others than those that the state speaks of."""
 

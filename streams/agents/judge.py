@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import cache, partial
 
 from pydantic import ValidationError
 from typing_extensions import override
@@ -30,7 +31,9 @@ from ragweir.streams.judging.request_state import RequestState
 from ragweir.streams.judging.results import judged, result, unjudged, waiting
 from ragweir.streams.records import Count, Emission, EventPosition, Measurements, Outcome, Record, TopicPartition
 
-_SERVICE = "judge"
+_SERVICE, _REQUESTS = "judge", "judge.requests"
+_ELSEWHERE = timedelta(seconds=5)
+"""The time for which a partition is left alone whose ledger another worker holds: so it is while topics grow."""
 _CALL_SECONDS: Count = ("ragweir_judge_call_seconds",)
 _HELD_PER_JOB = 4
 """Requests in memory for each that may be in flight: those that wait, and those that finished before an earlier one."""
@@ -47,11 +50,15 @@ class JudgeAgent(Agent):
         judge = config.judge
         self._config, self._pool = config, pool
         self._requests = HeldRequests()
-        self._ledgers = Ledgers(
-            Budget.part(
-                config.partitions, judge.daily_budget_usd, judge.budgets_by_application, judge.budgets_by_tenant
+        part = cache(
+            partial(
+                Budget.part,
+                total_usd=judge.daily_budget_usd,
+                applications=judge.budgets_by_application,
+                tenants=judge.budgets_by_tenant,
             )
         )
+        self._ledgers = Ledgers(part, config.partitions, config.shares)
         self._days = DayClock(config.clock, config.day)
         self._admission = RequestAdmission(config, self._ledgers, self._days)
         self._most_held = _HELD_PER_JOB * judge.concurrency
@@ -144,6 +151,8 @@ class JudgeAgent(Agent):
                 continue
             request = self._read(record)
             until = request.request.not_before
+            if partition[1] not in self._ledgers:
+                until = self._now + _ELSEWHERE
             if until is not None and until > self._now:
                 self._paused[partition] = record.offset, until
                 self._newly_paused.add(partition)
@@ -195,7 +204,7 @@ class JudgeAgent(Agent):
         day = self._days.today()
         for ended in self._pool.take_results():
             self._end(ended)
-        self._ledgers.begin(day)
+        self._ledgers.begin(self._days.days())
         self._book()
         outcome = Outcome()
         self._requests.emit(outcome, most)
@@ -240,12 +249,9 @@ class JudgeAgent(Agent):
         """Book the cost of jobs at once, not with their results: the request before them may wait for this money."""
         for held in self._requests:
             if held.state.is_unbooked:
-                partition, reservation = held.record.partition, held.reservation
-                ledger = self._ledgers[partition]
-                for number, account in enumerate(reservation.accounts):
-                    cost = held.costs.get(account[0], 0)
-                    ledger = ledger.settle(account, reservation.job.allowance, cost, judged=held.judged and number == 0)
-                self._ledgers[partition] = ledger
+                reservation = held.reservation
+                for number, (day, deposits) in enumerate(zip(reservation.job.days, reservation.deposits, strict=True)):
+                    self._ledgers.settle(deposits, held.costs.get(day, 0), judged=held.judged and number == 0)
 
     def _free_slots(self) -> int:
         """Return the number of jobs that may begin."""
@@ -294,15 +300,23 @@ class JudgeAgent(Agent):
 
     @override
     def on_assigned(self, assignment: Assignment) -> None:
-        """Take a partition over. The same partition of all its inputs has one ledger, which comes with the first."""
-        _, partition = assignment.topic_partition
-        self._ledgers.restore(partition, assignment.changelog)
+        """Take a partition over. The same partition of all its inputs has one ledger, which comes with the requests'.
+
+        So it has one owner also while the topics have different numbers of partitions, where the same partition of
+        another input may be somebody else's.
+        """
+        topic, partition = assignment.topic_partition
+        if topic.endswith(_REQUESTS):
+            self._ledgers.restore(partition, assignment.changelog, assignment.partitions)
 
     @override
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Cancel the jobs of partitions that are given up, and forget their requests; the next owner starts anew."""
         numbers = {partition for _, partition in partitions}
         dropped = self._requests.drop(numbers)
+        for request in dropped:
+            if request.state is RequestState.IN_FLIGHT or request.state.is_unbooked:
+                self._ledgers.forfeit(deposit for day in request.reservation.deposits for deposit in day)
         self._pool.cancel([request.id for request in dropped if request.state is RequestState.IN_FLIGHT])
         self._paused = {place: pause for place, pause in self._paused.items() if place[1] not in numbers}
         self._ledgers.drop(numbers)

@@ -39,6 +39,8 @@ class RequestAdmission:
     def admit(self, requests: Iterable[HeldRequest], slots: int, now: datetime) -> None:
         """Decide about requests in their order: each is reserved for, gets a result, or goes on waiting.
 
+        All wait as long as it is not known into how many parts the budgets of the day are divided.
+
         Args:
             requests: those that wait.
             slots: the number of jobs that may begin.
@@ -46,6 +48,8 @@ class RequestAdmission:
         """
         clock = self._config.clock
         until_s = clock() + _DECIDING_S
+        if not self._ledgers.is_open(self._days.today()):
+            slots = 0
         for request in requests:
             if now - request.requested_at > self._expire:
                 self._settle(request, "expired", _EXPIRED)
@@ -65,25 +69,21 @@ class RequestAdmission:
         evaluation = request.evaluation
         suites = [config.suites[each.suite] for each in chosen(evaluation) if each.suite in config.suites]
         amount = allowance(config.price, config.embedding_price, held.case, suites, config.judge.max_output_tokens)
-        ledger = self._ledgers[partition]
-        days = self._days.days()
-        account, *later = (self._ledgers.budget.account(day, evaluation.application, evaluation.tenant) for day in days)
-        if request.requested_at is None:
-            ledger = ledger.asked(account, by_floor=by_floor_alone(evaluation))
-        if not ledger.allows(account, amount):
+        ledgers, days = self._ledgers, [day for day in self._days.days() if self._ledgers.is_open(day)]
+        accounts = [ledgers.account(day, evaluation.application, evaluation.tenant) for day in days]
+        if not ledgers.allows(accounts[0], amount):
             return self._settle(held, "failed", _ABOVE_BUDGET)
-        if ledger.fits(account, amount):
+        if deposits := ledgers.reserve(partition, accounts[0], amount):
             # Where tomorrow has no room the job begins all the same, and gives up at midnight if it has not ended.
-            accounts = (account, *(each for each in later if ledger.fits(each, amount)))
-            job = Job(held.id, held.case, suites, amount, tuple(day for day, _, _ in accounts), self._days.today)
-            held.reserve(Reservation(accounts, job))
-            for each in accounts:
-                ledger = ledger.reserve(each, amount)
-            self._ledgers[partition] = ledger
-        elif not ledger.fits(account, amount, settled=True):
+            later = (ledgers.reserve(partition, account, amount) for account in accounts[1:])
+            every = (deposits, *(each for each in later if each))
+            own = tuple(each[0].account[0] for each in every)
+            held.reserve(Reservation(Job(held.id, held.case, suites, amount, own, self._days.today), every))
+        elif not ledgers.may_fit(accounts[0], amount):
             again = waiting("judge.deferred", request, partition, held.requested_at, next_day(days[0]), _OVER_BUDGET)
             held.settle(result(held.record, again, "deferred"))
-            self._ledgers[partition] = ledger
+        if held.state is not RequestState.WAITING and request.requested_at is None:
+            ledgers.asked(partition, accounts[0], by_floor=by_floor_alone(evaluation))
         return None
 
     def _settle(self, held: HeldRequest, status: Literal["failed", "expired"], why: str) -> None:

@@ -19,7 +19,7 @@ from ragweir.schemas.codec import parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import Finished, JudgeRequest
 from ragweir.streams.judging.job import Job, JobId
-from ragweir.streams.judging.ledger import Account
+from ragweir.streams.judging.ledgers import Deposit
 from ragweir.streams.judging.request_state import RequestEvent, RequestState, next_state
 from ragweir.streams.records import Outcome, Record, TopicPartition
 
@@ -47,12 +47,12 @@ def read_request(record: Record, max_bytes: int) -> JudgeRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """An amount of a partition's budget that is set aside for a job, on each of its days."""
+    """An amount that is set aside for a job on each of its days."""
 
-    accounts: tuple[Account, ...]
-    """One for each day of the job."""
     job: Job
     """Its allowance is the amount."""
+    deposits: tuple[tuple[Deposit, ...], ...]
+    """Where it is set aside, for each day of the job."""
 
 
 @dataclass(slots=True, eq=False)
