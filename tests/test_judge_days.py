@@ -1,6 +1,7 @@
 """The days of the judge's budget: by whose clock they are, and who may spend on them."""
 
 import random
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -8,12 +9,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message, Producer
 from confluent_kafka.admin import AdminClient
-from faults import Service, end_all, eventually
+from faults import QUICK_CLIENT, Service, end_all, eventually
 from judging import NOON, Log, ScriptedPool, Worker, config, request
 from test_judge_agent import AMOUNT, dollars
-from test_judge_service import Requests, cost, environment
+from test_judge_service import PARTITIONS, Requests, cost, environment
 
 from ragweir.schemas.codec import encode
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, shares_of
@@ -374,3 +375,77 @@ def test_a_ledger_without_the_brokers_time_is_told_and_works_by_our_own_clock(
     other = own.model_copy(update={"topics": own.topics.model_copy(update={"prefix": f"{prefix}other."})})
     create_topics(other, [TOPICS["judge.ledger"]])
     assert not ledger_time.missing(admin, other)
+
+
+@pytest.mark.parametrize("last", [pytest.param("judge.requests", marks=pytest.mark.long), "judge.ledger"])
+def test_partitions_that_are_added_under_running_workers_do_not_multiply_the_budget(
+    kafka: LocalKafka, prefix: str, tmp_path: Path, services: list[Service], last: str
+) -> None:
+    """Whichever topic gets them last; nor do the processes that see them from their starts."""
+    requests, cap = Requests(kafka.bootstrap, prefix), 0.15
+    client = {**QUICK_CLIENT, "topic.metadata.refresh.interval.ms": 1_000}
+    with simulated_judge() as judge:
+        given = environment(
+            requests, judge, judge__daily_budget_usd=cap, judge__max_output_tokens=100, kafka__client=client
+        )
+
+        def begin() -> Service:
+            command = ["-m", "ragweir.streams.cli", "judge", "--workers", "2"]
+            services.append(Service(command, tmp_path / f"log-{len(services)}", given))
+            return services[-1]
+
+        def settled() -> bool:
+            return len(requests.read("evaluations")) + len(requests.read("judge.deferred")) >= requests.sent
+
+        service = begin()
+        held = ["ragweir_assigned_partitions"] * 2  # A rebalance would cost what is under way.
+        eventually(lambda: [service.sample(each, slot) for slot, each in enumerate(held)] == [6, 6], "both work")
+        requests.send(200)
+        eventually(settled, "the budget is spent")
+        first = cost(judge.calls())
+        for name in sorted(("judge.retry", "judge.deferred", "judge.requests", "judge.ledger"), key=last.__eq__):
+            requests.grow([name], 2 * PARTITIONS)
+            time.sleep(1)
+        requests.send(200)
+        if last == "judge.ledger":  # Who has requests of a partition without a ledger cannot work.
+            service.stop()
+            service = begin()
+        eventually(settled, "what is asked for in the new partitions waits")
+        assert service.stop() == 0
+        begin()
+        requests.send(100)
+        eventually(settled, "there is no money for another process either")
+        spent = cost(judge.calls())
+    assert 0.5 * cap * 1e6 < first <= spent <= cap * 1e6
+    assert sum(each["shares"] for each in requests.read("judge.ledger") if "shares" in each) == PARTITIONS
+
+
+@pytest.mark.parametrize("ends", ["committed", "aborted"])
+def test_a_transaction_that_is_open_in_the_ledger_is_waited_for_before_anything_is_spent(
+    kafka: LocalKafka, prefix: str, tmp_path: Path, services: list[Service], ends: str
+) -> None:
+    """The offsets are stable all the while, as when the marks of an earlier owner's commit have not all come yet."""
+    requests, cap = Requests(kafka.bootstrap, prefix), 0.2
+    ledger, day = f"{prefix}judge.ledger", datetime.now(UTC).date().isoformat()
+    earlier = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": prefix, "log_level": 0})
+    earlier.init_transactions(30)
+    earlier.begin_transaction()
+    for partition in range(PARTITIONS):
+        spent = round(cap * 1e6) // PARTITIONS
+        entry = LedgerEntry(day=day, application="", tenant="", partition=partition, spent=spent)
+        earlier.produce(ledger, encode(entry), ledger_key(entry), partition=partition)
+    earlier.flush()
+    with simulated_judge() as judge:
+        requests.send(8)
+        command, given = ["-m", "ragweir.streams.cli", "judge", "--slot", "0"], environment(requests, judge)
+        given["RAGWEIR_JUDGE__DAILY_BUDGET_USD"] = str(cap)
+        services.append(service := Service(command, tmp_path / "log", given))
+        eventually(lambda: service.logged("waiting for an open transaction to end"), "it waits")
+        assert not judge.calls()["count"]
+        if ends == "committed":
+            earlier.commit_transaction()
+            eventually(lambda: len(requests.read("judge.deferred")) == 8, "the money is spent")
+            assert not judge.calls()["count"]
+        else:
+            earlier.abort_transaction()
+            requests.must_be_judged_exactly_once()
