@@ -65,6 +65,33 @@ class LedgerEntry(Part):
     """How many of these only a random floor had chosen."""
     finished: tuple[Finished, ...] = ()
     """Of each topic of requests the last that was finished when this was written, whatever account it belongs to."""
+    shares: NonNegativeInt | None = None
+    """The number of equal shares of the day's budgets, only in the entry of `shares_entry`."""
+
+    omitted_values: ClassVar[Mapping[str, object]] = {"shares": None}
+
+
+_SHARES = " shares"
+
+
+def shares_entry(day: str, shares: int) -> LedgerEntry:
+    """Return the entry that says into how many shares the budgets of a day are divided. It stands in partition 0.
+
+    What stands for its day belongs to no day, so that readers that do not know it leave it out of all sums.
+
+    >>> ledger_key(shares_entry("2026-11-21", 6))
+    b'["2026-11-21 shares","","",0]'
+    """
+    return LedgerEntry(day=f"{day}{_SHARES}", application="", tenant="", partition=0, shares=shares)
+
+
+def shares_of(entry: LedgerEntry) -> tuple[str, int] | None:
+    """Return the day and the number of its shares that an entry says; None for an entry of costs.
+
+    >>> shares_of(shares_entry("2026-11-21", 6))
+    ('2026-11-21', 6)
+    """
+    return None if entry.shares is None else (entry.day.removesuffix(_SHARES), entry.shares)
 
 
 class LedgerKey(NamedTuple):
@@ -83,6 +110,10 @@ def ledger_key(entry: LedgerEntry) -> bytes:
     b'["2026-11-21","bot","",3]'
     """
     return orjson.dumps([entry.day, entry.application, entry.tenant, entry.partition])
+
+
+CLOCK_KEY = b'["","","",0]'
+"""The key of records without a value that a worker writes to learn the brokers' time: no account is of no day."""
 
 
 def parse_ledger_key(key: bytes | None) -> LedgerKey:

@@ -49,7 +49,16 @@ TOPICS = {
         Topic("judge.requests", "event_id", JudgeRequest, "delete", 24 * 7, _JUDGED_TEXT),
         Topic("judge.retry", "event_id", JudgeRequest, "delete", 24 * 7, _JUDGED_TEXT),
         Topic("judge.deferred", "event_id", JudgeRequest, "delete", 24 * 7, _JUDGED_TEXT),
-        Topic("judge.ledger", "day, application, tenant, partition", LedgerEntry, "compact,delete", 24 * 40, "none"),
+        Topic(
+            "judge.ledger",
+            "day, application, tenant, partition",
+            LedgerEntry,
+            "compact,delete",
+            24 * 40,
+            "none",
+            # The days of the budget are the brokers': a worker's own clock may be wrong.
+            (("message.timestamp.type", "LogAppendTime"),),
+        ),
         Topic(
             "windows",
             "start, dimensions, partition, part",

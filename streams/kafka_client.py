@@ -38,6 +38,7 @@ _SETTLING = {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
     KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 }
 """What brokers answer for a while after a start, a topic was made or its leader moved; clients do not ask again."""

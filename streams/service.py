@@ -19,6 +19,7 @@ from ragweir.streams.agents.agent import Agent
 from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.agents.judge import JudgeAgent
+from ragweir.streams.day_shares import DayShares
 from ragweir.streams.judging.config import JudgeConfig
 from ragweir.streams.judging.ledgers import nothing_spent
 from ragweir.streams.judging.money import FREE
@@ -195,7 +196,8 @@ _JUDGED = ("judge.requests", "judge.retry", "judge.deferred")
 
 
 def _judge_agent(settings: Settings, partitions: int) -> Agent:
-    return JudgeAgent(judge_config(settings, partitions), LiveJudgePool(settings.judge))
+    config = replace(judge_config(settings, partitions), shares=DayShares(settings))
+    return JudgeAgent(config, LiveJudgePool(settings.judge))
 
 
 SERVICES: Mapping[str, Service] = {

@@ -106,11 +106,19 @@ class ScriptedPool(JudgePool):
         self._ended = [ended for ended in self._ended if ended.id not in jobs]
 
     def land(
-        self, job: JobId, judged: Judged | None = GOOD, cost: int = 100, why: str = "", flags: Iterable[str] = ()
+        self,
+        job: JobId,
+        judged: Judged | None = GOOD,
+        cost: int | Mapping[str, int] = 100,
+        why: str = "",
+        flags: Iterable[str] = (),
+        *,
+        day_over: bool = False,
     ) -> None:
-        """A job ends."""
-        del self.jobs[job]
-        self._ended.append(JobResult(job, judged, Usage(10, 5, cost, calls=1, flags=set(flags)), why))
+        """A job ends. Its cost is on its first day, if it is not given by days."""
+        days = self.jobs.pop(job).days
+        costs = Counter({days[0]: cost} if isinstance(cost, int) else cost)
+        self._ended.append(JobResult(job, judged, Usage(10, 5, costs, calls=1, flags=set(flags)), why, day_over))
 
     @override
     def counts(self) -> Mapping[tuple[str, ...], int]:
@@ -162,18 +170,24 @@ class Log:
 class Worker:
     """Drives one agent over a log, as the runtime would. A worker that is dropped has crashed."""
 
-    def __init__(self, log: Log, agent: JudgeAgent, partitions: Sequence[int] = (0,)) -> None:
-        self.log, self.agent = log, agent
+    def __init__(
+        self, log: Log, agent: JudgeAgent, partitions: Sequence[int] = (0,), number: int | None = None
+    ) -> None:
+        """Take partitions over, of so many that the topics have."""
+        self.log, self.agent, self.number = log, agent, number
         self._next: dict[TopicPartition, int] = {}
         for partition in partitions:
             self.assign(partition)
 
-    def assign(self, partition: int) -> None:
-        """Take a partition over, of all topics."""
-        for topic in ("judge.requests", "judge.retry", "judge.deferred"):
+    def assign(
+        self, partition: int, topics: Sequence[str] = ("judge.requests", "judge.retry", "judge.deferred")
+    ) -> None:
+        """Take a partition over, of all topics or some."""
+        for topic in topics:
             start = self._next[topic, partition] = self.log.committed.get((topic, partition), 0)
             changelog = StoredChangelog(self.log.records["judge.ledger", partition])
-            self.agent.on_assigned(Assignment((topic, partition), start, start, changelog))
+            assignment = Assignment((topic, partition), start, start, changelog, partitions=self.number)
+            self.agent.on_assigned(assignment)
 
     def revoke(self, partition: int) -> None:
         """Give a partition up, of all topics."""

@@ -24,7 +24,7 @@ from ragweir.schemas.codec import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.agents.judge import JudgeAgent
-from ragweir.streams.judging.ledger import day_of
+from ragweir.streams.judging.days import day_of
 from ragweir.streams.kafka_client import Identity, reader_properties
 from ragweir.streams.local.kafka import local_kafka
 from ragweir.streams.local.node import free_port

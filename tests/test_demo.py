@@ -110,7 +110,7 @@ def answered(request: JudgeRequest, score: float | None) -> Evaluation:
         explanations={"judge_faithfulness": "simulated: because the test says so"},
         statuses=dict.fromkeys(chosen_suites, "judged"),
     )
-    usage = job.Usage(input_tokens=1_000, output_tokens=50, cost=1_200, calls=1)
+    usage = job.Usage(input_tokens=1_000, output_tokens=50, costs=Counter(today=1_200), calls=1)
     emission = judged(request, found, (), usage, "simulated-judge", (), cut=False)
     return Evaluation.model_validate_json(emission.value or b"")
 

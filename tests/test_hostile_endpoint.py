@@ -45,6 +45,7 @@ from ragweir.streams.settings import JudgeSettings, Price
 
 PRICE = Price(input_usd=1, output_usd=10)
 PLENTY = 10**12
+DAY = "2026-11-22"
 MOST_OUTPUT = 100
 MEGABYTE = 1024 * 1024
 
@@ -156,7 +157,7 @@ def finished(live: LiveJudgePool, number: int = 1) -> list[JobResult]:
 
 def job(*suites: Suite, number: int = 0) -> Job:
     case = Case("What is two and two?", f"It is four. {number}", ("Two and two is four.",))
-    return Job(("requests", 0, number), case, suites or (GRADING,), PLENTY)
+    return Job(("requests", 0, number), case, suites or (GRADING,), PLENTY, (DAY,), lambda: DAY)
 
 
 def outcomes(counts: Mapping[tuple[str, ...], int]) -> dict[str, int]:

@@ -30,9 +30,10 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.agents import judge
 from ragweir.streams.agents.judge import JudgeAgent
 from ragweir.streams.judging import held_requests
+from ragweir.streams.judging.days import day_of
 from ragweir.streams.judging.held_requests import HeldRequest
 from ragweir.streams.judging.job import Job, JobId, JobResult
-from ragweir.streams.judging.ledger import day_of
+from ragweir.streams.judging.ledgers import Deposit
 from ragweir.streams.judging.request_state import TRANSITIONS, RequestEvent, RequestState, next_state
 from ragweir.streams.records import Outcome, Record
 
@@ -91,20 +92,35 @@ class Started:
     """A job that was started, by the machine's own account."""
 
     job: Job
-    day: str
-    cost: int | None = None
-    """What its calls have cost; None while that is not known."""
+    costs: dict[str, int] | None = None
+    """What its calls have cost, by days; None while that is not known."""
     heard: bool = False
     """True once the agent has been told."""
     booked: bool = False
     """True once a transaction after that is committed."""
-    lost: bool = False
-    """True if its process or its partition was lost before."""
+    deposits: tuple[tuple[Deposit, ...], ...] = ()
+    """Where the ledgers have its reservation, for each of its days."""
+    given_up: set[int] = field(default_factory=set)
+    """The partitions that were given up before its cost was booked: their next owners count the deposits as spent."""
 
     @property
-    def owed(self) -> int:
-        """What the ledger has to hold for it, spent or reserved."""
-        return self.cost if self.booked and self.cost is not None else self.job.allowance
+    def owed(self) -> Counter[tuple[int, str]]:
+        """What the ledgers have to hold for it, spent or reserved, by partitions and days."""
+        owed = Counter[tuple[int, str]]()
+        for day, deposits in zip(self.job.days, self.deposits, strict=True):
+            left = (self.costs or {}).get(day, 0)
+            for each in deposits:
+                paid = min(left, each.amount)
+                left -= paid
+                known = self.booked and each.partition not in self.given_up
+                owed[each.partition, day] += paid if known else each.amount
+            assert left == 0
+        return owed
+
+    @property
+    def reserved(self) -> dict[str, int]:
+        """What was reserved for it."""
+        return dict.fromkeys(self.job.days, self.job.allowance)
 
 
 class NotingAgent(JudgeAgent):
@@ -131,7 +147,9 @@ class CheckedPool(ScriptedPool):
         assert self.machine.committing, "a job is started only once its reservation is committed"
         assert job.id not in self.own, "no job is started twice by the same owner of its partition"
         self.machine.check_wait_is_over(job.id)
-        self.own[job.id] = Started(job, day_of(self.machine.now.timestamp()))
+        agent = next(each.agent for each in self.machine.workers.values() if each.agent._pool is self)
+        self.own[job.id] = Started(job, deposits=agent._requests[job.id].reservation.deposits)
+        assert job.days[0] == day_of(self.machine.now.timestamp())
         self.machine.started.append(self.own[job.id])
         super().start(job)
 
@@ -146,13 +164,16 @@ class CheckedPool(ScriptedPool):
     def cancel(self, jobs: Any) -> None:
         super().cancel(jobs)
         for job in jobs:
-            self.own[job].heard, self.own[job].cost = True, self.own[job].job.allowance
+            self.own[job].heard, self.own[job].costs = True, self.own[job].reserved
 
     def lose(self, partition: int) -> None:
         """The process, or only its partition, is lost."""
         self.machine.log.refused -= {job for job in self.machine.log.refused if job[1] == partition}
+        for each in self.own.values():
+            if not each.booked:
+                each.given_up.add(partition)
         for job in [job for job in self.own if job[1] == partition]:
-            self.own.pop(job).lost = True
+            del self.own[job]
 
 
 @dataclass
@@ -287,6 +308,11 @@ class JudgeMachine(RuleBasedStateMachine):
         self.now += timedelta(seconds=seconds)
         self.turns(then)
 
+    @rule(then=TURNS)
+    def it_is_nearly_midnight(self, then: list[Turn]) -> None:
+        self.now = self.now.replace(hour=23, minute=55)
+        self.turns(then)
+
     def turns(self, turns: list[Turn]) -> None:
         for turn in turns:
             self.transaction(turn)
@@ -319,24 +345,25 @@ class JudgeMachine(RuleBasedStateMachine):
         return next(iter(self.log.records[place][self.log.committed.get(place, 0) :]), None)
 
     def end(self, pool: CheckedPool, job: JobId, *, judged: bool, share: float) -> None:
-        cost = pool.own[job].cost = int(share * pool.jobs[job].allowance)
-        pool.land(job, GOOD if judged else None, cost, "it timed out")
+        """A job ends, or gives up because its day is over. It pays on the day that it is, or else on its first."""
+        today, own = day_of(self.now.timestamp()), pool.own[job]
+        is_over = today not in own.job.days
+        own.costs = {own.job.days[0] if is_over else today: int(share * own.job.allowance)}
+        pool.land(job, GOOD if judged and not is_over else None, own.costs, "it ended", day_over=is_over)
 
     # What always holds.
 
     @invariant()
     def the_ledger_holds_what_was_started_and_stays_within_the_budget(self) -> None:
+        owed = sum((each.owed for each in self.started), Counter[tuple[int, str]]())
         for partition in range(PARTITIONS):
             newest = {each.key: orjson.loads(each.value or b"") for each in self.log.records["judge.ledger", partition]}
             days, greedy = Counter[str](), Counter[str]()
             for entry in newest.values():
                 days[entry["day"]] += entry["spent"] + entry["reserved"]
                 greedy[entry["day"]] += (entry["spent"] + entry["reserved"]) * (entry["application"] == "greedy")
-            owed = Counter[str]()
-            for each in self.started:
-                if each.job.id[1] == partition:
-                    owed[each.day] += each.owed
-            assert days == owed, "neither a cost nor a reservation is lost or counted twice"
+            mine = Counter({day: amount for (own, day), amount in owed.items() if own == partition})
+            assert +days == mine, "neither a cost nor a reservation is lost or counted twice"
             assert all(amount <= PART for amount in days.values())
             assert all(amount <= GREEDY for amount in greedy.values())
 

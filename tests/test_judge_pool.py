@@ -39,6 +39,7 @@ from ragweir.streams.simulated.server import simulated_judge
 SECONDS = 20
 PRICE = Price(input_usd=1, output_usd=10)
 PLENTY = 10**9
+DAY = "2026-11-22"
 
 
 # Suites that ask as little as can be.
@@ -224,7 +225,14 @@ def pool(
 
 
 def job(number: int = 0, *suites: Suite, response: str = "an answer", allowance: int = PLENTY) -> Job:
-    return Job(("requests", 0, number), Case("a question", f"{response} {number}"), suites or (PLAIN,), allowance)
+    return Job(
+        ("requests", 0, number),
+        Case("a question", f"{response} {number}"),
+        suites or (PLAIN,),
+        allowance,
+        (DAY,),
+        lambda: DAY,
+    )
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -681,7 +689,7 @@ def test_strings_are_bounded_where_the_endpoint_takes_that_and_the_prompt_says_s
     case = Case("a", "b", expected=("c",))
     with pool(endpoint) as live:
         for number in range(2):
-            end = one(live, Job(("requests", 0, number), replace(case, query=f"{number}"), (CLASSIFICATION,), PLENTY))
+            end = one(live, replace(job(number, CLASSIFICATION), case=replace(case, query=f"{number}")))
             assert end.judged
             assert end.judged.categories == {"answer_class": "CORRECT"}
     kinds = [asked.body["response_format"]["type"] for asked in endpoint.asked]
@@ -749,6 +757,26 @@ def test_money_that_broken_calls_used_up_lets_the_job_come_again(endpoint: Endpo
         end = one(live, job(0, allowance=15_000))
     assert (end.judged, end.why, end.usage.calls) == (None, "the judge did not answer in time", 1)
     assert 10_000 < end.usage.cost <= 15_000
+
+
+def test_each_call_is_booked_on_the_day_on_which_it_goes_out_and_none_on_a_day_without_a_reservation(
+    endpoint: Endpoint,
+) -> None:
+    """Of six calls two go out on each day; the third day has no reservation."""
+    days = iter(("sat", "sun", "mon"))
+    today = [next(days)]
+
+    def script(asked: Asked) -> Reply:
+        if len(endpoint.asked) % 2 == 0:
+            today[0] = next(days)  # It is another day when the answer comes.
+        return completion(asked)
+
+    endpoint.script = script
+    with pool(endpoint) as live:
+        end = one(live, replace(job(0, suite("a", 6)), days=("sat", "sun"), today=lambda: today[0]))
+    assert (end.judged, end.why, end.day_over) == (None, "the day of its reservation is over", True)
+    assert end.usage.costs == {"sat": 2 * cost(PRICE, 100, 10), "sun": 2 * cost(PRICE, 100, 10)}
+    assert len(endpoint.asked) == 4
 
 
 def test_no_window_at_the_endpoint_holds_more_requests_than_the_limit(endpoint: Endpoint) -> None:
@@ -829,7 +857,7 @@ def test_forty_events_are_judged_again_from_the_cache_alone_though_many_answers_
         Case(f"How far is town {number}?", f"{number} miles.", (f"Town {number} is {number} miles off.",))
         for number in range(40)
     ]
-    jobs = [Job(("requests", 0, number), case, (RUBRIC,), PLENTY) for number, case in enumerate(cases)]
+    jobs = [replace(job(number, RUBRIC), case=case) for number, case in enumerate(cases)]
     # One after the other, since faults are drawn in the order of requests; by this seed no repair meets one.
     faults = Faults(shares={"prose": 0.06, "wrong-schema": 0.03, "cut-answer": 0.03}, seed=6)
     with simulated_judge(faults=faults) as judge:

@@ -12,20 +12,21 @@ import sys
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_END, ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 from conftest import create_topic, produce, read_to_end
 from faults import BEHIND, QUICK_CLIENT, Service, end_all, eventually, forget, gone, set_offset
 
 from ragweir.schemas.codec import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import Finished, JudgeRequest, LedgerEntry, ledger_key
+from ragweir.schemas.topics import TOPICS as TABLE
 from ragweir.streams.local.kafka import LocalKafka
 from ragweir.streams.simulated.server import SimulatedJudge, simulated_judge
 
@@ -40,17 +41,25 @@ Start = Callable[..., Service]
 class Requests:
     """Requests to judge under a prefix of their own, and what became of them."""
 
-    def __init__(self, bootstrap: str, prefix: str, limits: Mapping[str, int] | None = None) -> None:
-        """Make the topics; `limits` has the `max.message.bytes` of some."""
-        self.bootstrap, self.prefix, self.sent = bootstrap, prefix, 0
+    def __init__(
+        self,
+        bootstrap: str,
+        prefix: str,
+        limits: Mapping[str, int] | None = None,
+        ledger: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make the topics; `limits` has the `max.message.bytes` of some, `ledger` other settings of the ledger."""
+        self.bootstrap, self.prefix, self.sent, self.partitions = bootstrap, prefix, 0, PARTITIONS
         for name in TOPICS:
             most = (limits or {}).get(name)
-            create_topic(bootstrap, prefix + name, PARTITIONS, {"max.message.bytes": str(most)} if most else {})
+            config = {**dict(TABLE[name].config), **({"max.message.bytes": str(most)} if most else {})}
+            config |= (ledger or {}) if name == "judge.ledger" else {}
+            create_topic(bootstrap, prefix + name, PARTITIONS, config)
         self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def send(self, number: int, suite: str = "rubric", **fields: Any) -> None:
         """Ask for so many more judgements, spread over the partitions; `fields` are the evaluations'."""
-        lanes: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
+        lanes: dict[int, list[bytes]] = {partition: [] for partition in range(self.partitions)}
         for each in range(self.sent, self.sent + number):
             decided = SuiteDecision(suite=suite, status="selected", probability=1.0, because=("risk",))
             evaluation = Evaluation(
@@ -66,10 +75,17 @@ class Requests:
                 response=f"Town {each} is {each % 97} miles from the sea.",
                 contexts=(f"Town {each} lies {each % 97} miles from the sea.", "Nothing of use."),
             )
-            lanes[each % PARTITIONS].append(encode(asked))
+            lanes[each % self.partitions].append(encode(asked))
         for partition, values in lanes.items():
             produce(self.bootstrap, f"{self.prefix}judge.requests", values, partition=partition)
         self.sent += number
+
+    def grow(self, topics: Iterable[str], partitions: int) -> None:
+        """Give topics more partitions."""
+        wanted = [NewPartitions(self.prefix + name, partitions) for name in topics]
+        for future in self.admin.create_partitions(wanted).values():
+            future.result(30)
+        self.partitions = partitions
 
     def read(self, topic: str) -> list[dict[str, Any]]:
         """The committed records of one of our topics."""

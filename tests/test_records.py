@@ -28,7 +28,7 @@ from ragweir.schemas.interaction import (
     Span,
     Usage,
 )
-from ragweir.schemas.judging import JudgeRequest, LedgerEntry
+from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, shares_entry, shares_of
 from ragweir.schemas.run import Archive, Asked, Extent, Run
 from ragweir.schemas.window import Progress, Window
 from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
@@ -247,7 +247,17 @@ def test_the_golden_records_of_the_judge_are_read_and_written(record: str, model
     """What waits in the judge's topics, and what is booked, is read by every later version; no field is left out."""
     read = model.model_validate_json(golden(record))
     assert encode(read) == golden(record)
-    assert all(getattr(read, name) not in (None, "", 0) for name in model.model_fields)
+    names = model.model_fields.keys() - model.omitted_values.keys()
+    assert all(getattr(read, name) not in (None, "", 0) for name in names)
+
+
+def test_the_golden_record_of_a_days_shares_is_read_and_written() -> None:
+    """It has all fields of an entry of costs, so that versions before it read it, and no day that they know."""
+    entry = shares_entry("2026-11-21", 6)
+    assert encode(entry) == golden("judge_ledger_shares")
+    assert shares_of(LedgerEntry.model_validate_json(golden("judge_ledger_shares"))) == ("2026-11-21", 6)
+    assert parse_ledger_key(ledger_key(entry)).day != "2026-11-21"
+    assert orjson.loads(golden("judge_ledger_shares")).keys() > orjson.loads(golden("judge_ledger")).keys()
 
 
 def test_a_ledger_from_before_it_told_what_is_finished_is_read() -> None:

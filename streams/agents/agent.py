@@ -11,7 +11,7 @@ from typing import NamedTuple
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass
-from ragweir.streams.records import EventPosition, Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.records import Emission, EventPosition, Measurements, Outcome, Record, TopicPartition
 
 
 class Changelog(Iterable[Record]):
@@ -78,6 +78,8 @@ class Assignment:
     topic_id: str = ""
     """Kafka's id of the topic; empty where it is not known. State that was stored with another id speaks of offsets in
     a topic that was deleted."""
+    partitions: int | None = None
+    """The number of partitions that the topic has now; None where that is not known."""
 
 
 class Origin(NamedTuple):
@@ -126,6 +128,15 @@ class Agent(ABC):
         """The number of offsets before a partition's start of which it has to know the records."""
         return 0
 
+    @property
+    def clock_record(self) -> Emission | None:
+        """A record without meaning, if `tick` is to be told the brokers' time; None where this machine's time will do.
+
+        The runtime writes it to a partition that is held, before the first call of `tick` with partitions: its delivery
+        report says what time it is. Where the topic does not have the brokers' time, it is this machine's after all.
+        """
+        return None
+
     # The partitions.
 
     def on_assigned(self, assignment: Assignment) -> None:
@@ -159,7 +170,7 @@ class Agent(ABC):
         """Return what the passing of time brings, and what earlier records have come to.
 
         Args:
-            now_s: wall clock, epoch seconds.
+            now_s: the time, in epoch seconds: this machine's, or the brokers' for an agent with a `clock_record`.
             caught_up: the partitions that have been read to their end.
             most: the number of records that the outcome may settle.
         """

@@ -10,27 +10,31 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import cache, partial
 
 from pydantic import ValidationError
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass, Rejected
 from ragweir.schemas.dead_letter import HEAD_BYTES
-from ragweir.schemas.judging import LedgerEntry
+from ragweir.schemas.judging import CLOCK_KEY, LedgerEntry
 from ragweir.streams.agents.agent import Agent, Assignment, Origin
 from ragweir.streams.emissions import bury
 from ragweir.streams.judging.admission import RequestAdmission
 from ragweir.streams.judging.config import JudgeConfig
+from ragweir.streams.judging.days import DayClock
 from ragweir.streams.judging.fairness import ABOVE_SHARE, Name, TenantShares
 from ragweir.streams.judging.held_requests import UNREADABLE, HeldRequest, HeldRequests, read_request
 from ragweir.streams.judging.job import JobResult, JudgePool
-from ragweir.streams.judging.ledger import Budget, day_of
+from ragweir.streams.judging.ledger import Budget
 from ragweir.streams.judging.ledgers import Ledgers
 from ragweir.streams.judging.request_state import RequestState
 from ragweir.streams.judging.results import judged, result, unjudged, waiting
-from ragweir.streams.records import Count, EventPosition, Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.records import Count, Emission, EventPosition, Measurements, Outcome, Record, TopicPartition
 
-_SERVICE = "judge"
+_SERVICE, _REQUESTS = "judge", "judge.requests"
+_ELSEWHERE = timedelta(seconds=5)
+"""The time for which a partition is left alone whose ledger another worker holds: so it is while topics grow."""
 _CALL_SECONDS: Count = ("ragweir_judge_call_seconds",)
 _HELD_PER_JOB = 4
 """Requests in memory for each that may be in flight: those that wait, and those that finished before an earlier one."""
@@ -51,18 +55,20 @@ class JudgeAgent(Agent):
         judge = config.judge
         self._config, self._pool = config, pool
         self._requests = HeldRequests()
-        self._ledgers = Ledgers(
-            Budget.part(
-                config.partitions,
-                judge.daily_budget_usd,
-                judge.budgets_by_application,
-                judge.budgets_by_tenant,
-                judge.other_tenants_share,
+        part = cache(
+            partial(
+                Budget.part,
+                total_usd=judge.daily_budget_usd,
+                applications=judge.budgets_by_application,
+                tenants=judge.budgets_by_tenant,
+                other_tenants_share=judge.other_tenants_share,
             )
         )
+        self._ledgers = Ledgers(part, config.partitions, config.shares)
+        self._days = DayClock(config.clock, config.day)
         self._most_held = _HELD_PER_JOB * judge.concurrency
         self._shares = TenantShares(judge.budgets_by_tenant, self._most_held, _MOST_HELD_BYTES // 2)
-        self._admission = RequestAdmission(config, self._ledgers, self._shares)
+        self._admission = RequestAdmission(config, self._ledgers, self._shares, self._days)
         self._now = datetime.fromtimestamp(0, UTC)
         self._paused: dict[TopicPartition, tuple[int, datetime]] = {}
         """The offset of the next request, and the time until which it has to wait."""
@@ -83,6 +89,12 @@ class JudgeAgent(Agent):
     def changelog(self) -> str:
         """The ledger is the state that outlives a process."""
         return "judge.ledger"
+
+    @property
+    @override
+    def clock_record(self) -> Emission | None:
+        """A tombstone of an account that there cannot be: the days of budgets are those of the brokers."""
+        return None if self._config.day else Emission("judge.ledger", CLOCK_KEY, None, ())
 
     # The flow of records.
 
@@ -159,6 +171,8 @@ class JudgeAgent(Agent):
                 continue
             request = self._read(record)
             until = request.request.not_before
+            if partition[1] not in self._ledgers:
+                until = self._now + _ELSEWHERE
             if until is not None and until > self._now:
                 self._paused[partition] = record.offset, until
                 self._newly_paused.add(partition)
@@ -203,7 +217,8 @@ class JudgeAgent(Agent):
         elif request.state is RequestState.IN_FLIGHT:
             # Nobody will hear what its calls cost.
             self._pool.cancel([request.id])
-            request.end(letter, request.reservation.job.allowance, judged=False)
+            job = request.reservation.job
+            request.end(letter, dict.fromkeys(job.days, job.allowance), judged=False)
         request.result = letter
         request.emit(outcome)
         return outcome
@@ -214,18 +229,19 @@ class JudgeAgent(Agent):
         self._now = datetime.fromtimestamp(now_s, UTC)
         self._shares.count(self._requests)
         self._unpause()
-        day = self._config.day or day_of(now_s)
+        self._days.set(now_s, self._ledgers.newest_day)
+        day = self._days.today()
         for ended in self._pool.take_results():
             self._end(ended)
-        self._ledgers.begin(day)
+        self._ledgers.begin(self._days.days())
         self._book()
         outcome = Outcome()
         self._requests.emit(outcome, most)
         # Before any are moved: no slot is left free for fairness.
-        self._admission.admit(self._requests.in_state(RequestState.WAITING), self._free_slots(), self._now, day)
+        self._admission.admit(self._requests.in_state(RequestState.WAITING), self._free_slots(), self._now)
         if self._shares_out:
             surplus = self._shares.surplus(self._requests.in_state(RequestState.WAITING))
-            self._admission.move(surplus, self._now, day)
+            self._admission.move(surplus, self._now)
         self._requests.emit(outcome, most)
         outcome.emissions += self._ledgers.emissions(day, self._requests.finished)
         outcome.levels |= self._ledgers.levels(day)
@@ -248,7 +264,7 @@ class JudgeAgent(Agent):
     def _end(self, ended: JobResult) -> None:
         """Give a request the result of its job."""
         held = self._requests[ended.id]
-        held.end(self._result(held, ended), ended.usage.cost, judged=ended.judged is not None)
+        held.end(self._result(held, ended), ended.usage.costs, judged=ended.judged is not None)
 
     def _result(self, held: HeldRequest, ended: JobResult) -> Outcome:
         config, request, judge = self._config, held.request, self._config.judge
@@ -256,22 +272,25 @@ class JudgeAgent(Agent):
             suites = held.reservation.job.suites
             emission = judged(request, ended.judged, suites, ended.usage, judge.model, config.off, cut=held.cut)
             return result(held.record, emission, "judged")
+        if ended.day_over:
+            emission = waiting("judge.retry", request, held.record.partition, held.requested_at, self._now, ended.why)
+            return result(held.record, emission, "retried")
         if request.attempts >= judge.retries:
             emission = unjudged(request, "failed", ended.why, config.suites, config.off)
             return result(held.record, emission, "failed")
+        request = request.model_copy(update={"attempts": request.attempts + 1})
         until = self._now + timedelta(seconds=judge.retry_delay_s)
         partition, since = held.record.partition, held.requested_at
-        emission = waiting("judge.retry", request, partition, since, until, ended.why, failed=True)
+        emission = waiting("judge.retry", request, partition, since, until, ended.why)
         return result(held.record, emission, "retried")
 
     def _book(self) -> None:
         """Book the cost of jobs at once, not with their results: the request before them may wait for this money."""
         for held in self._requests:
             if held.state.is_unbooked:
-                partition, reservation = held.record.partition, held.reservation
-                self._ledgers[partition] = self._ledgers[partition].settle(
-                    reservation.account, reservation.job.allowance, held.cost, judged=held.judged
-                )
+                reservation = held.reservation
+                for number, (day, deposits) in enumerate(zip(reservation.job.days, reservation.deposits, strict=True)):
+                    self._ledgers.settle(deposits, held.costs.get(day, 0), judged=held.judged and number == 0)
 
     def _free_slots(self) -> int:
         """Return the number of jobs that may begin."""
@@ -325,16 +344,24 @@ class JudgeAgent(Agent):
 
     @override
     def on_assigned(self, assignment: Assignment) -> None:
-        """Take a partition over. The same partition of all its inputs has one ledger, which comes with the first."""
+        """Take a partition over. The same partition of all its inputs has one ledger, which comes with the requests'.
+
+        So it has one owner also while the topics have different numbers of partitions, where the same partition of
+        another input may be somebody else's.
+        """
         topic, partition = assignment.topic_partition
         self._requests.topic_ids[topic] = assignment.topic_id
-        self._ledgers.restore(partition, assignment.changelog)
+        if topic.endswith(_REQUESTS):
+            self._ledgers.restore(partition, assignment.changelog, assignment.partitions)
 
     @override
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Cancel the jobs of partitions that are given up, and forget their requests; the next owner starts anew."""
         numbers = {partition for _, partition in partitions}
         dropped = self._requests.drop(numbers)
+        for request in dropped:
+            if request.state is RequestState.IN_FLIGHT or request.state.is_unbooked:
+                self._ledgers.forfeit(deposit for day in request.reservation.deposits for deposit in day)
         self._pool.cancel([request.id for request in dropped if request.state is RequestState.IN_FLIGHT])
         self._paused = {place: pause for place, pause in self._paused.items() if place[1] not in numbers}
         self._crowded = {place: pause for place, pause in self._crowded.items() if place[1] not in numbers}

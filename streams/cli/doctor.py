@@ -16,6 +16,7 @@ from ragweir.errors import ConfigurationError, PermanentError, Unreachable
 from ragweir.schemas.judging import LedgerEntry
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.agents.evaluate import EvaluateAgent
+from ragweir.streams.cli import ledger_time
 from ragweir.streams.cli.app import FAILURE, app, out, settings
 from ragweir.streams.cli.durability import Unread, configurations, denied, described, unread, verdict
 from ragweir.streams.cli.looking import ledger, number_behind
@@ -27,7 +28,8 @@ from ragweir.streams.cli.tls_probe import tls_ports
 from ragweir.streams.event_times import distances
 from ragweir.streams.judging.asking import MAX_NAME_CHARACTERS, JudgeError
 from ragweir.streams.judging.checking import told, try_out, unpriced
-from ragweir.streams.judging.ledger import affordable, next_day
+from ragweir.streams.judging.days import next_day
+from ragweir.streams.judging.ledger import affordable
 from ragweir.streams.kafka_client import Connection, Identity, ask, build, client_properties, reader_properties
 from ragweir.streams.masking import masked, masked_url
 from ragweir.streams.permissions import readable_by_others
@@ -251,7 +253,7 @@ def _spent(name: str, entries: Sequence[LedgerEntry], budget: int | None) -> str
 
 
 def clock(findings: Findings) -> str:
-    """The newest records are not from the future by this machine's clock."""
+    """The newest records are not from the future by this machine's clock, and the judge has the brokers' time."""
     effective = findings.settings
     count = _present(findings).get(effective.input_topic, 0)
     newest = 0
@@ -269,6 +271,13 @@ def clock(findings: Findings) -> str:
     ahead = newest / 1000 - time.time()
     if ahead > _SKEW_S:
         raise Unwell(f"a record is stamped {ahead:.0f} s ahead of this machine; set the clocks by NTP")
+    if f"{effective.topics.prefix}judge.ledger" in _present(findings) and effective.judge.base_url is not None:
+        try:
+            hint = ledger_time.missing(build(AdminClient, client_properties(effective)), effective)
+        except KafkaException as error:
+            raise _undescribed(error) from None
+        if hint:
+            raise Warned(hint)
     return "no record is ahead of this machine" if newest else "no records to compare with yet"
 
 

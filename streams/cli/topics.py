@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import Annotated
 
 import typer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -14,6 +16,7 @@ from rich.text import Text
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.topics import TOPICS
+from ragweir.streams.cli import ledger_time
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings
 from ragweir.streams.kafka_client import Connection, ask, build, client_properties
 from ragweir.streams.topic_growth import Obstacles, TopicGrowth
@@ -27,9 +30,15 @@ app.add_typer(commands, name="topics")
 
 @commands.command()
 def create() -> None:
-    """Create the topics that do not exist yet. What exists is left as it is."""
-    for name, done in create_topics(settings()).items():
+    """Create the topics that do not exist yet. What exists is left as it is; a setting that it needs is named."""
+    effective = settings()
+    for name, done in create_topics(effective).items():
         out.print(f"{name}: {'created' if done else 'is there'}", soft_wrap=True)
+    with suppress(KafkaException):  # To look at settings takes a right of its own.
+        if hint := ledger_time.missing(
+            build(AdminClient, client_properties(effective, Connection(quiet=True))), effective
+        ):
+            out.print(Text(hint, "yellow"), soft_wrap=True)
 
 
 @commands.command()

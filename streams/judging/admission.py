@@ -8,10 +8,10 @@ from typing import Literal
 
 from ragweir.metrics.metric import Null
 from ragweir.streams.judging.config import JudgeConfig
+from ragweir.streams.judging.days import DayClock, next_day
 from ragweir.streams.judging.fairness import ABOVE_SHARE, TenantShares
 from ragweir.streams.judging.held_requests import HeldRequest, Reservation
 from ragweir.streams.judging.job import Job
-from ragweir.streams.judging.ledger import next_day
 from ragweir.streams.judging.ledgers import Ledgers
 from ragweir.streams.judging.money import allowance
 from ragweir.streams.judging.request_state import RequestState
@@ -31,23 +31,27 @@ class RequestAdmission:
         config: of the judge.
         ledgers: where costs are reserved.
         shares: give each tenant its turn.
+        days: says on which days.
     """
 
-    def __init__(self, config: JudgeConfig, ledgers: Ledgers, shares: TenantShares) -> None:
-        self._config, self._ledgers, self._shares = config, ledgers, shares
+    def __init__(self, config: JudgeConfig, ledgers: Ledgers, shares: TenantShares, days: DayClock) -> None:
+        self._config, self._ledgers, self._shares, self._days = config, ledgers, shares, days
         self._expire = timedelta(hours=config.judge.expire_h)
 
-    def admit(self, requests: Iterable[HeldRequest], slots: int, now: datetime, day: str) -> None:
+    def admit(self, requests: Iterable[HeldRequest], slots: int, now: datetime) -> None:
         """Decide about requests by their tenants' turns: each is reserved for, gets a result, or goes on waiting.
+
+        All wait as long as it is not known into how many parts the budgets of the day are divided.
 
         Args:
             requests: those that wait, in the order of their arrival.
             slots: the number of jobs that may begin.
             now: the time, by which requests expire.
-            day: the day on which costs are booked.
         """
         clock = self._config.clock
         until_s = clock() + _DECIDING_S
+        if not self._ledgers.is_open(self._days.today()):
+            slots = 0
         alive = []
         for request in requests:
             if now - request.requested_at > self._expire:
@@ -56,10 +60,10 @@ class RequestAdmission:
                 alive.append(request)
         turns = self._shares.in_turn(alive)
         while slots > 0 and clock() <= until_s and (first := next(turns, None)):
-            self._decide(first, day)
+            self._decide(first)
             slots -= first.state is RequestState.RESERVED
 
-    def move(self, requests: Iterable[HeldRequest], now: datetime, day: str) -> None:
+    def move(self, requests: Iterable[HeldRequest], now: datetime) -> None:
         """Let requests wait for their tenants' turns in `judge.retry`, so that what is behind them can be read.
 
         They wait there for nothing else, are no older or younger by it, and none of their attempts is used up.
@@ -67,12 +71,12 @@ class RequestAdmission:
         for held in requests:
             request, partition, evaluation = held.request, held.record.partition, held.request.evaluation
             if request.requested_at is None:
-                account = self._ledgers.budget.account(day, evaluation.application, evaluation.tenant)
-                self._ledgers[partition] = self._ledgers[partition].asked(account, by_floor=by_floor_alone(evaluation))
+                account = self._ledgers.account(self._days.today(), evaluation.application, evaluation.tenant)
+                self._ledgers.asked(partition, account, by_floor=by_floor_alone(evaluation))
             again = waiting("judge.retry", request, partition, held.requested_at, now, ABOVE_SHARE)
             held.move(result(held.record, again, "moved"))
 
-    def _decide(self, held: HeldRequest, day: str) -> None:
+    def _decide(self, held: HeldRequest) -> None:
         """Decide about a request. It goes on waiting while calls under way hold the money that it needs."""
         config, request, partition = self._config, held.request, held.record.partition
         if held.case is None:
@@ -84,19 +88,21 @@ class RequestAdmission:
         evaluation = request.evaluation
         suites = [config.suites[each.suite] for each in chosen(evaluation) if each.suite in config.suites]
         amount = allowance(config.price, config.embedding_price, held.case, suites, config.judge.max_output_tokens)
-        ledger = self._ledgers[partition]
-        account = self._ledgers.budget.account(day, evaluation.application, evaluation.tenant)
-        if request.requested_at is None:
-            ledger = ledger.asked(account, by_floor=by_floor_alone(evaluation))
-        if not ledger.allows(account, amount):
+        ledgers, days = self._ledgers, [day for day in self._days.days() if self._ledgers.is_open(day)]
+        accounts = [ledgers.account(day, evaluation.application, evaluation.tenant) for day in days]
+        if not ledgers.allows(accounts[0], amount):
             return self._settle(held, "failed", _ABOVE_BUDGET)
-        if ledger.fits(account, amount):
-            held.reserve(Reservation(account, Job(held.id, held.case, suites, amount)))
-            self._ledgers[partition] = ledger.reserve(account, amount)
-        elif not ledger.fits(account, amount, settled=True):
-            again = waiting("judge.deferred", request, partition, held.requested_at, next_day(day), _OVER_BUDGET)
+        if deposits := ledgers.reserve(partition, accounts[0], amount):
+            # Where tomorrow has no room the job begins all the same, and gives up at midnight if it has not ended.
+            later = (ledgers.reserve(partition, account, amount) for account in accounts[1:])
+            every = (deposits, *(each for each in later if each))
+            own = tuple(each[0].account[0] for each in every)
+            held.reserve(Reservation(Job(held.id, held.case, suites, amount, own, self._days.today), every))
+        elif not ledgers.may_fit(accounts[0], amount):
+            again = waiting("judge.deferred", request, partition, held.requested_at, next_day(days[0]), _OVER_BUDGET)
             held.settle(result(held.record, again, "deferred"))
-            self._ledgers[partition] = ledger
+        if held.state is not RequestState.WAITING and request.requested_at is None:
+            ledgers.asked(partition, accounts[0], by_floor=by_floor_alone(evaluation))
         return None
 
     def _settle(self, held: HeldRequest, status: Literal["failed", "expired"], why: str) -> None:

@@ -141,6 +141,7 @@ class Caller:
 
         Raises:
             GaveUp: if its calls failed as often as allowed.
+            DayOver: if nothing is reserved on the day of its next call.
         """
         price = self._settings.prices.get(asked.model, FREE)
         question = _Question(asked, budget, cost(price, asked.most_input, asked.most_output))
@@ -161,6 +162,7 @@ class Caller:
             EndpointFailed, EndpointUnusable: if the call failed, and not because all do.
             CallRejected: if the question cannot be answered.
             GaveUp: if it is not tried again for now.
+            DayOver: if nothing is reserved on the day of its next call.
         """
         dialect = self._dialect
         while True:
@@ -190,6 +192,7 @@ class Caller:
         Raises:
             JudgeError: if it came to nothing.
             GaveUp: if there is no money left for it, and would be but for calls that broke off.
+            DayOver: if nothing is reserved on the day on which it would go out.
         """
         self._must_afford(question)
         reserved = question.asked.most_input + question.asked.most_output
@@ -238,19 +241,22 @@ class Caller:
 
     def _must_afford(self, question: _Question) -> None:
         budget = question.budget
-        missing = budget.usage.cost + question.most_cost - budget.allowance
+        budget.day()
+        missing = budget.usage.cost + question.most_cost - budget.job.allowance
         if missing > budget.broken:
             raise CallRejected("rejected", "its reservation is used up")
         if missing > 0:
             raise GaveUp(question.why or "its reservation is used up by calls that broke off")
 
     async def _sent(self, question: _Question, dialect: Dialect) -> EndpointResponse:
-        """Make one call, count it and pay for it.
+        """Make one call, count it and pay for it, on the day on which it goes out.
 
         Raises:
             JudgeError: if it came to nothing.
+            DayOver: if nothing is reserved on this day.
         """
         asked, usage, stats = question.asked, question.budget.usage, self._stats
+        day = question.budget.day()
         usage.calls += 1
         began, outcome = self._clock(), "broken_off"
         try:
@@ -258,14 +264,14 @@ class Caller:
             outcome = "ok"
         except JudgeError as error:
             outcome = error.outcome
-            self._pay(question, question.most_cost if error.billed else 0, broken=True)
+            self._pay(question, day, question.most_cost if error.billed else 0, broken=True)
             raise
         finally:
             stats.add("ragweir_judge_calls_total", outcome)
             stats.took(self._clock() - began)
         bill = answered.bill(asked, self._settings.prices.get(asked.model, FREE))
         sent, got = bill.input_tokens, bill.output_tokens
-        self._pay(question, bill.amount, broken=False)
+        self._pay(question, day, bill.amount, broken=False)
         usage.flags |= {bill.flag} - {""}
         if asked.model == self._settings.model:  # What gives vectors is another.
             usage.model = answered.model
@@ -275,8 +281,8 @@ class Caller:
         stats.add("ragweir_judge_tokens_total", "output", number=got or 0)
         return answered
 
-    def _pay(self, question: _Question, amount: int, *, broken: bool) -> None:
-        question.budget.usage.cost += amount
+    def _pay(self, question: _Question, day: str, amount: int, *, broken: bool) -> None:
+        question.budget.usage.costs[day] += amount
         question.budget.broken += amount if broken else 0
         self._stats.add("ragweir_judge_cost_microdollars_total", number=amount)
 

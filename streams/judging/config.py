@@ -25,6 +25,9 @@ class JudgeConfig:
     """The price of the model that gives vectors."""
     partitions: int
     """The number of partitions of the requests' topic: each has an equal part of the budgets."""
+    shares: Callable[[str], int | None] | None = None
+    """Gives the number of parts of a day's budgets as the ledger of partition 0 says it, or None as long as it is not
+    known, without waiting. Without it the number of partitions does not change."""
     redact: Callable[[Case], Case | Null] = lambda case: case
     """Gives the case as it may be sent to the endpoint, or the reason why it must not be sent."""
     day: str | None = None

@@ -52,6 +52,7 @@ class JudgeConversation:
 
         Raises:
             GaveUp: if calls failed as often as allowed.
+            DayOver: if nothing is reserved on the day of its next call.
         """
         questions = judge(job.case, job.suites, partial(secrets.token_hex, _WORD_BYTES))
         reply: Value | None = None

@@ -6,7 +6,7 @@ Requests finish in any order. What is emitted of a partition is always a finishe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -19,7 +19,7 @@ from ragweir.schemas.codec import parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import Finished, JudgeRequest
 from ragweir.streams.judging.job import Job, JobId
-from ragweir.streams.judging.ledger import Account
+from ragweir.streams.judging.ledgers import Deposit
 from ragweir.streams.judging.request_state import RequestEvent, RequestState, next_state
 from ragweir.streams.records import Outcome, Record, TopicPartition
 
@@ -47,11 +47,12 @@ def read_request(record: Record, max_bytes: int) -> JudgeRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """An amount of a partition's budget that is set aside for a job."""
+    """An amount that is set aside for a job on each of its days."""
 
-    account: Account
     job: Job
     """Its allowance is the amount."""
+    deposits: tuple[tuple[Deposit, ...], ...]
+    """Where it is set aside, for each day of the job."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,8 +69,8 @@ class HeldRequest:
     """The case as it may be sent, once it has been made."""
     cut: bool = False
     """True where something of the request is left out of the case."""
-    cost: int = 0
-    """The cost of its job, in millionths of a dollar."""
+    costs: Mapping[str, int] = field(default_factory=dict)
+    """The cost of its job, in millionths of a dollar, by days."""
     judged: bool = False
     """True where its job has judged it."""
     behind: bool = False
@@ -117,10 +118,10 @@ class HeldRequest:
         self.settle(result)
         self.moved, self.case = True, None
 
-    def end(self, result: Outcome, cost: int, *, judged: bool) -> None:
+    def end(self, result: Outcome, costs: Mapping[str, int], *, judged: bool) -> None:
         """Give it the result of its job, which has ended."""
         self._change(RequestEvent.END)
-        self.result, self.cost, self.judged = result, cost, judged
+        self.result, self.costs, self.judged = result, costs, judged
 
     def emit(self, outcome: Outcome) -> None:
         """Add its result to the outcome of the transaction in hand."""

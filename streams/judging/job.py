@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ragweir.metrics.judged.driver import Judged
@@ -18,14 +19,23 @@ JobId = tuple[str, int, int]
 class Job:
     """One event to be judged.
 
-    Its calls never cost more than `allowance`: a call whose most expensive answer would go beyond is not made.
+    Its calls never cost more than `allowance`: a call whose most expensive answer would go beyond is not made. Nor is
+    a call on a day for which nothing is reserved.
     """
 
     id: JobId
     case: Case
     suites: Sequence[Suite]
     allowance: int
-    """Millionths of a dollar."""
+    """Millionths of a dollar. So much is reserved on each of its days."""
+    days: tuple[str, ...]
+    """The days on which its calls may go out."""
+    today: Callable[[], str]
+    """Gives the day on which a call is booked that goes out now."""
+
+
+class DayOver(Exception):
+    """The days for which a job has a reservation are over. The message is fixed words."""
 
 
 @dataclass(slots=True)
@@ -34,8 +44,9 @@ class Usage:
 
     input_tokens: int = 0
     output_tokens: int = 0
-    cost: int = 0
-    """Millionths of a dollar. A call that broke off without telling its usage counts with the most it can cost."""
+    costs: Counter[str] = field(default_factory=Counter)
+    """Millionths of a dollar, by the day on which each call went out. A call that broke off without telling its usage
+    counts with the most it can cost."""
     calls: int = 0
     """Requests that were sent."""
     cached: int = 0
@@ -45,16 +56,31 @@ class Usage:
     model: str = ""
     """The model that answered the questions, as the endpoint calls it; empty where none did."""
 
+    @property
+    def cost(self) -> int:
+        """The cost on all days, in millionths of a dollar."""
+        return self.costs.total()
+
 
 @dataclass(slots=True)
 class JobBudget:
     """The money of one job: what it may spend, and has spent."""
 
-    allowance: int
-    """Millionths of a dollar."""
+    job: Job
     usage: Usage = field(default_factory=Usage)
     broken: int = 0
     """The part of what is spent that is counted for calls that broke off, in millionths of a dollar."""
+
+    def day(self) -> str:
+        """Return the day on which a call is booked that goes out now.
+
+        Raises:
+            DayOver: if nothing is reserved on that day.
+        """
+        day = self.job.today()
+        if day not in self.job.days:
+            raise DayOver("the day of its reservation is over")
+        return day
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +93,8 @@ class JobResult:
     usage: Usage = field(default_factory=Usage)
     why: str = ""
     """Why it came to nothing: fixed words, nothing of the event."""
+    day_over: bool = False
+    """True where no call failed: the days of its reservation ended before its calls did."""
 
 
 class JudgePool(ABC):

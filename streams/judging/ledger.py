@@ -1,7 +1,8 @@
 """The ledger: what judging may cost, by day, application and tenant, in one partition of the requests.
 
 Each partition has an equal part of every budget, so that nothing has to be shared between workers: the parts add up to
-the budget, and move with their partitions. What calls may cost is reserved before they are made, and settled with
+the budget, and move with their partitions. The number of parts of a day does not change while the day lasts: the ledger
+of partition 0 says it. What calls may cost is reserved before they are made, and settled with
 what they did cost; what a crash leaves reserved counts as spent.
 """
 
@@ -9,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 
 from ragweir.schemas.codec import encode
-from ragweir.schemas.judging import Finished, LedgerEntry, ledger_key, parse_ledger_key
+from ragweir.schemas.judging import Finished, LedgerEntry, ledger_key, parse_ledger_key, shares_entry
 from ragweir.streams.records import Record
 
 _KEPT_DAYS = 2
@@ -20,24 +21,6 @@ _KEPT_DAYS = 2
 
 Account = tuple[str, str, str]
 """Day, application and tenant."""
-
-
-def day_of(now_s: float) -> str:
-    """The day (UTC) of a time, as budgets know it.
-
-    >>> day_of(0)
-    '1970-01-01'
-    """
-    return datetime.fromtimestamp(now_s, UTC).date().isoformat()
-
-
-def next_day(day: str) -> datetime:
-    """When the day after begins.
-
-    >>> next_day("2026-12-31").isoformat()
-    '2027-01-01T00:00:00+00:00'
-    """
-    return datetime.combine(date.fromisoformat(day) + timedelta(days=1), datetime.min.time(), UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +60,16 @@ class Budget:
             None if total_usd is None or other_tenants_share >= 1 else share(total_usd * other_tenants_share),
         )
 
+    def nothing(self) -> Budget:
+        """Return the part of a partition that was added after the day was divided: nothing of what has a bound.
+
+        >>> Budget(total=5).nothing(), Budget(tenants={"acme": 7}).nothing()
+        (Budget(total=0, applications={}, tenants={}), Budget(total=None, applications={}, tenants={'acme': 0}))
+        """
+        return Budget(
+            None if self.total is None else 0, dict.fromkeys(self.applications, 0), dict.fromkeys(self.tenants, 0)
+        )
+
     def account(self, day: str, application: str | None, tenant: str | None) -> Account:
         """Where an event's costs are booked: by name only where the name has a budget of its own."""
         return (
@@ -91,11 +84,10 @@ class Ledger:
     """The accounts of one partition. It is replaced, never changed, so that an abort has nothing to undo."""
 
     partition: int
-    budget: Budget
     accounts: Mapping[Account, LedgerEntry] = field(default_factory=dict)
 
     @classmethod
-    def restored(cls, partition: int, budget: Budget, changelog: Iterable[Record]) -> Ledger:
+    def restored(cls, partition: int, changelog: Iterable[Record]) -> Ledger:
         """The ledger as it was committed last. What was reserved counts as spent: its calls may have gone out."""
         accounts: dict[Account, LedgerEntry] = {}
         for record in changelog:
@@ -105,39 +97,54 @@ class Ledger:
                 entry = LedgerEntry.model_validate_json(record.value)
                 settled = entry.model_copy(update={"spent": entry.spent + entry.reserved, "reserved": 0})
                 accounts[day, application, tenant] = settled
-        return cls(partition, budget, accounts)
+        return cls(partition, accounts)
 
-    def fits(self, account: Account, amount: int, *, settled: bool = False) -> bool:
-        """Whether an amount is within every budget that it concerns.
+    def room(self, budget: Budget, account: Account, *, settled: bool = False) -> int | None:
+        """Return the amount that fits within every budget that an account concerns; None where none has a bound.
 
-        With `settled`, whether it could be once all that is reserved now has turned out to cost nothing.
+        It is below 0 where more is booked than the budget allows.
+
+        Args:
+            budget: this partition's part on the account's day.
+            account: where the amount would be booked.
+            settled: return what it will be if all that is reserved now turns out to cost nothing.
         """
         day, application, tenant = account
         bounds: tuple[tuple[int | None, Callable[[Account], bool]], ...] = (
-            (self.budget.total, lambda other: other[0] == day),
-            (self.budget.applications.get(application), lambda other: other[:2] == (day, application)),
-            (self.budget.tenants.get(tenant), lambda other: other[0] == day and other[2] == tenant),
+            (budget.total, lambda other: other[0] == day),
+            (budget.applications.get(application), lambda other: other[:2] == (day, application)),
+            (budget.tenants.get(tenant), lambda other: other[0] == day and other[2] == tenant),
             (
-                None if tenant in self.budget.tenants else self.budget.other_tenants,
-                lambda other: other[0] == day and other[2] not in self.budget.tenants,
+                None if tenant in budget.tenants else budget.other_tenants,
+                lambda other: other[0] == day and other[2] not in budget.tenants,
             ),
         )
-        return all(
-            bound is None or self._taken(concerned, settled=settled) + amount <= bound for bound, concerned in bounds
-        )
+        rooms = [bound - self._taken(concerned, settled) for bound, concerned in bounds if bound is not None]
+        return min(rooms, default=None)
 
-    def _taken(self, concerned: Callable[[Account], bool], *, settled: bool) -> int:
+    def _taken(self, concerned: Callable[[Account], bool], settled: bool) -> int:  # noqa: FBT001 - its own
         entries = (entry for key, entry in self.accounts.items() if concerned(key))
         return sum(entry.spent + (0 if settled else entry.reserved) for entry in entries)
 
-    def allows(self, account: Account, amount: int) -> bool:
-        """Whether an amount is within the budgets of a day on which nothing else is spent."""
-        return replace(self, accounts={}).fits(account, amount)
+    def taken(self, day: str) -> int:
+        """Return what is spent and reserved on a day."""
+        return self._taken(lambda other: other[0] == day, settled=False)
 
-    def left(self, day: str) -> int | None:
-        """What is neither spent nor reserved of the whole budget on a day; None if it has no bound."""
-        bound = self.budget.total
-        return None if bound is None else bound - self._taken(lambda other: other[0] == day, settled=False)
+    def shares(self, day: str) -> int | None:
+        """Return the number of shares of a day's budgets; None if this ledger does not say it."""
+        entry = shares_entry(day, 0)
+        found = self.accounts.get((entry.day, "", ""))
+        return None if found is None else found.shares
+
+    def divided(self, day: str, shares: int) -> Ledger:
+        """Say into how many shares a day's budgets are divided."""
+        entry = shares_entry(day, shares)
+        return replace(self, accounts={**self.accounts, (entry.day, "", ""): entry})
+
+    @property
+    def newest_day(self) -> str:
+        """The newest day on which anything is booked; empty without any."""
+        return max((day for (day, _, _), entry in self.accounts.items() if entry.shares is None), default="")
 
     def asked(self, account: Account, *, by_floor: bool) -> Ledger:
         """An event asks to be judged, for the first time."""

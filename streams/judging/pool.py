@@ -21,7 +21,7 @@ from ragweir.streams.judging.cache import Cache
 from ragweir.streams.judging.caller import Caller, CallStats, GaveUp
 from ragweir.streams.judging.conversation import JudgeConversation
 from ragweir.streams.judging.embedder import Embedder, EmbedderThread, LocalEmbedder
-from ragweir.streams.judging.job import Job, JobBudget, JobId, JobResult, JudgePool
+from ragweir.streams.judging.job import DayOver, Job, JobBudget, JobId, JobResult, JudgePool
 from ragweir.streams.judging.limits import Limits
 from ragweir.streams.records import Count
 from ragweir.streams.settings import JudgeSettings
@@ -107,7 +107,7 @@ class LiveJudgePool(JudgePool):
     def start(self, job: Job) -> None:
         if self._is_full() or job.id in self._runs:
             raise ValueError("more jobs than judge.concurrency, or the same one twice")
-        run = self._runs[job.id] = _Run(job, JobBudget(job.allowance))
+        run = self._runs[job.id] = _Run(job, JobBudget(job))
         self._loop.call_soon_threadsafe(self._begin, run)
 
     @override
@@ -186,6 +186,8 @@ class LiveJudgePool(JudgePool):
             result = JobResult(job.id, await self._conversation.hold(job, run.budget), usage)
         except GaveUp as error:
             result = JobResult(job.id, None, usage, str(error))
+        except DayOver as error:
+            result = JobResult(job.id, None, usage, str(error), day_over=True)
         except Exception as error:
             _log.error("judging raised", error=type(error).__name__)
             result = JobResult(job.id, None, usage, f"judging raised {type(error).__name__}")

@@ -148,17 +148,13 @@ def waiting(
     requested_at: datetime,
     not_before: datetime,
     why: str,
-    *,
-    failed: bool = False,
 ) -> Emission:
-    """The request again, in the same partition of `judge.retry` or `judge.deferred`; `failed` if its calls failed."""
+    """The request again, in the same partition of `judge.retry` or `judge.deferred`."""
     before = request.evaluation
     changed: dict[str, object] = {"requested_at": requested_at, "not_before": not_before, "why": why}
     if topic == "judge.deferred":
         decision = _decided(before, dict.fromkeys((suite.suite for suite in chosen(before)), "deferred"))
         changed["evaluation"] = before.model_copy(update={"decision": decision})
-    elif failed:
-        changed["attempts"] = request.attempts + 1
     again = request.model_copy(update=changed)
     identity = f"{before.event_id}:{topic}:{not_before.isoformat()}"
     headers = cloud_event(_SERVICE, topic.replace(".", "_"), identity, before.event_time, "application/json")

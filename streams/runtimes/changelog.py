@@ -27,6 +27,19 @@ class KafkaChangelog(Changelog):
     The end is the one of uncommitted reading: the committed one is the last stable offset, which can lie behind what
     the group's committed offset already speaks of. What an open transaction holds back is waited for.
 
+    So it lacks nothing that an earlier owner of the partition has committed or ever will, which an agent may rely on
+    that compares its state with no offset, as the judge with its ledger:
+
+    1. Each transaction that writes here commits the offsets of all inputs' partitions that its worker holds, under its
+       generation in the group. Kafka refuses them of a worker that no longer owns the partitions, and with them the
+       transaction.
+    2. What such a worker had sent before is pending in the group, and Kafka does not answer committed offsets before
+       it is decided. The runtime asks for them first, so that all transactions of earlier owners are decided by then.
+    3. All records of a transaction are acknowledged before it is committed, and so stand before the high watermark,
+       which is asked for after that. A new leader does not say it before it knows what the last one acknowledged.
+    4. The marks of a commit reach this partition at a time of their own, perhaps after all that. Reading goes on until
+       no transaction that began before the end is open.
+
     Iterating, and asking for the end, may raise Interrupted if told to stop meanwhile, and KafkaException if the broker
     answers with an error.
     """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import structlog
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -26,6 +27,7 @@ from ragweir.streams.kafka_client import (
 from ragweir.streams.records import Bounds, Emission, Outcome, Record, TopicPartition
 from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.bounds import Bounding
+from ragweir.streams.runtimes.broker_clock import BrokerClock
 from ragweir.streams.runtimes.guard import Guard
 from ragweir.streams.runtimes.isolation import RECORD_FAULTS, Isolation
 from ragweir.streams.runtimes.pacing import Pacing
@@ -111,13 +113,16 @@ class KafkaRuntime:
             waiting,
         )
         self._status = Status(consumer, inputs[0], connection, self._partitions, positions, reader, telemetry, health)
+        self._clock = BrokerClock()
+        reports = {"delivery.report.only.error": agent.clock_record is None}
         self._transactions = Transactions(
-            build(Producer, producer_properties(settings, identity, connection)),
+            build(Producer, {**producer_properties(settings, identity, connection), **reports}),
             {name: settings.topics.prefix + name for name in agent.outputs},
             identity.member,
             connection,
             self._status.show,
             stopped,
+            self._clock.delivered,
         )
 
     def run(self) -> None:
@@ -168,6 +173,8 @@ class KafkaRuntime:
         outcome = Outcome()
         began = handled = time.perf_counter()
         try:
+            if len(self._positions) and not self._clock.is_asked:
+                self._ask_time()
             if records and self._positions.uncommitted:
                 self._commit_start()
             self._begin(records)
@@ -211,7 +218,7 @@ class KafkaRuntime:
         if records:
             outcome.extend(self._precautions.handled(records))
         most = self._isolation.limit - len(outcome.settled)
-        outcome.extend(self._agent.tick(time.time(), self._reader.at_end, most))
+        outcome.extend(self._agent.tick(self._clock.now_s(), self._reader.at_end, most))
         return outcome
 
     def _must_be_same(self) -> None:
@@ -234,9 +241,22 @@ class KafkaRuntime:
 
     def _commit_start(self) -> None:
         """Commit where partitions start, with what the agent tells of that, before any record is handled."""
-        outcome = self._agent.tick(time.time(), self._reader.at_end, self._isolation.limit)
+        outcome = self._agent.tick(self._clock.now_s(), self._reader.at_end, self._isolation.limit)
         self._commit(outcome.emissions, outcome.settled)
         self._committed(outcome)
+
+    def _ask_time(self) -> None:
+        """Commit a record whose delivery report tells the brokers' time, before the agent is told any."""
+        if (record := self._agent.clock_record) is None:
+            return
+        _, partition = self._positions.places()[0]
+        self._commit([replace(record, partition=partition)], [])
+        if not self._clock.is_brokers:
+            log.warning(
+                "the days of the budget follow this machine's clock: the topic does not have the brokers' time",
+                topic=record.topic,
+                setting="message.timestamp.type=LogAppendTime",
+            )
 
     def _note(self) -> None:
         """Commit the offsets as they are, for the sake of their metadata."""

@@ -67,7 +67,7 @@ class Partitions:
         alive: Callable[[], None],
         stopped: Callable[[], bool],
     ) -> None:
-        self._settings, self._agent, self._group = settings, agent, group
+        self._settings, self._identity, self._agent, self._group = settings, identity, agent, group
         self._positions, self._reader, self._precautions, self._telemetry = positions, reader, precautions, telemetry
         self._alive, self._stopped = alive, stopped
         recreated = partial(telemetry.count, "ragweir_topics_recreated_total", 1)
@@ -109,7 +109,11 @@ class Partitions:
             readable: Iterable[Record] = (record for record in preceding if known.readable(record.offset))
             try:
                 changelog = state or StoredChangelog()
-                agent.on_assigned(Assignment(place, committed, start.offset, changelog, readable, known.topic))
+                topic = self._identity.known.get(start.topic)
+                partitions = topic.partitions if topic else None
+                agent.on_assigned(
+                    Assignment(place, committed, start.offset, changelog, readable, known.topic, partitions)
+                )
             except StateError as error:
                 log.warning("the committed offset does not fit the state", partition=place[1], reason=str(error))
                 raise

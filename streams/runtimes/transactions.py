@@ -101,6 +101,7 @@ class Transactions:
         connection: is told of a broker that keeps silent.
         waiting: called every second or so while Kafka is asked again.
         stopped: says whether to stop; then a broker that does not answer is not asked for much longer.
+        delivered: called with each delivery report of a record that was written, if the producer asks for them.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Transactions:
         connection: Connection,
         waiting: Callable[[], object],
         stopped: Callable[[], bool],
+        delivered: Callable[[Message], object],
     ) -> None:
         self._producer = producer
         self._topics = topics
@@ -118,6 +120,7 @@ class Transactions:
         self._connection = connection
         self._waiting = waiting
         self._stopped = stopped
+        self._reported = delivered
         self._watchdog = Watchdog(CALL_LIMIT_S)
         self._undelivered: KafkaError | None = None
         self._stop_by = 0.0
@@ -178,8 +181,10 @@ class Transactions:
 
         self._insist(produce)
 
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None and self._undelivered is None:
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self._reported(message)
+        elif self._undelivered is None:
             self._undelivered = error
 
     def _insist(self, step: Callable[[float], None]) -> None:

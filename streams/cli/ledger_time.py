@@ -1,0 +1,26 @@
+"""Whether the ledger has the brokers' time, by which the days of the judge's budget go."""
+
+from __future__ import annotations
+
+from confluent_kafka.admin import AdminClient
+
+from ragweir.streams.cli.durability import configurations
+from ragweir.streams.settings import Settings
+
+SETTING, VALUE = "message.timestamp.type", "LogAppendTime"
+
+
+def missing(admin: AdminClient, settings: Settings) -> str:
+    """Return how to give the ledger the brokers' time; empty where it has it.
+
+    Raises:
+        KafkaException: if Kafka does not answer, there is no ledger, or the user may not describe it.
+    """
+    topic = f"{settings.topics.prefix}judge.ledger"
+    if configurations(admin, [topic])[topic][SETTING] == VALUE:
+        return ""
+    return (
+        f"{topic} does not have the brokers' time, so the days of the judge's budget follow the clocks of its workers: "
+        f"kafka-configs.sh --bootstrap-server {settings.kafka.bootstrap_servers} --alter --topic {topic} "
+        f"--add-config {SETTING}={VALUE}"
+    )
