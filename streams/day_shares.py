@@ -38,6 +38,8 @@ class DayShares:
         self._read_at = self._asked_at = 0.0
         self._day = ""
         """The day that was asked for and is not known."""
+        self._trouble = ""
+        """Why the ledger could not be read last; empty if it could."""
 
     def __call__(self, day: str) -> int | None:
         """Return the number of shares of a day, or None as long as it is not known; never waits."""
@@ -52,10 +54,11 @@ class DayShares:
         elif now >= self._asked_at + _TOLD_AFTER_S:
             self._asked_at = now
             log.warning(
-                "judging waits: the number of parts of the day's budget is not known, which the worker that holds "
-                "partition 0 writes",
+                "judging waits: the ledger of partition 0 does not say yet into how many parts the day's budget is "
+                "divided; the worker that holds this partition writes it",
                 day=day,
                 topic=self._topic,
+                trouble=self._trouble or None,
             )
         if now >= self._read_at + _PAUSE_S and (self._reader is None or not self._reader.is_alive()):
             self._read_at = now
@@ -69,9 +72,9 @@ class DayShares:
             first = self._next if self._next <= whole.ends[0] else 0
             for record in read(self._settings, whole.since({0: first})):
                 self._note(record.value)
-            self._next = whole.ends[0]
+            self._next, self._trouble = whole.ends[0], ""
         except (RagweirError, KafkaException) as error:
-            log.warning("the number of parts of the day's budget cannot be read", reason=str(error))
+            self._trouble = str(error)
 
     def _note(self, value: bytes | None) -> None:
         try:

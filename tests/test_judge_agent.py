@@ -321,7 +321,7 @@ def test_what_no_day_could_pay_for_fails_and_says_so() -> None:
     assert not pool.started
     (found,) = (Evaluation.model_validate(each) for each in log.read("evaluations"))
     assert found.decision.suites[0].status == "failed"
-    assert found.reasons["grade"] == "what it may cost is above a partition's part of a day's budget"
+    assert found.reasons["grade"] == "what it may cost is above a worker's part of a day's budget"
 
 
 def test_a_tenants_budget_bounds_it_over_all_applications() -> None:

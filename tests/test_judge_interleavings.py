@@ -271,6 +271,14 @@ class JudgeMachine(RuleBasedStateMachine):
                 self.end(pool, job, judged=judged, share=share)
         self.turns(then)
 
+    @rule(share=st.sampled_from((0.0, 0.3, 1.0)))
+    @precondition(lambda self: any(len(pool.jobs) > 1 for pool in self.pools.values()))
+    def a_later_job_ends_first_and_the_transaction_aborts(self, share: float) -> None:
+        for number, pool in self.pools.items():
+            if len(pool.jobs) > 1:
+                self.end(pool, max(pool.jobs), judged=True, share=share)
+                self.turns([Turn(number, abort=True)])
+
     @rule(partition=st.integers(0, 1), owner=st.sampled_from((0, 1, 1, 0, None)), then=TURNS)
     def rebalance(self, partition: int, owner: int | None, then: list[Turn]) -> None:
         """A partition is revoked, and goes to another worker, to the same one, or for now to none."""

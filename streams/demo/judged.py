@@ -71,7 +71,7 @@ def _bill(docket: Docket, settings: Settings, calls: int) -> str:
     )
     if later := docket.statuses["deferred"]:
         told += (
-            f"\n{later} wait for midnight (UTC): {docket.why_later}; what is left of a partition's part would not cover"
+            f"\n{later} wait for midnight (UTC): {docket.why_later}; what is left of a worker's part would not cover"
             " the longest answer."
         )
     return told

@@ -19,7 +19,7 @@ from ragweir.streams.judging.results import by_floor_alone, case_of, chosen, res
 
 _DECIDING_S = 5.0
 """The time after which no other request is decided about before the next tick: a user's redaction may be slow."""
-_ABOVE_BUDGET = "what it may cost is above a partition's part of a day's budget"
+_ABOVE_BUDGET = "what it may cost is above a worker's part of a day's budget"
 _OVER_BUDGET = "the day's budget is spent"
 _EXPIRED = "it waited too long"
 

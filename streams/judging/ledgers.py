@@ -106,8 +106,8 @@ class Ledgers:
     def _known(self, day: str) -> int | None:
         if self._ask is None:
             return self._partitions
-        if day in self._shares:
-            return self._shares[day]
+        if day in self._shares or not self._committed:
+            return self._shares.get(day)
         return self._committed[0].shares(day) if 0 in self._committed else self._ask(day)
 
     def emissions(self, day: str, finished: Callable[[int], tuple[Finished, ...]]) -> Iterator[Emission]:
