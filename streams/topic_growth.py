@@ -12,12 +12,21 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
+import stamina
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaException
 from confluent_kafka import TopicPartition as PartitionOffset
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from ragweir.errors import PermanentError
-from ragweir.streams.kafka_client import Connection, Identity, ask, build, client_properties, reader_properties
+from ragweir.streams.kafka_client import (
+    Connection,
+    Identity,
+    ask,
+    build,
+    client_properties,
+    reader_properties,
+    settling,
+)
 from ragweir.streams.reading import read, span
 from ragweir.streams.settings import Settings
 
@@ -117,6 +126,7 @@ class TopicGrowth:
         except KafkaException as error:
             raise PermanentError(f"Kafka does not tell who works: {error.args[0].str()}") from None
 
+    @stamina.retry(on=settling, attempts=None, timeout=_TIMEOUT_S, wait_initial=0.1, wait_max=1.0)
     def _left(self) -> int:
         """Return the number of offsets that judge has not settled; 0 if they are nothing but marks of transactions."""
         left = 0

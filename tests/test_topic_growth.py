@@ -117,23 +117,25 @@ def test_every_topic_has_its_place_in_the_order() -> None:
 
 
 def test_topics_grow_between_two_halves_of_the_traffic(deployed: Deployment, tmp_path: Path) -> None:
-    """As documented: evaluate is stopped, then judge and aggregate; publishers go on all the while."""
-    evaluate, judge, aggregate = deployed.start("evaluate", "judge", "aggregate")
+    """As documented: evaluate is stopped, judge ends its work, all are stopped; publishers go on all the while."""
+    evaluate, aggregate = deployed.start("evaluate", "aggregate")
     deployed.publish(60)
     eventually(lambda: deployed.evaluations("scored").total() >= 30, "half of them are scored")
     log = tmp_path / "grow.log"
     with log.open("wb") as errors:
         command = [*COMMAND, "topics", "grow", "--partitions", str(AFTER), "--yes", "--timeout", "60"]
         growing = subprocess.Popen(command, stderr=errors, cwd=ROOT, env=environment(**deployed.variables))
-    eventually(lambda: "stop evaluate" in log.read_text(), "it says what comes first")
+    assert eventually(lambda: growing.poll() or "stop evaluate" in log.read_text(), "it says what comes first") is True
     assert evaluate.stop() == 0
     scored = deployed.evaluations("scored")
-    eventually(lambda: "stop judge and aggregate" in log.read_text(), "judge has judged all")
+    (judge,) = deployed.start("judge")
+    said = eventually(lambda: growing.poll() or "stop judge and aggregate" in log.read_text(), "judge has judged all")
+    assert said is True, log.read_text()
     assert deployed.evaluations("judged") == scored
     deployed.publish(20)
     assert set(deployed.sizes().values()) == {BEFORE}
     assert (judge.stop(), aggregate.stop()) == (0, 0)
-    assert growing.wait(60) == 0
+    assert growing.wait(60) == 0, log.read_text()
     assert deployed.sizes() == dict.fromkeys(TOPICS, AFTER)
     assert f"topics.partitions = {AFTER}" in log.read_text()
     deployed.publish(40)

@@ -19,6 +19,7 @@ class Watchdog:
 
     librdkafka can wait for ever in a call that was given a timeout: sending a transaction's offsets while the group's
     coordinator goes away (librdkafka issue 5456). No signal reaches Python there, so that SIGTERM would do nothing.
+    To ask the coordinator before each call does not avoid that: most of these calls have begun when it dies.
     """
 
     def __init__(self, limit_s: float) -> None:
