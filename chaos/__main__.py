@@ -36,7 +36,7 @@ PRESETS = {
     ),
     "cluster": Options(
         events=1_000_000,
-        rate=350,
+        rate=500,
         seed=15,
         numbers=Numbers(
             kills=150,
