@@ -24,7 +24,7 @@ from chaos.oracle import Oracle
 from chaos.run import QUICK_CLIENT, SHOWN, cheap
 from chaos.traffic import Drawn, Sender, interaction
 from chaos.transactions import Verdict
-from ragweir.streams.settings import load
+from ragweir.streams.settings import KafkaSettings, Settings, TopicSettings
 from ragweir.streams.topics import create_topics
 
 NAIVE = "naive-faust"
@@ -60,8 +60,9 @@ class Stage:
         # Repeated ids are not looked for: they would hide some of what is to be seen.
         chosen = {"metrics__off": cheap(), "windows__commit_ms": 200, "input__duplicate_horizon": 0, **more}
         self._environment = environment(cluster.proxied, prefix, client, **chosen)
-        topics = {"prefix": prefix, "partitions": PARTITIONS}
-        create_topics(load(None, {"kafka": {"bootstrap_servers": cluster.direct}, "topics": topics}))
+        kafka, topics = KafkaSettings(bootstrap_servers=cluster.direct), TopicSettings(prefix=prefix, partitions=PARTITIONS)
+        # Not from the environment, which changes while scenarios play in threads.
+        create_topics(Settings.model_construct(kafka=kafka, topics=topics))
         self.fleet = Fleet()
         oracle = Oracle(0, refused=lambda event: len(str(event["query"])) >= _LARGE)
         self.checker = Checker(cluster.direct, prefix, PARTITIONS, oracle, services)

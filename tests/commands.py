@@ -1,11 +1,16 @@
 """Runs ragweir's commands as a user does: another process, whose output and exit status are all that counts."""
 
+import json
 import os
+import select
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
@@ -25,16 +30,51 @@ def environment(**more: str) -> dict[str, str]:
 def ragweir(
     *arguments: str | Path, text: bytes = b"", folder: Path = ROOT, **variables: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command to its end, with this text on its standard input."""
+    """Run a command to its end, with this text on its standard input.
+
+    In a process that is forked from a warm one, unless it is to find another environment than the warm one did.
+    """
+    command, own = [*map(str, arguments)], environment(**variables)
+    if all(name.startswith("RAGWEIR_") for name in variables) and _WARM.acquire(blocking=False):
+        try:
+            return _forked(command, text, folder, own)
+        finally:
+            _WARM.release()
     return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
+        [*COMMAND, *command],
         input=text,
         capture_output=True,
         check=False,
         cwd=folder,
-        env=environment(**variables),
+        env=own,
         timeout=_PATIENCE_S,
     )
+
+
+_WARM = threading.Lock()
+
+
+@cache
+def _warm() -> subprocess.Popen[bytes]:
+    """The process that commands are forked from; it ends with this one, whose end closes its standard input."""
+    line = [sys.executable, str(Path(__file__).with_name("warm.py"))]
+    return subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=environment(), bufsize=0)
+
+
+def _forked(arguments: list[str], text: bytes, folder: Path, own: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
+    with TemporaryDirectory() as place:
+        files = [Path(place, name) for name in ("in", "out", "err")]
+        for file, content in zip(files, (text, b"", b""), strict=True):
+            file.write_bytes(content)
+        warm, asked = _warm(), {"arguments": arguments, "folder": str(folder), "environment": own}
+        assert warm.stdin
+        assert warm.stdout
+        warm.stdin.write(json.dumps({**asked, "files": [*map(str, files)]}).encode() + b"\n")
+        if not select.select([warm.stdout], [], [], _PATIENCE_S)[0]:
+            raise subprocess.TimeoutExpired(arguments, _PATIENCE_S)
+        return subprocess.CompletedProcess(
+            arguments, int(warm.stdout.readline()), files[1].read_bytes(), files[2].read_bytes()
+        )
 
 
 def told(done: subprocess.CompletedProcess[bytes]) -> str:

@@ -327,7 +327,8 @@ def test_a_replay_leaves_live_topics_groups_and_series_alone(kafka: LocalKafka, 
 
 def test_filters_say_what_is_evaluated(past: History) -> None:
     """What comes out is what plain code picks from all evaluations."""
-    only = ("--only", "application=bot", "--only", "context_support<0.9", "--only", f"time<{BASE.date()}T23:00:00Z")
+    until = BASE + timedelta(hours=12)
+    only = ("--only", "application=bot", "--only", "context_support<0.9", "--only", f"time<{until:%Y-%m-%dT%H:%M:%SZ}")
     assert past.replay("--run-id", "some", *only).returncode == 0
     whole = [json.loads(each) for each in past.canonical("topic")]
     wanted = [
@@ -336,7 +337,7 @@ def test_filters_say_what_is_evaluated(past: History) -> None:
         if each["application"] == "bot"
         and each["scores"]["context_support"] is not None
         and each["scores"]["context_support"] < 0.9
-        and datetime.fromisoformat(each["event_time"]) < datetime.fromisoformat(f"{BASE.date()}T23:00:00Z")
+        and datetime.fromisoformat(each["event_time"]) < until
     ]
     assert 0 < len(wanted) < len(whole)
     assert [json.loads(each) for each in past.canonical("some")] == wanted

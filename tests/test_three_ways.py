@@ -119,7 +119,7 @@ def must_agree(kafka: LocalKafka, prefix: str, lines: list[bytes], refused: int,
 
     after = [(each.partition(), each.offset(), each.value()) for each in read_to_end(kafka.bootstrap, topic)]
     assert after == before, "a foreign topic is only read"
-    assert groups_with_offsets(kafka, topic) == {f"{theirs}evaluate"}
+    assert groups_with_offsets(kafka, topic) == {f"{theirs}evaluate", f"{theirs}evaluate.progress"}
     assert read_to_end(kafka.bootstrap, f"{theirs}interactions") == []
 
 

@@ -27,7 +27,7 @@ from ragweir.streams.supervisor import STOP_S, UP_PORT, own_command
 WORKERS = 2
 JUDGE_MS = 150
 """How long the simulated judge takes over an answer."""
-BUDGET_USD = 0.15
+BUDGET_USD = 0.1
 """Enough for most of what the sample traffic escalates, so that the rest is seen to wait."""
 _LAST_LINES = 15
 _TRIES = 100

@@ -63,11 +63,16 @@ class Budget:
     def nothing(self) -> Budget:
         """Return the part of a partition that was added after the day was divided: nothing of what has a bound.
 
-        >>> Budget(total=5).nothing(), Budget(tenants={"acme": 7}).nothing()
-        (Budget(total=0, applications={}, tenants={}), Budget(total=None, applications={}, tenants={'acme': 0}))
+        >>> Budget(total=5).nothing()
+        Budget(total=0, applications={}, tenants={}, other_tenants=None)
+        >>> Budget(tenants={"acme": 7}).nothing()
+        Budget(total=None, applications={}, tenants={'acme': 0}, other_tenants=None)
         """
         return Budget(
-            None if self.total is None else 0, dict.fromkeys(self.applications, 0), dict.fromkeys(self.tenants, 0)
+            None if self.total is None else 0,
+            dict.fromkeys(self.applications, 0),
+            dict.fromkeys(self.tenants, 0),
+            None if self.other_tenants is None else 0,
         )
 
     def account(self, day: str, application: str | None, tenant: str | None) -> Account:
