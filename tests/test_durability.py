@@ -148,6 +148,20 @@ def test_each_partition_has_one_oldest_unread_record(kafka: LocalKafka, prefix: 
     ]
 
 
+def test_partitions_that_no_worker_has_read_are_named(kafka: LocalKafka, prefix: str) -> None:
+    """A group that has started has an offset in each partition; before it has, there is nothing to say."""
+    create_topic(kafka.bootstrap, f"{prefix}interactions", 4)
+    findings = Findings(settings(kafka, prefix), {f"{prefix}interactions": 4})
+    assert doctor.group(findings) == f"group {prefix}evaluate has not started"
+    for partition in (0, 2):
+        set_offset(kafka.bootstrap, f"{prefix}evaluate", f"{prefix}interactions", partition, 0)
+    with pytest.raises(Warned, match=rf"no worker has read partition 1, 3 of {prefix}interactions; "):
+        doctor.group(findings)
+    for partition in (1, 3):
+        set_offset(kafka.bootstrap, f"{prefix}evaluate", f"{prefix}interactions", partition, 0)
+    assert doctor.group(findings) == f"group {prefix}evaluate is 0 records behind"
+
+
 def test_doctor_warns_of_one_broker_and_goes_on(kafka: LocalKafka, prefix: str) -> None:
     shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
     assert ragweir(*shared, "topics", "create").returncode == 0

@@ -1,15 +1,20 @@
 """Where the group's coordinator answers an older offset than the one committed, what was written decides."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from confluent_kafka import KafkaError, TopicPartition
 from conftest import produce, read_to_end
 from faults import BEHIND, Service, Traffic, end_all, environment, eventually, forget, set_offset
 
+from ragweir.errors import Interrupted
 from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.runtimes.positions import patiently
 
 Start = Callable[..., Service]
 
@@ -124,3 +129,18 @@ def test_evaluations_of_other_events_prove_nothing(kafka: LocalKafka, prefix: st
     assert not worker.logged(BEHIND)
     written = [json.loads(message.value()) for message in read_to_end(kafka.bootstrap, output)[len(strangers) + 1 :]]
     assert [each["source"]["offset"] for each in written] == [offset for offset in range(50) if offset != 7]
+
+
+def test_a_partition_whose_offset_is_held_back_is_asked_for_with_pauses() -> None:
+    """An answer with an error costs the broker as much as none."""
+    held_back = cast("TopicPartition", SimpleNamespace(error=KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT)))
+    asked: list[float] = []
+
+    def ask(timeout_s: float) -> list[TopicPartition]:
+        asked.append(timeout_s)
+        return [held_back]
+
+    until = time.monotonic() + 0.35
+    with pytest.raises(Interrupted):
+        patiently(ask, lambda: time.monotonic() > until)
+    assert 2 <= len(asked) <= 5

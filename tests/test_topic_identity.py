@@ -159,6 +159,28 @@ def test_partitions_that_are_added_begin_at_their_start_whatever_new_groups_do(
     assert {OffsetMetadata.stored(text).partitions for text in stored} == {1}, "the number when the group began"
 
 
+def test_partitions_that_are_added_while_all_workers_restart_are_read(
+    kafka: LocalKafka, prefix: str, start: Start
+) -> None:
+    """Static members that come back get their old partitions without a rebalance, and know the new number at once."""
+    traffic = Traffic(kafka.bootstrap, prefix, partitions=2)
+    client = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 500, "transaction.timeout.ms": 3_000}
+    before = [start(traffic, "--slot", str(slot), kafka__client=client) for slot in range(2)]
+    eventually(lambda: traffic.committed() == {0: 0, 1: 0}, "both work")
+    eventually(lambda: sorted(map(len, traffic.held().values())) == [1, 1], "each has a partition")
+    for service in before:
+        service.process.kill()
+        service.ended()
+    traffic.admin.create_partitions([NewPartitions(traffic.topic, 4)])[traffic.topic].result(30)
+    traffic.published |= {2: 0, 3: 0}
+    traffic.publish(20)
+    after = [start(traffic, "--slot", str(slot), kafka__client=client) for slot in range(2)]
+    traffic.must_be_settled_exactly_once()
+    found = [line for service in after for line in service.logged("partitions that no worker reads", level="warning")]
+    assert [line["partitions"] for line in found] == [{traffic.topic: [2, 3]}], "one worker joins again, once"
+    assert sorted(map(len, traffic.held().values())) == [2, 2]
+
+
 def evaluations(name: str, count: int) -> list[bytes]:
     when = datetime(2026, 1, 2, 12, tzinfo=UTC)
     return [

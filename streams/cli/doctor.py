@@ -168,12 +168,21 @@ def topics(findings: Findings) -> str:
 
 
 def group(findings: Findings) -> str:
-    """How far behind the evaluate service is."""
+    """How far behind the evaluate service is, and which partitions no worker has read."""
     effective = findings.settings
     identity = Identity("evaluate", 0, effective.topics.prefix)
     places = _places(findings, effective.input_topic)
     started, lag = _standing(effective, identity, places)
-    return f"group {identity.group} is {lag} records behind" if started else f"group {identity.group} has not started"
+    if not started:
+        return f"group {identity.group} has not started"
+    unstarted = sorted({place.partition for place in places} - {place.partition for place in started})
+    if unstarted:
+        named = ", ".join(map(str, unstarted))
+        raise Warned(
+            f"group {identity.group} is {lag} records behind, and no worker has read partition {named} of "
+            f"{effective.input_topic}; workers find new partitions within a minute: if it stays so, see their logs"
+        )
+    return f"group {identity.group} is {lag} records behind"
 
 
 def judge(findings: Findings) -> str:

@@ -38,6 +38,7 @@ from ragweir.streams.runtimes.progress_group import ProgressGroup
 from ragweir.streams.runtimes.status import Status
 from ragweir.streams.runtimes.topic_identity import TopicIdentity
 from ragweir.streams.runtimes.transactions import Aborted, GroupOffsets, Transactions, restart_after
+from ragweir.streams.runtimes.unread_partitions import UnreadPartitions
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
@@ -113,6 +114,9 @@ class KafkaRuntime:
             waiting,
         )
         self._status = Status(consumer, inputs[0], connection, self._partitions, positions, reader, telemetry, health)
+        self._unread = UnreadPartitions(
+            settings, consumer, group, lambda: self._identity.partitions, connection, self._rejoin
+        )
         self._clock = BrokerClock()
         reports = {"delivery.report.only.error": agent.clock_record is None}
         self._transactions = Transactions(
@@ -166,6 +170,9 @@ class KafkaRuntime:
 
     def _turn(self) -> None:
         self._status.watch()
+        # A replay reads the partitions that there were when it began.
+        if not (self._positions.bounded or self._stopped()):
+            self._unread.watch()
         records = self._reader.read(self._isolation.limit)
         asked = bool(records) or self._identity.due
         if asked:
@@ -305,6 +312,11 @@ class KafkaRuntime:
                 self._note()
         except Aborted as aborted:
             self._transactions.abort(aborted)
+
+    def _rejoin(self) -> None:
+        """Leave the group, and join it again at once: Kafka then assigns all partitions anew."""
+        self._consumer.unsubscribe()
+        self._partitions.subscribe(self._consumer, self._inputs)
 
     def _waiting(self) -> None:
         self._status.show()

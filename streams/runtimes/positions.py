@@ -34,12 +34,12 @@ def patiently(ask: Callable[[float], list[PartitionOffset]], stopped: Callable[[
         except KafkaException as error:
             if not settling(error) and error.args[0].name() != "_TIMED_OUT":
                 raise
-            time.sleep(_PAUSE_S)
         else:
             if all(each.error is None for each in answer):
                 return answer
         if stopped():
             raise Interrupted
+        time.sleep(_PAUSE_S)
 
 
 class Positions:

@@ -63,6 +63,8 @@ class TopicIdentity:
         self._waiting, self._stopped = waiting, stopped
         self.known: dict[str, Topic] = {}
         """The topics as they were when partitions of them were taken over."""
+        self.partitions: Mapping[str, int] = {}
+        """The number of partitions of each topic, by the newest answer to `ask`."""
         self._asked: Mapping[str, Future[TopicDescription]] | None = None
         self._ask_at = 0.0
 
@@ -99,6 +101,7 @@ class TopicIdentity:
         """
         asked, self._asked = self._asked or self._ask(self._topics), None
         now = self._answered(asked, self._topics)
+        self.partitions = {name: topic.partitions for name, topic in now.items()}
         return {name: topic for name, topic in now.items() if name in self.known and self.known[name].id != topic.id}
 
     def _ask(self, topics: Collection[str]) -> Mapping[str, Future[TopicDescription]]:
