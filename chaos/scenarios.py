@@ -60,7 +60,10 @@ class Stage:
         # Repeated ids are not looked for: they would hide some of what is to be seen.
         chosen = {"metrics__off": cheap(), "windows__commit_ms": 200, "input__duplicate_horizon": 0, **more}
         self._environment = environment(cluster.proxied, prefix, client, **chosen)
-        kafka, topics = KafkaSettings(bootstrap_servers=cluster.direct), TopicSettings(prefix=prefix, partitions=PARTITIONS)
+        kafka, topics = (
+            KafkaSettings(bootstrap_servers=cluster.direct),
+            TopicSettings(prefix=prefix, partitions=PARTITIONS),
+        )
         # Not from the environment, which changes while scenarios play in threads.
         create_topics(Settings.model_construct(kafka=kafka, topics=topics))
         self.fleet = Fleet()

@@ -329,7 +329,7 @@ def test_the_summary_counts_what_became_of_events_by_reason_and_says_simulated()
     selected, judged, later, failed = rows["all events"]
     assert judged > later > failed == 0
     assert selected == judged + later
-    assert f"Spent {judged * 0.0012:.4f} of 0.15 dollars" in shown
+    assert f"Spent {judged * 0.0012:.4f} of 0.10 dollars" in shown
     assert f"{later} wait for midnight (UTC): the day's budget is spent" in shown
     assert re.search(r"^0\.\d\d  0\.\d\d  \S+ +risk, hallucination +simulated: because", shown, re.MULTILINE)
     assert re.search(r"weighted mean 0\.\d\d, 95 % interval 0\.\d\d to 0\.\d\d", shown)
@@ -473,9 +473,9 @@ def must_show_the_judge(output: str) -> None:
     assert (selected, waits) == (len(asked), len(later))
     assert selected == done + waits
     assert done >= len(judged) > 0 < waits
-    bill = re.search(r"^Spent (\S+) of 0\.15 dollars a day, .* (\d+) calls", output, re.MULTILINE)
+    bill = re.search(r"^Spent (\S+) of 0\.10 dollars a day, .* (\d+) calls", output, re.MULTILINE)
     assert bill
-    assert 0 < float(bill[1]) <= 0.15
+    assert 0 < float(bill[1]) <= 0.10
     assert int(bill[2]) >= done
     means = re.search(r"plain mean (\S+): .*\n  weighted mean (\S+), 95 % interval (\S+) to (\S+):", output)
     assert means
