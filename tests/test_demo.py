@@ -452,7 +452,7 @@ def test_one_command_shows_the_whole_system(tmp_path: Path) -> None:
     drilled = re.findall(
         r"^ *\d+\.\d s  (steady|injected|FIRES|recovery|RESOLVED) +(RagweirSloBurnsFast)?", output, re.MULTILINE
     )
-    assert [what for what, alert in drilled if alert or what.islower()] == PHASES
+    assert [what for what, alert in drilled if alert or what.islower()] == PHASES, output
     steady, dropped, recovered = re.split(" injected | recovery ", output.partition(" steady ")[2])
     assert {mean > 0.5 for mean in v2_means(steady)} == {False}
     assert v2_means(dropped)[-1] > 0.5 > v2_means(recovered)[-1]
