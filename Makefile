@@ -49,13 +49,13 @@ test: setup ## everything that must hold: lint, types, layers, doctests and test
 test-long: setup ## the full-size versions of the heavy tests
 	@$(BIN)/python -m pytest -m long
 
-chaos: setup ## minutes of kills, zombies, broken networks and lost brokers; then every output is checked
-	@$(BIN)/python -m chaos --preset minutes
+chaos: setup ## minutes of kills, zombies, broken networks and lost brokers; then every output is checked; CHAOS="--brokers 3"
+	@$(BIN)/python -m chaos --preset minutes $(CHAOS)
 
 chaos-long: setup ## the same for hours: 2 million events, 300 kills; CHAOS="--kills 50 --minutes 30" and the like change it
 	@$(BIN)/python -m chaos --preset hours $(CHAOS)
 
-chaos-cluster: setup ## an hour on three brokers: a million events, 150 kills, 28 faults of brokers; CHAOS="--seed 2"
+chaos-cluster: setup ## half an hour on three brokers: a million events, 150 kills, 28 faults of brokers; CHAOS="--seed 2"
 	@$(BIN)/python -m chaos --preset cluster $(CHAOS)
 
 compatibility: setup ## every service and command on Kafka 3.7 to 4.3 with TLS, SCRAM and ACLs; a quarter of an hour

@@ -36,7 +36,7 @@ PRESETS = {
     ),
     "cluster": Options(
         events=1_000_000,
-        rate=500,
+        rate=700,
         seed=15,
         numbers=Numbers(
             kills=150,
