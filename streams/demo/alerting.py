@@ -140,6 +140,8 @@ class AlertDrill:
                 raise DemoError(f"In {_PATIENCE_S:.0f} s it never came to this: {what}.")
             self._step(dropped=dropped)
             self._show_window()
+        # An alert may have come since it was looked for, and it is why this phase ends.
+        self._show_alerts()
 
     def _step(self, *, dropped: bool) -> None:
         self._traffic.send_due(dropped=dropped)
