@@ -39,7 +39,7 @@ _REPLICATED: Mapping[str, str] = {
     "num.network.threads": "2",
     "num.io.threads": "4",
 }
-"""Of each broker where there are three."""
+"""The properties of each broker where there are three."""
 _HEAPS = {1: "512m", 3: "320m"}
 _DISK_BYTES = 4 * 1024**3
 """The size of the mount that can be made small: more than a run of a million events writes."""

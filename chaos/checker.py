@@ -24,7 +24,7 @@ from chaos.tally import Place, Tally
 from chaos.traffic import POISON
 
 FINAL = {"judged", "failed"}
-"""What may have become of an event that was selected: in a run of hours no request waits long enough to expire."""
+"""The statuses that a selected event may end with: in a run of hours no request waits long enough to expire."""
 _METRICS = {
     "total_latency_ms": ("latency_ms", 887),
     "input_tokens": ("input_tokens", 997),
@@ -99,11 +99,11 @@ class Checker:
         self.shown: dict[str, float] = {}
         """What each process showed last in its telemetry as written."""
         self.stalls: list[Stall] = []
-        """How long faults stood in the way; guarded by the lock."""
+        """The stalls that faults caused; guarded by the lock."""
         self.bill: Mapping[str, int] = {}
-        """What the endpoint charges, by day: to be set before `finish`."""
+        """The endpoint's own bill, by day; it has to be set before `finish`."""
         self.ledger: dict[str, int] = {}
-        """What the ledger counts as spent, by day; once all is read."""
+        """The amounts that the ledger counts as spent, by day, once all of it is read."""
         self._reached: dict[int, int] = {}
         """The highest offset of each lane that has an evaluation or a dead letter."""
         self._accounts: dict[tuple[str, ...], int] = {}
@@ -205,7 +205,7 @@ class Checker:
 
     @property
     def deferred(self) -> int:
-        """How many requests wait for the money of another day."""
+        """The number of requests that wait for the budget of another day."""
         return sum(not self._judged.holds(place) for place in tuple(self._deferred))
 
     @property
@@ -328,7 +328,7 @@ class Checker:
         self._deferred.add(self._source(json.loads(message.value() or b"")["evaluation"]))
 
     def _account(self, message: Message) -> None:
-        """What a crash leaves reserved counts as spent."""
+        """An amount that a crash leaves reserved counts as spent."""
         match json.loads(message.key() or b"null"):
             case [str(day), str(application), str(tenant), int(partition)]:
                 entry = json.loads(message.value() or b"{}")

@@ -66,7 +66,7 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
     ("compare", "live", _RUN),
     ("slo", "rehearse", "--slo", "relevant: context_support >= 0.5 for 95%"),
 )
-"""What people do between `topics create` with `publish` and `_LAST`; EVENT stands for an event's id."""
+"""The commands that run after `topics create` and `publish` and before `_LAST`; EVENT stands for an event's id."""
 _LAST = ("runs", "delete", _RUN, "--yes")
 """It is refused until the sessions of the replay's members have ended."""
 

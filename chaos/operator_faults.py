@@ -16,7 +16,7 @@ from chaos.plan import Fault, Kind
 from chaos.workload import Workload
 
 AHEAD_S = 4 * 86_400
-"""How far a clock goes ahead: past the age at which requests of the judge expire."""
+"""The seconds by which a clock goes ahead: more than the age at which requests of the judge expire."""
 SHIFTED = (sys.executable, "-m", "chaos.shifted_clock", str(AHEAD_S))
 _CALL_S = 30.0
 _START_S = 60.0
@@ -26,7 +26,7 @@ _OTHERS = 3_000
 _WRITTEN_S = 3.0
 """The time in seconds after which workers that began at a wrong offset have written what they read there."""
 _BACK = 200
-"""How many offsets a reset goes back."""
+"""The number of offsets that a reset goes back."""
 
 
 class OperatorFaults:

@@ -224,7 +224,7 @@ class Proxy:
         return self.call(lambda: self.transactions.traps.pop(member, None)) is not None
 
     def is_parted(self, link: _Link) -> bool:
-        """Whether a link is cut."""
+        """Return whether a link is cut."""
         return self._parted(link)
 
     def part(self, beginning: str = "", broker_port: int | None = None) -> None:

@@ -59,7 +59,7 @@ class Options:
     brokers: int = 1
     """One, or three with three copies of everything."""
     budget_usd: float | None = None
-    """Of the judge for a day; None for no bound."""
+    """The judge's budget of a day in dollars; None for no bound."""
     quick: bool = False
     """With timeouts scaled down, for runs of seconds."""
     all_metrics: bool = False
