@@ -90,8 +90,8 @@ lock: setup ## resolve pyproject.toml again into requirements.txt and the image'
 		--output-file deploy/docker/requirements.txt
 	@echo hatchling | $(COMPILE) - --constraint requirements.txt --output-file deploy/docker/build-requirements.txt
 
-jars: setup ## name the SHA-256 sums of Kafka's jars again, after a change of version in streams/local/pom.xml
-	@$(BIN)/python -m ragweir.streams.local.jars
+jars: setup ## name the SHA-256 sums of Kafka's jars again, after a change of version in streams/playground/local/pom.xml
+	@$(BIN)/python -m ragweir.streams.playground.local.jars
 
 clean: ## remove .venv and every cache in this folder
 	@rm -rf .venv bench/.venv .cache dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -13,14 +13,14 @@ from typing import Any
 import orjson
 from rich.table import Table
 
+from ragweir.metrics.aggregation.aggregator import Scored, Totals
+from ragweir.metrics.aggregation.window_aggregate import merged
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.contents import merged
-from ragweir.metrics.totals import Scored, Totals
-from ragweir.schemas.codec import encode, parse
+from ragweir.schemas.codec.json import encode, parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import Progress
-from ragweir.streams.agents.agent import Assignment, StoredChangelog
-from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
+from ragweir.streams.agent import Assignment, StoredChangelog
+from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.records import Record
 
 METRICS, LABEL_SETS = 40, 60

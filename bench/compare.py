@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ragweir.metrics.catalogue import everything
-from ragweir.streams.history.compare import compare
+from ragweir.streams.compare.compare import compare
 
 _DISTINCT = 1_000
 _DIMENSIONS = ("application", "model", "pipeline_version")

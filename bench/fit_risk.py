@@ -31,7 +31,7 @@ import humans  # noqa: E402 (the project's root must be on the path first)
 from humans import Labels, Scores, auroc  # noqa: E402
 
 from ragweir.metrics.metric import Null  # noqa: E402
-from ragweir.metrics.risk import FEATURES, Model, features  # noqa: E402
+from ragweir.metrics.scores.risk import FEATURES, Model, features  # noqa: E402
 
 RIDGE = 0.1
 
@@ -128,7 +128,7 @@ def _file(samples: dict[str, Sample]) -> str:
     _, own = calibrate(list(samples.values()))
     lines = [
         "# The logistic model behind `unsupported_risk`, written by bench/fit_risk.py: fit it again, do not edit it.",
-        "# risk = 1 / (1 + e^-(intercept + sum of coefficient x feature)); metrics/risk.py says what the features are.",
+        "# risk = 1 / (1 + e^-(intercept + sum of coefficient x feature)); metrics/scores/risk.py says what the features are.",
         "",
         f"intercept = {model.intercept:.3f}",
         "",
@@ -160,7 +160,7 @@ def main() -> None:
     """Fit, print the model's file, and write it when asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--data", type=Path, default=humans.DATA, help="folder of the labelled sets")
-    parser.add_argument("--write", action="store_true", help="write metrics/risk.toml")
+    parser.add_argument("--write", action="store_true", help="write metrics/scores/risk.toml")
     arguments = parser.parse_args()
     samples = {name: sample(humans.read(name, arguments.data)) for name in humans.SETS}
     text = _file(samples)

@@ -32,16 +32,16 @@ from rich.table import Table
 from scoring import tokenised
 from timing import microseconds
 
+from ragweir.metrics.aggregation.aggregator import Totals
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.totals import Totals
 from ragweir.metrics.view import Limits, View
-from ragweir.schemas.codec import decode
+from ragweir.schemas.codec.json import decode
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.agents.agent import Assignment
-from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
-from ragweir.streams.local.kafka import local_kafka
+from ragweir.streams.agent import Assignment
+from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
+from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.records import Record
-from ragweir.streams.runtimes.changelog import KafkaChangelog
+from ragweir.streams.runtimes.restore import KafkaChangelog
 from ragweir.streams.settings import Settings, WindowSettings
 
 KILOBYTES = (1, 4, 16, 64, 256, 1024)

@@ -19,19 +19,19 @@ from interactions import interactions
 from rich.progress import track
 from rich.table import Table
 
-from ragweir.schemas.codec import decode, encode
+from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.kafka_client import Identity
-from ragweir.streams.local.kafka import local_kafka
+from ragweir.streams.kafka.client import Identity
+from ragweir.streams.playground.local.kafka import local_kafka
+from ragweir.streams.playground.simulated.faults import Faults
+from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings, load
-from ragweir.streams.simulated.faults import Faults
-from ragweir.streams.simulated.server import simulated_judge
 
 PARTITIONS = 8
 MODEL = "simulated-judge"

@@ -21,11 +21,11 @@ from typing_extensions import override
 
 from ragweir.errors import ErrorClass
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.streams.agents.agent import Agent, Assignment
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from ragweir.streams.kafka_client import Connection, Identity, consumer_properties, producer_properties
-from ragweir.streams.local.kafka import local_kafka
-from ragweir.streams.reading import span
+from ragweir.streams.agent import Agent, Assignment
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.kafka.client import Connection, Identity, consumer_properties, producer_properties
+from ragweir.streams.kafka.reader import span
+from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.records import Bounds, Emission, Outcome, Record, TopicPartition
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.serving.health import Health

@@ -27,8 +27,8 @@ import humans  # noqa: E402 (the project's root must be on the path first)
 from fit_risk import Sample, cross_validated, fit, risks, sample  # noqa: E402
 from humans import Labelled, Labels, Scores, auroc, found_within, interval  # noqa: E402
 
-from ragweir.metrics import grounding, overlap, risk  # noqa: E402
 from ragweir.metrics.metric import Metric  # noqa: E402
+from ragweir.metrics.scores import grounding, overlap, risk
 
 HALLUCINATION = tuple(metric for metric in overlap.METRICS if metric.better == "lower")
 METRICS = grounding.METRICS + HALLUCINATION + risk.METRICS

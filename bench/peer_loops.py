@@ -19,10 +19,10 @@ from kafka_to_kafka import Echo, Wrapper
 from typing_extensions import override
 
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.streams.agents.agent import Agent
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from ragweir.streams.kafka_client import Connection, Identity, consumer_properties, producer_properties
-from ragweir.streams.messages import received
+from ragweir.streams.agent import Agent
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.kafka.client import Connection, Identity, consumer_properties, producer_properties
+from ragweir.streams.kafka.messages import received
 from ragweir.streams.records import Outcome, Record
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.service import SERVICES
@@ -129,7 +129,7 @@ def ragweir_kafka(task: Task, meter: Meter) -> None:
 
 def ragweir_faust(task: Task, meter: Meter) -> None:
     """One slot of `ragweir evaluate --runtime faust`."""
-    from ragweir.streams.runtimes import faust as runtime  # noqa: PLC0415 (a peer that is not installed is a row of the table)
+    from ragweir.streams.faust import runtime
 
     given: dict[str, Any] = vars(runtime)
     given["SERVICES"] = {**SERVICES, "evaluate": replace(SERVICES["evaluate"], agent=lambda *_: meter)}

@@ -31,7 +31,7 @@ from timing import microseconds
 
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.view import View
-from ragweir.schemas.codec import decode
+from ragweir.schemas.codec.json import decode
 from ragweir.schemas.interaction import Interaction
 
 EVENTS = 50

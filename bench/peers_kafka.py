@@ -25,8 +25,8 @@ from peer_loops import BATCH, LOOPS, OURS, Loop, Measured, Meter, Task
 from rich.progress import Progress
 from rich.table import Table
 
-from ragweir.streams.local.kafka import local_kafka
-from ragweir.streams.reading import read, span
+from ragweir.streams.kafka.reader import read, span
+from ragweir.streams.playground.local.kafka import local_kafka
 
 EVENTS = 60_000
 EVALUATED_PART = 4

@@ -13,12 +13,12 @@ from timing import microseconds
 from ragweir.metrics.catalogue import Catalogue, Scored, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.view import View
-from ragweir.schemas.codec import decode, encode
+from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.evaluation import Decision, SuiteDecision
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.records import Record
-from ragweir.streams.routing import Router
 from ragweir.streams.settings import RoutingSettings, Rule
 
 EVENTS = 200

@@ -12,9 +12,9 @@ from timing import microseconds
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.metric import Metric
 from ragweir.metrics.view import View
-from ragweir.schemas.codec import decode, encode
+from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.records import Record
 
 EVENTS = 100

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 
-from ragweir.streams.demo.scrape import ready
-from ragweir.streams.demo.services import last_words, settings_file
-from ragweir.streams.local.node import LOOPBACK
+from ragweir.streams.playground.demo.scrape import ready
+from ragweir.streams.playground.demo.services import last_words, settings_file
+from ragweir.streams.playground.local.node import LOOPBACK
 from ragweir.streams.settings import Settings
 from ragweir.streams.supervisor import STOP_S, own_command
 

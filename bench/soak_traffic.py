@@ -20,7 +20,7 @@ import orjson
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from interactions import interactions
 
-from ragweir.streams.kafka_client import Connection, publisher_properties, reader_properties
+from ragweir.streams.kafka.client import Connection, publisher_properties, reader_properties
 from ragweir.streams.settings import Settings
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]

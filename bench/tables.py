@@ -11,7 +11,7 @@ import confluent_kafka
 from rich.console import Console
 from rich.table import Table
 
-from ragweir.streams.local.kafka import KAFKA_VERSION
+from ragweir.streams.playground.local.kafka import KAFKA_VERSION
 
 
 def _field(file: str, name: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from time import perf_counter
 
-from ragweir.metrics.text import Text
+from ragweir.metrics.text.text import Text
 
 CHARACTERS = 4_500
 

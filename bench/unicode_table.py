@@ -1,8 +1,8 @@
-"""Write metrics/unicode14.py: what tokens need of Unicode 14.0, frozen so that the Python version cannot matter.
+"""Write metrics/text/unicode14.py: what tokens need of Unicode 14.0, frozen so that the Python version cannot matter.
 
 Run it with a Python whose `unicodedata` is 14.0 (that is 3.11); any other is refused:
 
-    python3.11 bench/unicode_table.py > metrics/unicode14.py
+    python3.11 bench/unicode_table.py > metrics/text/unicode14.py
 """
 
 import sys

@@ -26,9 +26,9 @@ from rich.table import Table
 
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.records import Record
-from ragweir.streams.routing import Router
 from ragweir.streams.settings import RoutingSettings
 
 MIB = 1024 * 1024

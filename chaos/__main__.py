@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from chaos import report
-from chaos.hurting import Lengths
+from chaos.fault_injector import Lengths
 from chaos.mutants import MUTANTS
-from chaos.plan import Numbers
 from chaos.run import Options, run
+from chaos.schedule import Numbers
 from ragweir.errors import LocalServerError
 
 PRESETS = {

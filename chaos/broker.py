@@ -17,9 +17,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from chaos.proxy import LOOPBACK, Proxy
-from ragweir.streams.local.jars import JarRunner
-from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.local.node import Node, free_port
+from ragweir.streams.playground.local.jars import JarRunner
+from ragweir.streams.playground.local.kafka import LocalKafka
+from ragweir.streams.playground.local.node import Node, free_port
 
 QUICK: Mapping[str, str] = {
     "group.min.session.timeout.ms": "1000",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from chaos.broker import Broker, Cluster
 from chaos.fleet import Fleet
-from chaos.plan import Fault, Kind
+from chaos.schedule import Fault, Kind
 
 _FULL_S = 30.0
 """The time in seconds for which a disk stays full; a broker that finds it full ends at once."""

@@ -18,10 +18,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from chaos import money
+from chaos.events import POISON
 from chaos.findings import Fault, Findings
 from chaos.oracle import BURIED, EVALUATED, Oracle, Span, Sums
 from chaos.tally import Place, Tally
-from chaos.traffic import POISON
 
 FINAL = {"judged", "failed"}
 """The statuses that a selected event may end with: in a run of hours no request waits long enough to expire."""

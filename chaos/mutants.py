@@ -16,14 +16,15 @@ from confluent_kafka import TopicPartition as PartitionOffset
 from typing_extensions import override
 
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.agents import aggregate
-from ragweir.streams.kafka_client import build, producer_properties, reader_properties
+from ragweir.streams.aggregate import agent as aggregate
+from ragweir.streams.kafka.client import build, producer_properties, reader_properties
 from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
-from ragweir.streams.runtimes import changelog, kafka, transactions
+from ragweir.streams.runtimes import kafka, transactions
+from ragweir.streams.runtimes import restore as changelog
 from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.kafka import KafkaRuntime
-from ragweir.streams.runtimes.positions import Positions
-from ragweir.streams.runtimes.traces import Traces
+from ragweir.streams.runtimes.offset_recovery import Traces
+from ragweir.streams.runtimes.offsets import Positions
 from ragweir.streams.runtimes.transactions import Transactions
 
 

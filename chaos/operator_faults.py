@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from chaos.broker import Cluster
 from chaos.fleet import Fleet, Slot
-from chaos.plan import Fault, Kind
+from chaos.schedule import Fault, Kind
 from chaos.workload import Workload
 
 AHEAD_S = 4 * 86_400

@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 
 from typing_extensions import override
 
+from chaos.kafka_protocol import Frames, Request, request
 from chaos.transactions import Moment, Transactions, Trap, Verdict
-from chaos.wire import Frames, Request, request
 
 LOOPBACK: Final = "127.0.0.1"
 _REQUEST_BYTES: Final = 1_024

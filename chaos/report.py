@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.checker import Stall
+from chaos.fault_injector import Recovery
 from chaos.findings import FAULTS
-from chaos.hurting import Recovery
-from chaos.plan import BROKER_FAULTS
 from chaos.run import Result
+from chaos.schedule import BROKER_FAULTS
 
 _QUANTILES = {"p50": 0.5, "p99": 0.99, "most": 1.0}
 _LONGEST = 10

@@ -14,19 +14,19 @@ from chaos import money
 from chaos.broker import QUICK, Cluster, cluster
 from chaos.broker_faults import BrokerFaults
 from chaos.checker import Checker, Stall
+from chaos.events import Mix, Traffic
+from chaos.fault_injector import Done, Hurting, Lengths
 from chaos.findings import Findings
 from chaos.fleet import COMMAND, MUTANT, Fleet, Slot, environment
-from chaos.hurting import Done, Hurting, Lengths
 from chaos.operator_faults import OperatorFaults
 from chaos.oracle import Oracle
-from chaos.plan import Fault, Numbers, plan
-from chaos.traffic import Mix, Traffic
+from chaos.schedule import Fault, Numbers, plan
 from chaos.workload import Workload
 from ragweir.metrics.catalogue import everything
+from ragweir.streams.kafka.topics import create_topics
+from ragweir.streams.playground.simulated.openai_api import NAME as SIMULATED
+from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.settings import load
-from ragweir.streams.simulated.dialect import NAME as SIMULATED
-from ragweir.streams.simulated.server import SimulatedJudge, simulated_judge
-from ragweir.streams.topics import create_topics
 
 PREFIX = "chaos."
 QUICK_CLIENT: Mapping[str, int] = MappingProxyType(

@@ -19,13 +19,13 @@ from confluent_kafka.admin._resource import ResourceType
 
 from chaos.broker import Cluster
 from chaos.checker import Checker
+from chaos.events import Drawn, Sender, interaction
 from chaos.fleet import COMMAND, MUTANT, Fleet, Slot, environment
 from chaos.oracle import Oracle
 from chaos.run import QUICK_CLIENT, SHOWN, cheap
-from chaos.traffic import Drawn, Sender, interaction
 from chaos.transactions import Verdict
+from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.settings import KafkaSettings, Settings, TopicSettings
-from ragweir.streams.topics import create_topics
 
 NAIVE = "naive-faust"
 """No mutant of ours: the textbook's way with faust-streaming."""

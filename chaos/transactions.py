@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from chaos.wire import ADD_OFFSETS, END, Request, failed
+from chaos.kafka_protocol import ADD_OFFSETS, END, Request, failed
 
 Moment = Literal["open", "before offsets", "before commit", "after commit"]
 """The broker has just opened a transaction; the worker asks to send offsets, or to commit, and is not heard yet; it is

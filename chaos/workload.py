@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from chaos.checker import Checker
-from chaos.traffic import Sender, Traffic
+from chaos.events import Sender, Traffic
 from ragweir.errors import RagweirError
 
 _CALL_S = 30.0

@@ -3,7 +3,7 @@
 To add a projection to ragweir, change at most four files of the product:
 
 1. ``streams/projections/NAME.py``: the projection. Here it is this module, unchanged.
-2. ``streams/projection_service.py``: its line of the table, which gives it a command of its own, a place in
+2. ``streams/export/service.py``: its line of the table, which gives it a command of its own, a place in
    ``ragweir up``, a telemetry port and a check by ``ragweir doctor``.
 3. ``streams/settings.py``: its group of settings, if it has any.
 4. ``streams/serving/telemetry.py``: its own instruments, if it has any. Lag, health and the broker's state are those of
@@ -29,7 +29,7 @@ from typing_extensions import override
 
 from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.schemas.window_key import WindowKey, parse_window_key
-from ragweir.streams.projections.projection import Projection
+from ragweir.streams.projection import Projection
 from ragweir.streams.records import Count, Measurements, Record
 
 

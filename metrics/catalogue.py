@@ -7,22 +7,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ragweir.metrics import (
+from ragweir.metrics import packs
+from ragweir.metrics.judged.suites import suites
+from ragweir.metrics.list_cut import LIST_CUT, ListCut
+from ragweir.metrics.metric import Flagged, Metric, Null
+from ragweir.metrics.scores import (
     answer,
     expected,
     extraction,
     grounding,
     lexical_retrieval,
     overlap,
-    packs,
     performance,
     ranking,
     retrieval,
     risk,
 )
-from ragweir.metrics.judged.suites import suites
-from ragweir.metrics.list_cut import LIST_CUT, ListCut
-from ragweir.metrics.metric import Flagged, Metric, Null
 from ragweir.metrics.view import View
 
 CATALOGUE_VERSION = "2"

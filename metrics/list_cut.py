@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, TypeVar, cast
 
-from ragweir.schemas.intake import CUT
+from ragweir.schemas.codec.intake import CUT
 
 LIST_CUT = "list_cut"
 """The reason of such a null."""

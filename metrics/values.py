@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
-from ragweir.metrics.grammar import code_points
-from ragweir.metrics.text import Text, fold
-from ragweir.metrics.unicode14 import CURRENCIES
+from ragweir.metrics.text.grammar import code_points
+from ragweir.metrics.text.text import Text, fold
+from ragweir.metrics.text.unicode14 import CURRENCIES
 
 _BY_VALUE = frozenset("NDT")
 """Kinds of tokens that compare by value: numbers, dates, times."""

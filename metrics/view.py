@@ -8,7 +8,7 @@ from typing import Any
 
 from ragweir.metrics.lazy import lazy
 from ragweir.metrics.list_cut import ListCut, cut_fields, withhold
-from ragweir.metrics.text import Text
+from ragweir.metrics.text.text import Text
 from ragweir.metrics.values import parts
 from ragweir.schemas.interaction import Interaction
 

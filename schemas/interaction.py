@@ -82,7 +82,7 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
 
     omitted_values: ClassVar[Mapping[str, object]] = {}
-    """The fields that `ragweir.schemas.codec.encode` leaves out where they have these values."""
+    """The fields that `ragweir.schemas.codec.json.encode` leaves out where they have these values."""
 
 
 class Message(Part):
@@ -199,7 +199,7 @@ class Interaction(Part):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The repairs made in reading the event, sorted; see `ragweir.schemas.intake`.
+        """The repairs made in reading the event, sorted; see `ragweir.schemas.codec.intake`.
 
         It is no field, so that producers cannot set it.
 

@@ -13,7 +13,7 @@ from statistics import median
 from typing_extensions import override
 
 from ragweir.errors import Rejected
-from ragweir.streams.agents.evaluate import EvaluateAgent
+from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.records import Record
 
 _AHEAD_S = 300

@@ -1,6 +1,6 @@
 """The application that `faust -A ragweir.streams.faust_app worker` runs: evaluate on Faust, at least once.
 
-See `ragweir.streams.runtimes.faust`.
+See `ragweir.streams.faust.runtime`.
 
 Settings come from ragweir.toml and RAGWEIR_... variables, the slot's number from RAGWEIR_SLOT. The application is made
 when it is asked for, so that importing this module reads and opens nothing.
@@ -28,7 +28,7 @@ def _app() -> Any:
 
     logs.configure()
     try:
-        from ragweir.streams.runtimes.faust import EvaluateApp  # noqa: PLC0415
+        from ragweir.streams.faust.runtime import EvaluateApp  # noqa: PLC0415
 
         return EvaluateApp(load(), int(os.environ.get("RAGWEIR_SLOT", "0")))
     except ConfigurationError as error:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from ragweir.metrics.catalogue import everything
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams import alerts
 from ragweir.streams.cli.metrics import bounds
 from ragweir.streams.serving.telemetry import TABLE
 from ragweir.streams.settings import Group, Settings
+from ragweir.streams.slo import shipped as alerts
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 _MARKUP = re.compile(r"\b_+|_+\b|[*<]")

@@ -9,25 +9,25 @@ from pathlib import Path
 import structlog
 
 from ragweir.errors import ConfigurationError, MapError
+from ragweir.metrics.aggregation.aggregator import Totals
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
-from ragweir.metrics.totals import Totals
-from ragweir.schemas.decoder import Decoder, JsonDecoder, MappedDecoder
-from ragweir.schemas.mapping import FieldMap
+from ragweir.schemas.codec.decoder import Decoder, JsonDecoder, MappedDecoder
+from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.agents.agent import Agent
-from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from ragweir.streams.agents.judge import JudgeAgent
-from ragweir.streams.day_shares import DayShares
-from ragweir.streams.judging.config import JudgeConfig
-from ragweir.streams.judging.ledgers import nothing_spent
-from ragweir.streams.judging.money import FREE
-from ragweir.streams.judging.pool import LiveJudgePool
-from ragweir.streams.judging.redaction import Redactor
-from ragweir.streams.kafka_client import Assignor
+from ragweir.streams.agent import Agent
+from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.evaluate.routing import Router
+from ragweir.streams.judge.agent import JudgeAgent
+from ragweir.streams.judge.config import JudgeConfig
+from ragweir.streams.judge.day_shares import DayShares
+from ragweir.streams.judge.ledgers import nothing_spent
+from ragweir.streams.judge.pool import LiveJudgePool
+from ragweir.streams.judge.pricing import FREE
+from ragweir.streams.judge.redaction import Redactor
+from ragweir.streams.kafka.client import Assignor
 from ragweir.streams.records import Bounds, Count
-from ragweir.streams.routing import Router
 from ragweir.streams.serving.telemetry import Known
 from ragweir.streams.settings import BatchSettings, Settings, must_be_closed
 

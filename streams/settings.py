@@ -33,7 +33,7 @@ from typing_extensions import override
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.view import Limits
-from ragweir.schemas.intake import MAX_ITEMS, MOST_ITEMS
+from ragweir.schemas.codec.intake import MAX_ITEMS, MOST_ITEMS
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 from ragweir.schemas.window import duration_s
 from ragweir.streams.permissions import open_to_all

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import structlog
 
 from ragweir.errors import PermanentError
-from ragweir.streams.agents.agent import Agent
+from ragweir.streams.agent import Agent
+from ragweir.streams.export.service import ProjectionService
 from ragweir.streams.heartbeat import Heartbeat
-from ragweir.streams.kafka_client import Identity, missing_topics, wait_for_broker
-from ragweir.streams.projection_service import ProjectionService
+from ragweir.streams.kafka.client import Identity, missing_topics, wait_for_broker
 from ragweir.streams.runtimes import canary as trials
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.runtimes.projection import ProjectionRuntime

@@ -6,8 +6,8 @@ import orjson
 from typing_extensions import override
 
 from ragweir.errors import Rejected
-from ragweir.schemas.codec import interaction, parse
-from ragweir.schemas.decoder import Decoder
+from ragweir.schemas.codec.decoder import Decoder
+from ragweir.schemas.codec.json import interaction, parse
 from ragweir.schemas.interaction import Interaction
 
 

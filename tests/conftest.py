@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ragweir.errors import LocalServerError
-from ragweir.streams.kafka_client import settling
-from ragweir.streams.local.kafka import LocalKafka, local_kafka
-from ragweir.streams.local.prometheus import Programs, programs
+from ragweir.streams.kafka.client import settling
+from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
+from ragweir.streams.playground.local.prometheus import Programs, programs
 
 # The same examples in every run, and no stopwatch: a test that fails, fails for everybody.
 hypothesis.settings.register_profile("ragweir", derandomize=True, deadline=None)

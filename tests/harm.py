@@ -9,7 +9,7 @@ from conftest import create_topic, produce, read_to_end
 from faults import Service, Traffic, end_all, environment, gone
 
 from ragweir.schemas.dead_letter import DeadLetter
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.runtimes.attempts import OffsetMetadata
 
 Start = Callable[..., Service]

@@ -13,14 +13,14 @@ from typing_extensions import override
 from ragweir.metrics.judged.driver import Judged
 from ragweir.metrics.judged.suite import Case, Conversation, Findings, Suite
 from ragweir.metrics.metric import Metric
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.agents.agent import Assignment, StoredChangelog
-from ragweir.streams.agents.judge import JudgeAgent
-from ragweir.streams.judging.config import JudgeConfig
-from ragweir.streams.judging.job import Job, JobId, JobResult, JudgePool, Usage
-from ragweir.streams.judging.money import FREE
+from ragweir.streams.agent import Assignment, StoredChangelog
+from ragweir.streams.judge.agent import JudgeAgent
+from ragweir.streams.judge.config import JudgeConfig
+from ragweir.streams.judge.job import Job, JobId, JobResult, JudgePool, Usage
+from ragweir.streams.judge.pricing import FREE
 from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
 from ragweir.streams.settings import JudgeSettings, Price
 

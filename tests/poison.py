@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 
 from ragweir.errors import ErrorClass
-from ragweir.schemas.intake import REQUIRED
+from ragweir.schemas.codec.intake import REQUIRED
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 
 MARK: Final = "Xq7Secret"

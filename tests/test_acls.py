@@ -20,18 +20,18 @@ from faults import Service, eventually
 from judging import ScriptedPool, config
 
 from chaos.acls import USERS, grant, rights
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.agents.judge import JudgeAgent
-from ragweir.streams.judging.days import day_of
-from ragweir.streams.kafka_client import Identity, reader_properties
-from ragweir.streams.local.kafka import local_kafka
-from ragweir.streams.local.node import free_port
+from ragweir.streams.judge.agent import JudgeAgent
+from ragweir.streams.judge.days import day_of
+from ragweir.streams.kafka.client import Identity, reader_properties
+from ragweir.streams.playground.local.kafka import local_kafka
+from ragweir.streams.playground.local.node import free_port
+from ragweir.streams.playground.simulated.openai_api import NAME as SIMULATED
+from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
-from ragweir.streams.simulated.dialect import NAME as SIMULATED
-from ragweir.streams.simulated.server import SimulatedJudge, simulated_judge
 
 SAMPLES = ROOT / "streams" / "demo" / "samples.jsonl"
 

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from ragweir.errors import ConfigurationError, StateError
+from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.label_sets import Labels
-from ragweir.metrics.totals import Totals
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.schemas.window import OVERFLOW, Progress, Window
-from ragweir.streams.agents.agent import Assignment, Changelog, StoredChangelog
-from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
+from ragweir.streams.agent import Assignment, Changelog, StoredChangelog
+from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.records import Outcome, Record
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Slo, WindowSettings, load

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from ragweir.errors import ConfigurationError
-from ragweir.streams import slo_rules
-from ragweir.streams.alerts import rows
 from ragweir.streams.cli.slo import app
-from ragweir.streams.local.prometheus import Programs
-from ragweir.streams.serving.exporter import _HEADS as WINDOW_SERIES
+from ragweir.streams.export.exposition import _HEADS as WINDOW_SERIES
+from ragweir.streams.playground.local.prometheus import Programs
 from ragweir.streams.serving.telemetry import TABLE
 from ragweir.streams.settings import Slo
+from ragweir.streams.slo import rules as slo_rules
+from ragweir.streams.slo.shipped import rows
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 RULES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))

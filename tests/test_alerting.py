@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from ragweir.errors import LocalServerError
-from ragweir.streams import slo_rules
-from ragweir.streams.local.prometheus import Server, local_alertmanager, local_prometheus
+from ragweir.streams.playground.local.prometheus import Server, local_alertmanager, local_prometheus
 from ragweir.streams.serving.health import Health, serve
 from ragweir.streams.serving.telemetry import Known, Telemetry
 from ragweir.streams.settings import Slo
+from ragweir.streams.slo import rules as slo_rules
 
 STEADY, QUIET = (Slo(name=name, metric="context_support", at_least=0.5, objective=0.95) for name in ("steady", "quiet"))
 SCALE = 0.02

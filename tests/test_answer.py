@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweir.metrics.answer import (
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.metric import Null
+from ragweir.metrics.scores.answer import (
     METRICS,
     answered_without_context,
     citation_count,
@@ -24,8 +26,6 @@ from ragweir.metrics.answer import (
     truncated,
     user_feedback,
 )
-from ragweir.metrics.catalogue import Catalogue
-from ragweir.metrics.metric import Null
 from ragweir.metrics.view import example
 
 CATALOGUE = Catalogue(METRICS)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from commands import ROOT, environment, ragweir
 
-from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.local.prometheus import programs
+from ragweir.streams.playground.local.kafka import LocalKafka
+from ragweir.streams.playground.local.prometheus import programs
 
 
 def chapter() -> str:

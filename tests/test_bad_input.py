@@ -21,7 +21,7 @@ from poison import MARK, POISON, event, fifty_megabytes
 from ragweir.errors import RestartRequired
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.runtimes import kafka as runtime
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ragweir.errors import Rejected
+from ragweir.metrics.aggregation.aggregator import Totals
 from ragweir.metrics.catalogue import Catalogue, Scored, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.metric import Metric, Null
-from ragweir.metrics.totals import Totals
 from ragweir.metrics.view import Limits, View, example
-from ragweir.schemas.codec import decode
+from ragweir.schemas.codec.json import decode
 from ragweir.schemas.interaction import Context, Interaction
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from chaos.broker import QUICK, Cluster, cluster
+from chaos.events import Mix
+from chaos.fault_injector import Lengths
 from chaos.fleet import ROOT
-from chaos.hurting import Lengths
 from chaos.mutants import MUTANTS
-from chaos.plan import Numbers
 from chaos.report import as_json
 from chaos.run import Options, run, run_on
 from chaos.scenarios import NAIVE, SCENARIOS, play
-from chaos.traffic import Mix
+from chaos.schedule import Numbers
 from ragweir.errors import LocalServerError
 
 # Once it is imported, by whichever test, it is a module of its own making that find_spec cannot tell anything about.

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweir.metrics.claims import PHRASE_TOKENS, claims
-from ragweir.metrics.text import Text
+from ragweir.metrics.text.claims import PHRASE_TOKENS, claims
+from ragweir.metrics.text.text import Text
 
 MADE = [
     # Subject, verb, object.

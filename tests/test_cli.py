@@ -21,8 +21,8 @@ from ragweir.schemas.topics import MAX_EVENT_BYTES, TOPICS, max_record_bytes
 from ragweir.streams import cli
 from ragweir.streams.cli import app
 from ragweir.streams.cli.app import _MODULES
-from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.projection_service import PROJECTIONS
+from ragweir.streams.export.service import PROJECTIONS
+from ragweir.streams.playground.local.kafka import LocalKafka
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

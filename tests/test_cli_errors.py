@@ -21,8 +21,8 @@ from poison import event
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.run import Asked, Run
-from ragweir.streams.history.runs import store
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.playground.local.kafka import LocalKafka
+from ragweir.streams.replay.runs import store
 from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import KafkaSettings, Settings, TopicSettings
 

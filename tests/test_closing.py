@@ -16,18 +16,18 @@ from commands import ragweir
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.cardinality import Admission, AdmissionLimits, Labels, apart
+from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject
+from ragweir.metrics.aggregation.merger import Closed, Closing
+from ragweir.metrics.aggregation.summary import Scheme, Summary
+from ragweir.metrics.aggregation.window_aggregate import Contents, Reading, merged
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.closing import Closed, Closing
-from ragweir.metrics.contents import Contents, Reading, merged
-from ragweir.metrics.estimate import Chance, Estimate, Subject
-from ragweir.metrics.label_sets import Admission, AdmissionLimits, Labels, apart
-from ragweir.metrics.summary import Scheme, Summary
-from ragweir.metrics.totals import Totals
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.window import OVERFLOW, Progress, Window, duration_s
+from ragweir.streams.aggregate.windowing import Windowing
 from ragweir.streams.settings import WindowSettings
-from ragweir.streams.windowing import Windowing
 
 SIZES = ("1m", "5m", "1h")
 DIMENSIONS = ("application",)

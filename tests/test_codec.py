@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from poison import ANYTHING, GOOD, MARK, POISON, REPAIRED, WRONG, Poison, event, fifty_megabytes, nested
 
 from ragweir.errors import Rejected
-from ragweir.schemas.codec import decode, encode, encode_json, event_time, parse
+from ragweir.schemas.codec.intake import REPAIRS, REQUIRED
+from ragweir.schemas.codec.json import decode, encode, encode_json, event_time, parse
 from ragweir.schemas.dead_letter import HEAD_BYTES, kept_bytes
 from ragweir.schemas.evaluation import MAX_DOCUMENT_IDS, Decision, Evaluation, SuiteDecision, Texts, document_ids
-from ragweir.schemas.intake import REPAIRS, REQUIRED
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import MAX_EVENT_BYTES

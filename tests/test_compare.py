@@ -19,12 +19,12 @@ from pages import Tags
 from scipy import stats
 
 from ragweir.errors import PermanentError
+from ragweir.metrics.aggregation.comparison import RATE, Floats, adjusted, differences, interval
 from ragweir.metrics.catalogue import everything
-from ragweir.metrics.comparison import RATE, Floats, adjusted, differences, interval
 from ragweir.streams.cli.compare import Gate
-from ragweir.streams.history.compare import Comparison, compare
-from ragweir.streams.history.report import page
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.compare.compare import Comparison, compare
+from ragweir.streams.compare.report import page
+from ragweir.streams.playground.local.kafka import LocalKafka
 
 METRICS = {metric.name: metric for metric in everything()}
 BY = ("application", "model", "pipeline_version")

@@ -23,9 +23,9 @@ from faults import Service, eventually
 from poison import event
 
 from ragweir.errors import LocalServerError
-from ragweir.streams.local.jars import JarRunner
-from ragweir.streams.local.kafka import LocalKafka, local_kafka
-from ragweir.streams.local.node import Node, free_port
+from ragweir.streams.playground.local.jars import JarRunner
+from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
+from ragweir.streams.playground.local.node import Node, free_port
 
 SECRET = "hunter2-Xq7"
 SIGN_IN = f"""

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.text import CHARACTERS_PER_TOKEN, Text, _normalised
+from ragweir.metrics.text.text import CHARACTERS_PER_TOKEN, Text, _normalised
 from ragweir.metrics.view import Limits, View, example
 
 sys.path.insert(0, str(ROOT / "bench"))

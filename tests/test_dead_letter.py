@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 from poison import event
 
 from ragweir.metrics.catalogue import Catalogue
-from ragweir.schemas.mapping import FieldMap
+from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from ragweir.streams.history import redrive as redriving
-from ragweir.streams.history.redrive import Choice, Redrive
-from ragweir.streams.history.standing import Standing
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.dead_letters import redrive as redriving
+from ragweir.streams.dead_letters.progress import Standing
+from ragweir.streams.dead_letters.redrive import Choice, Redrive
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
 from ragweir.streams.settings import load
 

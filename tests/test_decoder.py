@@ -17,19 +17,19 @@ from typing_extensions import override
 
 from ragweir.errors import Rejected
 from ragweir.metrics.catalogue import Catalogue, Scored
-from ragweir.metrics.performance import METRICS
+from ragweir.metrics.scores.performance import METRICS
 from ragweir.metrics.view import View
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.decoder import MOST_EVENTS, Decoder, JsonDecoder, MappedDecoder
+from ragweir.schemas.codec.json import encode
+from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.dead_letter import DeadLetter
-from ragweir.schemas.decoder import MOST_EVENTS, Decoder, JsonDecoder, MappedDecoder
 from ragweir.schemas.evaluation import Evaluation, Source
 from ragweir.schemas.interaction import Interaction
-from ragweir.schemas.mapping import FieldMap
-from ragweir.streams.agents.agent import Assignment
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from ragweir.streams.history.dead_letters import Letter
-from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.reading import Kept
+from ragweir.streams.agent import Assignment
+from ragweir.streams.dead_letters.listing import Letter
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.kafka.reader import Kept
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import EventPosition, Outcome, Record
 from ragweir.streams.runtimes import files
 

@@ -21,11 +21,11 @@ import pytest
 from rich.console import Console
 
 from ragweir.errors import DemoError
-from ragweir.metrics import performance
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.driver import Judged
 from ragweir.metrics.judged.suites import suites
-from ragweir.schemas.codec import encode_json, interaction
+from ragweir.metrics.scores import performance
+from ragweir.schemas.codec.json import encode_json, interaction
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import (
@@ -41,20 +41,20 @@ from ragweir.schemas.interaction import (
     Usage,
 )
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.cli import demo as command
-from ragweir.streams.demo import services as service
-from ragweir.streams.demo.docket import Docket
-from ragweir.streams.demo.judged import summarise_judged
-from ragweir.streams.demo.samples import QUESTIONS, UNREADABLE, drill, interactions, samples
-from ragweir.streams.demo.services import demo_settings, services, settings_file
-from ragweir.streams.demo.show import RANKING, Report, screen, summarise
-from ragweir.streams.demo.traffic import Awaited, Result
-from ragweir.streams.judging import job
-from ragweir.streams.judging.results import chosen, judged, unjudged, waiting
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.evaluate.routing import Router
+from ragweir.streams.judge import job
+from ragweir.streams.judge.results import chosen, judged, unjudged, waiting
+from ragweir.streams.playground.demo import services as service
+from ragweir.streams.playground.demo.judge_statistics import Docket
+from ragweir.streams.playground.demo.judged import summarise_judged
+from ragweir.streams.playground.demo.samples import QUESTIONS, UNREADABLE, drill, interactions, samples
+from ragweir.streams.playground.demo.services import demo_settings, services, settings_file
+from ragweir.streams.playground.demo.show import RANKING, Report, screen, summarise
+from ragweir.streams.playground.demo.traffic import Awaited, Result
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
-from ragweir.streams.routing import Router
 from ragweir.streams.settings import BatchSettings, load
 from ragweir.streams.supervisor import own_command
 

@@ -18,19 +18,19 @@ from commands import ROOT
 from pydantic import BaseModel
 
 from ragweir.errors import ConfigurationError
-from ragweir.metrics.closing import Closed
-from ragweir.metrics.contents import Contents
-from ragweir.metrics.estimate import Estimate, Subject, share_of
-from ragweir.metrics.summary import DEFAULT_SCHEME, Summary
+from ragweir.metrics.aggregation.estimate import Estimate, Subject, share_of
+from ragweir.metrics.aggregation.merger import Closed
+from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Summary
+from ragweir.metrics.aggregation.window_aggregate import Contents
 from ragweir.streams.cli.app import app
-from ragweir.streams.local.kafka import KAFKA_VERSION
-from ragweir.streams.local.prometheus import programs
-from ragweir.streams.projection_service import PROJECTIONS
+from ragweir.streams.export.exposition import Exposition
+from ragweir.streams.export.service import PROJECTIONS
+from ragweir.streams.playground.local.kafka import KAFKA_VERSION
+from ragweir.streams.playground.local.prometheus import programs
+from ragweir.streams.playground.simulated.openai_api import NAME as SIMULATED
 from ragweir.streams.service import SERVICES, evaluate_config, judge_config
-from ragweir.streams.serving.exporter import Exposition
 from ragweir.streams.serving.telemetry import TABLE
 from ragweir.streams.settings import SHIPPED_KEY, Settings, TelemetrySettings, load
-from ragweir.streams.simulated.dialect import NAME as SIMULATED
 from ragweir.streams.supervisor import UP_PORT
 
 DEPLOY = ROOT / "deploy"

@@ -14,14 +14,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from conftest import produce
 from hostile_endpoint import Request, hostile, http, said
 
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key
 from ragweir.streams.cli import doctor
 from ragweir.streams.cli.doctor import Findings, Unwell
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.playground.local.kafka import LocalKafka
+from ragweir.streams.playground.simulated.openai_api import NAME
+from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.settings import JudgeSettings, Settings
-from ragweir.streams.simulated.dialect import NAME
-from ragweir.streams.simulated.server import simulated_judge
 
 PRICES = {NAME: {"input_usd": 0.15, "output_usd": 0.6}}
 UNREACHABLE = "http://127.0.0.1:9/v1"

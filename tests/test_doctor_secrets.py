@@ -10,8 +10,8 @@ from commands import COMMAND, environment, ragweir
 
 from ragweir.streams.cli import doctor
 from ragweir.streams.cli.doctor import Findings, Warned
-from ragweir.streams.judging.asking import Dialect
-from ragweir.streams.judging.checking import Checked
+from ragweir.streams.judge.probe import Checked
+from ragweir.streams.judge.protocol import Dialect
 from ragweir.streams.settings import RoutingSettings, Settings
 
 SECRET = "hunter2-Xq7"

@@ -12,10 +12,10 @@ from conftest import produce, read_to_end
 from faults import Service, Traffic, end_all, environment, eventually
 
 from ragweir.metrics.catalogue import Catalogue
-from ragweir.metrics.performance import METRICS
-from ragweir.streams.agents.agent import Assignment
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.metrics.scores.performance import METRICS
+from ragweir.streams.agent import Assignment
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Outcome, Record
 
 PLACE = ("t", 0)

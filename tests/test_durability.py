@@ -14,7 +14,7 @@ from faults import set_offset
 from ragweir.streams.cli import doctor
 from ragweir.streams.cli.doctor import Findings, Unwell, Warned
 from ragweir.streams.cli.durability import Durability, Verdict, described, unread, verdict
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import Settings
 
 SAFE = Durability("t", replicas=3, min_isr=2, unclean=False)

@@ -10,7 +10,7 @@ import pytest
 
 from ragweir import errors
 from ragweir.errors import RagweirError
-from ragweir.streams.cli.working import as_worker
+from ragweir.streams.cli.worker_exit import as_worker
 
 
 def tree(kind: type[RagweirError], depth: int = 0) -> Iterator[tuple[int, str]]:

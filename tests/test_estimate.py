@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
+from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject, metric_and_label, read, share_of, written
+from ragweir.metrics.aggregation.interval import FEWEST, beta_quantile
+from ragweir.metrics.aggregation.window_aggregate import Contents, merged
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.contents import Contents, merged
-from ragweir.metrics.estimate import Chance, Estimate, Subject, metric_and_label, read, share_of, written
-from ragweir.metrics.interval import FEWEST, beta_quantile
-from ragweir.metrics.totals import Totals
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.window import EstimateResult, EstimateSums
 

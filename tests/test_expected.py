@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from rouge_score import rouge_scorer, tokenizers  # type: ignore[import-untyped]
 
 from ragweir.metrics.catalogue import Catalogue
-from ragweir.metrics.expected import (
+from ragweir.metrics.metric import Flagged, Null, Value
+from ragweir.metrics.scores.expected import (
     LCS_TOKENS,
     METRICS,
     answer_completeness,
@@ -24,8 +25,7 @@ from ragweir.metrics.expected import (
     source_citation_quality,
     token_f1,
 )
-from ragweir.metrics.metric import Flagged, Null, Value
-from ragweir.metrics.text import Text
+from ragweir.metrics.text.text import Text
 from ragweir.metrics.view import example
 
 CATALOGUE = Catalogue(METRICS)

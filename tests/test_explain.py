@@ -12,16 +12,16 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from conftest import create_topic, read_to_end
 from poison import event
 
+from ragweir.metrics.aggregation.aggregator import Totals
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.totals import Totals
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Source, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.history.explain import partition_of, windows
-from ragweir.streams.judging.results import waiting
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.aggregate.windowing import Windowing
+from ragweir.streams.explain import partition_of, windows
+from ragweir.streams.judge.results import waiting
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import WindowSettings
-from ragweir.streams.windowing import Windowing
 
 NAMES = ("interactions", "redrive", "evaluations", "dead-letter", "judge.requests", "judge.retry", "judge.deferred")
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202egnp.exe [red]:smile:[/red] [/] \x9b31m"

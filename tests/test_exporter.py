@@ -22,16 +22,16 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from ragweir.metrics.closing import Closed
-from ragweir.metrics.contents import Contents
-from ragweir.metrics.estimate import Chance, Estimate, Subject
-from ragweir.metrics.label_sets import Labels
-from ragweir.metrics.summary import Scheme, Summary
+from ragweir.metrics.aggregation.cardinality import Labels
+from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject
+from ragweir.metrics.aggregation.merger import Closed
+from ragweir.metrics.aggregation.summary import Scheme, Summary
+from ragweir.metrics.aggregation.window_aggregate import Contents
 from ragweir.schemas.window import OVERFLOW, Progress, Window
-from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.local.node import free_port
-from ragweir.streams.local.prometheus import local_prometheus, programs
-from ragweir.streams.serving.exporter import Exposition, label_names, quoted
+from ragweir.streams.export.exposition import Exposition, label_names, quoted
+from ragweir.streams.playground.local.kafka import LocalKafka
+from ragweir.streams.playground.local.node import free_port
+from ragweir.streams.playground.local.prometheus import local_prometheus, programs
 from ragweir.streams.serving.health import Health, exposition, serve
 from ragweir.streams.serving.telemetry import Telemetry
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweir.metrics.catalogue import Catalogue
-from ragweir.metrics.extraction import (
+from ragweir.metrics.metric import Null
+from ragweir.metrics.scores.extraction import (
     METRICS,
     aggregated_confidence,
     agreement_pattern,
@@ -19,7 +20,6 @@ from ragweir.metrics.extraction import (
     semantic_validation,
     unique_values,
 )
-from ragweir.metrics.metric import Null
 from ragweir.metrics.view import View, example
 
 CATALOGUE = Catalogue(METRICS)

@@ -11,7 +11,7 @@ from faults import Traffic, eventually, set_offset
 from harm import CAUSES, Start, evaluations_to_sum, event, healthy, letters, metadata, publish, starting
 
 from ragweir.errors import DO_NOT_RESTART
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.runtimes.attempts import MOST
 
 QUICK = ("segv", "spin", "hoard")

@@ -11,7 +11,7 @@ from conftest import QUICK_BROKER, read_to_end
 from faults import Traffic, eventually, gone
 from harm import CAUSES, Start, child, evaluations_to_sum, healthy, letters, metadata, publish, starting, works_in
 
-from ragweir.streams.local.kafka import LocalKafka, local_kafka
+from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
 from ragweir.streams.runtimes.attempts import MOST
 
 

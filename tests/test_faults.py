@@ -17,9 +17,9 @@ from conftest import QUICK_BROKER
 from faults import Service, Traffic, delete_before, end_all, environment, eventually, gone, set_offset
 
 from ragweir.errors import DO_NOT_RESTART
-from ragweir.streams.local.kafka import LocalKafka, local_kafka
+from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
 from ragweir.streams.records import Record
-from ragweir.streams.runtimes.positions import Positions
+from ragweir.streams.runtimes.offsets import Positions
 from ragweir.streams.supervisor import Command, Supervisor
 
 Start = Callable[..., Service]

@@ -21,8 +21,8 @@ from poison import event
 from ragweir.errors import ConfigurationError
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.streams.history.explain import partition_of
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.explain import partition_of
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.runtimes.files import run
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import KafkaSettings, Settings
@@ -295,7 +295,7 @@ SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.
 )
 def test_what_has_no_counterpart_is_refused_by_name(kafka_settings: dict[str, Any], told_of: str) -> None:
     """A property that Faust cannot be given is never passed over in silence."""
-    from ragweir.streams.runtimes.faust_connection import connection_options  # noqa: PLC0415 - of the extra [faust]
+    from ragweir.streams.faust.connection import connection_options  # noqa: PLC0415 - of the extra [faust]
 
     with pytest.raises(ConfigurationError, match=told_of):
         connection_options(KafkaSettings(**kafka_settings))
@@ -303,7 +303,7 @@ def test_what_has_no_counterpart_is_refused_by_name(kafka_settings: dict[str, An
 
 def test_sign_in_is_said_in_fausts_words() -> None:
     """User, password, mechanism and TLS reach Faust; so do the brokers and the timeouts."""
-    from ragweir.streams.runtimes.faust_connection import connection_options  # noqa: PLC0415 - of the extra [faust]
+    from ragweir.streams.faust.connection import connection_options  # noqa: PLC0415 - of the extra [faust]
 
     client = SASL | {"security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-512", "session.timeout.ms": 7_000}
     options = connection_options(KafkaSettings(bootstrap_servers="a:1, b:2", client=client))

@@ -5,7 +5,7 @@ import math
 import pytest
 from confluent_kafka import KafkaError
 
-from ragweir.streams.kafka_client import Connection
+from ragweir.streams.kafka.client import Connection
 from ragweir.streams.runtimes.transactions import restart_after
 
 NAME = "rag.evaluate-node-1-0"

@@ -11,7 +11,7 @@ import pytest
 from conftest import QUICK_BROKER, coordinated, create_topic
 from faults import ROOT, Service, Traffic, end_all, environment, eventually, gone
 
-from ragweir.streams.local.kafka import LocalKafka, local_kafka
+from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
 from ragweir.streams.supervisor import STOP_S
 
 GRACE_S = min(

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweir.metrics import grounding
 from ragweir.metrics.catalogue import Catalogue
-from ragweir.metrics.grounding import METRICS
 from ragweir.metrics.metric import Metric, Null
-from ragweir.metrics.text import Text
+from ragweir.metrics.scores import grounding
+from ragweir.metrics.scores.grounding import METRICS
+from ragweir.metrics.text.text import Text
 from ragweir.metrics.view import View, example
 from ragweir.schemas.interaction import Context, Interaction
 

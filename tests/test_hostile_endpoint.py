@@ -26,8 +26,13 @@ from ragweir.metrics.metric import Metric, Null
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.streams.agents.judge import JudgeAgent
-from ragweir.streams.judging.asking import (
+from ragweir.streams.judge.agent import JudgeAgent
+from ragweir.streams.judge.client import Client
+from ragweir.streams.judge.config import JudgeConfig
+from ragweir.streams.judge.job import Job, JobResult
+from ragweir.streams.judge.pool import LiveJudgePool
+from ragweir.streams.judge.pricing import cost
+from ragweir.streams.judge.protocol import (
     MAX_NAME_CHARACTERS,
     MAX_RESPONSE_BYTES,
     Dialect,
@@ -36,11 +41,6 @@ from ragweir.streams.judging.asking import (
     JudgeError,
     embedding,
 )
-from ragweir.streams.judging.client import Client
-from ragweir.streams.judging.config import JudgeConfig
-from ragweir.streams.judging.job import Job, JobResult
-from ragweir.streams.judging.money import cost
-from ragweir.streams.judging.pool import LiveJudgePool
 from ragweir.streams.settings import JudgeSettings, Price
 
 PRICE = Price(input_usd=1, output_usd=10)
@@ -345,7 +345,7 @@ def _asked(server: Hostile) -> tuple[Client, EndpointRequest, EndpointRequest]:
 
 
 def _chat_reader() -> Callable[[Any], Any]:
-    from ragweir.streams.judging.asking import _completion  # noqa: PLC0415
+    from ragweir.streams.judge.protocol import _completion  # noqa: PLC0415
 
     return _completion
 

@@ -14,15 +14,15 @@ from ragweir.metrics.judged.driver import judge
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.metric import Metric
 from ragweir.metrics.view import View
-from ragweir.schemas import codec
-from ragweir.schemas.codec import decode, encode
-from ragweir.schemas.intake import MAX_ITEMS
+from ragweir.schemas.codec import json as codec
+from ragweir.schemas.codec.intake import MAX_ITEMS
+from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.interaction import Context
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.times import from_epoch, parse_time
 from ragweir.schemas.topics import MAX_EVENT_BYTES
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from ragweir.streams.judging.results import case_of
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.judge.results import case_of
 from ragweir.streams.records import Record
 
 MODULE = Path(codec.__file__).parent
@@ -313,10 +313,10 @@ _MEASURE = """
 import resource, sys, time
 import orjson
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.schemas.decoder import MappedDecoder
-from ragweir.schemas.mapping import FieldMap
+from ragweir.schemas.codec.decoder import MappedDecoder
+from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.records import (Record)
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 
 rules = {"event_id": "event_id", "query": "query", "response": "response"}
 for name in ("text", "page", "score", "chunk_id", "document_id", "rank", "relevant", "retrieval_method"):

@@ -12,14 +12,14 @@ from judging import GOOD, NOON, PRICE, Log, ScriptedPool, Worker, config, reques
 
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.agents.judge import JudgeAgent
-from ragweir.streams.judging.job import JobId
-from ragweir.streams.judging.ledger import Budget, affordable
-from ragweir.streams.judging.money import FREE, allowance
-from ragweir.streams.judging.results import CUT, case_of
+from ragweir.streams.judge.agent import JudgeAgent
+from ragweir.streams.judge.job import JobId
+from ragweir.streams.judge.ledger import Budget, affordable
+from ragweir.streams.judge.pricing import FREE, allowance
+from ragweir.streams.judge.results import CUT, case_of
 
 AMOUNT = allowance(PRICE, FREE, case_of(request(), 60_000)[0], list(config().suites.values()), 1_500)
 """What one of the tests' requests has reserved for it."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweir.streams.judging.cache import Cache, key
+from ragweir.streams.judge.cache import Cache, key
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -85,7 +85,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from ragweir.streams import logs
-from ragweir.streams.judging.cache import Cache
+from ragweir.streams.judge.cache import Cache
 logs.configure()
 cache = Cache(1_000, Path(sys.argv[1]))
 for number in range(200):

@@ -16,17 +16,17 @@ from judging import NOON, Log, ScriptedPool, Worker, config, request
 from test_judge_agent import AMOUNT, dollars
 from test_judge_service import PARTITIONS, Requests, cost, environment
 
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, shares_of
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.agents.judge import JudgeAgent
 from ragweir.streams.cli import ledger_time
-from ragweir.streams.judging.days import AHEAD_S, DayClock
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.judge.agent import JudgeAgent
+from ragweir.streams.judge.days import AHEAD_S, DayClock
+from ragweir.streams.kafka.topics import create_topics
+from ragweir.streams.playground.local.kafka import LocalKafka
+from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.runtimes.broker_clock import BrokerClock
 from ragweir.streams.settings import Settings
-from ragweir.streams.simulated.server import simulated_judge
-from ragweir.streams.topics import create_topics
 
 MIDNIGHT = NOON + timedelta(hours=12)
 DAY_S = 86_400.0

@@ -13,11 +13,11 @@ from judging import NOON, Log, ScriptedPool, Worker, config, request
 from typing_extensions import override
 
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.agents import judge
-from ragweir.streams.agents.judge import JudgeAgent
-from ragweir.streams.judging.fairness import NAMES, TenantShares
-from ragweir.streams.judging.held_requests import HeldRequest
-from ragweir.streams.judging.job import Job, JobId, JobResult
+from ragweir.streams.judge import agent as judge
+from ragweir.streams.judge.agent import JudgeAgent
+from ragweir.streams.judge.fairness import NAMES, TenantShares
+from ragweir.streams.judge.held_requests import HeldRequest
+from ragweir.streams.judge.job import Job, JobId, JobResult
 from ragweir.streams.records import Record
 
 FLOOD = 10_000

@@ -25,16 +25,16 @@ from test_judge_agent import AMOUNT, dollars
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.agents import judge
-from ragweir.streams.agents.judge import JudgeAgent
-from ragweir.streams.judging import held_requests
-from ragweir.streams.judging.days import day_of
-from ragweir.streams.judging.held_requests import HeldRequest
-from ragweir.streams.judging.job import Job, JobId, JobResult
-from ragweir.streams.judging.ledgers import Deposit
-from ragweir.streams.judging.request_state import TRANSITIONS, RequestEvent, RequestState, next_state
+from ragweir.streams.judge import agent as judge
+from ragweir.streams.judge import held_requests
+from ragweir.streams.judge.agent import JudgeAgent
+from ragweir.streams.judge.days import day_of
+from ragweir.streams.judge.held_requests import HeldRequest
+from ragweir.streams.judge.job import Job, JobId, JobResult
+from ragweir.streams.judge.ledgers import Deposit
+from ragweir.streams.judge.request_state import TRANSITIONS, RequestEvent, RequestState, next_state
 from ragweir.streams.records import Outcome, Record
 
 PARTITIONS = 2

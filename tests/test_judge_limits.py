@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweir.streams.judging.breaker import LONGEST_S, Breaker
-from ragweir.streams.judging.fifo_gate import FifoGate
-from ragweir.streams.judging.limits import Limits, SlidingLog
+from ragweir.streams.judge.circuit_breaker import LONGEST_S, Breaker
+from ragweir.streams.judge.fifo_gate import FifoGate
+from ragweir.streams.judge.rate_limit import Limits, SlidingLog
 
 WINDOW_S = 60.0
 

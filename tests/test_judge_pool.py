@@ -27,14 +27,14 @@ from ragweir.metrics.judged.framing import unframed
 from ragweir.metrics.judged.rubric import RUBRIC
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite, Vectors
 from ragweir.metrics.metric import Metric, Null
-from ragweir.streams.judging import client
-from ragweir.streams.judging.checking import try_out
-from ragweir.streams.judging.job import Job, JobResult, JudgePool
-from ragweir.streams.judging.money import cost
-from ragweir.streams.judging.pool import LiveJudgePool
+from ragweir.streams.judge import client
+from ragweir.streams.judge.job import Job, JobResult, JudgePool
+from ragweir.streams.judge.pool import LiveJudgePool
+from ragweir.streams.judge.pricing import cost
+from ragweir.streams.judge.probe import try_out
+from ragweir.streams.playground.simulated.faults import Faults
+from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.settings import JudgeSettings, Price
-from ragweir.streams.simulated.faults import Faults
-from ragweir.streams.simulated.server import simulated_judge
 
 SECONDS = 20
 PRICE = Price(input_usd=1, output_usd=10)

@@ -23,12 +23,12 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from conftest import create_topic, produce, read_to_end
 from faults import BEHIND, QUICK_CLIENT, Service, end_all, eventually, forget, gone, set_offset
 
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import Finished, JudgeRequest, LedgerEntry, ledger_key
 from ragweir.schemas.topics import TOPICS as TABLE
-from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.simulated.server import SimulatedJudge, simulated_judge
+from ragweir.streams.playground.local.kafka import LocalKafka
+from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 
 PARTITIONS = 4
 MODEL = "simulated-judge"

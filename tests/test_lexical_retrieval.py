@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi  # type: ignore[import-untyped]
 
 from ragweir.metrics.catalogue import Catalogue
-from ragweir.metrics.lexical_retrieval import (
+from ragweir.metrics.metric import Null, Value
+from ragweir.metrics.scores.lexical_retrieval import (
     METRICS,
     bm25_mean,
     bm25_rank_agreement,
@@ -24,8 +25,7 @@ from ragweir.metrics.lexical_retrieval import (
     explain_utilisation,
     query_context_coverage,
 )
-from ragweir.metrics.metric import Null, Value
-from ragweir.metrics.text import Text
+from ragweir.metrics.text.text import Text
 from ragweir.metrics.view import Limits, View, example
 
 CATALOGUE = Catalogue(METRICS)

@@ -13,9 +13,9 @@ from faults import eventually
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass
-from ragweir.streams.agents.agent import Agent, Assignment
-from ragweir.streams.kafka_client import Identity
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.agent import Agent, Assignment
+from ragweir.streams.kafka.client import Identity
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.serving.health import Health

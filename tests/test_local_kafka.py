@@ -16,10 +16,10 @@ from confluent_kafka import KafkaError, Producer
 from conftest import create_topic, produce, read_to_end
 
 from ragweir.errors import LocalServerError
-from ragweir.streams.local import jars, sums
-from ragweir.streams.local.class_archive import ClassArchive
-from ragweir.streams.local.kafka import KAFKA_VERSION, LocalKafka, local_kafka
-from ragweir.streams.local.node import Node, free_port
+from ragweir.streams.playground.local import jars, sums
+from ragweir.streams.playground.local.class_archive import ClassArchive
+from ragweir.streams.playground.local.kafka import KAFKA_VERSION, LocalKafka, local_kafka
+from ragweir.streams.playground.local.node import Node, free_port
 
 ROOT = Path(__file__).parent.parent
 # A node's broker registration outlives SIGKILL by this; Kafka's own 9 s would only make the test longer.
@@ -29,7 +29,7 @@ HOLD = """
 import signal, sys, time
 from pathlib import Path
 from confluent_kafka.admin import AdminClient
-from ragweir.streams.local.kafka import local_kafka
+from ragweir.streams.playground.local.kafka import local_kafka
 signal.signal(signal.SIGINT, signal.default_int_handler)  # What runs in a shell's background ignores it.
 with local_kafka(folder=Path(sys.argv[1]) if sys.argv[1:] else None) as kafka:
     try:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from ragweir.errors import LocalServerError
-from ragweir.streams.local import prometheus
-from ragweir.streams.local.prometheus import local_prometheus, programs
+from ragweir.streams.playground.local import prometheus
+from ragweir.streams.playground.local.prometheus import local_prometheus, programs
 
 HOLD = """
 import sys, time
-from ragweir.streams.local.prometheus import local_alertmanager, local_prometheus
+from ragweir.streams.playground.local.prometheus import local_alertmanager, local_prometheus
 with local_alertmanager("http://127.0.0.1:1/") as alertmanager, local_prometheus({}, [], alertmanager) as server:
     print(alertmanager.port, server.port, flush=True)
     time.sleep(600)

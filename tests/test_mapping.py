@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweir.errors import MapError, Rejected
-from ragweir.schemas.codec import decode, encode_json, interaction
-from ragweir.schemas.intake import MOST_ITEMS
-from ragweir.schemas.mapping import FieldMap
+from ragweir.schemas.codec.intake import MOST_ITEMS
+from ragweir.schemas.codec.json import decode, encode_json, interaction
+from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.times import parse_time
 
 REQUIRED = 'event_id = "id"\nquery = "q"\nresponse = "a"\n'

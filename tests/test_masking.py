@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from ragweir.schemas.run import Asked
-from ragweir.streams.history.runs import essence, fingerprint
 from ragweir.streams.masking import MASK, masked, masked_url
+from ragweir.streams.replay.runs import essence, fingerprint
 from ragweir.streams.settings import RoutingSettings, Settings, load
 
 SECRET = "hunter2-Xq7"

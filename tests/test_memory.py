@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from conftest import create_topic
 
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.playground.local.kafka import LocalKafka
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 from interactions import interactions
@@ -76,9 +76,9 @@ import orjson
 
 from aggregation import evaluations
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.totals import Totals
-from ragweir.streams.agents.agent import Assignment, StoredChangelog
-from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
+from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.streams.agent import Assignment, StoredChangelog
+from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.records import Record
 from ragweir.streams.settings import WindowSettings
 

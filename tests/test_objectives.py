@@ -11,7 +11,7 @@ from conftest import create_topic, produce
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.cli.doctor import Findings, Unwell, objectives
 from ragweir.streams.cli.objectives import evaluations, uncounted
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
 from ragweir.streams.settings import JudgeSettings, KafkaSettings, Settings, Slo, TopicSettings
 

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from ragweir.metrics.closing import Closed
-from ragweir.metrics.contents import Contents
-from ragweir.metrics.estimate import Estimate, Subject
-from ragweir.metrics.label_sets import Labels
-from ragweir.metrics.summary import Scheme, Summary
+from ragweir.metrics.aggregation.cardinality import Labels
+from ragweir.metrics.aggregation.estimate import Estimate, Subject
+from ragweir.metrics.aggregation.merger import Closed
+from ragweir.metrics.aggregation.summary import Scheme, Summary
+from ragweir.metrics.aggregation.window_aggregate import Contents
 from ragweir.schemas.window import Window
-from ragweir.streams.history.openmetrics import OpenMetrics
-from ragweir.streams.history.writing import write
-from ragweir.streams.local.prometheus import Server, _serving, programs
-from ragweir.streams.serving.exporter import FAMILIES, Exposition, quoted
+from ragweir.streams.aggregate.windowing import of_all_sizes
+from ragweir.streams.backfill.openmetrics import OpenMetrics
+from ragweir.streams.backfill.output_formats import write
+from ragweir.streams.export.exposition import FAMILIES, Exposition, quoted
+from ragweir.streams.playground.local.prometheus import Server, _serving, programs
 from ragweir.streams.settings import Settings, WindowSettings, load
-from ragweir.streams.windowing import of_all_sizes
 
 RUN = 'a "run"\\1'
 RATIO = Scheme(0.0, 1.0, 1_000_000, 1_000_000)

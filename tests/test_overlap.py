@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
 
-from ragweir.metrics import overlap
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.metric import Metric, Null
-from ragweir.metrics.overlap import METRICS
+from ragweir.metrics.scores import overlap
+from ragweir.metrics.scores.overlap import METRICS
+from ragweir.metrics.text.words import STOP_WORDS
 from ragweir.metrics.view import View, example
-from ragweir.metrics.words import STOP_WORDS
 from ragweir.schemas.interaction import Context, Interaction
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -27,7 +27,7 @@ print(len(names))
 """
 _IMPORT_SCHEMAS = """
 import sys
-import ragweir.schemas.codec
+import ragweir.schemas.codec.json
 above = ("confluent_kafka", "numpy", "ragweir.metrics", "ragweir.streams")
 print([name for name in sys.modules if name.startswith(above)])
 """

@@ -10,7 +10,7 @@ import pytest
 from commands import ragweir
 
 from ragweir.errors import ConfigurationError
-from ragweir.streams.history.writing import JsonLines, write
+from ragweir.streams.backfill.output_formats import JsonLines, write
 from ragweir.streams.permissions import create, open_to_all, replacing
 from ragweir.streams.service import read_map
 from ragweir.streams.settings import imported, load

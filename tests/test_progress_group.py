@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as PartitionOffset
 from faults import Traffic
 
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import TopicPartition
 from ragweir.streams.runtimes.attempts import OffsetMetadata
 from ragweir.streams.runtimes.progress_group import ProgressGroup

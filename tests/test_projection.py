@@ -21,9 +21,9 @@ from poison import event
 from typing_extensions import override
 
 from ragweir.errors import PermanentError, RestartRequired
-from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.projection_service import PROJECTIONS, ProjectionService
-from ragweir.streams.projections.projection import Projection
+from ragweir.streams.export.service import PROJECTIONS, ProjectionService
+from ragweir.streams.playground.local.kafka import LocalKafka
+from ragweir.streams.projection import Projection
 from ragweir.streams.records import Measurements, Record, TopicPartition
 from ragweir.streams.runtimes.projection import ProjectionRuntime
 from ragweir.streams.service import SERVICES
@@ -248,7 +248,7 @@ def test_a_projection_touches_four_files(extended: Path) -> None:
     before, after = sources(ROOT), sources(extended)
     assert {name for name in before | after if before.get(name) != after.get(name)} == {
         "streams/projections/window_lines.py",
-        "streams/projection_service.py",
+        "streams/export/service.py",
         "streams/settings.py",
         "streams/serving/telemetry.py",
     }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.metric import Flagged, Null
-from ragweir.metrics.ranking import METRICS, hit_at_10, mrr, ndcg_at_10, ranked, recall_at_10
+from ragweir.metrics.scores.ranking import METRICS, hit_at_10, mrr, ndcg_at_10, ranked, recall_at_10
 from ragweir.metrics.view import View, example
 
 CATALOGUE = Catalogue(METRICS)

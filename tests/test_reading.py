@@ -6,8 +6,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from conftest import create_topic, produce
 
-from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.reading import Span, read, span
+from ragweir.streams.kafka.reader import Span, read, span
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import Settings, load
 
 

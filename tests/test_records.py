@@ -8,11 +8,11 @@ import jsonschema
 import orjson
 import pytest
 
+from ragweir.metrics.aggregation.estimate import Subject
+from ragweir.metrics.aggregation.summary import Scheme
+from ragweir.metrics.aggregation.window_aggregate import Reading, merged
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.contents import Reading, merged
-from ragweir.metrics.estimate import Subject
-from ragweir.metrics.summary import Scheme
-from ragweir.schemas.codec import decode, encode
+from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Source, SuiteDecision, Texts
 from ragweir.schemas.export import FOLDER, RECORDS, json_schema
@@ -31,7 +31,7 @@ from ragweir.schemas.interaction import (
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, shares_entry, shares_of
 from ragweir.schemas.run import Archive, Asked, Extent, Run
 from ragweir.schemas.window import Progress, Window
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.records import Record
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
-from ragweir.streams.judging.redaction import Redactor
+from ragweir.streams.judge.redaction import Redactor
 from ragweir.streams.settings import JudgeSettings
 
 ON = Redactor(JudgeSettings(redaction="on"))
@@ -195,7 +195,7 @@ def test_what_takes_too_long_is_ended_and_the_next_event_is_redacted(settings: d
 ORPHAN = """
 import os, threading, time
 from ragweir.metrics.metric import Null
-from ragweir.streams.judging.redaction import Redactor
+from ragweir.streams.judge.redaction import Redactor
 from ragweir.streams.settings import JudgeSettings
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ from markdown_it.tree import SyntaxTreeNode
 
 from ragweir.metrics.catalogue import everything
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams import alerts, reference
+from ragweir.streams import reference
 from ragweir.streams.serving.telemetry import TABLE
 from ragweir.streams.settings import Group, Settings
+from ragweir.streams.slo import shipped as alerts
 
 README = reference.README.read_text(encoding="utf-8")
 SETTINGS = [

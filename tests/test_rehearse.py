@@ -18,21 +18,21 @@ from conftest import create_topic, produce
 from pages import Tags
 
 from ragweir.errors import ConfigurationError, PermanentError
+from ragweir.metrics.aggregation.aggregator import Totals
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.totals import Totals
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.agents.agent import Assignment
-from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
+from ragweir.streams.agent import Assignment
+from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.cli import app
-from ragweir.streams.history.counting import Counting
-from ragweir.streams.history.proofs import proofs
-from ragweir.streams.history.rehearse import Rehearsal, Rehearsed, rehearse
-from ragweir.streams.history.timeline import page
-from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.local.prometheus import Programs
+from ragweir.streams.playground.local.kafka import LocalKafka
+from ragweir.streams.playground.local.prometheus import Programs
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Slo, WindowSettings
-from ragweir.streams.slo_rules import FAST, SLOW, rules, written
+from ragweir.streams.slo.counting import Counting
+from ragweir.streams.slo.promtool_tests import proofs
+from ragweir.streams.slo.rehearsal import Rehearsal, Rehearsed, rehearse
+from ragweir.streams.slo.rules import FAST, SLOW, rules, written
+from ragweir.streams.slo.timeline import page
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 RELEVANT = Slo(name="relevant", metric="context_support", at_least=0.5, objective=0.95)

@@ -14,13 +14,13 @@ from confluent_kafka.admin import AdminClient
 from conftest import coordinated, produce, read_to_end
 from faults import QUICK_CLIENT, ROOT, Service, end_all, eventually
 
+from ragweir.metrics.aggregation.aggregator import Totals
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.totals import Totals
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.aggregate.windowing import Windowing
+from ragweir.streams.playground.local.kafka import LocalKafka
+from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.settings import WindowSettings
-from ragweir.streams.simulated.server import SimulatedJudge, simulated_judge
-from ragweir.streams.windowing import Windowing
 
 BEFORE = "d967030540379767959fcabaecdacec1447ffa2f"
 """The last commit of the release before, 0.1.0."""

@@ -22,17 +22,17 @@ from confluent_kafka.admin import AdminClient
 from conftest import create_topic, produce, read_to_end
 from faults import QUICK_CLIENT, eventually
 
-from ragweir.schemas.codec import encode
-from ragweir.schemas.decoder import JsonDecoder
+from ragweir.schemas.codec.decoder import JsonDecoder
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.run import Archive, Loaded
-from ragweir.streams.history.archives import id_reader, load
-from ragweir.streams.history.running import Standing, _Watch
-from ragweir.streams.history.runs import find, prefix_of, run_settings, store
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.playground.local.kafka import LocalKafka
+from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.records import Bounds, Record
-from ragweir.streams.runtimes.bounds import Bounding
+from ragweir.streams.replay.archives import id_reader, load
+from ragweir.streams.replay.runner import Standing, _Watch
+from ragweir.streams.replay.runs import find, prefix_of, run_settings, store
+from ragweir.streams.runtimes.replay_limiter import Bounding
 from ragweir.streams.settings import Settings
-from ragweir.streams.simulated.server import simulated_judge
 
 PARTITIONS = 3
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=30)

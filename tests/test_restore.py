@@ -10,14 +10,14 @@ from confluent_kafka import Producer
 from conftest import create_topic
 from typing_extensions import override
 
+from ragweir.metrics.aggregation.aggregator import Totals
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.totals import Totals
-from ragweir.streams.agents.agent import Assignment, Changelog
-from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
-from ragweir.streams.agents.held_windows import Part
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.agent import Assignment, Changelog
+from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
+from ragweir.streams.aggregate.held_windows import Part
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Emission, Outcome, Record
-from ragweir.streams.runtimes.changelog import KafkaChangelog
+from ragweir.streams.runtimes.restore import KafkaChangelog
 from ragweir.streams.settings import Settings, WindowSettings
 
 BASE = datetime(2026, 11, 21, tzinfo=UTC)

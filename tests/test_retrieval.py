@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.metric import Flagged, Null
-from ragweir.metrics.retrieval import (
+from ragweir.metrics.scores.retrieval import (
     METRICS,
     avg_rank,
     context_recall_heuristic,

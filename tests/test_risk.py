@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweir.metrics import grounding, risk
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.metric import Null
-from ragweir.metrics.risk import FEATURES, Model
+from ragweir.metrics.scores import grounding, risk
+from ragweir.metrics.scores.risk import FEATURES, Model
 from ragweir.metrics.view import View, example
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-TABLE = tomllib.loads(files("ragweir.metrics").joinpath("risk.toml").read_text(encoding="utf-8"))
+TABLE = tomllib.loads(files("ragweir.metrics.scores").joinpath("risk.toml").read_text(encoding="utf-8"))
 TOWER = "The tower opened in 1889 and was built by Gustave Eiffel."
 
 

@@ -22,14 +22,14 @@ from ragweir.errors import ConfigurationError
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.view import Limits, example
-from ragweir.schemas.codec import decode, encode
+from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import TOPICS, max_record_bytes
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.records import Emission, Record
-from ragweir.streams.routing import Router
 from ragweir.streams.service import evaluate_config
 from ragweir.streams.settings import RoutingSettings, load
 
@@ -223,7 +223,7 @@ import sys
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.routing import Router
+from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.service import evaluate_config
 from ragweir.streams.settings import RoutingSettings
 router = Router(RoutingSettings(), Catalogue(everything()), tuple(suites()))

@@ -24,16 +24,16 @@ from faults import eventually
 from judging import GOOD, ScriptedPool, config, request
 from rich.console import Console
 
+from ragweir.metrics.aggregation.aggregator import Totals
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.totals import Totals
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.cli.summary import Summary
-from ragweir.streams.demo.samples import interactions
+from ragweir.streams.playground.demo.samples import interactions
+from ragweir.streams.playground.simulated.openai_api import NAME
+from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.records import Emission, Outcome, Record
 from ragweir.streams.runtimes.judged_files import JudgedFiles
-from ragweir.streams.simulated.dialect import NAME
-from ragweir.streams.simulated.server import simulated_judge
 
 EVENTS = 123
 PRICES = {NAME: {"input_usd": 0.15, "output_usd": 0.6}}

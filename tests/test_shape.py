@@ -12,10 +12,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ragweir.errors import MapError, Rejected
-from ragweir.schemas.codec import interaction
+from ragweir.schemas.codec.json import interaction
+from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.interaction import Interaction
-from ragweir.schemas.mapping import FieldMap
-from ragweir.streams.shape import FIELDS, LIST_FIELDS, REQUIRED, columns, innermost, propose, spelled, written
+from ragweir.streams.schema_inference import (
+    FIELDS,
+    LIST_FIELDS,
+    REQUIRED,
+    columns,
+    innermost,
+    propose,
+    spelled,
+    written,
+)
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 TIME = "2026-11-21T10:00:00Z"

@@ -13,8 +13,8 @@ from conftest import produce, read_to_end
 from faults import BEHIND, Service, Traffic, end_all, environment, eventually, forget, set_offset
 
 from ragweir.errors import Interrupted
-from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.runtimes.positions import patiently
+from ragweir.streams.playground.local.kafka import LocalKafka
+from ragweir.streams.runtimes.offsets import patiently
 
 Start = Callable[..., Service]
 

@@ -9,9 +9,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ragweir.metrics.contents import Contents, merged
-from ragweir.metrics.estimate import Chance, Estimate, Subject
-from ragweir.metrics.summary import ACCURACY, DEFAULT_SCHEME, LINEAR_BINS, Scheme, Summary, read, tally, written
+from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject
+from ragweir.metrics.aggregation.summary import (
+    ACCURACY,
+    DEFAULT_SCHEME,
+    LINEAR_BINS,
+    Scheme,
+    Summary,
+    read,
+    tally,
+    written,
+)
+from ragweir.metrics.aggregation.window_aggregate import Contents, merged
 from ragweir.schemas.window import MetricSummary
 
 RATIO = Scheme(0.0, 1.0, 1_000_000, 1_000_000)

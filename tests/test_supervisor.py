@@ -18,8 +18,8 @@ from faults import Service, Traffic, end_all, environment, eventually
 
 from ragweir.streams import supervisor
 from ragweir.streams.heartbeat import HEARTBEAT, Announcement, Heartbeat, Listener
-from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.local.prometheus import local_prometheus
+from ragweir.streams.playground.local.kafka import LocalKafka
+from ragweir.streams.playground.local.prometheus import local_prometheus
 from ragweir.streams.serving.discovery import discovery
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
@@ -74,7 +74,7 @@ def test_a_worker_that_beats_or_starts_slowly_is_left_alone() -> None:
 FAILS = """
 import sys
 from ragweir.errors import PermanentError
-from ragweir.streams.cli.working import as_worker
+from ragweir.streams.cli.worker_exit import as_worker
 from ragweir.streams import supervisor
 from ragweir.streams.heartbeat import Heartbeat
 def work():

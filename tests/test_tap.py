@@ -15,10 +15,10 @@ from confluent_kafka.admin import AdminClient
 from conftest import create_topic, produce
 
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.schemas.mapping import FieldMap
+from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.cli import doctor
 from ragweir.streams.cli.tap import read_newest
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import load
 
 

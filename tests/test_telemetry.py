@@ -21,24 +21,24 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragweir.errors import ErrorClass
+from ragweir.metrics.aggregation.merger import Fate
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.closing import Fate
 from ragweir.metrics.metric import Metric
 from ragweir.metrics.view import View
-from ragweir.schemas.intake import REPAIRS
+from ragweir.schemas.codec.intake import REPAIRS
 from ragweir.schemas.times import parse_time
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
-from ragweir.streams.judging import client
-from ragweir.streams.judging.asking import (
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.export.service import PROJECTIONS
+from ragweir.streams.judge import client
+from ragweir.streams.judge.protocol import (
     CallRejected,
     EndpointFailed,
     EndpointUnusable,
     OptionUnsupported,
     RateLimited,
 )
-from ragweir.streams.judging.results import RequestOutcome
-from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.projection_service import PROJECTIONS
+from ragweir.streams.judge.results import RequestOutcome
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Measurements, Record
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.health import STALLED_S, Health, serve

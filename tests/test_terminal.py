@@ -17,18 +17,18 @@ from rich.progress import Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from ragweir.metrics.aggregation.aggregator import Totals
 from ragweir.metrics.catalogue import CATALOGUE_VERSION, Catalogue, everything
-from ragweir.metrics.totals import Totals
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.run import Asked, Run
 from ragweir.streams import logs
 from ragweir.streams.cli import doctor
 from ragweir.streams.cli.doctor import Findings
 from ragweir.streams.cli.summary import Summary
-from ragweir.streams.history.runs import prefix_of, store
-from ragweir.streams.judging.asking import Dialect
-from ragweir.streams.judging.checking import Checked
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.judge.probe import Checked
+from ragweir.streams.judge.protocol import Dialect
+from ragweir.streams.playground.local.kafka import LocalKafka
+from ragweir.streams.replay.runs import prefix_of, store
 from ragweir.streams.settings import JudgeSettings, Settings
 from ragweir.streams.terminal import Terminal, printable, printable_json
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragweir.metrics import grammar, tokens, unicode14
-from ragweir.metrics.grammar import code_points
-from ragweir.metrics.phrases import Phrases
-from ragweir.metrics.text import Text, fold, stem
-from ragweir.metrics.words import ABBREVIATIONS, MONTHS, STOP_WORDS
+from ragweir.metrics.text import grammar, tokens, unicode14
+from ragweir.metrics.text.grammar import code_points
+from ragweir.metrics.text.phrases import Phrases
+from ragweir.metrics.text.text import Text, fold, stem
+from ragweir.metrics.text.words import ABBREVIATIONS, MONTHS, STOP_WORDS
 
 ROOT = Path(__file__).parent.parent
 

@@ -10,7 +10,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 from conftest import create_topic, produce, read_to_end
 
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.playground.local.kafka import LocalKafka
 
 MAP = ROOT / "deploy" / "maps" / "mtrag.toml"
 DATA = ROOT.parent / "shared" / "data" / "mtrag.jsonl"

@@ -13,11 +13,11 @@ from conftest import read_to_end
 from faults import QUICK_CLIENT, Service, end_all, eventually
 
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.reading import topics
+from ragweir.streams.kafka.reader import topics
+from ragweir.streams.kafka.topic_growth import ORDER, TopicGrowth
+from ragweir.streams.playground.local.kafka import LocalKafka
+from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.settings import Settings
-from ragweir.streams.simulated.server import SimulatedJudge, simulated_judge
-from ragweir.streams.topic_growth import ORDER, TopicGrowth
 
 Start = Callable[[str], Service]
 BEFORE, AFTER = 2, 5

@@ -16,10 +16,10 @@ from conftest import create_topic, produce, read_to_end
 from faults import Service, Traffic, end_all, environment, eventually, set_offset
 
 from ragweir.errors import Interrupted
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.kafka_client import Connection
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.kafka.client import Connection
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.runtimes.attempts import OffsetMetadata
 from ragweir.streams.runtimes.topic_identity import TopicIdentity
 from ragweir.streams.settings import Settings

@@ -14,17 +14,17 @@ from conftest import create_topic, produce
 from faults import Service, end_all, eventually
 from prometheus_client.parser import text_string_to_metric_families
 
+from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.merger import Closing
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.closing import Closing
-from ragweir.metrics.totals import Totals
 from ragweir.schemas.window import OVERFLOW
-from ragweir.streams.agents.agent import Assignment
-from ragweir.streams.agents.aggregate import AggregateAgent, AggregateConfig
+from ragweir.streams.agent import Assignment
+from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
+from ragweir.streams.aggregate.dimensions import admission_limits
 from ragweir.streams.cli import doctor
-from ragweir.streams.dimensions import admission_limits
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.export.exposition import Exposition
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
-from ragweir.streams.serving.exporter import Exposition
 from ragweir.streams.settings import WindowSettings, load
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

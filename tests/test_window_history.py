@@ -15,23 +15,23 @@ from confluent_kafka import Producer
 from conftest import create_topic
 
 from ragweir.errors import PermanentError
+from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.cardinality import Labels
+from ragweir.metrics.aggregation.merger import Closing
+from ragweir.metrics.aggregation.window_aggregate import Contents
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.closing import Closing
-from ragweir.metrics.contents import Contents
-from ragweir.metrics.label_sets import Labels
-from ragweir.metrics.totals import Totals
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.window import OVERFLOW, EstimateSums, Progress, Window, duration_s
-from ragweir.streams.dimensions import admission_limits
-from ragweir.streams.history import latest
-from ragweir.streams.history.latest import Latest
-from ragweir.streams.history.windows import Fate, windows
-from ragweir.streams.history.writing import JsonLines, write
-from ragweir.streams.local.kafka import LocalKafka
-from ragweir.streams.reading import Moved
+from ragweir.streams.aggregate.dimensions import admission_limits
+from ragweir.streams.aggregate.windowing import Windowing, of_all_sizes, start_of
+from ragweir.streams.backfill import compaction as latest
+from ragweir.streams.backfill.compaction import Latest
+from ragweir.streams.backfill.output_formats import JsonLines, write
+from ragweir.streams.backfill.windows import Fate, windows
+from ragweir.streams.kafka.reader import Moved
+from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import Settings, WindowSettings, load
-from ragweir.streams.windowing import Windowing, of_all_sizes, start_of
 
 SIZES = ("1m", "3m", "5m", "1h")
 DIMENSIONS = ("application", "labels.region")

@@ -20,12 +20,12 @@ from conftest import create_topic, read_to_end
 from faults import QUICK_CLIENT, Service, end_all, eventually, forget, set_offset
 
 from ragweir.errors import DO_NOT_RESTART
+from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.estimate import Chance
+from ragweir.metrics.aggregation.window_aggregate import Contents
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.contents import Contents
-from ragweir.metrics.estimate import Chance
-from ragweir.metrics.totals import Totals
 from ragweir.schemas.window import Window
-from ragweir.streams.local.kafka import LocalKafka
+from ragweir.streams.playground.local.kafka import LocalKafka
 
 PARTITIONS = 4
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=6)

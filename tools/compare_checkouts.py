@@ -33,7 +33,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from ragweir.streams.local.kafka import local_kafka
+from ragweir.streams.playground.local.kafka import local_kafka
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"

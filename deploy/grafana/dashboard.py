@@ -27,7 +27,7 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableSort,
 )
 
-from ragweir.streams.serving.exporter import label_names
+from ragweir.streams.export.exposition import label_names
 from ragweir.streams.settings import WindowSettings
 
 FILE = Path(__file__).with_name("ragweir.json")

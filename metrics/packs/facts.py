@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from ragweir.metrics.metric import Better, shared
 from ragweir.metrics.packs.pack import Finding, Name, Pack, Part, Words
-from ragweir.metrics.phrases import Phrase, Phrases
+from ragweir.metrics.text.phrases import Phrase, Phrases
 from ragweir.metrics.view import View
 
 

@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from ragweir.metrics.metric import Null, Value, shared
 from ragweir.metrics.packs.pack import Finding, Name, Pack, Part, Words
-from ragweir.metrics.phrases import Phrase
-from ragweir.metrics.text import Text
+from ragweir.metrics.text.phrases import Phrase
+from ragweir.metrics.text.text import Text
 from ragweir.metrics.view import View
 
 _MARK = re.compile(r"[ \t]*+(?:[*+\-•‣◦–]|[0-9]{1,3}[.)])[ \t]++")

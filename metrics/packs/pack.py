@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ragweir.metrics.metric import Better, Metric, Unit, Value
-from ragweir.metrics.phrases import Phrase, phrase
+from ragweir.metrics.text.phrases import Phrase, phrase
 from ragweir.metrics.view import View
 
 

@@ -16,19 +16,19 @@ from rich.table import Table
 from rich.text import Text
 
 from ragweir.errors import PermanentError
-from ragweir.metrics.comparison import OTHERS
-from ragweir.metrics.estimate import metric_and_label, share_of
+from ragweir.metrics.aggregation.comparison import OTHERS
+from ragweir.metrics.aggregation.estimate import metric_and_label, share_of
 from ragweir.metrics.metric import Metric
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings
-from ragweir.streams.cli.histories import progress, showing, sliced_by, write
-from ragweir.streams.history.evaluations import Shown, Source
+from ragweir.streams.cli.evaluation_views import progress, showing, sliced_by, write
+from ragweir.streams.evaluations import Shown, Source
 from ragweir.streams.service import catalogue
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import printable
 
 if TYPE_CHECKING:
-    from ragweir.metrics.comparison import Difference
-    from ragweir.streams.history.compare import Change, Comparison, MetricChange
+    from ragweir.metrics.aggregation.comparison import Difference
+    from ragweir.streams.compare.compare import Change, Comparison, MetricChange
 
 _EXAMPLE = '"context_support -0.02"'
 _METRIC_ROWS, _SLICE_ROWS, _EVENT_METRICS, _EVENT_ROWS, _ONE_SIDED = 20, 15, 3, 3, 8
@@ -136,7 +136,7 @@ def compare(
     if json:
         write(json, orjson.dumps(comparison, option=orjson.OPT_INDENT_2))
     if html:
-        from ragweir.streams.history.report import page  # noqa: PLC0415 - with the module that needs DuckDB
+        from ragweir.streams.compare.report import page  # noqa: PLC0415 - with the module that needs DuckDB
 
         write(html, page(comparison).encode(errors="replace"))
     for failure in failures:
@@ -149,7 +149,7 @@ def _compared(
     effective: Settings, sides: tuple[str, str], by: Sequence[str], metrics: Mapping[str, Metric]
 ) -> Comparison:
     try:
-        from ragweir.streams.history.compare import compare as compared  # noqa: PLC0415 - others need no DuckDB
+        from ragweir.streams.compare.compare import compare as compared  # noqa: PLC0415 - others need no DuckDB
     except ModuleNotFoundError as error:
         raise PermanentError(
             f"comparing needs the package {error.name}; pip install 'ragweir[compare]' brings it"

@@ -15,10 +15,10 @@ from rich.text import Text
 
 from ragweir.errors import ErrorClass
 from ragweir.streams.cli.app import app, err, out, settings
-from ragweir.streams.history.dead_letters import Letter, grouped, letter, position, shown
-from ragweir.streams.history.redrive import Choice, Redrive, Report
-from ragweir.streams.history.standing import Fate
-from ragweir.streams.reading import Moved, read, span
+from ragweir.streams.dead_letters.listing import Letter, grouped, letter, position, shown
+from ragweir.streams.dead_letters.progress import Fate
+from ragweir.streams.dead_letters.redrive import Choice, Redrive, Report
+from ragweir.streams.kafka.reader import Moved, read, span
 from ragweir.streams.service import read_map
 from ragweir.streams.settings import Settings
 

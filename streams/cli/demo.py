@@ -17,21 +17,28 @@ from rich.text import Text
 
 from ragweir.errors import DemoError, LocalServerError
 from ragweir.streams.cli.app import FAILURE, app, err, out, shared_flags
-from ragweir.streams.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
-from ragweir.streams.demo.judged import summarise_judged
-from ragweir.streams.demo.samples import interactions, samples
-from ragweir.streams.demo.services import JUDGE_MS, WORKERS, demo_settings, services, targets, wait_until_ready
-from ragweir.streams.demo.show import Report, screen, summarise
-from ragweir.streams.demo.traffic import Publisher, results
-from ragweir.streams.local.kafka import local_kafka
-from ragweir.streams.local.prometheus import programs
+from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.permissions import create
+from ragweir.streams.playground.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
+from ragweir.streams.playground.demo.judged import summarise_judged
+from ragweir.streams.playground.demo.samples import interactions, samples
+from ragweir.streams.playground.demo.services import (
+    JUDGE_MS,
+    WORKERS,
+    demo_settings,
+    services,
+    targets,
+    wait_until_ready,
+)
+from ragweir.streams.playground.demo.show import Report, screen, summarise
+from ragweir.streams.playground.demo.traffic import Publisher, results
+from ragweir.streams.playground.local.kafka import local_kafka
+from ragweir.streams.playground.local.prometheus import programs
+from ragweir.streams.playground.simulated.faults import Faults
+from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.service import evaluate_config
 from ragweir.streams.settings import Settings
-from ragweir.streams.simulated.faults import Faults
-from ragweir.streams.simulated.server import simulated_judge
-from ragweir.streams.slo_rules import FAST, duration
-from ragweir.streams.topics import create_topics
+from ragweir.streams.slo.rules import FAST, duration
 
 _EVENTS = 200
 _INTERRUPTED = 130

@@ -15,22 +15,22 @@ from rich.text import Text
 from ragweir.errors import ConfigurationError, PermanentError, Unreachable
 from ragweir.schemas.judging import LedgerEntry
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.agents.evaluate import EvaluateAgent
 from ragweir.streams.cli import ledger_time
 from ragweir.streams.cli.app import FAILURE, app, out, settings
 from ragweir.streams.cli.durability import Unread, configurations, denied, described, unread, verdict
-from ragweir.streams.cli.looking import ledger, number_behind
 from ragweir.streams.cli.objectives import evaluations, uncounted
 from ragweir.streams.cli.ports import ports, supervisors
 from ragweir.streams.cli.summary import dollars
 from ragweir.streams.cli.tap import read_newest
 from ragweir.streams.cli.tls_probe import tls_ports
+from ragweir.streams.cli.topic_counts import ledger, number_behind
+from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.event_times import distances
-from ragweir.streams.judging.asking import MAX_NAME_CHARACTERS, JudgeError
-from ragweir.streams.judging.checking import told, try_out, unpriced
-from ragweir.streams.judging.days import next_day
-from ragweir.streams.judging.ledger import affordable
-from ragweir.streams.kafka_client import Connection, Identity, ask, build, client_properties, reader_properties
+from ragweir.streams.judge.days import next_day
+from ragweir.streams.judge.ledger import affordable
+from ragweir.streams.judge.probe import told, try_out, unpriced
+from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS, JudgeError
+from ragweir.streams.kafka.client import Connection, Identity, ask, build, client_properties, reader_properties
 from ragweir.streams.masking import masked, masked_url
 from ragweir.streams.permissions import readable_by_others
 from ragweir.streams.service import SERVICES, catalogue, evaluate_config, judge_config

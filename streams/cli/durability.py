@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined] # It does export it.
 from typing_extensions import override
 
-from ragweir.streams.kafka_client import build, reader_properties
-from ragweir.streams.messages import place_of
+from ragweir.streams.kafka.client import build, reader_properties
+from ragweir.streams.kafka.messages import place_of
 from ragweir.streams.settings import Settings
 
 _TIMEOUT_S = 5.0

@@ -18,14 +18,14 @@ from rich.text import Text
 from ragweir.errors import PermanentError
 from ragweir.metrics.catalogue import everything
 from ragweir.metrics.metric import Metric
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import duration_s
 from ragweir.streams.cli.app import app, err, out, settings
-from ragweir.streams.history.dead_letters import Letter, position, shown
-from ragweir.streams.history.explain import Looked, Reach, Story, Watch, from_file, from_topics
-from ragweir.streams.reading import Kept, Moved
+from ragweir.streams.dead_letters.listing import Letter, position, shown
+from ragweir.streams.explain import Looked, Reach, Story, Watch, from_file, from_topics
+from ragweir.streams.kafka.reader import Kept, Moved
 from ragweir.streams.settings import WindowSettings
 from ragweir.streams.terminal import printable_json
 

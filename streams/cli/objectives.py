@@ -9,7 +9,7 @@ import orjson
 from pydantic import ValidationError
 
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.dimensions import label
+from ragweir.streams.aggregate.dimensions import label
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Slo
 from ragweir.streams.terminal import printable

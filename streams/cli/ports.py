@@ -14,7 +14,7 @@ from http.client import HTTPConnection, HTTPException
 from typing_extensions import override
 
 from ragweir.errors import PermanentError
-from ragweir.streams.projection_service import enabled_projections
+from ragweir.streams.export.service import enabled_projections
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.server import LAST_PORT
 from ragweir.streams.serving.telemetry import SUPERVISOR

@@ -9,10 +9,10 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ragweir.errors import Rejected
-from ragweir.schemas.codec import encode_json, interaction, parse
-from ragweir.schemas.mapping import FieldMap
+from ragweir.schemas.codec.json import encode_json, interaction, parse
+from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.cli.app import FAILURE, app, err, settings
-from ragweir.streams.publisher import Publisher
+from ragweir.streams.kafka.publisher import Publisher
 from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.service import read_map
 from ragweir.streams.terminal import printable

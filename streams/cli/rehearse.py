@@ -17,17 +17,17 @@ from rich.text import Text
 
 from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.streams.cli.app import out, settings
-from ragweir.streams.cli.histories import progress, showing, sliced_by, write
-from ragweir.streams.history.counting import Counting
-from ragweir.streams.history.evaluations import Source
-from ragweir.streams.history.proofs import proofs as history_of
-from ragweir.streams.history.rehearse import Firing, Rehearsal, Rehearsed, SloRehearsal, in_words, objective, rehearse
-from ragweir.streams.history.timeline import page
-from ragweir.streams.moments import moment
+from ragweir.streams.cli.evaluation_views import progress, showing, sliced_by, write
+from ragweir.streams.evaluations import Source
 from ragweir.streams.service import SERVICES, totals
 from ragweir.streams.settings import Settings, Slo
-from ragweir.streams.slo_rules import BURNS, duration, proofs, rules, written
+from ragweir.streams.slo.counting import Counting
+from ragweir.streams.slo.promtool_tests import proofs as history_of
+from ragweir.streams.slo.rehearsal import Firing, Rehearsal, Rehearsed, SloRehearsal, in_words, objective, rehearse
+from ragweir.streams.slo.rules import BURNS, duration, proofs, rules, written
+from ragweir.streams.slo.timeline import page
 from ragweir.streams.terminal import printable
+from ragweir.streams.time_arguments import moment
 
 _EXAMPLE = '"relevant: context_support >= 0.5 for 95%"'
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"

@@ -17,16 +17,16 @@ from rich.table import Table
 from ragweir.errors import PermanentError
 from ragweir.schemas.run import RUN_ID, Asked, JudgeMode, Loaded, Phase
 from ragweir.schemas.window import Window
+from ragweir.streams.backfill.openmetrics import OpenMetrics
+from ragweir.streams.backfill.output_formats import Format, JsonLines, write
+from ragweir.streams.backfill.windows import Fate, windows
 from ragweir.streams.cli.app import STOPPED, app, err, out, settings, shared_flags
-from ragweir.streams.cli.working import as_worker
-from ragweir.streams.history.openmetrics import OpenMetrics
-from ragweir.streams.history.outlook import Outlook, outlook
-from ragweir.streams.history.replay import begun, same
-from ragweir.streams.history.running import Running, Standing, run_worker
-from ragweir.streams.history.runs import Found, find, prefix_of, run_settings
-from ragweir.streams.history.windows import Fate, windows
-from ragweir.streams.history.writing import Format, JsonLines, write
-from ragweir.streams.reading import Moved, read, span
+from ragweir.streams.cli.worker_exit import as_worker
+from ragweir.streams.kafka.reader import Moved, read, span
+from ragweir.streams.replay.forecast import Outlook, outlook
+from ragweir.streams.replay.request import begun, same
+from ragweir.streams.replay.runner import Running, Standing, run_worker
+from ragweir.streams.replay.runs import Found, find, prefix_of, run_settings
 from ragweir.streams.settings import Settings
 from ragweir.streams.supervisor import own_command, same_command, stop_flag
 

@@ -10,11 +10,11 @@ import typer
 from rich.table import Table
 
 from ragweir.errors import PermanentError
-from ragweir.schemas.codec import encode
+from ragweir.schemas.codec.json import encode
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings
-from ragweir.streams.history.runs import delete as delete_run
-from ragweir.streams.history.runs import every, find, prefix_of
 from ragweir.streams.masking import masked
+from ragweir.streams.replay.runs import delete as delete_run
+from ragweir.streams.replay.runs import every, find, prefix_of
 from ragweir.streams.terminal import printable, printable_json
 
 commands = typer.Typer(help="List, show or delete replays.", no_args_is_help=True)

@@ -16,17 +16,18 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
 from ragweir.errors import PermanentError
-from ragweir.metrics.totals import Totals
-from ragweir.schemas.codec import encode
+from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.schemas.codec.json import encode
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.agents.evaluate import EvaluateAgent
+from ragweir.streams.aggregate.windowing import Windowing
 from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, settings
 from ragweir.streams.cli.stopping import Stop
 from ragweir.streams.cli.summary import Summary, dollars
-from ragweir.streams.judging.asking import JudgeError, RateLimited
-from ragweir.streams.judging.checking import told, try_out, unpriced
-from ragweir.streams.judging.pool import LiveJudgePool
+from ragweir.streams.evaluate.agent import EvaluateAgent
+from ragweir.streams.judge.pool import LiveJudgePool
+from ragweir.streams.judge.probe import told, try_out, unpriced
+from ragweir.streams.judge.protocol import JudgeError, RateLimited
 from ragweir.streams.permissions import create
 from ragweir.streams.records import Emission, Record
 from ragweir.streams.runtimes import files
@@ -34,7 +35,6 @@ from ragweir.streams.runtimes.judged_files import JudgedFiles
 from ragweir.streams.service import evaluate_config, judge_config
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import printable, printable_json
-from ragweir.streams.windowing import Windowing
 
 
 @app.command()

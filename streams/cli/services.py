@@ -14,9 +14,9 @@ import typer
 
 from ragweir.errors import PermanentError
 from ragweir.streams.cli.app import app, settings, shared_flags
-from ragweir.streams.cli.working import as_worker
+from ragweir.streams.cli.worker_exit import as_worker
+from ragweir.streams.export.service import PROJECTIONS, enabled_projections
 from ragweir.streams.heartbeat import Heartbeat
-from ragweir.streams.projection_service import PROJECTIONS, enabled_projections
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import SHIPPED_KEY_WARNING, Settings
 from ragweir.streams.slot import run_canary, run_projection, run_slot
@@ -147,7 +147,7 @@ _RUNNERS |= {
 
 def _on_faust() -> _Runner:
     try:
-        from ragweir.streams.runtimes import faust  # noqa: PLC0415 - of the extra [faust]
+        from ragweir.streams.faust import runtime as faust
     except ModuleNotFoundError as error:
         raise PermanentError(
             f"the Faust runtime needs the package {error.name}: pip install 'ragweir[faust]'"

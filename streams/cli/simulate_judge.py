@@ -12,9 +12,9 @@ import typer
 
 from ragweir.errors import PermanentError
 from ragweir.streams.cli.app import app, out
-from ragweir.streams.simulated.dialect import NAME
-from ragweir.streams.simulated.faults import FAULTS, Faults, WrongFaults
-from ragweir.streams.simulated.server import LOOPBACK, simulated_judge
+from ragweir.streams.playground.simulated.faults import FAULTS, Faults, WrongFaults
+from ragweir.streams.playground.simulated.openai_api import NAME
+from ragweir.streams.playground.simulated.server import LOOPBACK, simulated_judge
 from ragweir.streams.supervisor import stop_flag
 
 _LOOK_S = 0.1

@@ -10,9 +10,9 @@ from ragweir.errors import ConfigurationError
 from ragweir.streams.cli.app import app, settings
 from ragweir.streams.cli.rehearse import rehearsal
 from ragweir.streams.service import SERVICES
-from ragweir.streams.slo_rules import proofs as proofs_of
-from ragweir.streams.slo_rules import rules as rules_of
-from ragweir.streams.slo_rules import written
+from ragweir.streams.slo.rules import proofs as proofs_of
+from ragweir.streams.slo.rules import rules as rules_of
+from ragweir.streams.slo.rules import written
 
 commands = typer.Typer(help="Turn SLOs into alerts, and try them on the past.", no_args_is_help=True)
 app.add_typer(commands, name="slo")

@@ -7,12 +7,12 @@ from statistics import fmean
 
 from rich.table import Table
 
-from ragweir.metrics.contents import Contents
-from ragweir.metrics.totals import Scored, Totals
+from ragweir.metrics.aggregation.aggregator import Scored, Totals
+from ragweir.metrics.aggregation.window_aggregate import Contents
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import EstimateResult
-from ragweir.streams.judging.asking import MAX_NAME_CHARACTERS
-from ragweir.streams.simulated.dialect import NAME
+from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS
+from ragweir.streams.playground.simulated.openai_api import NAME
 from ragweir.streams.terminal import printable
 
 _KEPT = 100_000

@@ -21,19 +21,19 @@ from rich.text import Text
 
 from ragweir.errors import PermanentError, Rejected
 from ragweir.metrics.metric import Metric
-from ragweir.schemas.codec import interaction, parse
-from ragweir.schemas.decoder import MappedDecoder
+from ragweir.schemas.codec.decoder import MappedDecoder
+from ragweir.schemas.codec.intake import REPAIRS
+from ragweir.schemas.codec.json import interaction, parse
+from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.schemas.intake import REPAIRS
-from ragweir.schemas.mapping import FieldMap
-from ragweir.streams import reading
-from ragweir.streams.agents.evaluate import EvaluateAgent, EvaluateConfig
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings, shared_flags
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.event_times import Distances, distances
+from ragweir.streams.kafka import reader as reading
 from ragweir.streams.records import Record
+from ragweir.streams.schema_inference import REQUIRED, innermost, propose, written
 from ragweir.streams.service import evaluate_config
 from ragweir.streams.settings import Settings
-from ragweir.streams.shape import REQUIRED, innermost, propose, written
 from ragweir.streams.terminal import printable
 
 _SHOWN = 3

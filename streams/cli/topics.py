@@ -18,9 +18,9 @@ from ragweir.errors import PermanentError
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.cli import ledger_time
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings
-from ragweir.streams.kafka_client import Connection, ask, build, client_properties
-from ragweir.streams.topic_growth import Obstacles, TopicGrowth
-from ragweir.streams.topics import create_topics, retention_h
+from ragweir.streams.kafka.client import Connection, ask, build, client_properties
+from ragweir.streams.kafka.topic_growth import Obstacles, TopicGrowth
+from ragweir.streams.kafka.topics import create_topics, retention_h
 
 _LOOK_S = 1.0
 

@@ -10,11 +10,11 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Me
 from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.errors import RestartRequired
-from ragweir.streams.messages import place_of, received
+from ragweir.streams.kafka.messages import place_of, received
 from ragweir.streams.records import Record, TopicPartition
-from ragweir.streams.runtimes.bounds import Bounding
-from ragweir.streams.runtimes.pacing import Pacing
-from ragweir.streams.runtimes.positions import Positions
+from ragweir.streams.runtimes.backpressure import Pacing
+from ragweir.streams.runtimes.offsets import Positions
+from ragweir.streams.runtimes.replay_limiter import Bounding
 from ragweir.streams.settings import BatchSettings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

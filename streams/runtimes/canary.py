@@ -19,7 +19,7 @@ from typing import BinaryIO
 import structlog
 
 from ragweir.schemas.topics import MAX_EVENT_BYTES
-from ragweir.streams.agents.agent import Agent
+from ragweir.streams.agent import Agent
 from ragweir.streams.records import Record
 
 try:

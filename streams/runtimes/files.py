@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from ragweir.errors import PermanentError
-from ragweir.streams.agents.agent import Agent
+from ragweir.streams.agent import Agent
 from ragweir.streams.records import Outcome, Record
 
 _COMPRESSED = "is compressed ({}); decompress it first"

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 import orjson
 
-from ragweir.streams.agents.agent import Assignment
-from ragweir.streams.agents.judge import JudgeAgent
-from ragweir.streams.judging.config import JudgeConfig
-from ragweir.streams.judging.job import JudgePool
+from ragweir.streams.agent import Assignment
+from ragweir.streams.judge.agent import JudgeAgent
+from ragweir.streams.judge.config import JudgeConfig
+from ragweir.streams.judge.job import JudgePool
 from ragweir.streams.records import Count, Emission, Outcome, Record, TopicPartition
 
 Line = tuple[Record, Outcome]

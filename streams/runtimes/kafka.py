@@ -15,8 +15,8 @@ import structlog
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from ragweir.errors import Interrupted, RestartRequired
-from ragweir.streams.agents.agent import Agent
-from ragweir.streams.kafka_client import (
+from ragweir.streams.agent import Agent
+from ragweir.streams.kafka.client import (
     Assignor,
     Connection,
     Identity,
@@ -25,16 +25,16 @@ from ragweir.streams.kafka_client import (
     producer_properties,
 )
 from ragweir.streams.records import Bounds, Emission, Outcome, Record, TopicPartition
+from ragweir.streams.runtimes.backpressure import Pacing
 from ragweir.streams.runtimes.batches import BatchReader
-from ragweir.streams.runtimes.bounds import Bounding
 from ragweir.streams.runtimes.broker_clock import BrokerClock
 from ragweir.streams.runtimes.guard import Guard
-from ragweir.streams.runtimes.isolation import RECORD_FAULTS, Isolation
-from ragweir.streams.runtimes.pacing import Pacing
+from ragweir.streams.runtimes.offsets import Positions
 from ragweir.streams.runtimes.partitions import Partitions
-from ragweir.streams.runtimes.positions import Positions
+from ragweir.streams.runtimes.poison import RECORD_FAULTS, Isolation
 from ragweir.streams.runtimes.precautions import Precautions
 from ragweir.streams.runtimes.progress_group import ProgressGroup
+from ragweir.streams.runtimes.replay_limiter import Bounding
 from ragweir.streams.runtimes.status import Status
 from ragweir.streams.runtimes.topic_identity import TopicIdentity
 from ragweir.streams.runtimes.transactions import Aborted, GroupOffsets, Transactions, restart_after

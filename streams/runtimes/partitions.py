@@ -13,17 +13,17 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.errors import Interrupted, StateError
-from ragweir.streams.agents.agent import Agent, Assignment, StoredChangelog
+from ragweir.streams.agent import Agent, Assignment, StoredChangelog
 from ragweir.streams.records import Record
 from ragweir.streams.runtimes.attempts import OffsetMetadata
 from ragweir.streams.runtimes.batches import BatchReader
-from ragweir.streams.runtimes.beginnings import Beginnings
-from ragweir.streams.runtimes.changelog import KafkaChangelog, before
-from ragweir.streams.runtimes.positions import Positions
+from ragweir.streams.runtimes.offset_recovery import Traces
+from ragweir.streams.runtimes.offsets import Positions
 from ragweir.streams.runtimes.precautions import Precautions
 from ragweir.streams.runtimes.progress_group import ProgressGroup
+from ragweir.streams.runtimes.restore import KafkaChangelog, before
+from ragweir.streams.runtimes.start_offsets import Beginnings
 from ragweir.streams.runtimes.topic_identity import TopicIdentity
-from ragweir.streams.runtimes.traces import Traces
 from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
 
@@ -31,7 +31,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _DOUBT_S = 4.0
 """The time in seconds for which committed offsets that do not fit the state are asked for again: a coordinator that is
-still loading can answer wrong ones; see `ragweir.streams.runtimes.traces`."""
+still loading can answer wrong ones; see `ragweir.streams.runtimes.offset_recovery`."""
 
 
 class Partitions:

@@ -13,7 +13,7 @@ from itertools import groupby
 from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.errors import PermanentError
-from ragweir.streams.agents.agent import Agent
+from ragweir.streams.agent import Agent
 from ragweir.streams.records import Outcome, Record, TopicPartition
 from ragweir.streams.runtimes.attempts import MOST, Attempts, OffsetMetadata
 from ragweir.streams.runtimes.guard import Guard

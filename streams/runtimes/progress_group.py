@@ -14,10 +14,10 @@ from contextlib import closing
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as PartitionOffset
 
-from ragweir.streams.kafka_client import build, reader_properties
+from ragweir.streams.kafka.client import build, reader_properties
 from ragweir.streams.records import TopicPartition
 from ragweir.streams.runtimes.attempts import OffsetMetadata
-from ragweir.streams.runtimes.positions import patiently
+from ragweir.streams.runtimes.offsets import patiently
 from ragweir.streams.runtimes.topic_identity import Topic
 from ragweir.streams.settings import Settings
 

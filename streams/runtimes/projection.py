@@ -13,11 +13,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.errors import Interrupted, RestartRequired
-from ragweir.streams.kafka_client import Connection, build, reader_properties
-from ragweir.streams.messages import place_of, received
-from ragweir.streams.projections.projection import Projection
+from ragweir.streams.kafka.client import Connection, build, reader_properties
+from ragweir.streams.kafka.messages import place_of, received
+from ragweir.streams.projection import Projection
 from ragweir.streams.records import TopicPartition
-from ragweir.streams.runtimes.positions import patiently
+from ragweir.streams.runtimes.offsets import patiently
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings

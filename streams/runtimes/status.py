@@ -10,11 +10,11 @@ from typing import Literal
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as PartitionOffset
 
-from ragweir.streams.kafka_client import Connection
+from ragweir.streams.kafka.client import Connection
 from ragweir.streams.records import Measurements, Outcome, TopicPartition
 from ragweir.streams.runtimes.batches import BatchReader
+from ragweir.streams.runtimes.offsets import Positions
 from ragweir.streams.runtimes.partitions import Partitions
-from ragweir.streams.runtimes.positions import Positions
 from ragweir.streams.runtimes.transactions import CALL_TIMEOUT_S
 from ragweir.streams.serving.dead_letter_log import DeadLetterLog
 from ragweir.streams.serving.health import Health

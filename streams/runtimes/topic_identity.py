@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._topic import TopicDescription
 
 from ragweir.errors import Interrupted, RestartRequired
-from ragweir.streams.kafka_client import SILENCE_S, Connection, build, client_properties
+from ragweir.streams.kafka.client import SILENCE_S, Connection, build, client_properties
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ragweir.errors import RestartRequired
-from ragweir.streams.kafka_client import SILENCE_S, Connection
+from ragweir.streams.kafka.client import SILENCE_S, Connection
 from ragweir.streams.records import Emission
 from ragweir.streams.runtimes.watchdog import Watchdog
 

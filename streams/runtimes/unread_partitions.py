@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as PartitionOffset
 from confluent_kafka.admin import AdminClient
 
-from ragweir.streams.kafka_client import Connection, build, client_properties
+from ragweir.streams.kafka.client import Connection, build, client_properties
 from ragweir.streams.records import TopicPartition
 from ragweir.streams.settings import Settings
 

@@ -13,9 +13,9 @@ from typing import Literal, get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from ragweir.errors import ErrorClass
+from ragweir.metrics.aggregation.merger import Fate
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
-from ragweir.metrics.closing import Fate
-from ragweir.schemas.intake import REPAIRS
+from ragweir.schemas.codec.intake import REPAIRS
 from ragweir.streams.records import Count, Measurements
 
 

@@ -1,0 +1,1 @@
+"""From scores to windows, estimates and comparisons."""

@@ -1,0 +1,1 @@
+"""The metrics that need no judge, one file per group."""

@@ -1,0 +1,275 @@
+"""The answer held against an expected answer (document 001)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from ragweir.metrics.metric import Flagged, Metric, Null, Value, shared
+from ragweir.metrics.scores.grounding import response_pairs
+from ragweir.metrics.text.phrases import Phrase, Phrases, phrase
+from ragweir.metrics.text.text import Text
+from ragweir.metrics.text.tokens import fold
+from ragweir.metrics.view import View
+
+LCS_TOKENS = 4_096
+"""ROUGE-L reads this many tokens of either text. The longest common subsequence is the one measure here whose time
+grows with the product of the lengths: some milliseconds at this length, over a hundred at 20,000 tokens."""
+
+_KEYWORD_LETTERS = 4
+
+_INDICATORS = {
+    phrase(form): indicator
+    for indicator, forms in {
+        "source": ("source", "sources"),
+        "table": ("table", "tables"),
+        "page": ("page", "pages"),
+        "document": ("document", "documents"),
+        "pdf": ("pdf", "pdfs"),
+        "according to": ("according to",),
+        "based on": ("based on",),
+        "from": ("from",),
+    }.items()
+    for form in forms
+}
+_INDICATOR_PHRASES = Phrases(_INDICATORS)
+
+_NONE_GIVEN = Null("the event's list of expected answers is empty")
+_NO_KEYWORDS = Null("the expected answer has no keywords")
+_NO_NUMBERS = Null("the expected answer has no numbers")
+
+
+def _best(scores: Iterable[float | Null]) -> float | Null:
+    """The best value over the expected answers; those for which there is none are passed over."""
+    best: float | Null = _NONE_GIVEN
+    for score in scores:
+        if isinstance(best, Null) or (not isinstance(score, Null) and score > best):
+            best = score
+    return best
+
+
+def _spaced(text: Text) -> str:
+    return " ".join(text.text.split())
+
+
+def exact_match(view: View) -> Value:
+    r"""Whether the answer is the expected one, but for case and white space.
+
+    Formula: 1 if both texts are equal once folded (case, apostrophes, hyphens, minus signs) and with each run of white
+    space as one space, none at the ends; else 0. Of several expected answers any will do.
+    Range: 1 or 0; higher is better.
+    Undefined: without `expected`, or when its list is empty. Two empty texts are equal.
+    Reference: document 001, "Exact Match".
+    Known limits: strict; a right answer in other words is 0.
+
+    >>> from ragweir.metrics.view import example
+    >>> exact_match(example(response="  Cornish\nHeath ", expected="cornish heath"))
+    1.0
+    >>> exact_match(example(response="Cornish heath.", expected="cornish heath"))
+    0.0
+    """
+    response = _spaced(view.response)
+    # Folding keeps the length, so that most answers need none; the response is folded once for all of them.
+    answers = [answer if len(answer) == len(response) else None for answer in map(_spaced, view.expected)]
+    folded = fold(response) if any(answers) else response
+    return _best(float(answer is not None and fold(answer) == folded) for answer in answers)
+
+
+def _keywords(text: Text) -> tuple[set[str], list[Phrase]]:
+    """The text's keywords: single tokens, and phrases of several."""
+    kinds, phrases = dict(zip(text.tokens, text.kinds, strict=True)), text.phrases
+    tokens = {token for token in text.content_set if len(token) >= _KEYWORD_LETTERS or kinds[token] != "W"}
+    tokens.update(each[0] for each in phrases if len(each) == 1)
+    return tokens, [each for each in phrases if len(each) > 1]
+
+
+@shared
+def _coverages(view: View) -> tuple[float | Null, ...]:
+    """The keyword coverage of each expected answer."""
+    response = view.response
+    keywords = [_keywords(expected) for expected in view.expected]
+    # Pairs tell all of a phrase of two, and most of a longer one; only what they leave is worth an automaton.
+    possible = [
+        [each for each in phrases if response_pairs(view).issuperset(pairwise(each))] for _, phrases in keywords
+    ]
+    longer = Phrases(each for phrases in possible for each in phrases if len(each) > 2).standing((response,))
+    coverages: list[float | Null] = []
+    for (tokens, phrases), candidates in zip(keywords, possible, strict=True):
+        found = len(tokens & response.distinct) + sum(len(each) == 2 or each in longer for each in candidates)
+        wanted = len(tokens) + len(phrases)
+        coverages.append(found / wanted if wanted else _NO_KEYWORDS)
+    return tuple(coverages)
+
+
+def keyword_coverage(view: View) -> Value:
+    """Share of the expected answer's keywords that the answer has.
+
+    Formula: keywords found in the response / keywords. Keywords, each counted once: capitalised phrases; numbers (a
+    percentage by its number), dates, times and identifiers; words of four letters or more that are not stop words, and
+    character pairs in scripts written without spaces. A phrase is found where its words stand together, capitalised or
+    not; a number by its value. Of several expected answers the best covered one counts.
+    Range: 0 to 1; higher is better.
+    Undefined: without `expected`, or when no expected answer has a keyword ("No.").
+    Reference: document 001, "Keyword Coverage".
+    Known limits: words compare whole ("change" is not "changes"), and a denied keyword counts as found.
+
+    >>> from ragweir.metrics.view import example
+    >>> keyword_coverage(example(expected="Territory 118 has a rate change of 0.305%",
+    ...                          response="The rate change for Territory 118 is 0.305%"))
+    1.0
+    """
+    return _best(_coverages(view))
+
+
+def number_match(view: View) -> Value:
+    """Share of the expected answer's numbers that the answer has.
+
+    Formula: |expected numbers in the response| / |expected numbers|, distinct and by value: $604 is 604.00, and -0.133
+    is not 0.133. Digits inside a date, a time or an identifier are no numbers. Of several expected answers the best
+    matched one counts; one without numbers says nothing about numbers and is passed over.
+    Range: 0 to 1; higher is better.
+    Undefined: without `expected`, or when no expected answer has a number.
+    Reference: document 001, "Number Match".
+    Known limits: that the number stands for the same thing is not looked at, and numbers in words are not read.
+
+    >>> from ragweir.metrics.view import example
+    >>> number_match(example(expected="$604", response="The premium is $604"))
+    1.0
+    """
+    found = view.response.numbers
+    wanted = [expected.numbers for expected in view.expected]
+    return _best(len(numbers & found) / len(numbers) if numbers else _NO_NUMBERS for numbers in wanted)
+
+
+def answer_completeness(view: View) -> Value:
+    """Whether the answer is as long as expected and has the keywords.
+
+    Formula: (min(response tokens / expected tokens, 1) + keyword coverage) / 2, every token counted, of one expected
+    answer; of several the best value.
+    Range: 0 to 1; higher is better.
+    Undefined: where `keyword_coverage` is.
+    Reference: document 001, "Answer Completeness".
+    Known limits: length is not content; read it beside a measure of accuracy.
+
+    >>> from ragweir.metrics.view import example
+    >>> answer_completeness(example(expected="The premium is $604", response="$604"))
+    0.375
+    """
+    words = len(view.response.tokens)
+    return _best(
+        coverage if isinstance(coverage, Null) else (min(words / len(expected.tokens), 1.0) + coverage) / 2
+        for expected, coverage in zip(view.expected, _coverages(view), strict=True)
+    )
+
+
+def source_citation_quality(view: View) -> Value:
+    """Whether the answer says where it has its facts from.
+
+    Formula: min(indicators found / 3, 1). The eight indicators are source, table, page, document, pdf (or their
+    plurals), according to, based on, from; each counts once, between word bounds.
+    Range: 0 to 1; higher is better. An empty response cites nothing: 0.
+    Undefined: never.
+    Reference: document 001, "Source Citation Quality". Deviation: it writes "source:" and "table:"; as tokens have no
+    punctuation the words count with and without the colon ("Table 3" cites a table).
+    Known limits: English, and any "from" counts, of a place as well.
+
+    >>> from ragweir.metrics.view import example
+    >>> round(source_citation_quality(example(response="According to the rate manual, page 12, it is $604.")), 2)
+    0.67
+    """
+    found = {_INDICATORS[form] for form in _INDICATOR_PHRASES.found(view.response)}
+    return min(len(found) / 3, 1.0)
+
+
+def _f1(common: int, response: int, expected: int) -> float:
+    """The harmonic mean of common / response and common / expected; two empty texts agree."""
+    total = response + expected
+    return 2 * common / total if total else 1.0
+
+
+def token_f1(view: View) -> Value:
+    """How many tokens answer and expected answer share, as SQuAD reckons it.
+
+    Formula: with precision = common / response tokens and recall = common / expected tokens, 2 P R / (P + R); a token
+    counts as often as both have it. Of several expected answers the best value counts.
+    Range: 0 to 1; higher is better. 1 when both are empty, 0 when one is.
+    Undefined: without `expected`, or when its list is empty.
+    Reference: Rajpurkar et al., SQuAD (EMNLP 2016), on our tokens; its script also leaves out a, an, the.
+
+    >>> from ragweir.metrics.view import example
+    >>> round(token_f1(example(expected="The premium is $604", response="$604")), 2)
+    0.4
+    """
+    response = Counter(view.response.tokens)
+    words = len(view.response.tokens)
+    scores: list[float | Null] = []
+    for answer in view.expected:
+        expected = Counter(answer.tokens)
+        common = sum([min(response[token], expected[token]) for token in response.keys() & expected.keys()])
+        scores.append(_f1(common, words, len(answer.tokens)))
+    return _best(scores)
+
+
+class _Sequence:
+    """A sequence of tokens that others are compared with.
+
+    Hyyrö, Bit-parallel LCS-length computation revisited (2004): one row of the table at a time is the bits of an
+    integer. Time len(sequence) x len(other) / 30, as Python's integers have digits of 30 bits, and at least len(other).
+
+    >>> _Sequence("abcde").common("xbxdx")
+    2
+    """
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self._full = (1 << len(tokens)) - 1
+        self._length = len(tokens)
+        self._places: dict[str, int] = {}
+        for place, token in enumerate(tokens):
+            self._places[token] = self._places.get(token, 0) | 1 << place
+
+    def common(self, other: Sequence[str]) -> int:
+        """Length of the longest common subsequence."""
+        full, places = self._full, self._places
+        row = full
+        for token in other:
+            if token in places:
+                matches = row & places[token]
+                row = (row + matches | row - matches) & full
+        return self._length - row.bit_count()
+
+
+def rouge_l(view: View) -> Value:
+    """How much of answer and expected answer runs in the same order.
+
+    Formula: with L the length of the longest common subsequence of tokens, P = L / response tokens and R = L / expected
+    tokens, 2 P R / (P + R). Of several expected answers the best value counts.
+    Range: 0 to 1; higher is better. 1 when both are empty, 0 when one is.
+    Undefined: without `expected`, or when its list is empty.
+    Reference: Lin, ROUGE (2004), sentence-level ROUGE-L with beta 1 as in the rouge-score package, on our tokens.
+    Known limits: of longer texts the first 4,096 tokens count, and the value is flagged.
+
+    >>> from ragweir.metrics.view import example
+    >>> rouge_l(example(expected="police killed the gunman", response="police kill the gunman"))
+    0.75
+    """
+    tokens = view.response.tokens[:LCS_TOKENS]
+    response = _Sequence(tokens)
+    answers = [expected.tokens[:LCS_TOKENS] for expected in view.expected]
+    best = _best(_f1(response.common(answer), len(tokens), len(answer)) for answer in answers)
+    longest = max(len(text.tokens) for text in (view.response, *view.expected))
+    return Flagged(best, "cut") if longest > LCS_TOKENS and isinstance(best, float) else best
+
+
+_DOCUMENT = "document 001"
+_EXPECTED = ("expected",)
+
+METRICS = (
+    Metric(exact_match, "expected", "boolean", "higher", _EXPECTED, _DOCUMENT),
+    Metric(keyword_coverage, "expected", "ratio", "higher", _EXPECTED, _DOCUMENT),
+    Metric(number_match, "expected", "ratio", "higher", _EXPECTED, _DOCUMENT),
+    Metric(answer_completeness, "expected", "ratio", "higher", _EXPECTED, _DOCUMENT),
+    Metric(source_citation_quality, "expected", "ratio", "higher", (), _DOCUMENT),
+    Metric(token_f1, "expected", "ratio", "higher", _EXPECTED, "SQuAD"),
+    Metric(rouge_l, "expected", "ratio", "higher", _EXPECTED, "ROUGE"),
+)

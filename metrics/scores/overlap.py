@@ -1,0 +1,220 @@
+"""Overlap of words between question, answer and contexts: relevance, completeness, hallucination (document 004).
+
+`claim_error` and `topic_drift` are metrics of their own, because the document's hallucination score is the greater of
+the two and does not tell which it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from functools import reduce
+from itertools import chain, filterfalse, islice
+from operator import and_
+
+from ragweir.metrics.metric import Metric, Null, Value, shared
+from ragweir.metrics.scores.grounding import response_pairs, stated_pairs, stated_values
+from ragweir.metrics.text.claims import Claim, claims
+from ragweir.metrics.text.text import Text
+from ragweir.metrics.text.words import STOP_WORDS
+from ragweir.metrics.view import View
+
+Stems = frozenset[str]
+
+DRIFT = 0.2
+"""What an answer off its contexts' topic scores at least; the document takes the same figure for the bound."""
+_PAIRS_PER_FOUND = 5  # An overlap under 0.2, in whole numbers.
+
+# The smoothed inverse document frequency over two texts is ln((1 + 2) / (1 + df)) + 1: 1 for a word of both.
+_OWN_WEIGHT = (math.log(3 / 2) + 1) ** 2
+
+_EXPLAINED = 10
+_EXPLAINED_LENGTH = 120
+
+
+def _cosine(one: Counter[str], other: Counter[str]) -> float:
+    """The cosine of two TF-IDF vectors whose corpus is the two texts themselves."""
+    common = one.keys() & other.keys()
+    if not common:
+        return 0.0
+    dot = sum([one[token] * other[token] for token in common])
+    return dot / math.sqrt(_squared_length(one, common) * _squared_length(other, common))
+
+
+def _squared_length(counts: Counter[str], common: AbstractSet[str]) -> float:
+    shared_part = sum([counts[token] * counts[token] for token in common])
+    own_part = sum([count * count for count in counts.values()]) - shared_part
+    return shared_part + own_part * _OWN_WEIGHT
+
+
+@shared
+def _keywords(view: View) -> frozenset[str]:
+    """The query's distinct tokens that are no stop words."""
+    return view.query.distinct - STOP_WORDS
+
+
+def lexical_relevance(view: View) -> Value:
+    """How many words question and answer have in common, rare and common ones weighed.
+
+    Formula: (TF-IDF cosine + Jaccard) / 2. The cosine is scikit-learn's TfidfVectorizer fitted on the two texts
+    (smoothed idf, l2 norm, stop words left out) on our tokens; Jaccard is over all distinct tokens.
+    Range: 0 to 1; higher is better, but a good answer need not repeat the question.
+    Undefined: when neither text has a token. One of them empty: 0.
+    Reference: document 004, "Relevance Evaluator".
+    Known limits: words must be the same, "cost" is not "price"; negation is not understood.
+
+    >>> from ragweir.metrics.view import example
+    >>> round(lexical_relevance(example(query="What is the late fee?", response="The late fee is $25.")), 4)
+    0.688
+    """
+    query, response = view.query, view.response
+    union = len(query.distinct | response.distinct)
+    if not union:
+        return Null("neither the query nor the response has a token")
+    one = Counter(filterfalse(STOP_WORDS.__contains__, query.tokens))
+    other = Counter(filterfalse(STOP_WORDS.__contains__, response.tokens))
+    return (_cosine(one, other) + len(query.distinct & response.distinct) / union) / 2
+
+
+def lexical_completeness(view: View) -> Value:
+    """Share of the question's keywords that the answer takes up.
+
+    Formula: |query keywords in the response| / |query keywords|; a keyword is a token that is no stop word, once.
+    Range: 0 to 1; higher is better. 1 when the question has no keywords ("Is it?").
+    Undefined: never.
+    Reference: document 004, "Completeness Evaluator".
+    Known limits: repeating the question is enough; keywords must be the same word.
+
+    >>> from ragweir.metrics.view import example
+    >>> lexical_completeness(example(query="Is it?", response="Yes."))
+    1.0
+    """
+    keywords = _keywords(view)
+    return len(keywords & view.response.distinct) / len(keywords) if keywords else 1.0
+
+
+def _together(wanted: list[Stems], text: Text) -> set[Stems]:
+    """Those of the sets of stems that one sentence of the text has in full."""
+    # The sentences of each stem as the bits of an integer: trying all sets on all sentences is a product.
+    holding = dict.fromkeys(chain.from_iterable(wanted), 0)
+    stems = frozenset(holding)
+    for place, sentence in enumerate(text.sentence_stems):
+        for stem in sentence & stems:
+            holding[stem] |= 1 << place
+    return {each for each in wanted if reduce(and_, map(holding.__getitem__, each))}
+
+
+@shared
+def _claims(view: View) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
+    """The response's claims, and those of them that stand in no context sentence."""
+    made = claims(view.response)
+    missing = {claim.stems for claim in made}
+    for text in view.contexts:
+        # Most texts do not have them even apart, and then their sentences need not be looked at.
+        here = [stems for stems in missing if stems <= text.stems]
+        if here:
+            missing -= _together(here, text)
+    return made, tuple(claim for claim in made if claim.stems in missing)
+
+
+_UNSERVED = Null("the response is in a language that no word list serves, so its claims cannot be read")
+
+
+def claim_error(view: View) -> Value:
+    """Share of the answer's checkable statements that the contexts do not support.
+
+    Formula: |unsupported anchors| / |anchors|. Anchors are the response's distinct numbers and amounts, dates and
+    clock times, and claims (`ragweir.metrics.text.claims`). Numbers and dates are supported when a context has them by
+    value, in hedged sentences too; a claim when its content stems stand together in one sentence of a context.
+    Range: 0 to 1; lower is better. 0 when the answer has no anchors.
+    Undefined: without `contexts`; when the response is in a language that the claim rules do not serve.
+    Reference: document 004, "Hallucination Evaluator", steps 1 and 2; `ragweir score --explain` names the anchors.
+    Known limits: strict by design: a claim in other words than the context's is unsupported, and negation is not
+    understood.
+
+    >>> from ragweir.metrics.view import example
+    >>> view = example(contexts=[{"text": "The fee is $25."}], response="The fee is $25. It covers 3 visits.")
+    >>> round(claim_error(view), 4)
+    0.5
+    """
+    response = view.response
+    if not response.served:
+        return _UNSERVED
+    made, unsupported = _claims(view)
+    total = len(response.numbers) + len(response.dates) + len(response.times) + len(made)
+    wrong = total - len(made) - len(stated_values(view)) + len(unsupported)
+    return wrong / total if total else 0.0
+
+
+def topic_drift(view: View) -> Value:
+    """Penalty for an answer that shares almost no wording with its contexts.
+
+    Formula: 0.2 when under 0.2 of the response's distinct token pairs stand in a context, else 0.
+    Range: 0 or 0.2; lower is better. 0 for a response of fewer than two tokens.
+    Undefined: without `contexts`. Empty contexts share nothing: 0.2.
+    Reference: document 004, "Topic Drift Gate".
+    Known limits: a gate, not a measure; `bigram_support` is the overlap itself.
+
+    >>> from ragweir.metrics.view import example
+    >>> topic_drift(example(contexts=[{"text": "The fee is $25."}], response="Bananas ripen in the sun."))
+    0.2
+    """
+    return DRIFT if len(stated_pairs(view)) * _PAIRS_PER_FOUND < len(response_pairs(view)) else 0.0
+
+
+def lexical_hallucination(view: View) -> Value:
+    """How far the answer goes beyond its contexts, by what can be checked word for word.
+
+    Formula: max(`claim_error`, `topic_drift`).
+    Range: 0 to 1; lower is better.
+    Undefined: as `claim_error`: with drift alone, 0 would say "checked, and nothing found" of claims nobody read.
+    Reference: document 004, "Hallucination Evaluator".
+    Known limits: as `claim_error`.
+
+    >>> from ragweir.metrics.view import example
+    >>> lexical_hallucination(example(contexts=[{"text": "The fee is $25."}], response="The fee is $30."))
+    1.0
+    """
+    error = claim_error(view)
+    return error if isinstance(error, Null) else max(error, topic_drift(view))  # type: ignore[type-var]
+
+
+def _unsupported_anchors(view: View) -> Iterator[str]:
+    response = view.response
+    stated = stated_values(view)
+    for kind, values in (("number", response.numbers), ("date", response.dates), ("time", response.times)):
+        yield from (f"{kind} {value}" for value in sorted(values - stated))
+    spans = response.spans
+    for claim in _claims(view)[1]:
+        clause = response.text[spans[claim.start][0] : spans[claim.stop - 1][1]]
+        yield f"claim {' '.join(clause.split())}"
+
+
+def explain_hallucination(view: View) -> tuple[str, ...]:
+    """The answer's unsupported anchors: numbers, dates, times, claims; at most 10, each cut at 120 characters.
+
+    >>> from ragweir.metrics.view import example
+    >>> explain_hallucination(example(contexts=[{"text": "The fee is $25."}], response="The fee is $30."))
+    ('number 30', 'claim The fee is $30')
+    """
+    if view.interaction.contexts is None or not view.response.served:
+        return ()
+    return tuple(anchor[:_EXPLAINED_LENGTH] for anchor in islice(_unsupported_anchors(view), _EXPLAINED))
+
+
+_CONTEXTS = ("contexts",)
+_DOCUMENT = "document 004"
+
+METRICS = (
+    Metric(lexical_relevance, "overlap", "ratio", "higher", (), _DOCUMENT, aliases=("relevance",)),
+    Metric(lexical_completeness, "overlap", "ratio", "higher", (), _DOCUMENT, aliases=("completeness",)),
+    Metric(claim_error, "overlap", "ratio", "lower", _CONTEXTS, _DOCUMENT),
+    Metric(topic_drift, "overlap", "ratio", "lower", _CONTEXTS, _DOCUMENT),
+    Metric(
+        *(lexical_hallucination, "overlap", "ratio", "lower", _CONTEXTS, _DOCUMENT),
+        aliases=("hallucination",),
+        explain=explain_hallucination,
+    ),
+)

@@ -1,0 +1,304 @@
+"""Retrieval, from what the application says of its contexts: methods, scores, pages, limits (document 002).
+
+Nothing here reads a context's text, so nothing is cut: limits are judged over every context of the event.
+Contexts count by distinct `chunk_id`. A context without an id, or with an empty one, counts as itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import fsum
+
+from ragweir.metrics.metric import Flagged, Metric, Null, Value, shared
+from ragweir.metrics.scores.ranking import Chunk
+from ragweir.metrics.view import View
+
+_TOP = 10
+_BOTH = "hybrid"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The distinct chunks of an event, and those that either method found."""
+
+    chunks: frozenset[Chunk]
+    bm25: frozenset[Chunk]
+    knn: frozenset[Chunk]
+    tagged: bool
+    """Whether any context names the method that found it."""
+
+
+@shared
+def _found(view: View) -> _Found:
+    by_method: dict[str | None, set[Chunk]] = {}
+    for place, context in enumerate(view.interaction.contexts or ()):
+        by_method.setdefault(context.retrieval_method, set()).add(context.chunk_id or place)
+    both = by_method.get(_BOTH, set())
+    return _Found(
+        chunks=frozenset().union(*by_method.values()),
+        bm25=frozenset(by_method.get("bm25", set()) | both),
+        knn=frozenset(by_method.get("knn", set()) | both),
+        tagged=any(by_method.keys()),
+    )
+
+
+@shared
+def _scores(view: View) -> tuple[float, ...] | None:
+    """The score of each chunk by each method that found it, as sent but not below 0; None when no context has one."""
+    best: dict[tuple[str | None, Chunk], float] = {}
+    for place, context in enumerate(view.interaction.contexts or ()):
+        if context.score is not None:
+            hit = context.retrieval_method, context.chunk_id or place
+            best[hit] = max(best.get(hit, 0.0), context.score)
+    if not best:
+        return None
+    largest: dict[str | None, float] = {}
+    for (method, _), score in best.items():
+        largest[method] = max(largest.get(method, 1.0), score)
+    return tuple(score / largest[method] for (method, _), score in best.items())
+
+
+def context_relevance(view: View) -> Value:
+    """How good the retrieved chunks look as a whole: do the methods agree, are the scores high, is it several pages?
+
+    Formula: 0.4 x |found by bm25 and knn| / |found by bm25 or knn| + 0.5 x mean of the scores above 0
+    + 0.1 x min(distinct pages / 5, 1). A chunk that both methods found stands twice or is "hybrid". It has one score
+    per method, the higher one if it was sent twice.
+    Range: 0 to 1; above 0.7 retrieval captures what is needed, 0.4 to 0.7 is acceptable and may want tuning, below
+    0.4 look at the queries, the index's age and the embeddings.
+    Undefined: without `contexts`; when there are contexts but none has a score. No contexts at all give 0.
+    Reference: document 002, `context_relevance`.
+    Known limits: with one method alone the first term is 0, and without pages the last, as in the document; pages of
+    different documents are not told apart.
+    Deviations: scores above 1 are divided by their method's largest in the event, and negative ones count as 0 (flag
+    scores_outside_0_1); when no context names a method the first term is left out and the others carry its weight
+    (flag no_retrieval_method).
+
+    >>> from ragweir.metrics.view import example
+    >>> contexts = [{"chunk_id": f"c{page}", "page": page, "score": 0.84,
+    ...              "retrieval_method": "hybrid" if page < 7 else "bm25"} for page in range(1, 9)]
+    >>> round(context_relevance(example(contexts=contexts)), 3)
+    0.82
+    """
+    contexts = view.interaction.contexts
+    if not contexts:
+        return 0.0
+    scores, found = _scores(view), _found(view)
+    if scores is None:
+        return Null("no context has a score")
+    above = [score for score in scores if score]
+    mean = fsum(above) / max(len(above), 1)
+    spread = min(len({str(context.page) for context in contexts if context.page}) / 5, 1.0)
+    either = found.bm25 | found.knn
+    agreement = len(found.bm25 & found.knn) / max(len(either), 1)
+    flags = []
+    if found.tagged:
+        relevance = 0.4 * agreement + 0.5 * mean + 0.1 * spread
+    else:
+        relevance = (0.5 * mean + 0.1 * spread) / 0.6
+        flags.append("no_retrieval_method")
+    if any(context.score is not None and not 0 <= context.score <= 1 for context in contexts):
+        flags.append("scores_outside_0_1")
+    return Flagged(relevance, "+".join(flags)) if flags else relevance
+
+
+@shared
+def _contributions(view: View) -> tuple[int, ...] | Null:
+    """The chunk number of each extraction that names one, as often as it is named."""
+    extractions = view.interaction.extractions or ()
+    numbers = tuple(entry.chunk_number for entry in extractions if entry.chunk_number and entry.chunk_number > 0)
+    if extractions and not numbers:
+        return Null("no extraction names its chunk")
+    return numbers
+
+
+def precision_at_10(view: View) -> Value:
+    """Do the chunks that led to extractions stand among the first ten?
+
+    Formula: distinct chunk numbers up to 10 / min(10, distinct chunk numbers), to three decimals.
+    Range: 0 to 1; higher is better.
+    Undefined: without `extractions`; when there are extractions and none names its chunk. No extractions give 0.
+    Reference: document 002, `context_precision`.
+    Known limits: `chunk_number` is believed, whether or not the event carries that many contexts; numbers count from
+    1, and what lies below is left out.
+
+    >>> from ragweir.metrics.view import example
+    >>> numbers = [1, 2, 3, 4, 5, 6, 7, 8, 9, 15]
+    >>> precision_at_10(example(extractions=[{"chunk_number": number} for number in numbers]))
+    0.9
+    """
+    numbers = _contributions(view)
+    if isinstance(numbers, Null):
+        return numbers
+    distinct = set(numbers)
+    return round(sum(number <= _TOP for number in distinct) / min(_TOP, len(distinct)), 3) if distinct else 0.0
+
+
+def avg_rank(view: View) -> Value:
+    """How far down the list the chunks stand that led to extractions.
+
+    Formula: mean chunk number over the extractions that name one, to one decimal; a chunk that gave two counts twice.
+    Range: 1 and up, lower is better; 0 when there are no extractions.
+    Undefined: as `precision_at_10`.
+    Reference: document 002, `context_precision`.
+
+    >>> from ragweir.metrics.view import example
+    >>> avg_rank(example(extractions=[{"chunk_number": 1}, {"chunk_number": 1}, {"chunk_number": 5}]))
+    2.3
+    """
+    numbers = _contributions(view)
+    if isinstance(numbers, Null):
+        return numbers
+    return round(sum(numbers) / len(numbers), 1) if numbers else 0.0
+
+
+def contributing_chunks(view: View) -> Value:
+    """How many chunks led to extractions.
+
+    Formula: distinct chunk numbers of the extractions.
+    Range: 0 and up; neither direction is better.
+    Undefined: as `precision_at_10`.
+    Reference: document 002, `context_precision`.
+
+    >>> from ragweir.metrics.view import example
+    >>> contributing_chunks(example(extractions=[{"chunk_number": 2}, {"chunk_number": 2}, {"chunk_number": 7}]))
+    2
+    """
+    numbers = _contributions(view)
+    return numbers if isinstance(numbers, Null) else len(set(numbers))
+
+
+@shared
+def _limit_reached(view: View) -> bool | Null:
+    retrieval, found = view.interaction.retrieval, _found(view)
+    if retrieval is None or (retrieval.bm25_limit is None and retrieval.knn_limit is None):
+        return Null("the event names no retrieval limit")
+    if found.chunks and not found.tagged:
+        return Null("no context names its retrieval method")
+    pairs = (found.bm25, retrieval.bm25_limit), (found.knn, retrieval.knn_limit)
+    return any(limit is not None and len(chunks) >= limit for chunks, limit in pairs)
+
+
+@shared
+def _much_filtered(view: View) -> bool | Null:
+    retrieval = view.interaction.retrieval
+    if retrieval is None or retrieval.retrieved_before_filter is None:
+        return Null("the event does not say how many chunks were retrieved before the filter")
+    return len(_found(view).chunks) / max(retrieval.retrieved_before_filter, 1) < 0.5
+
+
+def context_recall_heuristic(view: View) -> Value:
+    """A guess, free of charge, at whether retrieval brought all that was needed.
+
+    Formula: min(contributing chunks / distinct chunks, 1), x 0.7 when a retrieval limit was reached, else x 0.85 when
+    more than half was filtered out; to three decimals.
+    Range: 0 to 1; higher is better. Below 0.7, or with a limit reached, document 002 asks a model.
+    Undefined: without `contexts` or `extractions`; when there are extractions and none names its chunk.
+    Reference: document 002, `context_recall_heuristic`.
+    Known limits: it measures the use of what was retrieved, not what was missed. A penalty that the event gives no
+    ground to judge (see `hit_limit_warning`, `high_filtering_warning`) is not applied.
+
+    >>> from ragweir.metrics.view import example
+    >>> contexts = [{"chunk_id": name, "retrieval_method": "bm25"} for name in "abcd"]
+    >>> extractions = [{"chunk_number": number} for number in (1, 2, 3)]
+    >>> context_recall_heuristic(example(contexts=contexts, extractions=extractions))
+    0.75
+    >>> context_recall_heuristic(example(contexts=contexts, extractions=extractions, retrieval={"bm25_limit": 4}))
+    0.525
+    """
+    numbers = _contributions(view)
+    if isinstance(numbers, Null):
+        return numbers
+    recall = min(len(set(numbers)) / max(len(_found(view).chunks), 1), 1.0)
+    if _limit_reached(view) is True:
+        recall *= 0.7
+    elif _much_filtered(view) is True:
+        recall *= 0.85
+    return round(recall, 3)
+
+
+def hit_limit_warning(view: View) -> Value:
+    """Did a retrieval method return as many chunks as it may, so that more could lie beyond?
+
+    Formula: distinct chunks found by bm25 >= bm25_limit, or by knn >= knn_limit; a limit that the event does not name
+    cannot be reached.
+    Range: 1 or 0; 0 is better.
+    Undefined: without `contexts` or `retrieval`; when neither limit is named, since nothing was checked; when there
+    are contexts and none names its method, since nothing can be counted.
+    Reference: document 002, `context_recall_heuristic`.
+    Known limits: a limit of 0 is always reached, as in the document: leave out the limit of a method that is off.
+
+    >>> from ragweir.metrics.view import example
+    >>> found = [{"chunk_id": name, "retrieval_method": "knn"} for name in "abc"]
+    >>> hit_limit_warning(example(contexts=found, retrieval={"knn_limit": 3}))
+    True
+    >>> hit_limit_warning(example(contexts=found, retrieval={"knn_limit": 4}))
+    False
+    """
+    return _limit_reached(view)
+
+
+def high_filtering_warning(view: View) -> Value:
+    """Were more than half of the retrieved chunks filtered out?
+
+    Formula: distinct chunks / max(retrieved_before_filter, 1) < 0.5.
+    Range: 1 or 0; 0 is better.
+    Undefined: without `contexts` or `retrieval`, or when that does not count the chunks before the filter.
+    Reference: document 002, `context_recall_heuristic`.
+    Known limits: no chunks before the filter and none after it are a warning too, as in the document.
+
+    >>> from ragweir.metrics.view import example
+    >>> high_filtering_warning(example(contexts=[{}, {}], retrieval={"retrieved_before_filter": 5}))
+    True
+    >>> high_filtering_warning(example(contexts=[{}, {}], retrieval={"retrieved_before_filter": 4}))
+    False
+    """
+    return _much_filtered(view)
+
+
+def recall_warning(view: View) -> Value:
+    """Why retrieval may be incomplete, if it may.
+
+    Formula: HIT_RETRIEVAL_LIMIT when `hit_limit_warning`, else HIGH_THRESHOLD_FILTERING when `high_filtering_warning`.
+    Range: these two labels.
+    Undefined: when neither warning fires, which is the good case; when neither can be judged.
+    Reference: document 002, `recall_warning`.
+
+    >>> from ragweir.metrics.view import example
+    >>> recall_warning(example(contexts=[{}, {}], retrieval={"retrieved_before_filter": 5}))
+    'HIGH_THRESHOLD_FILTERING'
+    """
+    reached, filtered = _limit_reached(view), _much_filtered(view)
+    if reached is True:
+        return "HIT_RETRIEVAL_LIMIT"
+    if filtered is True:
+        return "HIGH_THRESHOLD_FILTERING"
+    judged = reached is False or filtered is False
+    return Null("nothing to warn of" if judged else "the event gives neither limits nor a count before the filter")
+
+
+_GROUP = "retrieval"
+_DOCUMENT = "document 002"
+_CONTEXTS = ("contexts",)
+_EXTRACTIONS = ("extractions",)
+_SETTINGS = ("contexts", "retrieval")
+_WARNINGS = ("HIT_RETRIEVAL_LIMIT", "HIGH_THRESHOLD_FILTERING")
+
+METRICS = (
+    Metric(context_relevance, _GROUP, "ratio", "higher", _CONTEXTS, _DOCUMENT),
+    Metric(precision_at_10, _GROUP, "ratio", "higher", _EXTRACTIONS, _DOCUMENT, aliases=("context_precision",)),
+    Metric(avg_rank, _GROUP, "count", "lower", _EXTRACTIONS, _DOCUMENT),
+    Metric(contributing_chunks, _GROUP, "count", "neither", _EXTRACTIONS, _DOCUMENT, aliases=("contributing_count",)),
+    Metric(
+        context_recall_heuristic,
+        _GROUP,
+        "ratio",
+        "higher",
+        ("contexts", "extractions"),
+        _DOCUMENT,
+        aliases=("recall_score",),
+    ),
+    Metric(hit_limit_warning, _GROUP, "boolean", "lower", _SETTINGS, _DOCUMENT),
+    Metric(high_filtering_warning, _GROUP, "boolean", "lower", _SETTINGS, _DOCUMENT),
+    Metric(recall_warning, _GROUP, "category", "neither", _SETTINGS, _DOCUMENT, labels=_WARNINGS),
+)

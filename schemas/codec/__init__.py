@@ -1,0 +1,1 @@
+"""Formats of Kafka records: bytes to interactions, and models to bytes."""

@@ -1,0 +1,156 @@
+"""The codec: bytes to interactions and models to bytes; whatever the bytes are, a model or a plain reason."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from ragweir.errors import Rejected
+from ragweir.schemas.codec import intake
+from ragweir.schemas.interaction import Interaction, Part
+from ragweir.schemas.topics import MAX_EVENT_BYTES
+
+_REGISTRY_BYTES = 5
+"""The header that the Schema Registry's serializers write before a value: a zero, and the schema's id in four bytes."""
+_OPTIONS = orjson.OPT_UTC_Z
+_PLAIN = {"missing": "Field required", "string_type": "not text"}
+"""The errors that pydantic explains in words of its own."""
+
+
+def _explain(invalid: ValidationError) -> str:
+    """Say which required field is wrong, and what to write in the map. Errors of optional fields have been repaired."""
+    errors = invalid.errors(include_url=False, include_context=False, include_input=False)
+    messages = {
+        str(error["loc"][0]): _PLAIN.get(error["type"], error["msg"].removeprefix("Value error, "))
+        for error in errors
+        if error["loc"]
+    }
+    if not messages:
+        return "the event: must be an object"
+    wrong = "; ".join(f"{field}: {message}" for field, message in messages.items())
+    rules = ", ".join(f'{field} = "PATH"' for field in messages)
+    return f"{wrong}; if the event has it elsewhere, say where in the map of input.map: {rules}"
+
+
+def parse(value: bytes | None, max_bytes: int = MAX_EVENT_BYTES) -> object:
+    """Parse a record's value as strict JSON: UTF-8, no NaN or infinity, no lone surrogates, bounded depth and size.
+
+    Raises:
+        Rejected: with the reason.
+    """
+    if value is None:
+        raise Rejected("tombstone", "the record has no value")
+    if len(value) > max_bytes:
+        raise Rejected("too_large", f"the event is over the limit of {max_bytes} bytes")
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        if value[:1] == b"\0" and len(value) >= _REGISTRY_BYTES:
+            schema = int.from_bytes(value[1:_REGISTRY_BYTES], "big")
+            raise Rejected(
+                "not_json",
+                "not JSON: it begins like a record of Confluent's Schema Registry (magic byte 0, schema id "
+                f"{schema}), such as Avro or Protobuf; only JSON is read",
+            ) from None
+        raise Rejected("not_json", f"not JSON: {error.msg} at character {error.pos}") from None
+    except MemoryError:  # Says nothing about the record: there may be none left for any.
+        raise
+    except Exception as error:  # Nothing about one record may stop the stream.
+        raise Rejected("unreadable", f"parsing raised {type(error).__name__}") from None
+
+
+def interaction(data: object, max_items: Mapping[str, int] = intake.MAX_ITEMS) -> Interaction:
+    """Read parsed JSON as an interaction; see `ragweir.schemas.codec.intake`.
+
+    >>> interaction({"event_id": "1", "query": "q"})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    ragweir.errors.Rejected: response: Field required; if the event has it elsewhere, ...
+
+    Raises:
+        Rejected: with the reason.
+    """
+    try:
+        return intake.read(data, max_items)
+    except ValidationError as error:
+        raise Rejected("invalid", _explain(error)) from None
+    except MemoryError:
+        raise
+    except Exception as error:  # As above.
+        raise Rejected("unreadable", f"validation raised {type(error).__name__}") from None
+
+
+def decode(
+    value: bytes | None,
+    *,
+    max_bytes: int = MAX_EVENT_BYTES,
+    mapping: Callable[[object], object] | None = None,
+    max_items: Mapping[str, int] = intake.MAX_ITEMS,
+) -> Interaction:
+    """Read an interaction from a record's value, through a mapping where the shape is foreign.
+
+    >>> decode(b'{"event_id": "1", "query": "Who?", "response": "Ada."}').response
+    'Ada.'
+    >>> decode(b'{"event_id": NaN}')
+    Traceback (most recent call last):
+        ...
+    ragweir.errors.Rejected: not JSON: unexpected character, expected a JSON value at character 13
+
+    Raises:
+        Rejected: with a reason that quotes nothing of the value. No other exception escapes.
+    """
+    data = parse(value, max_bytes)
+    return interaction(mapping(data) if mapping else data, max_items)
+
+
+def event_time(event: Interaction, record_ms: int | None) -> datetime:
+    """When the event happened: its end, else its start, else its record's timestamp (epoch milliseconds).
+
+    Raises:
+        Rejected: if there is none of the three.
+    """
+    time = event.ended_at or event.started_at
+    if time is None and record_ms is not None and record_ms >= 0:
+        try:
+            time = datetime.fromtimestamp(record_ms / 1000, UTC)
+        except (ValueError, OverflowError, OSError):
+            raise Rejected("no_time", "the event has no time and its record's timestamp is out of range") from None
+    if time is None:
+        raise Rejected("no_time", "the event has neither ended_at nor started_at, and its record no timestamp")
+    return time
+
+
+def encode(model: Part) -> bytes:
+    """A record's bytes: compact JSON with its fields in their order, times in UTC.
+
+    >>> from ragweir.schemas.evaluation import Source
+    >>> encode(Source(topic="t", partition=0, offset=7))
+    b'{"topic":"t","partition":0,"offset":7}'
+    """
+    # No record has a serializer of its own: what is written is its fields. Dumping a copy first costs as much again.
+    return orjson.dumps(_fields(model), _fields, _OPTIONS)
+
+
+def _fields(part: object) -> dict[str, Any]:
+    if not isinstance(part, Part):
+        raise TypeError  # orjson names the type that it cannot write
+    fields = part.__dict__
+    for name, value in part.omitted_values.items():
+        if fields[name] == value:
+            fields = {**fields}
+            del fields[name]
+    return fields
+
+
+def encode_json(data: Any) -> bytes:
+    """Compact JSON of plain data, as `encode` writes it.
+
+    Raises:
+        Rejected: if it cannot be written, being nested too deeply.
+    """
+    try:
+        return orjson.dumps(data, option=_OPTIONS)
+    except TypeError:
+        raise Rejected("invalid", "the event is nested too deeply to be written") from None

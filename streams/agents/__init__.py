@@ -1,1 +1,0 @@
-"""The agents: each is given a batch of records and returns what to emit. They do no I/O."""

@@ -1,0 +1,1 @@
+"""The service `aggregate`: evaluations in, windows of event time out."""

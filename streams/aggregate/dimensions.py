@@ -1,0 +1,73 @@
+"""The dimensions that windows are split by: which labels an evaluation has, and how many label sets are kept apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from hashlib import sha256
+from operator import attrgetter
+
+from ragweir.metrics.aggregation.cardinality import AdmissionLimits, Labels
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.window import OVERFLOW
+from ragweir.streams.settings import WindowSettings
+
+_LONGEST = 120
+"""Characters of a label's value that are kept: a hostile one must not fill the state. A longer value ends with a mark
+of the whole, so that two that begin alike stay two."""
+
+
+def label(name: str, evaluation: Evaluation) -> str:
+    """An evaluation's value of a dimension, empty where it has none.
+
+    >>> from datetime import UTC, datetime
+    >>> label("labels.region", Evaluation(event_id="1", event_time=datetime(2026, 1, 1, tzinfo=UTC),
+    ...                                   labels={"region": "eu"}, catalogue_version="1"))
+    'eu'
+    """
+    return _reader(name)(evaluation) or ""
+
+
+def _mark(value: str) -> str:
+    return sha256(value.encode()).hexdigest()[:12]
+
+
+def _reader(name: str) -> Callable[[Evaluation], str | None]:
+    field, _, key = name.partition(".")
+    return (lambda evaluation: evaluation.labels.get(key)) if key else attrgetter(field)
+
+
+def admission_limits(windows: WindowSettings) -> AdmissionLimits:
+    """Return the numbers of label sets that windows keep apart by these settings.
+
+    >>> admission_limits(WindowSettings())
+    AdmissionLimits(most=200, new_per_hour=100, hold_s=7200)
+    """
+    return AdmissionLimits(windows.max_series, windows.new_series_per_hour, windows.hold_h * 3600)
+
+
+class Dimensions:
+    """Reads labels.
+
+    Args:
+        names: fields of the evaluation, or `labels.NAME`.
+        values: per dimension its admitted values; all are admitted where none are listed.
+    """
+
+    def __init__(self, names: Collection[str], values: Mapping[str, Collection[str]]) -> None:
+        self.names = tuple(names)
+        self._readers = [(_reader(name), values.get(name)) for name in self.names]
+        self.overflow: Labels = (OVERFLOW,) * len(self.names)
+
+    def of(self, evaluation: Evaluation) -> Labels:
+        """The labels of an evaluation, with what the allowlist does not name as overflow."""
+        return tuple([self._value(read(evaluation) or "", allowed) for read, allowed in self._readers])
+
+    @staticmethod
+    def _value(value: str, allowed: Collection[str] | None) -> str:
+        if allowed is not None and value and value not in allowed:
+            return OVERFLOW
+        return value if len(value) <= _LONGEST else f"{value[: _LONGEST - 13]}~{_mark(value)}"
+
+    def named(self, labels: Labels) -> dict[str, str]:
+        """Labels as records have them."""
+        return dict(zip(self.names, labels, strict=True))

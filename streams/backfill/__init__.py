@@ -1,0 +1,1 @@
+"""Windows of the past in formats of other programs."""

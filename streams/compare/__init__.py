@@ -1,0 +1,1 @@
+"""Comparisons of two evaluations of the same events."""

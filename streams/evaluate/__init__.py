@@ -1,0 +1,1 @@
+"""The service `evaluate`: interactions in, evaluations out."""

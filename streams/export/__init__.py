@@ -1,0 +1,1 @@
+"""Projections of topics outside Kafka; the Prometheus exporter is the first."""

@@ -1,0 +1,62 @@
+"""The projections that run as services: how each is made from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ragweir.streams.export.prometheus import PrometheusExporter
+from ragweir.streams.projection import Projection
+from ragweir.streams.service import catalogue, totals
+from ragweir.streams.serving.telemetry import Known
+from ragweir.streams.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectionService:
+    """One line of the table: a projection as a service, with a command of its own name."""
+
+    name: str
+    """The name of the command and of the service in logs and telemetry."""
+    help: str
+    """The help of the command."""
+    projection: Callable[[Settings], Projection]
+    """Makes the projection. Raises ConfigurationError if the settings cannot be used; acquires no resource."""
+    port: int
+    """Added to `telemetry.port` and the slot; the ports of all services are at least 100 apart."""
+    known: Callable[[Settings], Known] = lambda _: Known()
+    """Returns the label values that its telemetry shows from the start."""
+    enabled: Callable[[Settings], bool] = lambda _: True
+    """Returns true if `ragweir up` runs it with these settings."""
+
+
+def _prometheus(settings: Settings) -> PrometheusExporter:
+    booleans = [name for name, metric in catalogue(settings).metrics.items() if metric.unit == "boolean"]
+    return PrometheusExporter(settings.windows, totals(settings).reading(), booleans)
+
+
+PROJECTIONS: Mapping[str, ProjectionService] = {
+    service.name: service
+    for service in (
+        ProjectionService(
+            "export",
+            help="Show the last closed window of each size to Prometheus.\n\n"
+            "Reads the windows without a consumer group, so that any number of exporters may run, each with a slot of "
+            "its own. /metrics, in the text format or OpenMetrics, is rendered again when a window closes. Stopping as "
+            "`evaluate`.",
+            projection=_prometheus,
+            port=200,
+            known=lambda settings: Known(windows=settings.windows.sizes),
+        ),
+    )
+}
+"""All projections. Each has a command, a place in `ragweir up` and a port that `ragweir doctor` checks."""
+
+
+def enabled_projections(settings: Settings) -> list[ProjectionService]:
+    """Return the projections that `ragweir up` runs with these settings.
+
+    >>> [service.name for service in enabled_projections(Settings())]
+    ['export']
+    """
+    return [service for service in PROJECTIONS.values() if service.enabled(settings)]

@@ -1,0 +1,1 @@
+"""The Faust runtime, for teams that run Faust already."""

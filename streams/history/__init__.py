@@ -1,1 +1,0 @@
-"""History: looking at, comparing and sending again what Kafka or files still hold."""

@@ -1,0 +1,1 @@
+"""The service `judge`: requests in, judged evaluations out."""

@@ -1,0 +1,205 @@
+"""Takes what identifies or opens doors out of an event's texts before they leave for the judge.
+
+Patterns find what has a form of its own: e-mail addresses, telephone and card numbers, IBANs and keys; names of people
+have none, and need the hook. Card numbers and IBANs have to pass their checksums, so that other long numbers stay. Time
+is linear in a text's length: no built-in pattern looks at a character more than a bounded number of times. The user's
+patterns and hook may take any time, so they run in a process of their own with a time limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from ragweir.errors import ConfigurationError
+from ragweir.metrics.judged.suite import Case
+from ragweir.metrics.metric import Null
+from ragweir.streams.judge.isolated_redaction import Isolated, RedactionFailed
+from ragweir.streams.settings import JudgeSettings, imported
+
+_MUST_NOT_LEAVE = Null("its texts hold what must not leave (judge.redaction)")
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """One kind of thing to be redacted."""
+
+    name: str
+    form: re.Pattern[str]
+    end: Callable[[re.Match[str]], int] = re.Match.end
+    """Where in the text what was found ends; not behind its start if it only looks like it."""
+
+    def replaced(self, text: str) -> str:
+        """The text with its name in brackets wherever it is found."""
+        kept: list[str] = []
+        done = at = 0
+        while (match := self.form.search(text, at)) is not None:
+            end = self.end(match)
+            if end > match.start():
+                kept += text[done : match.start()], f"[{self.name}]"
+                done = at = end
+            else:
+                at = match.start() + 1
+        return "".join((*kept, text[done:])) if kept else text
+
+
+def _card_end(match: re.Match[str]) -> int:
+    """Luhn's checksum (ISO/IEC 7812-1)."""
+    digits = [int(character) for character in reversed(match[0]) if character.isdigit()]
+    doubled = (sum(divmod(2 * digit, 10)) for digit in digits[1::2])
+    return match.end() if (sum(digits[::2]) + sum(doubled)) % 10 == 0 else match.start()
+
+
+def _iban_end(match: re.Match[str]) -> int:
+    """The longest beginning that passes the checksum (ISO 13616: 1 modulo 97), since words may follow."""
+    country = int("".join(str(int(character, 36)) for character in match[0][:4]))
+    end, length, remainder = match.start(), 4, 0
+    for at, character in enumerate(match[0][4:], match.start() + 5):
+        if character in " -":
+            continue
+        value = int(character, 36)
+        length, remainder = length + 1, (remainder * (10 if value < 10 else 100) + value) % 97
+        ends = length >= 15 and not match.string[at : at + 1].isalnum()
+        if ends and (remainder * 1_000_000 + country) % 97 == 1:
+            end = at
+    return end
+
+
+def _phone_end(match: re.Match[str]) -> int:
+    return match.end() if 8 <= sum(map(str.isdigit, match[0])) <= 15 else match.start()
+
+
+# In this order: a key may hold an address, a card number looks like a telephone's. A quantifier without a bound is
+# possessive, and what precedes it keeps a search from starting again within what it went over.
+_BUILT_IN = (
+    _Pattern(
+        "key",
+        re.compile(
+            r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[A-Za-z0-9+/=\s]*+(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"
+            r"|(?<![\w-])eyJ[\w-]{5,}+\.[\w-]{5,}+\.[\w-]*+"
+            r"|(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"
+            r"|(?<![A-Za-z0-9])AIza[\w-]{35}(?![\w-])"
+            r"|(?<![\w-])(?:[spr]k[-_]|xox[abeprs]-|gh[oprsu]_|github_pat_|glpat-|hf_|gsk_|npm_|pypi-)[\w-]{16,}+"
+            r"|(?<![A-Za-z])(?i:bearer)[ \t:]{1,4}[\w.~+/-]{16,}+=*+",
+            re.ASCII,
+        ),
+    ),
+    _Pattern("email", re.compile(r"(?<![\w.%+-])[\w.%+-]++@[\w-]++(?:\.[\w-]++)++")),
+    _Pattern(
+        "iban",
+        re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}[0-9]{2}(?:[ -]?[A-Za-z0-9]){11,30}+"),
+        _iban_end,
+    ),
+    _Pattern(
+        "card",
+        re.compile(
+            r"(?<![0-9])(?:[2-6][0-9]{12,18}|[2-6][0-9]{3}([ -])[0-9]{4}\1[0-9]{4}\1[0-9]{1,7}"
+            r"|3[0-9]{3}([ -])[0-9]{6}\2[0-9]{4,5})(?![0-9])"
+        ),
+        _card_end,
+    ),
+    _Pattern(
+        "phone",
+        re.compile(
+            r"(?<![\w+])\+[1-9](?:[ ./()-]{0,3}[0-9]){6,16}(?![0-9])"  # with its country
+            r"|(?<![\w.,+-])00[1-9](?:[ ./()-]{0,3}[0-9]){7,16}(?![0-9])"
+            r"|(?<![\w.,-])(?:\([0-9]{3}\) ?|[0-9]{3}[ .-])[0-9]{3}[ .-][0-9]{4}(?![\w-]|\.[0-9])"  # 3-3-4
+            r"|(?<![\w.,-])\(?0[1-9][0-9]{1,3}\)?[ ./-]{1,3}[0-9](?:[ .-]?[0-9]){4,8}(?![\w-]|[.,][0-9])"  # 0 and area
+            r"|(?<![\w.,-])0[1-9](?:[ .][0-9]{2}){4}(?![\w-]|[.,][0-9])"  # pairs
+            r"|(?<![\w.,-])0[1-9][0-9]{8,9}(?![\w-]|[.,][0-9])"  # in one piece
+        ),
+        _phone_end,
+    ),
+)
+
+
+class Redactor:
+    """Redacts the texts of events as the settings want.
+
+    Raises:
+        ConfigurationError: if a pattern or the hook cannot be used.
+
+    >>> Redactor(JudgeSettings(redaction="on")).text("Write to ada@example.org or call +44 20 7946 0958.")
+    'Write to [email] or call [phone].'
+    """
+
+    def __init__(self, settings: JudgeSettings) -> None:
+        self._mode = settings.redaction
+        own = dict(settings.redact_patterns), settings.redact_hook
+        _own(*own)
+        self._own = Isolated(_own, own, settings.redact_timeout_s) if any(own) else None
+
+    def applied(self, case: Case) -> Case | Null:
+        """The case as it may leave; why it may not leave at all.
+
+        It may not where `refuse` is set and there is something to redact, nor where the user's redaction fails.
+        """
+        if self._mode == "off":
+            return case
+        lists = (case.contexts or (), case.expected or ())
+        try:
+            query, response, *rest = self._texts([case.query, case.response, *lists[0], *lists[1]])
+        except RedactionFailed as error:  # What could not be looked at must not leave.
+            _log.error("redaction failed; the event is not judged", why=str(error))
+            return Null(str(error))
+        contexts, expected = tuple(rest[: len(lists[0])]), tuple(rest[len(lists[0]) :])
+        redacted = replace(
+            case,
+            query=query,
+            response=response,
+            contexts=None if case.contexts is None else contexts,
+            expected=None if case.expected is None else expected,
+        )
+        return _MUST_NOT_LEAVE if self._mode == "refuse" and redacted != case else redacted
+
+    def text(self, text: str) -> str:
+        """One text, redacted.
+
+        Raises:
+            RedactionFailed: if the user's patterns or hook took too long or raised.
+        """
+        return self._texts([text])[0]
+
+    def _texts(self, texts: Sequence[str]) -> list[str]:
+        redacted = [_replaced(text, _BUILT_IN) for text in texts]
+        return self._own.redacted(redacted) if self._own else redacted
+
+
+def _replaced(text: str, patterns: Iterable[_Pattern]) -> str:
+    for pattern in patterns:
+        text = pattern.replaced(text)
+    return text
+
+
+def _own(forms: Mapping[str, str], place: str | None) -> Callable[[str], str]:
+    """The user's patterns, and after them the hook, as one function from text to text.
+
+    Raises:
+        ConfigurationError: if a pattern or the hook cannot be used.
+    """
+    patterns = [_compiled(name, form) for name, form in forms.items()]
+    hook = imported(place) if place else str
+
+    def redact(text: str) -> str:
+        hooked = hook(_replaced(text, patterns))
+        if not isinstance(hooked, str):
+            raise TypeError("the hook gave no text")
+        return hooked
+
+    return redact
+
+
+def _compiled(name: str, form: str) -> _Pattern:
+    try:
+        compiled = re.compile(form)
+    except re.error as error:
+        raise ConfigurationError(f"judge.redact_patterns.{name} is no regular expression: {error}") from None
+    if compiled.search(""):
+        raise ConfigurationError(
+            f"judge.redact_patterns.{name} finds nothing everywhere: it must not match an empty text"
+        )
+    return _Pattern(name, compiled)

@@ -1,0 +1,194 @@
+"""Sends one HTTP request to the judge's endpoint and bounds its response: size, time, headers and redirects.
+
+The endpoint is not trusted. A body is counted after decompression, while it arrives; redirects are returned and never
+followed, as they would carry texts of events to another host; cookies are dropped. Any exception becomes a
+`JudgeError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import structlog
+from yarl import URL
+
+from ragweir.errors import ConfigurationError
+from ragweir.streams.judge.protocol import EndpointFailed, JudgeError
+
+MAX_HEADER_BYTES = 8_190
+"""The most that the status line or one header may have."""
+MAX_HEADERS = 64
+_PIECE_BYTES = 64 * 1024
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+_UNREACHED = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.InvalidURL,
+    aiohttp.NonHttpUrlClientError,
+)
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole response within its bounds."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names are matched whatever their case."""
+    body: bytes
+    """Decompressed."""
+
+
+class Transport:
+    """Connections to one endpoint, which stay open between requests.
+
+    Proxies are those of the environment (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY).
+
+    Args:
+        base_url: of the API; may hold a user and password, which are then sent instead of the key, and a query.
+        key: is sent as bearer token.
+        timeout_s: of one request from connecting to the last byte; connecting may take half of it.
+        connections: the most that are open at once.
+
+    Raises:
+        ConfigurationError: if `base_url` cannot be read.
+    """
+
+    def __init__(self, base_url: str, key: str, timeout_s: float, connections: int) -> None:
+        try:
+            self._url, basic = _apart(URL(base_url))
+        except ValueError:
+            raise ConfigurationError("judge.base_url is no URL") from None
+        self._headers = {
+            "Accept-Encoding": "identity",
+            "Authorization": basic or f"Bearer {key}",
+            "Content-Type": "application/json",
+        }
+        self._proxy, basic = _proxy(self._url)
+        self._proxy_headers = {"Authorization": basic} if basic else None  # Sent as Proxy-Authorization.
+        self._timeout_s, self._connections = timeout_s, connections
+        self._session: aiohttp.ClientSession | None = None
+
+    async def post(self, path: str, body: bytes, most_bytes: int) -> Response:
+        """Send a request and read its response.
+
+        Args:
+            path: below the base URL.
+            body: of the request, JSON.
+            most_bytes: the most that the response's body may have, decompressed.
+
+        Raises:
+            JudgeError: if no response came, or one beyond the bounds.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._post(path, body, most_bytes)
+        except JudgeError:
+            raise
+        except Exception as error:
+            raise of_exception(error) from None
+
+    async def _post(self, path: str, body: bytes, most_bytes: int) -> Response:
+        url = self._url.with_path(self._url.raw_path.rstrip("/") + path, encoded=True, keep_query=True)
+        async with self._opened().post(
+            url,
+            allow_redirects=False,
+            data=body,
+            headers=self._headers,
+            proxy=self._proxy,
+            proxy_headers=self._proxy_headers,
+        ) as response:
+            try:
+                encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+                pieces = response.content.iter_chunked(_PIECE_BYTES)
+                read = await _read(pieces, encoding, most_bytes)
+            except BaseException:
+                response.close()  # Releasing it would first read what is left.
+                raise
+            return Response(response.status, response.headers, read)
+
+    def _opened(self) -> aiohttp.ClientSession:
+        """The session; made within the event loop that it belongs to."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                auto_decompress=False,
+                connector=aiohttp.TCPConnector(limit=self._connections),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                max_field_size=MAX_HEADER_BYTES,
+                max_headers=MAX_HEADERS,
+                max_line_size=MAX_HEADER_BYTES,
+                # The whole is bounded around it. Connecting has a bound of its own, so that an endpoint that cannot be
+                # reached is told apart from an answer that does not come.
+                timeout=aiohttp.ClientTimeout(total=None, connect=self._timeout_s / 2),
+            )
+        return self._session
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+
+def of_exception(error: Exception) -> JudgeError:
+    """The trouble that an exception of the HTTP client means. An unknown one counts as an unusable answer.
+
+    All are booked as if the call had been answered, except where the endpoint was never reached.
+    """
+    if isinstance(error, _UNREACHED):
+        return EndpointFailed("unreachable", "the judge's endpoint cannot be reached")
+    if isinstance(error, TimeoutError):
+        return EndpointFailed("timeout", "the judge did not answer in time", billed=True)
+    if isinstance(error, aiohttp.ClientConnectionError | aiohttp.ClientPayloadError | OSError):
+        return EndpointFailed("cut", "the connection to the judge broke", billed=True)
+    if not isinstance(error, aiohttp.ClientError | zlib.error):
+        _log.warning("an answer of the judge's endpoint raised", error=type(error).__name__)
+    return unusable()
+
+
+def unusable() -> EndpointFailed:
+    """The trouble that a response means which is no answer."""
+    return EndpointFailed("unusable", "the judge's endpoint sent what is no answer", billed=True)
+
+
+async def _read(pieces: AsyncIterator[bytes], encoding: str, most: int) -> bytes:
+    """A body, decompressed.
+
+    Raises:
+        JudgeError: if it is longer than `most`, or compressed in an unknown way.
+        zlib.error: if it is not compressed as it says.
+    """
+    inflate = None
+    if encoding in {"gzip", "x-gzip", "deflate"}:  # Some servers compress though they are asked not to.
+        inflate = zlib.decompressobj(_GZIP_OR_ZLIB)
+    elif encoding != "identity":
+        raise unusable()
+    body = bytearray()
+    async for piece in pieces:
+        # Never inflates more than one byte beyond the bound, however much the piece stands for.
+        body += inflate.decompress(piece, most + 1 - len(body)) if inflate else piece
+        if len(body) > most:
+            raise EndpointFailed("unusable", "the judge's endpoint sent too long an answer", billed=True)
+    if inflate and not inflate.eof:
+        raise unusable()
+    return bytes(body)
+
+
+def _proxy(url: URL) -> tuple[URL | None, str]:
+    """The proxy of the environment for a URL, and its user and password as `_apart` gives them."""
+    proxies = getproxies()
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    return _apart(URL(proxy)) if proxy and not proxy_bypass(url.host or "") else (None, "")
+
+
+def _apart(url: URL) -> tuple[URL, str]:
+    """A URL without its user and password, and these as the value of a header; empty where it has none."""
+    if url.user is None:
+        return url, ""
+    return url.with_user(None), aiohttp.encode_basic_auth(url.user, url.password or "")

@@ -1,0 +1,1 @@
+"""Kafka clients: connections, topics, readers and senders."""

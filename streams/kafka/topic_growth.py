@@ -1,0 +1,156 @@
+"""Growing our topics: in which order, and what has to come to its end before.
+
+With more partitions most keys are in another one. Evaluate finds an event that is sent again in the partition of its
+first attempt only; readers find an event's judged evaluation behind its scored one in one partition only. So requests
+are judged before topics grow. Judge keeps one ledger for each partition number, so that its topics have to have the
+same number of partitions while it runs; aggregate writes the windows of a partition to the one of the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+import stamina
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaException
+from confluent_kafka import TopicPartition as PartitionOffset
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+
+from ragweir.errors import PermanentError
+from ragweir.streams.kafka.client import (
+    Connection,
+    Identity,
+    ask,
+    build,
+    client_properties,
+    reader_properties,
+    settling,
+)
+from ragweir.streams.kafka.reader import read, span
+from ragweir.streams.settings import Settings
+
+ORDER = (
+    *("dead-letter", "windows", "evaluations"),
+    *("judge.ledger", "judge.deferred", "judge.retry", "judge.requests"),
+    *("redrive", "interactions"),
+)
+"""Our topics in the order in which they grow: each after those to which what is read from it is written."""
+_SERVICES = ("evaluate", "evaluate-faust", "judge", "aggregate")
+"""The services that must not run. The exporter sees by itself that the windows have more partitions."""
+_DRAINED = ("judge.requests", "judge.retry")
+"""The topics that have to be read to their ends. What is in `judge.deferred` may wait for days."""
+_FEW = 1_000
+"""The number of offsets that are read to see whether they are anything but the marks of transactions."""
+_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacles:
+    """All that keeps topics from growing."""
+
+    working: tuple[str, ...]
+    """The services that run."""
+    left: int
+    """The number of offsets that judge has to read yet, about as many as requests."""
+
+    def __bool__(self) -> bool:
+        return bool(self.working or self.left)
+
+    @property
+    def advice(self) -> str:
+        """Return what is to be done.
+
+        >>> Obstacles(("evaluate", "judge"), 7).advice
+        'stop evaluate; judge has about 7 requests left'
+        >>> Obstacles(("aggregate",), 7).advice
+        'start judge, which has about 7 requests left'
+        >>> Obstacles(("judge", "aggregate"), 0).advice
+        'stop judge and aggregate'
+        """
+        feeding = [name for name in self.working if name.startswith("evaluate")]
+        if not self.left:
+            return f"stop {' and '.join(self.working)}"
+        if "judge" in self.working:
+            requests = f"judge has about {self.left:,} requests left"
+        else:
+            requests = f"start judge, which has about {self.left:,} requests left"
+        return "; ".join([*(f"stop {name}" for name in feeding), requests])
+
+
+class TopicGrowth:
+    """Adds partitions to those of our topics that are there.
+
+    Args:
+        settings: how to reach Kafka, and the prefix.
+        partitions: the number that all of them are to have.
+    """
+
+    def __init__(self, settings: Settings, partitions: int) -> None:
+        self._settings, self._partitions, self._prefix = settings, partitions, settings.topics.prefix
+        self._connection = Connection(quiet=True)
+        self._admin = build(AdminClient, client_properties(settings, self._connection))
+
+    def plan(self) -> Mapping[str, int]:
+        """Return the topics that are to grow, in their order, with the numbers of partitions that they have.
+
+        Raises:
+            PermanentError: if there are none of our topics, or one has more partitions already.
+            Unreachable: if no broker answers.
+        """
+        present = ask(self._admin, self._connection)
+        ours = {name: present[name] for name in (self._prefix + each for each in ORDER) if name in present}
+        if not ours:
+            raise PermanentError(f"there are no topics {self._prefix}*; `ragweir topics create` makes them")
+        largest = max(ours, key=lambda name: ours[name])
+        if ours[largest] > self._partitions:
+            raise PermanentError(
+                f"{largest} has {ours[largest]} partitions already, and Kafka takes none away; use --partitions "
+                f"{ours[largest]} or more"
+            )
+        return {name: number for name, number in ours.items() if number < self._partitions}
+
+    def obstacles(self) -> Obstacles:
+        """Return what has to be done before, as it is now.
+
+        Raises:
+            PermanentError: if Kafka does not tell.
+            Unreachable: if no broker answers.
+        """
+        try:
+            groups = self._admin.list_consumer_groups(request_timeout=_TIMEOUT_S).result().valid
+            ended = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+            active = {group.group_id for group in groups if group.state not in ended}
+            working = [name for name in _SERVICES if Identity(name, 0, self._prefix).group in active]
+            return Obstacles(tuple(working), self._left() if self._settings.judge.base_url else 0)
+        except KafkaException as error:
+            raise PermanentError(f"Kafka does not tell who works: {error.args[0].str()}") from None
+
+    @stamina.retry(on=settling, attempts=None, timeout=_TIMEOUT_S, wait_initial=0.1, wait_max=1.0)
+    def _left(self) -> int:
+        """Return the number of offsets that judge has not settled; 0 if they are nothing but marks of transactions."""
+        left = 0
+        group = {**reader_properties(self._settings), "group.id": Identity("judge", 0, self._prefix).group}
+        present = ask(self._admin, self._connection)
+        with closing(build(Consumer, group)) as consumer:
+            for name in (self._prefix + each for each in _DRAINED if self._prefix + each in present):
+                whole = span(self._settings, name, committed=False)
+                asked = [PartitionOffset(name, partition) for partition in whole.ends]
+                found = consumer.committed(asked, timeout=_TIMEOUT_S)
+                rest = whole.since({each.partition: each.offset for each in found})
+                stable = span(self._settings, name).ends == whole.ends
+                if len(rest) > _FEW or not stable or any(True for _ in read(self._settings, rest)):
+                    left += len(rest)
+        return left
+
+    def grow(self, name: str) -> None:
+        """Add partitions to a topic.
+
+        Raises:
+            PermanentError: if Kafka does not do it.
+        """
+        asked = self._admin.create_partitions([NewPartitions(name, self._partitions)], operation_timeout=_TIMEOUT_S)
+        try:
+            asked[name].result(2 * _TIMEOUT_S)
+        except KafkaException as error:
+            raise PermanentError(f"Kafka adds no partitions to {name}: {error.args[0].str()}") from None

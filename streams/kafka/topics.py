@@ -1,0 +1,71 @@
+"""Creating our topics, from the topic table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from ragweir.errors import PermanentError
+from ragweir.schemas.topics import TOPICS, Topic, max_record_bytes
+from ragweir.streams.kafka.client import Connection, ask, build, client_properties
+from ragweir.streams.settings import Settings
+
+_HOUR_MS = 3_600_000
+_TIMEOUT_S = 30
+
+
+def create_topics(effective: Settings, topics: Iterable[Topic] = tuple(TOPICS.values())) -> dict[str, bool]:
+    """Create what is missing; gives each topic's name, and whether it was created now.
+
+    Args:
+        effective: prefix, partitions, replication factor and retention.
+        topics: which are wanted.
+
+    Raises:
+        PermanentError: if Kafka refuses, or a topic exists with fewer partitions than the settings ask for.
+        Unreachable: if no broker answers.
+    """
+    topics = tuple(topics)
+    connection = Connection(quiet=True)
+    admin = build(AdminClient, client_properties(effective, connection))
+    present = ask(admin, connection)
+    wanted = effective.topics.partitions
+    names = {topic.name: effective.topics.prefix + topic.name for topic in topics}
+    for name in names.values():
+        if name in present and present[name] < wanted:
+            raise PermanentError(
+                f"{name} has {present[name]} partitions and topics.partitions is {wanted}: adding some moves keys; "
+                f"`ragweir topics grow --partitions {wanted}` does it safely; or set topics.partitions to "
+                f"{present[name]}"
+            )
+    new = [
+        NewTopic(
+            names[topic.name],
+            num_partitions=wanted,
+            replication_factor=effective.topics.replication_factor,
+            config={
+                **dict(topic.config),
+                "cleanup.policy": topic.cleanup,
+                "retention.ms": str(retention_h(topic, effective) * _HOUR_MS),
+                "max.message.bytes": str(max_record_bytes(effective.limits.max_event_bytes)),
+            },
+        )
+        for topic in topics
+        if names[topic.name] not in present
+    ]
+    created = admin.create_topics(new, operation_timeout=_TIMEOUT_S) if new else {}
+    for name, future in created.items():
+        try:
+            future.result(_TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise PermanentError(f"Kafka does not create {name}: {error.args[0].str()}") from None
+    return {name: name in created for name in names.values()}
+
+
+def retention_h(topic: Topic, effective: Settings) -> int:
+    """How long a topic keeps its records: as the table says, but for windows, which have a setting."""
+    return effective.windows.retention_h if topic.name == "windows" else topic.retention_h

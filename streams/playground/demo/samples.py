@@ -1,0 +1,129 @@
+"""The sample interactions of the demo: fictional companies, two pipeline versions, times that become real when asked.
+
+`samples.jsonl` holds an interaction a line in the shape of the contract, but for its times, which a file cannot know.
+They are milliseconds since the question came: `took_ms` becomes `ended_at`, `first_token_ms` becomes `first_token_at`,
+and a span's `from_ms` and `to_ms` become its `started_at` and `ended_at`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from hashlib import blake2b
+from importlib.resources import files
+from typing import Any
+
+import orjson
+
+Event = dict[str, Any]
+
+_SLOWEST, _STEPS = 1.3, 7
+"""Durations vary by up to this factor, in this many steps, so that repeated samples do not all take equally long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A record that holds no interaction, and the class of the dead letter that it becomes."""
+
+    key: str
+    value: bytes | None
+    error_class: str
+
+
+QUESTIONS = tuple(
+    "returns-window descale-machine longer-warranty burst-pipe claim-deadline roof-type late-train late-boarding "
+    "garantie-dauer".split()
+)
+"""Of the drill: v1's answers to these are grounded, v2's are not."""
+
+_V1_EVERY = 4
+"""Has no divisor in common with the number of questions, so that each version gets them all."""
+
+UNREADABLE = (
+    Unreadable("demo-cut-short", b'{"event_id": "demo-cut-short", "query": "How do I', "not_json"),
+    Unreadable("demo-deleted", None, "tombstone"),
+    Unreadable("demo-unanswered", b'{"event_id": "demo-unanswered", "query": "Is anybody there?"}', "invalid"),
+    Unreadable(
+        "demo-undated", b'{"event_id": "demo-undated", "query": "", "response": "", "ended_at": "now"}', "invalid"
+    ),
+)
+
+
+@cache
+def samples() -> Sequence[Mapping[str, Any]]:
+    """The samples as their file has them, in its order."""
+    lines = files("ragweir.streams.playground.demo").joinpath("samples.jsonl").read_bytes().splitlines()
+    return tuple(orjson.loads(line) for line in lines)
+
+
+def interaction(number: int, ended_at: datetime) -> Event:
+    """The interaction that ends at this time, ready to be published: the samples come round again and again.
+
+    Its event id is the sample's and the round; `labels.sample` names the sample, trace and span ids follow from the
+    event id, and the durations vary a little with the number.
+
+    >>> from datetime import UTC
+    >>> event = interaction(len(samples()), datetime(2026, 11, 21, 10, tzinfo=UTC))
+    >>> event["event_id"], event["labels"]["sample"], event["ended_at"]
+    ('returns-window-v1-2', 'returns-window-v1', '2026-11-21T10:00:00+00:00')
+    """
+    turn, place = divmod(number, len(samples()))
+    sample = samples()[place]
+    return _ended(sample, f"{sample['event_id']}-{turn + 1}", number, ended_at)
+
+
+def drill(number: int, ended_at: datetime, *, dropped: bool) -> Event:
+    """The interaction of this number in the drill of an alert: every fourth is of v1, the others are of v2.
+
+    Args:
+        number: what the event id ends with.
+        ended_at: when the answer was complete.
+        dropped: whether v2 answers as its samples do, with what no context says; else it answers as well as v1.
+
+    >>> from datetime import UTC
+    >>> event = drill(1, datetime(2026, 11, 21, 10, tzinfo=UTC), dropped=False)
+    >>> event["event_id"], event["pipeline_version"], event["labels"]["sample"]
+    ('drill-1', 'v2', 'descale-machine-v1')
+    """
+    question = QUESTIONS[number % len(QUESTIONS)]
+    version = "v2" if number % _V1_EVERY else "v1"
+    found = {sample["event_id"]: sample for sample in samples()}
+    release, answer = found[f"{question}-{version}"], found[f"{question}-{version if dropped else 'v1'}"]
+    sample = {**answer, "pipeline_version": version, "model": release["model"]}
+    return _ended(sample, f"drill-{number}", number, ended_at)
+
+
+def _ended(sample: Mapping[str, Any], event_id: str, number: int, ended_at: datetime) -> Event:
+    """A sample as the interaction with this id that ends at this time."""
+    sample = dict(sample)
+    name = sample["event_id"]
+    digest = blake2b(event_id.encode(), digest_size=24).hexdigest()
+    pace = 1 + (_SLOWEST - 1) * (number % _STEPS) / (_STEPS - 1)
+    started_at = ended_at - timedelta(milliseconds=sample.pop("took_ms") * pace)
+
+    def time(since_ms: float) -> str:
+        return (started_at + timedelta(milliseconds=since_ms * pace)).isoformat()
+
+    if (first_ms := sample.pop("first_token_ms", None)) is not None:
+        sample["first_token_at"] = time(first_ms)
+    spans = [
+        {"started_at": time(span["from_ms"]), "ended_at": time(span["to_ms"])}
+        | {field: value for field, value in span.items() if field not in {"from_ms", "to_ms"}}
+        for span in sample.pop("spans", ())
+    ]
+    return sample | {
+        "event_id": event_id,
+        "started_at": started_at.isoformat(),
+        "ended_at": ended_at.isoformat(),
+        "labels": sample.get("labels", {}) | {"sample": name},
+        "trace_id": digest[:32],
+        "span_id": digest[32:],
+        "spans": spans,
+    }
+
+
+def interactions(count: int, ended_at: datetime) -> list[Event]:
+    """So many interactions, one a second, the last ending at this time: what a file to try things on holds."""
+    return [interaction(number, ended_at - timedelta(seconds=count - 1 - number)) for number in range(count)]

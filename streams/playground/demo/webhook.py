@@ -1,0 +1,58 @@
+"""A webhook on loopback that keeps what Alertmanager posts to it, as a pager or a chat would."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from typing_extensions import override
+
+from ragweir.streams.playground.local.node import LOOPBACK
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One alert of one post."""
+
+    at: float
+    """When it was posted, on the monotonic clock."""
+    alert: str
+    severity: str
+    status: str
+    """`firing` or `resolved`."""
+    description: str
+
+
+@contextmanager
+def webhook() -> Iterator[tuple[str, list[Told]]]:
+    """Listen for the length of a `with` block; gives the URL to post to, and a list that grows with each alert."""
+    told: list[Told] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            now = time.monotonic()
+            for alert in body["alerts"]:
+                labels, words = alert["labels"], alert["annotations"]
+                told.append(Told(now, labels["alertname"], labels["severity"], alert["status"], words["description"]))
+            self.send_response(HTTPStatus.NO_CONTENT)
+            self.end_headers()
+
+        @override
+        def log_message(self, format: str, *args: Any) -> None:
+            """What was posted is shown elsewhere."""
+
+    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://{LOOPBACK}:{server.server_port}/", told
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,50 @@
+"""The SHA-256 sums of Kafka's jars: what was fetched is run only if it is what this repository names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import file_digest
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Final
+
+_TABLE: Final = files("ragweir.streams.playground.local").joinpath("jars.sha256")
+
+
+def expected() -> dict[str, str]:
+    """The sums that this repository names, by the jars' names."""
+    lines = (line.split() for line in _TABLE.read_text(encoding="utf-8").splitlines())
+    return {name: digest for digest, name in lines}
+
+
+def found(folder: Path) -> dict[str, str]:
+    """The sums of all files in a folder, by their names."""
+    sums = {}
+    for file in sorted(folder.iterdir()):
+        with file.open("rb") as content:
+            sums[file.name] = file_digest(content, "sha256").hexdigest()
+    return sums
+
+
+def difference(there: Mapping[str, str], named: Mapping[str, str]) -> str | None:
+    """The first jar that is missing, is not named, or has another sum, in words; None if there is none.
+
+    >>> difference({"a.jar": "1"}, {"a.jar": "1"}), difference({"a.jar": "1"}, {"a.jar": "2"})
+    (None, 'a.jar has another SHA-256 sum than streams/playground/local/jars.sha256 names')
+    >>> difference({"b.jar": "1"}, {})
+    'b.jar is not named in streams/playground/local/jars.sha256'
+    """
+    for name in sorted({*there, *named}):
+        if name not in there:
+            return f"{name} is missing"
+        if name not in named:
+            return f"{name} is not named in streams/playground/local/jars.sha256"
+        if there[name] != named[name]:
+            return f"{name} has another SHA-256 sum than streams/playground/local/jars.sha256 names"
+    return None
+
+
+def write(folder: Path) -> None:
+    """Name the sums of a folder's files in this repository, in the form that `sha256sum --check` reads."""
+    with as_file(_TABLE) as table:
+        table.write_text("".join(f"{digest}  {name}\n" for name, digest in found(folder).items()), encoding="utf-8")

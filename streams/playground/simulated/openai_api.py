@@ -1,0 +1,183 @@
+"""OpenAI's dialect as the simulated judge speaks it: requests read, bodies composed, errors in their shape."""
+
+from __future__ import annotations
+
+import base64
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from math import ceil
+from typing import Any, Literal
+
+import orjson
+
+from ragweir.streams.playground.simulated.scoring import Question, answered, read, vector
+
+NAME = "simulated-judge"
+"""The model that every answer names, whichever was asked for."""
+DIMENSIONS = 256
+"""Of vectors, unless a request asks for another number."""
+_MOST_DIMENSIONS = 4_096
+_BYTES_PER_TOKEN = 4
+_PROSE = "simulated: all in all I would call this a rather good answer, 9 out of 10."
+_WRONG_SCHEMA = '{"verdict": "simulated"}'
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One HTTP response, and how it is to be delivered."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    delay_s: float = 0.0
+    ending: Literal["whole", "cut", "never"] = "whole"
+    """`cut`: the connection ends after half of the body; `never`: nothing is sent."""
+
+
+class ErrorReply(Exception):
+    """The request gets an error instead of an answer."""
+
+    def __init__(
+        self, status: int, message: str, code: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        kind = "server_error" if status >= 500 else "invalid_request_error"
+        error = {"message": f"simulated: {message}", "type": kind, "param": None, "code": code}
+        self.reply = Reply(status, orjson.dumps({"error": error}), headers or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """The body of an answer, and what it is charged with."""
+
+    body: bytes
+    prompt_tokens: int
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request for an answer, read."""
+
+    model: str
+    schema: str
+    """The name of the answer's schema; empty where there is none."""
+    digest: str
+    """Of what is asked, without marks and check words: the same question has the same."""
+    compose: Callable[[str], Composed]
+    """From a fault of completions, or an empty string, to the answer."""
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """The object that a request's body holds.
+
+    Raises:
+        ErrorReply: if it holds none.
+    """
+    try:
+        given = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        given = None
+    if not isinstance(given, dict):
+        raise ErrorReply(400, "the body is not a JSON object")
+    return given
+
+
+def chat(body: bytes, formats: Mapping[str, bool], now: float) -> Asked:
+    """Read a request for a chat completion.
+
+    Args:
+        body: of the request.
+        formats: which types of response_format are served.
+        now: the time, in seconds since the epoch.
+
+    Raises:
+        ErrorReply: if it cannot be served.
+    """
+    given = json_object(body)
+    wanted = given.get("response_format") or {"type": "text"}
+    try:
+        kind, model, question = str(wanted["type"]), str(given["model"]), read(given["messages"], wanted)
+    except (KeyError, TypeError, AttributeError):
+        raise ErrorReply(400, "model, messages or response_format are missing or of a wrong shape") from None
+    if not formats.get(kind, False):
+        raise ErrorReply(400, f"response_format.type {kind!r} is not supported by this model")
+    if given.get("stream"):
+        raise ErrorReply(400, "stream is not supported")
+    most = given.get("max_completion_tokens") or given.get("max_tokens")
+    room = _BYTES_PER_TOKEN * most if isinstance(most, int) else None
+    return Asked(model, question.name, question.digest, lambda fault: _completion(question, fault, room, now))
+
+
+def embeddings(body: bytes) -> Asked:
+    """Read a request for vectors.
+
+    Raises:
+        ErrorReply: if it cannot be served.
+    """
+    given = json_object(body)
+    texts = [given["input"]] if isinstance(given.get("input"), str) else given.get("input")
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text for text in texts):
+        raise ErrorReply(400, "input is neither a text nor a list of texts, or a text is empty")
+    dimensions = given.get("dimensions", DIMENSIONS)
+    if not isinstance(dimensions, int) or not 0 < dimensions <= _MOST_DIMENSIONS:
+        raise ErrorReply(400, f"dimensions are not between 1 and {_MOST_DIMENSIONS}")
+    packed = given.get("encoding_format", "float") == "base64"
+    digest = sha256(orjson.dumps(texts)).hexdigest()[:32]
+    return Asked(str(given.get("model")), "", digest, lambda _: _vectors(texts, dimensions, packed=packed))
+
+
+def models(names: Sequence[str], now: float) -> Reply:
+    """The list of the models that may be asked for."""
+    data = [{"id": name, "object": "model", "created": int(now), "owned_by": "simulated"} for name in names]
+    return Reply(200, orjson.dumps({"object": "list", "data": data}))
+
+
+def _tokens(text: str) -> int:
+    return ceil(len(text.encode(errors="replace")) / _BYTES_PER_TOKEN)
+
+
+def _text(question: Question, fault: str) -> str:
+    match fault:
+        case "prose":
+            return _PROSE
+        case "wrong-schema":
+            return _WRONG_SCHEMA
+    try:
+        return answered(question)
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError):
+        raise ErrorReply(400, "the schema of response_format is not one that can be filled in") from None
+
+
+def _completion(question: Question, fault: str, room: int | None, now: float) -> Composed:
+    """A completion that is cut where the fault, or the most bytes that there is room for, cut it."""
+    whole = _text(question, fault).encode()
+    room = len(whole) // 2 if fault == "cut-answer" else room
+    text = whole[:room].decode(errors="ignore")
+    finish = "length" if room is not None and len(whole) > room else "stop"
+    tokens_in, tokens_out = sum(map(_tokens, question.messages)), _tokens(text)
+    message = {"role": "assistant", "content": text, "refusal": None}
+    body = {
+        "id": f"chatcmpl-simulated-{question.digest}",
+        "object": "chat.completion",
+        "created": int(now),
+        "model": NAME,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
+        "usage": {
+            "prompt_tokens": tokens_in,
+            "completion_tokens": tokens_out,
+            "total_tokens": tokens_in + tokens_out,
+        },
+    }
+    return Composed(orjson.dumps(body), tokens_in, tokens_out)
+
+
+def _vectors(texts: Sequence[str], dimensions: int, *, packed: bool) -> Composed:
+    vectors = [vector(text, dimensions) for text in texts]
+    shown = [base64.b64encode(array("f", each).tobytes()).decode() for each in vectors] if packed else vectors
+    tokens = sum(map(_tokens, texts))
+    data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(shown)]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return Composed(orjson.dumps({"object": "list", "data": data, "model": NAME, "usage": usage}), tokens)

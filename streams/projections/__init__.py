@@ -1,1 +1,0 @@
-"""Projections: read-only views of topics, kept outside Kafka."""

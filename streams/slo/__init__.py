@@ -1,0 +1,1 @@
+"""Service level objectives: rules, rehearsals and their tests."""
