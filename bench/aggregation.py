@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from rich.table import Table
 
-from ragweir.metrics.aggregation.aggregator import Scored, Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
 from ragweir.metrics.aggregation.window_aggregate import merged
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode, parse
@@ -75,7 +75,7 @@ def _cpu_s(work: Callable[[], Any]) -> float:
 
 def costs(batch: int) -> dict[str, float]:
     """CPU microseconds per event of each stage, for commits of this many events of one partition and window."""
-    totals = Totals(Catalogue(everything()))
+    totals = Aggregator(Catalogue(everything()))
     agent = AggregateAgent(AggregateConfig(totals))
     agent.on_assigned(Assignment(("rag.evaluations", 0), None, 0))
     values = list(evaluations(batch))
@@ -89,7 +89,7 @@ def costs(batch: int) -> dict[str, float]:
         agent.on_commit()
         return outcome
 
-    read: list[Scored[int]] = [totals.read(each, number % LABEL_SETS) for number, each in enumerate(decode())]
+    read: list[WindowEntry[int]] = [totals.read(each, number % LABEL_SETS) for number, each in enumerate(decode())]
     new = list(totals.of(read).values())
     held = [merged((each, each)) for each in new]
     stages = {
@@ -104,7 +104,7 @@ def costs(batch: int) -> dict[str, float]:
 
 def changelog(windows: int, events: int = 40) -> Iterator[Record]:
     """A partition of the windows topic, compacted: so many windows of all label sets, then the progress."""
-    totals = Totals(Catalogue(everything()))
+    totals = Aggregator(Catalogue(everything()))
     agent = AggregateAgent(AggregateConfig(totals))
     agent.on_assigned(Assignment(("rag.evaluations", 0), None, 0))
     emissions = agent.handle(_records(list(evaluations(LABEL_SETS * events)), 0)).emissions
@@ -123,7 +123,7 @@ def changelog(windows: int, events: int = 40) -> Iterator[Record]:
 
 def restored(windows: int) -> tuple[float, float, float, int]:
     """Restoring from so many windows: CPU seconds, peak and kept MiB, mean bytes of a record."""
-    config = AggregateConfig(Totals(Catalogue(everything())))
+    config = AggregateConfig(Aggregator(Catalogue(everything())))
     records = list(changelog(windows))
     assignment = Assignment(("rag.evaluations", 0), 7, 7, StoredChangelog(records))
     began = time.process_time()

@@ -32,9 +32,9 @@ from rich.table import Table
 from scoring import tokenised
 from timing import microseconds
 
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.view import Limits, View
+from ragweir.metrics.view import TextLimits, View
 from ragweir.schemas.codec.json import decode
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.agent import Assignment
@@ -50,7 +50,7 @@ LABEL_SETS = (1, 10, 50, 100, 200, 500, 1_000)
 PARTITIONS = (1, 4, 16, 64, 256)
 EVENTS = 40_000
 PICTURE = Path(__file__).parents[1] / "docs" / "growth.svg"
-_UNLIMITED = Limits(max_tokens=10**9)
+_UNLIMITED = TextLimits(max_tokens=10**9)
 _COMMIT = 1_000
 """Events of one commit of windows."""
 _CONTEXT_BYTES = 500
@@ -156,7 +156,7 @@ def _each(work: Callable[[View], object], events: Iterable[Interaction]) -> None
 
 def label_sets() -> Growth:
     """By the label sets among the events of one commit; beyond `windows.max_series` they are counted together."""
-    config = AggregateConfig(Totals(Catalogue(everything())))
+    config = AggregateConfig(Aggregator(Catalogue(everything())))
     costs, written = [], []
     for count in LABEL_SETS:
         records = list(_labelled(count))
@@ -224,7 +224,7 @@ def restore(days: int) -> Table:
     as the service has it.
     """
     settings = {"topics": {"prefix": "restore."}}
-    config = AggregateConfig(Totals(Catalogue(everything())))
+    config = AggregateConfig(Aggregator(Catalogue(everything())))
     events = [orjson.loads(value) for value in evaluations(100)]
     start, total = datetime.fromisoformat("2026-01-01T00:00Z"), days * 1_440
     with local_kafka() as broker:

@@ -24,9 +24,9 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.streams.agent import Agent, Assignment
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.kafka.client import Connection, Identity, consumer_properties, producer_properties
-from ragweir.streams.kafka.reader import span
+from ragweir.streams.kafka.reader import offset_range
 from ragweir.streams.playground.local.kafka import local_kafka
-from ragweir.streams.records import Bounds, Emission, Outcome, Record, TopicPartition
+from ragweir.streams.records import Emission, Outcome, Record, ReplayBounds, TopicPartition
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
@@ -166,11 +166,11 @@ def runtime_worker(bootstrap: str, prefix: str, batch: int, slot: int, work: str
     return meter.run(int(telemetry.registry.get_sample_value("ragweir_events_in_total") or 0))
 
 
-def _everything(settings: Settings) -> Bounds:
+def _everything(settings: Settings) -> ReplayBounds:
     """The bounds of a replay of all there is."""
-    whole = span(settings, "bench.input")
+    whole = offset_range(settings, "bench.input")
     starts, ends = ({("bench.input", p): offset for p, offset in part.items()} for part in (whole.starts, whole.ends))
-    return Bounds(starts, ends)
+    return ReplayBounds(starts, ends)
 
 
 def bare_worker(bootstrap: str, prefix: str, batch: int, slot: int, _: str) -> Run:

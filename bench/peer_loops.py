@@ -22,7 +22,7 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.streams.agent import Agent
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.kafka.client import Connection, Identity, consumer_properties, producer_properties
-from ragweir.streams.kafka.messages import received
+from ragweir.streams.kafka.messages import record_of
 from ragweir.streams.records import Outcome, Record
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.service import SERVICES
@@ -147,7 +147,7 @@ def confluent_bare(task: Task, meter: Meter) -> None:
         messages = [message for message in consumer.consume(BATCH, 0.1) if message.error() is None]
         if not messages:
             continue
-        records = [received(message) for message in messages]
+        records = [record_of(message) for message in messages]
         producer.begin_transaction()
         for each in meter.handle(records).emissions:
             producer.produce(task.output, each.value, each.key, headers=list(each.headers))

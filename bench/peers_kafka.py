@@ -25,7 +25,7 @@ from peer_loops import BATCH, LOOPS, OURS, Loop, Measured, Meter, Task
 from rich.progress import Progress
 from rich.table import Table
 
-from ragweir.streams.kafka.reader import read, span
+from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.playground.local.kafka import local_kafka
 
 EVENTS = 60_000
@@ -95,7 +95,7 @@ Written = Mapping[bytes | None, int]
 def written(task: Task) -> tuple[Written, int]:
     """What stands in the output for a reader of committed records, and how many records there are."""
     found, total = {}, 0
-    for record in read(task.settings, span(task.settings, task.output)):
+    for record in read(task.settings, offset_range(task.settings, task.output)):
         found[record.key] = hash(record.value)
         total += 1
     return found, total

@@ -209,7 +209,7 @@ class Checker:
         return sum(not self._judged.holds(place) for place in tuple(self._deferred))
 
     @property
-    def came(self) -> int:
+    def received(self) -> int:
         """How many events have an evaluation."""
         return self._scored.distinct
 
@@ -280,7 +280,7 @@ class Checker:
 
     def _interaction(self, message: Message) -> None:
         poison = POISON in _headers(message)
-        self.oracle.tell(message.partition() or 0, message.offset() or 0, message.value(), poison=poison)
+        self.oracle.record(message.partition() or 0, message.offset() or 0, message.value(), poison=poison)
 
     def _evaluation(self, message: Message) -> None:
         evaluation = json.loads(message.value() or b"")

@@ -87,7 +87,7 @@ class Done:
     recoveries: list[Recovery] = field(default_factory=list)
 
 
-class Hurting:
+class FaultInjector:
     """Carries faults out.
 
     Args:
@@ -144,7 +144,7 @@ class Hurting:
                 Recovery(member, killed, now - killed, tuple(sorted(beside)), now - alone_since)
             )
 
-    def inflict(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         """Carry one fault out, as far as it is not left to pass by itself."""
         trouble = _Trouble(fault.kind)
         if fault.kind != "kill":

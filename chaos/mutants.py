@@ -23,8 +23,8 @@ from ragweir.streams.runtimes import kafka, transactions
 from ragweir.streams.runtimes import restore as changelog
 from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.kafka import KafkaRuntime
-from ragweir.streams.runtimes.offset_recovery import Traces
-from ragweir.streams.runtimes.offsets import Positions
+from ragweir.streams.runtimes.offset_recovery import OffsetRecovery
+from ragweir.streams.runtimes.offsets import OffsetTracker
 from ragweir.streams.runtimes.transactions import Transactions
 
 
@@ -48,7 +48,7 @@ def commit_before_produce() -> None:
 
 def no_rewind() -> None:
     """After an abort the worker goes on behind what it had read."""
-    _break(Positions, "rewind", lambda _: [])
+    _break(OffsetTracker, "rewind", lambda _: [])
 
 
 def no_fencing() -> None:
@@ -116,13 +116,13 @@ def wall_clock_windows() -> None:
 
 def offsets_without_one() -> None:
     """The offset of the last record is committed, instead of the next one; and evaluate does not mend that."""
-    offsets = Positions.offsets
+    offsets = OffsetTracker.offsets
 
-    def broken(self: Positions, *given: Any) -> list[PartitionOffset]:
+    def broken(self: OffsetTracker, *given: Any) -> list[PartitionOffset]:
         return [PartitionOffset(at.topic, at.partition, max(0, at.offset - 1)) for at in offsets(self, *given)]
 
-    _break(Positions, "offsets", broken)
-    _break(Traces, "mended", lambda _, committed: list(committed))
+    _break(OffsetTracker, "offsets", broken)
+    _break(OffsetRecovery, "mended", lambda _, committed: list(committed))
 
 
 def restore_to_stable_end() -> None:

@@ -90,7 +90,7 @@ class Oracle:
         """Return the lane of a partition of the newest incarnation."""
         return (len(self.begins) - 1) * _MOST_PARTITIONS + partition
 
-    def tell(self, partition: int, offset: int, value: bytes | None, *, poison: bool) -> None:
+    def record(self, partition: int, offset: int, value: bytes | None, *, poison: bool) -> None:
         """One record, as it stands in the interactions.
 
         Raises:

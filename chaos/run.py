@@ -15,12 +15,12 @@ from chaos.broker import QUICK, Cluster, cluster
 from chaos.broker_faults import BrokerFaults
 from chaos.checker import Checker, Stall
 from chaos.events import Mix, Traffic
-from chaos.fault_injector import Done, Hurting, Lengths
+from chaos.fault_injector import Done, FaultInjector, Lengths
 from chaos.findings import Findings
 from chaos.fleet import COMMAND, MUTANT, Fleet, Slot, environment
 from chaos.operator_faults import OperatorFaults
 from chaos.oracle import Oracle
-from chaos.schedule import Fault, Numbers, plan
+from chaos.schedule import Fault, Numbers, schedule
 from chaos.workload import Workload
 from ragweir.metrics.catalogue import everything
 from ragweir.streams.kafka.topics import create_topics
@@ -176,9 +176,9 @@ class _Run:
             twin_s=lengths.twin,
             clock_s=lengths.clock,
         )
-        self._hurting = Hurting(hurt, self._fleet, judge, lengths, {**brokers.kinds, **operators.kinds})
+        self._hurting = FaultInjector(hurt, self._fleet, judge, lengths, {**brokers.kinds, **operators.kinds})
         stack.callback(self._hurting.close)
-        self._plan = plan(options.seed, options.numbers)
+        self._plan = schedule(options.seed, options.numbers)
         self._begun = 0
         self._over = threading.Event()
         self._raised: list[Exception] = []
@@ -259,7 +259,7 @@ class _Run:
                 self._wait_until(fault)
                 self._begun += 1
                 self._checker.watch(fault.kind)
-                self._hurting.inflict(fault)
+                self._hurting.inject(fault)
         except Exception as error:  # It is raised again where somebody looks.
             self._raised.append(error)
 

@@ -293,7 +293,7 @@ def killed_before_a_commit(stage: Stage) -> None:
 def killed_amid_traffic(stage: Stage) -> None:
     """SIGKILL at no particular moment, while events come one after the other."""
     slot = stage.slot()
-    while stage.checker.came < 2 * _SOME:
+    while stage.checker.received < 2 * _SOME:
         stage.publish(2)
         time.sleep(_TURN_S)
     _kill(slot)

@@ -114,7 +114,7 @@ class Fault:
     when: When
 
 
-def plan(seed: int, numbers: Numbers) -> list[Fault]:
+def schedule(seed: int, numbers: Numbers) -> list[Fault]:
     """All faults, in order.
 
     >>> [(fault.kind, fault.service) for fault in plan(1, Numbers(kills=2, resets=1))]

@@ -2,7 +2,7 @@
 
 To add a projection to ragweir, change at most four files of the product:
 
-1. ``streams/projections/NAME.py``: the projection. Here it is this module, unchanged.
+1. ``streams/export/NAME.py``: the projection. Here it is this module, unchanged.
 2. ``streams/export/service.py``: its line of the table, which gives it a command of its own, a place in
    ``ragweir up``, a telemetry port and a check by ``ragweir doctor``.
 3. ``streams/settings.py``: its group of settings, if it has any.
@@ -11,7 +11,7 @@ To add a projection to ragweir, change at most four files of the product:
 
 ``window_lines.patch`` beside this module holds the changes of the last three. To try it, run at the repository's root::
 
-    cp examples/window_lines.py streams/projections/
+    cp examples/window_lines.py streams/export/
     git apply examples/window_lines.patch
     RAGWEIR_WINDOW_LINES__FILE=windows.jsonl ragweir window-lines
 

@@ -18,7 +18,7 @@ _MOST_PARTS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TextLimits:
     """What bounds the work on one event."""
 
     max_tokens: int = 20_000
@@ -43,7 +43,7 @@ class Extracted:
 class View:
     """An interaction with lazily tokenised texts. Each text is walked once, however many metrics read it."""
 
-    def __init__(self, interaction: Interaction, limits: Limits = Limits()) -> None:
+    def __init__(self, interaction: Interaction, limits: TextLimits = TextLimits()) -> None:
         self.interaction = withhold(interaction, cut_fields(interaction.flags))
         """The event. Reading a list of it that was cut raises `ragweir.metrics.list_cut.ListCut`."""
         self.limits = limits

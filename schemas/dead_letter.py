@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 
 from ragweir.errors import ErrorClass
-from ragweir.schemas.interaction import Part
+from ragweir.schemas.interaction import RecordPart
 
 HEAD_BYTES = 64 * 1024
 """How much of a record over the size limit is kept."""
@@ -14,7 +14,7 @@ HEAD_BYTES = 64 * 1024
 _PREFIX = "ragweir-"
 
 
-class DeadLetter(Part):
+class DeadLetter(RecordPart):
     """Why a record was refused and where it was read. Travels as headers; the record's own bytes are the value.
 
     `message` never quotes the record. Of a record over the size limit the value is the first 64 KiB, and `length` and

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, FiniteFloat, NonNegativeInt
 
-from ragweir.schemas.interaction import Interaction, Part, Time
+from ragweir.schemas.interaction import Interaction, RecordPart, Time
 
 Status = Literal["not_selected", "selected", "judged", "deferred", "expired", "failed"]
 
@@ -27,7 +27,7 @@ CARRIED_OVER = (
 MAX_DOCUMENT_IDS = 16
 
 
-class RecordPosition(Part):
+class RecordPosition(RecordPart):
     """The position of a Kafka record."""
 
     topic: str
@@ -44,7 +44,7 @@ class Source(RecordPosition):
     """Its place within the record; absent where it is 0."""
 
 
-class SuiteDecision(Part):
+class SuiteDecision(RecordPart):
     """What was decided about judging the event by one suite, and why."""
 
     suite: str
@@ -53,13 +53,13 @@ class SuiteDecision(Part):
     because: tuple[str, ...] = ()
 
 
-class Decision(Part):
+class Decision(RecordPart):
     """What was decided about judging the event; no suites where no judge is configured."""
 
     suites: tuple[SuiteDecision, ...] = ()
 
 
-class Judgement(Part):
+class Judgement(RecordPart):
     """What the judge's answer took."""
 
     model: str
@@ -70,7 +70,7 @@ class Judgement(Part):
     cached: bool
 
 
-class Texts(Part):
+class Texts(RecordPart):
     """The texts of the interaction; only where `output.include_text` asks for them."""
 
     query: str
@@ -78,7 +78,7 @@ class Texts(Part):
     contexts: tuple[str, ...] = ()
 
 
-class Evaluation(Part):
+class Evaluation(RecordPart):
     """All results of one interaction.
 
     `scores` holds numbers (booleans as 1 and 0) and `categories` labels; null means not computed, and `reasons` says

@@ -76,7 +76,7 @@ Answers = Annotated[
 Confidence = Annotated[FiniteFloat, Field(ge=0, le=1)] | Annotated[str, Field(strict=True, max_length=64)]
 
 
-class Part(BaseModel):
+class RecordPart(BaseModel):
     """A frozen part of a record. Ids and labels may be sent as numbers; fields we do not know are no error."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
@@ -85,14 +85,14 @@ class Part(BaseModel):
     """The fields that `ragweir.schemas.codec.json.encode` leaves out where they have these values."""
 
 
-class Message(Part):
+class Message(RecordPart):
     """One earlier turn of the conversation."""
 
     role: str
     text: AnyText
 
 
-class Feedback(Part):
+class Feedback(RecordPart):
     """What the user thought of the answer."""
 
     score: FiniteFloat | None = None
@@ -100,7 +100,7 @@ class Feedback(Part):
     comment: str | None = None
 
 
-class Context(Part):
+class Context(RecordPart):
     """One retrieved chunk. Its place in the list is its rank unless `rank` says otherwise."""
 
     text: AnyText = ""
@@ -113,7 +113,7 @@ class Context(Part):
     relevant: bool | Annotated[FiniteFloat, Field(ge=0)] | None = None
 
 
-class Retrieval(Part):
+class Retrieval(RecordPart):
     """How retrieval was configured, and what it should have found."""
 
     bm25_limit: NonNegativeInt | None = None
@@ -122,7 +122,7 @@ class Retrieval(Part):
     relevant_ids: tuple[str, ...] | None = None
 
 
-class Extraction(Part):
+class Extraction(RecordPart):
     """One value that was read out of one chunk (`chunk_number` counts from 1)."""
 
     field: str | None = None
@@ -132,7 +132,7 @@ class Extraction(Part):
     evidence: AnyText | None = None
 
 
-class Aggregate(Part):
+class Aggregate(RecordPart):
     """The value that the application settled on for one field."""
 
     field: str | None = None
@@ -140,7 +140,7 @@ class Aggregate(Part):
     confidence: Confidence | None = None
 
 
-class Span(Part):
+class Span(RecordPart):
     """One timed step: a model call, a tool, an API request, a retrieval."""
 
     kind: Literal["llm", "tool", "api", "retrieval", "embedding", "rerank", "other"]
@@ -150,7 +150,7 @@ class Span(Part):
     error: AnyText | None = None
 
 
-class Usage(Part):
+class Usage(RecordPart):
     """What the answer took."""
 
     input_tokens: NonNegativeInt | None = None
@@ -158,7 +158,7 @@ class Usage(Part):
     cost_usd: Annotated[FiniteFloat, Field(ge=0)] | None = None
 
 
-class Interaction(Part):
+class Interaction(RecordPart):
     """One answered question.
 
     Required are `event_id`, `query`, `response` and a time: `ended_at`, `started_at`, or the record's own timestamp.

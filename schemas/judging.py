@@ -10,10 +10,10 @@ import orjson
 from pydantic import NonNegativeInt
 
 from ragweir.schemas.evaluation import Evaluation, RecordPosition
-from ragweir.schemas.interaction import Part, Time
+from ragweir.schemas.interaction import RecordPart, Time
 
 
-class JudgeRequest(Part):
+class JudgeRequest(RecordPart):
     """One event to be judged by all suites that its evaluation's decision selects."""
 
     evaluation: Evaluation
@@ -42,7 +42,7 @@ class Finished(RecordPosition):
     """Kafka's id of the topic. Absent where it is not known, as in records of release 0.1.0."""
 
 
-class LedgerEntry(Part):
+class LedgerEntry(RecordPart):
     """What judging the events of one application and tenant cost on one day (UTC), in one input partition.
 
     Amounts are in millionths of a dollar. The latest record of a key is what counts.

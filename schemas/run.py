@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, StringConstraints
 
-from ragweir.schemas.interaction import Part, Time
+from ragweir.schemas.interaction import RecordPart, Time
 
 RUN_ID = r"[A-Za-z0-9_-]{1,60}"
 """Without dots: a run's topics must not look like those of another."""
@@ -13,7 +13,7 @@ Phase = Literal["loading", "evaluating", "judging", "summing", "complete"]
 JudgeMode = Literal["never", "cached-only", "budget"]
 
 
-class Extent(Part):
+class Extent(RecordPart):
     """What is read of one partition: the offsets from `start` to before `end`."""
 
     topic: str
@@ -22,14 +22,14 @@ class Extent(Part):
     end: NonNegativeInt
 
 
-class Archive(Part):
+class Archive(RecordPart):
     """A file that is read, as it was when the run began."""
 
     path: str
     size: NonNegativeInt
 
 
-class Asked(Part):
+class ReplayRequest(RecordPart):
     """What the command asked for, in its own words: a run is gone on with only by the same."""
 
     topic: str | None = None
@@ -40,14 +40,14 @@ class Asked(Part):
     budget_usd: Annotated[float, Field(ge=0)] | None = None
 
 
-class Run(Part):
+class Run(RecordPart):
     """One replay."""
 
     run_id: Annotated[str, StringConstraints(pattern=f"^{RUN_ID}$")]
     began_at: Time
     ended_at: Time | None = None
     phase: Phase
-    asked: Asked
+    asked: ReplayRequest
     files: tuple[Archive, ...] = ()
     topic: str
     """Of the interactions; what is in a foreign shape there is read through the settings' map."""
@@ -62,7 +62,7 @@ class Run(Part):
     """Those settings, with their secrets masked."""
 
 
-class Loaded(Part):
+class Loaded(RecordPart):
     """How far a run's files are loaded: written with the events, in the same transaction."""
 
     file: NonNegativeInt = 0

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, FiniteFloat, NonNegativeInt, PlainValidator, WithJsonSchema
 
-from ragweir.schemas.interaction import Part, Time
+from ragweir.schemas.interaction import RecordPart, Time
 
 OVERFLOW = "__overflow__"
 """Stands for a dimension's values that are not admitted."""
@@ -28,14 +28,14 @@ Exact = Annotated[
 """A sum: a plain number, or its digits as text where a number could not hold them."""
 
 
-class Histogram(Part):
+class Histogram(RecordPart):
     """Counts per bin; `scheme` says how values fall into bins. Bins that are absent are 0."""
 
     scheme: str
     bins: dict[str, NonNegativeInt]
 
 
-class MetricSummary(Part):
+class MetricSummary(RecordPart):
     """One metric's values in a window; nulls are not counted."""
 
     count: NonNegativeInt
@@ -52,7 +52,7 @@ because the others failed, expired or still wait. `partial`: some events had no 
 """
 
 
-class EstimateResult(Part):
+class EstimateResult(RecordPart):
     """What an estimate comes to: the mean of all events that had a chance to be judged, with its 95 % interval.
 
     The mean is null where events were left to chance and none of them was judged.
@@ -64,7 +64,7 @@ class EstimateResult(Part):
     flags: tuple[EstimateFlag, ...] = ()
 
 
-class EstimateSums(Part):
+class EstimateSums(RecordPart):
     """Sums over the judged events of a window, each with its score y and the probability p of being selected.
 
     For `category=label` y is 1 where the event has the label and 0 where it has another.
@@ -91,7 +91,7 @@ class EstimateSums(Part):
     """Only in merged windows."""
 
 
-class SuiteChance(Part):
+class SuiteChance(RecordPart):
     """With which probabilities a suite could have drawn the events of a window."""
 
     least: Annotated[FiniteFloat, Field(ge=0, le=1)] = 1.0
@@ -100,7 +100,7 @@ class SuiteChance(Part):
     """Events that could not be drawn."""
 
 
-class Window(Part):
+class Window(RecordPart):
     """A window of event time: start inclusive, end exclusive.
 
     In `rag.windows` it is one part of what one input partition holds of a base window; readers merge the parts, the
@@ -135,7 +135,7 @@ class Window(Part):
     closed: bool | None = None
 
 
-class Progress(Part):
+class Progress(RecordPart):
     """How far one partition's windows go: written with them, in the same transaction as the offsets."""
 
     omitted_values: ClassVar[Mapping[str, object]] = {"part_base": 0, "topic_id": ""}

@@ -21,7 +21,7 @@ def cloud_event(service: str, kind: str, identity: str, time: datetime, content_
     )
 
 
-def bury(
+def add_dead_letter(
     outcome: Outcome,
     service: str,
     record: Record,

@@ -33,7 +33,7 @@ Shown = Callable[[str, int], AbstractContextManager[reading.Moved]]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class EvaluationSource:
     """A file of evaluations, or else a topic.
 
     >>> Source.named(Settings(), "v43").topic
@@ -47,7 +47,7 @@ class Source:
     topic: str
 
     @classmethod
-    def named(cls, settings: Settings, name: str) -> Source:
+    def named(cls, settings: Settings, name: str) -> EvaluationSource:
         """What a name means: a file that is there, `live`, or the id of a run.
 
         Raises:
@@ -102,7 +102,7 @@ class Source:
         # Times of the calendar's first days have no earlier ones.
         since_ms = max(0, int((since.timestamp() - _SLACK.total_seconds()) * 1000)) if since else None
         try:
-            span = reading.span(self.settings, self.topic, since_ms=since_ms)
+            span = reading.offset_range(self.settings, self.topic, since_ms=since_ms)
         except PermanentError as refusal:
             raise PermanentError(f"{self.name} is no file here, and {refusal}") from None
         with shown(f"reading {self.topic}", len(span)) as moved:

@@ -25,7 +25,7 @@ from ragweir.streams.aggregate.dimensions import Dimensions
 from ragweir.streams.aggregate.windowing import start_of
 from ragweir.streams.dead_letters.listing import Letter, letter
 from ragweir.streams.kafka.client import Identity, build, reader_properties
-from ragweir.streams.kafka.reader import Kept, Moved, Span, read, span, topics
+from ragweir.streams.kafka.reader import Moved, OffsetRange, StoredRecord, offset_range, read, topics
 from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import Settings, WindowSettings
 
@@ -114,7 +114,7 @@ class Story:
     found_at: str = ""
     times: int = 0
     """How many evaluations there are of it."""
-    source: Kept | None = None
+    source: StoredRecord | None = None
     """The record that it was read in, where Kafka still holds it."""
     asked: bool = False
     """Whether Kafka was asked for it."""
@@ -220,36 +220,36 @@ class _Search:
                 story.waits = list(self._waiting(evaluated_ms - _CLOCKS_MS))
         return story
 
-    def _records(self, name: str, *, since_ms: int | None = None, required: bool = False) -> Iterator[Kept]:
+    def _records(self, name: str, *, since_ms: int | None = None, required: bool = False) -> Iterator[StoredRecord]:
         """The records with the event's key in one topic, as far back as is looked."""
         topic = self._prefix + name
         if topic not in self._present and not required:
             return
         partition = partition_of(self._key, self._present.get(topic, 1))
-        whole = span(self._settings, topic, partitions=[partition])
+        whole = offset_range(self._settings, topic, partitions=[partition])
         part = self._bounded(whole, partition, since_ms)
         self._story.looked.append(Looked(f"{topic}/{partition}", len(part), whole=part.starts == whole.starts))
         for kept in read(self._settings, part, self._watch(topic, len(part))):
             if kept.key == self._key:
                 yield kept
 
-    def _bounded(self, whole: Span, partition: int, since_ms: int | None) -> Span:
+    def _bounded(self, whole: OffsetRange, partition: int, since_ms: int | None) -> OffsetRange:
         reach = self._reach
         if reach.since_s is not None:
             since_ms = max(since_ms or 0, int(1000 * (time.time() - reach.since_s)))
         if since_ms is not None:
-            return span(self._settings, whole.topic, partitions=[partition], since_ms=since_ms)
+            return offset_range(self._settings, whole.topic, partitions=[partition], since_ms=since_ms)
         return whole.newest(reach.newest)
 
-    def _source(self, evaluation: Evaluation) -> Kept | None:
+    def _source(self, evaluation: Evaluation) -> StoredRecord | None:
         """The record that the event was read in, if it is still there."""
         at = evaluation.source
         if at is None or at.partition >= self._present.get(at.topic, 0):
             return None
-        held = span(self._settings, at.topic, partitions=[at.partition])
+        held = offset_range(self._settings, at.topic, partitions=[at.partition])
         if not held.starts[at.partition] <= at.offset < held.ends[at.partition]:
             return None
-        one = Span(at.topic, {at.partition: at.offset}, {at.partition: at.offset + 1})
+        one = OffsetRange(at.topic, {at.partition: at.offset}, {at.partition: at.offset + 1})
         return next(read(self._settings, one), None)
 
     def _waiting(self, since_ms: int) -> Iterator[Wait]:
@@ -279,7 +279,7 @@ def _is_selected(evaluation: Evaluation) -> bool:
     return evaluation.stage == "scored" and any(each.status == "selected" for each in evaluation.decision.suites)
 
 
-def _request(kept: Kept, max_bytes: int) -> JudgeRequest | None:
+def _request(kept: StoredRecord, max_bytes: int) -> JudgeRequest | None:
     try:
         return JudgeRequest.model_validate(parse(kept.value, max_bytes))
     except (Rejected, ValidationError):

@@ -79,7 +79,7 @@ class Measurements:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ReplayBounds:
     """The offsets to read of each partition, from its start to before its end; one that is not named is not read."""
 
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)

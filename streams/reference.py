@@ -10,7 +10,7 @@ from ragweir.metrics.catalogue import everything
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.cli.metrics import bounds
 from ragweir.streams.serving.telemetry import TABLE
-from ragweir.streams.settings import Group, Settings
+from ragweir.streams.settings import Settings, SettingsGroup
 from ragweir.streams.slo import shipped as alerts
 
 README = Path(__file__).resolve().parents[1] / "README.md"
@@ -58,7 +58,7 @@ def _settings() -> str:
     rows = (
         (f"`{group}.{name}`", _default(default), field.description or "")
         for group, values in Settings.model_fields.items()
-        if isinstance(values.default, Group)
+        if isinstance(values.default, SettingsGroup)
         for name, field in values.default.__class__.model_fields.items()
         for default in [field.get_default(call_default_factory=True)]
     )
@@ -67,7 +67,7 @@ def _settings() -> str:
 
 def _default(default: object) -> str:
     """A default as it reads in a table; rules are told of in their own chapter."""
-    if isinstance(default, tuple) and any(isinstance(each, Group) for each in default):
+    if isinstance(default, tuple) and any(isinstance(each, SettingsGroup) for each in default):
         return "see above"
     return f"`{default!r}`"
 

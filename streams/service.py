@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from ragweir.errors import ConfigurationError, MapError
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.schemas.codec.decoder import Decoder, JsonDecoder, MappedDecoder
@@ -27,7 +27,7 @@ from ragweir.streams.judge.pool import LiveJudgePool
 from ragweir.streams.judge.pricing import FREE
 from ragweir.streams.judge.redaction import Redactor
 from ragweir.streams.kafka.client import Assignor
-from ragweir.streams.records import Bounds, Count
+from ragweir.streams.records import Count, ReplayBounds
 from ragweir.streams.serving.telemetry import Known
 from ragweir.streams.settings import BatchSettings, Settings, must_be_closed
 
@@ -63,14 +63,14 @@ def catalogue(settings: Settings) -> Catalogue:
         raise ConfigurationError(str(error)) from None
 
 
-def totals(settings: Settings) -> Totals:
+def totals(settings: Settings) -> Aggregator:
     """How windows sum metrics up, those too that are switched off: windows from before may hold them.
 
     Raises:
         ConfigurationError: if a metric or a pack is not what it should be.
     """
     every = settings.metrics.model_copy(update={"off": ()})
-    return Totals(catalogue(settings.model_copy(update={"metrics": every})))
+    return Aggregator(catalogue(settings.model_copy(update={"metrics": every})))
 
 
 def decoder(settings: Settings) -> Decoder:
@@ -151,7 +151,7 @@ class Service:
     beside: tuple[str, ...] = ()
     """Those of our topics that need as many partitions as its first input: what it writes stands in the same one."""
     assignor: Assignor = "roundrobin"
-    bounds: Bounds | None = None
+    bounds: ReplayBounds | None = None
     """What of its inputs is read; all of it without."""
     guarded: bool = False
     """True where records on which a process may have died are tried one by one in a process of their own."""

@@ -32,7 +32,7 @@ from pydantic_settings import (
 from typing_extensions import override
 
 from ragweir.errors import ConfigurationError
-from ragweir.metrics.view import Limits
+from ragweir.metrics.view import TextLimits
 from ragweir.schemas.codec.intake import MAX_ITEMS, MOST_ITEMS
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 from ragweir.schemas.window import duration_s
@@ -76,13 +76,13 @@ _IN_TOML = {
 """The kinds of error that pydantic explains in words of Python."""
 
 
-class Group(BaseModel):
+class SettingsGroup(BaseModel):
     """A group of settings: unknown names are errors, so that a typing mistake is not silently a default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class KafkaSettings(Group):
+class KafkaSettings(SettingsGroup):
     """How to reach Kafka."""
 
     bootstrap_servers: str = "127.0.0.1:9092"
@@ -111,7 +111,7 @@ class KafkaSettings(Group):
         return client
 
 
-class TopicSettings(Group):
+class TopicSettings(SettingsGroup):
     """Our topics."""
 
     prefix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = "rag."
@@ -122,7 +122,7 @@ class TopicSettings(Group):
     """-1 leaves it to the broker."""
 
 
-class InputSettings(Group):
+class InputSettings(SettingsGroup):
     """Where interactions are read."""
 
     topic: str | None = None
@@ -135,7 +135,7 @@ class InputSettings(Group):
     """An event whose id occurred within so many offsets before it, on the same partition, is not evaluated again."""
 
 
-class BatchSettings(Group):
+class BatchSettings(SettingsGroup):
     """How much goes into one transaction. Batches grow to the limits under load and are cut at `max_wait_ms`."""
 
     max_events: Annotated[int, Field(ge=1, le=100_000)] = 1_000
@@ -152,16 +152,16 @@ def _all_lists(given: dict[str, int]) -> dict[str, int]:
     return {**MAX_ITEMS, **given}
 
 
-class LimitSettings(Group):
+class LimitSettings(SettingsGroup):
     """What bounds the work and memory of one event."""
 
     max_event_bytes: Annotated[int, Field(ge=1024, le=64 * 1024 * 1024)] = MAX_EVENT_BYTES
     """A larger event becomes a dead letter with its head, length and SHA-256."""
-    max_contexts: Annotated[int, Field(ge=1)] = Limits().max_contexts
+    max_contexts: Annotated[int, Field(ge=1)] = TextLimits().max_contexts
     """Contexts beyond this many are left out, and the evaluation flagged."""
-    max_tokens: Annotated[int, Field(ge=1)] = Limits().max_tokens
+    max_tokens: Annotated[int, Field(ge=1)] = TextLimits().max_tokens
     """Longer texts are cut at this many tokens, or at sixteen times as many characters, and the evaluation flagged."""
-    max_event_tokens: Annotated[int, Field(ge=1)] = Limits().max_event_tokens
+    max_event_tokens: Annotated[int, Field(ge=1)] = TextLimits().max_event_tokens
     """Tokens that are read of one event in all: of the query and the response, then of the expected answers, the
     contexts and the extractions. Answers and contexts beyond it are cut and the evaluation is flagged; metrics on
     extractions beyond it are null. It bounds the CPU time of one event; raise it together with `max_tokens`."""
@@ -171,16 +171,16 @@ class LimitSettings(Group):
     """The number of elements that are read of each list of an event; lists that are not named keep their defaults. The
     rest of a longer list is left out, the evaluation flagged cut:FIELD, and every metric that reads the list null with
     the reason list_cut."""
-    span_tolerance_ms: Annotated[int, Field(ge=0)] = Limits().span_tolerance_ms
+    span_tolerance_ms: Annotated[int, Field(ge=0)] = TextLimits().span_tolerance_ms
     """How far a span may lie outside its interaction before its latency is null."""
 
     @property
-    def view(self) -> Limits:
+    def view(self) -> TextLimits:
         """What of it concerns the metrics."""
-        return Limits(self.max_tokens, self.max_contexts, self.span_tolerance_ms, self.max_event_tokens)
+        return TextLimits(self.max_tokens, self.max_contexts, self.span_tolerance_ms, self.max_event_tokens)
 
 
-class MetricSettings(Group):
+class MetricSettings(SettingsGroup):
     """Which metrics are computed."""
 
     off: tuple[str, ...] = ()
@@ -189,7 +189,7 @@ class MetricSettings(Group):
     """A folder of question packs beside those that ship."""
 
 
-class OutputSettings(Group):
+class OutputSettings(SettingsGroup):
     """What evaluations carry."""
 
     include_text: bool = False
@@ -202,7 +202,7 @@ def _must_be_dimensions(names: Iterable[str]) -> None:
         raise ValueError(f"{', '.join(unknown)}: a dimension is one of {', '.join(sorted(plain))}, or labels.NAME")
 
 
-class WindowSettings(Group):
+class WindowSettings(SettingsGroup):
     """Windows of event time."""
 
     sizes: tuple[str, ...] = ("1m", "5m", "1h")
@@ -251,7 +251,7 @@ class WindowSettings(Group):
         return dimensions
 
 
-class Slo(Group):
+class Slo(SettingsGroup):
     """A service level objective on a metric: the share of events that must be good."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,60}$")]
@@ -287,7 +287,7 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 Weight = Annotated[float, Field(ge=0)]
 
 
-class Rule(Group):
+class Rule(SettingsGroup):
     """A reason to judge an event: one condition on a metric or a field. What is null or absent fulfils none."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,60}$")]
@@ -347,7 +347,7 @@ _RULES = (
 )
 
 
-class RoutingSettings(Group):
+class RoutingSettings(SettingsGroup):
     """Which events the judge gets. A replay selects the same ones."""
 
     rules: tuple[Rule, ...] = _RULES
@@ -380,7 +380,7 @@ class RoutingSettings(Group):
         return key
 
 
-class Price(Group):
+class Price(SettingsGroup):
     """What a model costs."""
 
     input_usd: Annotated[float, Field(ge=0)]
@@ -389,7 +389,7 @@ class Price(Group):
     """Dollars per million output tokens."""
 
 
-class JudgeSettings(Group):
+class JudgeSettings(SettingsGroup):
     """The judge: an OpenAI-compatible endpoint, and what bounds its use. Off until `base_url` is set."""
 
     base_url: str | None = None
@@ -468,7 +468,7 @@ class JudgeSettings(Group):
         return None if value == "none" else value
 
 
-class TelemetrySettings(Group):
+class TelemetrySettings(SettingsGroup):
     """Where each service shows its state; a worker's port is the base plus its slot."""
 
     host: str = "127.0.0.1"

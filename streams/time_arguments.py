@@ -9,7 +9,7 @@ from ragweir.schemas.times import parse_rfc3339
 from ragweir.schemas.window import duration_s
 
 
-def moment(text: str, flag: str, now: datetime | None = None) -> datetime:
+def time_argument(text: str, flag: str, now: datetime | None = None) -> datetime:
     """A time: RFC 3339, a date, or, where there is a present, a duration before it.
 
     >>> moment("90m", "--from", moment("2026-11-22T12:00:00Z", "now")).isoformat()

@@ -29,7 +29,8 @@ CAUSES = {
 HOSTILE = """
 import ctypes, os, re, signal, sys, time
 from ragweir.streams import supervisor
-from ragweir.streams.agents import aggregate, evaluate
+from ragweir.streams.aggregate import agent as aggregate
+from ragweir.streams.evaluate import agent as evaluate
 from ragweir.streams.cli import main, services
 from ragweir.streams.runtimes import canary, guard, kafka, transactions
 

@@ -11,7 +11,7 @@ import orjson
 from typing_extensions import override
 
 from ragweir.metrics.judged.driver import Judged
-from ragweir.metrics.judged.suite import Case, Conversation, Findings, Suite
+from ragweir.metrics.judged.suite import Case, Conversation, Suite, SuiteResult
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
@@ -19,7 +19,7 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.agent import Assignment, StoredChangelog
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.config import JudgeConfig
-from ragweir.streams.judge.job import Job, JobId, JobResult, JudgePool, Usage
+from ragweir.streams.judge.job import Job, JobId, JobResult, JobUsage, JudgePool
 from ragweir.streams.judge.pricing import FREE
 from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
 from ragweir.streams.settings import JudgeSettings, Price
@@ -31,7 +31,7 @@ PRICE = Price(input_usd=1.0, output_usd=2.0)
 def grade(case: Case) -> Conversation:
     """How good it is."""
     yield from ()
-    return Findings({"grade": 1.0 if case.response else 0.0})
+    return SuiteResult({"grade": 1.0 if case.response else 0.0})
 
 
 def mark(case: Case) -> str:
@@ -118,7 +118,7 @@ class ScriptedPool(JudgePool):
         """A job ends. Its cost is on its first day, if it is not given by days."""
         days = self.jobs.pop(job).days
         costs = Counter({days[0]: cost} if isinstance(cost, int) else cost)
-        self._ended.append(JobResult(job, judged, Usage(10, 5, costs, calls=1, flags=set(flags)), why, day_over))
+        self._ended.append(JobResult(job, judged, JobUsage(10, 5, costs, calls=1, flags=set(flags)), why, day_over))
 
     @override
     def counts(self) -> Mapping[tuple[str, ...], int]:

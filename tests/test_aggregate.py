@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from ragweir.errors import ConfigurationError, StateError
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode
@@ -32,7 +32,7 @@ from ragweir.streams.settings import Slo, WindowSettings, load
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATER = NOON + timedelta(days=1)
-TOTALS = Totals(Catalogue(everything()))
+TOTALS = Aggregator(Catalogue(everything()))
 
 
 def event(time: datetime | int = 0, **fields: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ragweir.errors import LocalServerError
-from ragweir.streams.playground.local.prometheus import Server, local_alertmanager, local_prometheus
+from ragweir.streams.playground.local.prometheus import LocalServer, local_alertmanager, local_prometheus
 from ragweir.streams.serving.health import Health, serve
 from ragweir.streams.serving.telemetry import Known, Telemetry
 from ragweir.streams.settings import Slo
@@ -51,7 +51,7 @@ def webhook() -> Iterator[tuple[str, Told]]:
         server.server_close()
 
 
-def share(prometheus: Server, slo: Slo, window: str) -> float | None:
+def share(prometheus: LocalServer, slo: Slo, window: str) -> float | None:
     """The recorded share of bad events; None while Prometheus has none."""
     found = prometheus.get("/api/v1/query", query=f'slo:ragweir_slo_bad:ratio_rate{window}{{slo="{slo.name}"}} >= 0')
     return next((float(each["value"][1]) for each in found["data"]["result"]), None)
@@ -79,7 +79,7 @@ def test_a_quality_drop_alerts_and_recovery_resolves_it_while_a_blip_raises_noth
             count(STEADY, outcome, 2)
             time.sleep(0.1)
 
-    def seen(prometheus: Server, window: str) -> bool:
+    def seen(prometheus: LocalServer, window: str) -> bool:
         return (share(prometheus, QUIET, window) or 0) > slo_rules.FAST.threshold(QUIET.objective)
 
     page = ("steady", slo_rules.FAST.alert)
@@ -114,7 +114,7 @@ def test_what_was_counted_before_the_first_scrape_counts_from_when_it_was_counte
     telemetry.count("ragweir_slo_events_total", 398, STEADY.name, "bad")
     time.sleep(60 * slo_rules.FAST.short_m * SCALE + 1)
 
-    def bad(prometheus: Server, window: str) -> list[float]:
+    def bad(prometheus: LocalServer, window: str) -> list[float]:
         """The most that was recorded of bad events in the last such window."""
         query = f'max_over_time(slo_outcome:ragweir_slo_events:increase{window}{{outcome="bad"}}[5m])'
         return [float(each["value"][1]) for each in prometheus.get("/api/v1/query", query=query)["data"]["result"]]

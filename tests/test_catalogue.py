@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ragweir.errors import Rejected
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, Scored, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.metric import Metric, Null
-from ragweir.metrics.view import Limits, View, example
+from ragweir.metrics.view import TextLimits, View, example
 from ragweir.schemas.codec.json import decode
 from ragweir.schemas.interaction import Context, Interaction
 
@@ -270,12 +270,12 @@ def test_no_text_is_too_strange_or_too_long(text: str) -> None:
     """Every metric comes to an end on texts of attack size, without raising."""
     contexts = (_built(Context, {"text": text, "chunk_id": "c"}), _built(Context, {"text": text[:1000]}))
     fields = {"event_id": "e", "query": text, "response": text, "expected": (text,), "contexts": contexts}
-    view = View(_built(Interaction, fields), Limits(max_tokens=2_000))
+    view = View(_built(Interaction, fields), TextLimits(max_tokens=2_000))
     assert CATALOGUE.score(view).raised == []
     for question in QUESTIONS:
         event: Interaction = _built(Interaction, {**fields, "question_id": question})
         own = Catalogue(metric for metric in EVERY if metric.question == question)
-        assert own.score(View(event, Limits(max_tokens=2_000))).raised == []
+        assert own.score(View(event, TextLimits(max_tokens=2_000))).raised == []
 
 
 def _calls(work: Callable[[], object]) -> int:
@@ -402,7 +402,7 @@ def test_what_costs_more_is_neither_computed_nor_explained() -> None:
 
 def test_judged_metrics_can_be_summed_up_and_switched_off() -> None:
     """Windows know their bounds; `off` takes them, and their suites, by name."""
-    schemes = Totals(CATALOGUE).schemes
+    schemes = Aggregator(CATALOGUE).schemes
     assert {metric.name for metric in EVERY if metric.unit != "category"} == schemes.keys()
     assert schemes["ragas_score"] != schemes["judge_relevance"]
     left = Catalogue(EVERY, ["ragas", "answer_class"]).metrics

@@ -112,7 +112,7 @@ def test_the_product_comes_through_faults_of_one_of_three_brokers_unharmed(tmp_p
 SHIFTED = """
 import json, time
 from datetime import UTC, datetime
-from ragweir.streams.agents import judge
+from ragweir.streams.judge import agent as judge
 from chaos.shifted_clock import shift
 before = time.time()
 shift(345_600)

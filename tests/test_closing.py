@@ -16,12 +16,12 @@ from commands import ragweir
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.cardinality import Admission, AdmissionLimits, Labels, apart
 from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject
-from ragweir.metrics.aggregation.merger import Closed, Closing
+from ragweir.metrics.aggregation.merger import Closed, WindowMerger
 from ragweir.metrics.aggregation.summary import Scheme, Summary
-from ragweir.metrics.aggregation.window_aggregate import Contents, Reading, merged
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, WindowDecoder, merged
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
@@ -39,14 +39,16 @@ BEGIN = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
 GRACE = 30
 
 
-def reading() -> Reading:
-    return Reading(SCHEMES, {"relevance": "rubric"})
+def reading() -> WindowDecoder:
+    return WindowDecoder(SCHEMES, {"relevance": "rubric"})
 
 
-def contents(support: Iterable[float] = (), latency_ms: Iterable[float] = (), events: int | None = None) -> Contents:
+def contents(
+    support: Iterable[float] = (), latency_ms: Iterable[float] = (), events: int | None = None
+) -> WindowAggregate:
     own = list(support)
     kept = {"support": Summary.of(own, RATIO), "latency_ms": Summary.of(list(latency_ms), TIME)}
-    return Contents(
+    return WindowAggregate(
         events=len(own) if events is None else events,
         metrics={name: summary for name, summary in kept.items() if summary.count},
         versions={"1"},
@@ -54,7 +56,7 @@ def contents(support: Iterable[float] = (), latency_ms: Iterable[float] = (), ev
 
 
 def record(
-    start: int, own: Contents, application: str = "a", partition: int = 0, part: int = 0, size: str = "1m"
+    start: int, own: WindowAggregate, application: str = "a", partition: int = 0, part: int = 0, size: str = "1m"
 ) -> tuple[bytes, bytes]:
     """A record as the aggregate agent writes it."""
     dimensions = {"application": application}
@@ -83,11 +85,11 @@ def limits(most: int) -> AdmissionLimits:
     return AdmissionLimits(most, new_per_hour=most, hold_s=7200)
 
 
-def closing(most: int = 200, max_bytes: int = 2**28) -> Closing:
-    return Closing(SIZES, DIMENSIONS, reading(), GRACE, limits(most), max_bytes)
+def closing(most: int = 200, max_bytes: int = 2**28) -> WindowMerger:
+    return WindowMerger(SIZES, DIMENSIONS, reading(), GRACE, limits(most), max_bytes)
 
 
-def take(into: Closing, *records: tuple[bytes, bytes | None]) -> None:
+def take(into: WindowMerger, *records: tuple[bytes, bytes | None]) -> None:
     for key, value in records:
         into.take(key, value, BEGIN + 10**6)
 
@@ -207,7 +209,7 @@ labels_counted = st.dictionaries(
 
 
 @st.composite
-def any_contents(draw: st.DrawFn) -> Contents:
+def any_contents(draw: st.DrawFn) -> WindowAggregate:
     own = contents(draw(summaries), draw(st.lists(st.floats(-1e12, 1e12), max_size=5)), draw(st.integers(0, 9)))
     own.late = draw(st.integers(0, 3))
     own.categories, own.decisions = draw(labels_counted), draw(labels_counted)
@@ -220,17 +222,19 @@ def any_contents(draw: st.DrawFn) -> Contents:
 
 
 @given(any_contents(), any_contents(), any_contents())
-def test_merging_has_no_order_and_an_identity(one: Contents, two: Contents, three: Contents) -> None:
+def test_merging_has_no_order_and_an_identity(
+    one: WindowAggregate, two: WindowAggregate, three: WindowAggregate
+) -> None:
     """Merging is associative and commutative, with the empty contents as identity, and leaves its arguments alone."""
     before = [each.fields() for each in (one, two, three)]
     assert merged([merged([one, two]), three]).fields() == merged([one, merged([two, three])]).fields()
     assert merged([one, two]).fields() == merged([two, one]).fields()
-    assert merged([one, Contents()]).fields() == merged([Contents(), one]).fields() == one.fields()
+    assert merged([one, WindowAggregate()]).fields() == merged([WindowAggregate(), one]).fields() == one.fields()
     assert [each.fields() for each in (one, two, three)] == before
 
 
 @given(any_contents())
-def test_contents_survive_their_record(own: Contents) -> None:
+def test_contents_survive_their_record(own: WindowAggregate) -> None:
     """What is written and read back merges as what was never written."""
     _, value = record(BEGIN, own)
     again = reading().contents(Window.model_validate_json(value))
@@ -240,9 +244,9 @@ def test_contents_survive_their_record(own: Contents) -> None:
 def test_another_scheme_is_refused_and_counted() -> None:
     """A record whose metric was summarised otherwise is left out and counted; the others are shown."""
     with pytest.raises(ValueError, match="cannot be merged"):
-        Contents(metrics={"support": Summary(TIME)}).merge(Contents(metrics={"support": Summary(RATIO)}))
+        WindowAggregate(metrics={"support": Summary(TIME)}).merge(WindowAggregate(metrics={"support": Summary(RATIO)}))
     into = closing()
-    foreign = Contents(events=1, metrics={"support": Summary.of([0.5], TIME)})
+    foreign = WindowAggregate(events=1, metrics={"support": Summary.of([0.5], TIME)})
     take(into, record(BEGIN, foreign, "foreign"), record(BEGIN, contents([0.5])), progress(0, BEGIN + 60 + GRACE))
     assert events(into.advance(0)) == {("1m", 0): {("a",): 1}}
     assert into.fates["unreadable"] == 1
@@ -253,10 +257,10 @@ def test_an_estimate_by_another_suite_is_refused_and_counted(name: str) -> None:
     """Also where it comes in a later minute of an hour; of what is not known the first one counts."""
     into = closing()
 
-    def judged(suite: str) -> Contents:
+    def judged(suite: str) -> WindowAggregate:
         estimate = Estimate(Subject(suite))
         estimate.add(0.5, 1.0)
-        return Contents(events=1, estimates={name: estimate})
+        return WindowAggregate(events=1, estimates={name: estimate})
 
     take(
         into,
@@ -544,7 +548,7 @@ def test_an_idle_label_set_leaves() -> None:
 
 def test_other_dimensions_are_merged_over() -> None:
     """Records of other settings count under our dimensions: merged over what we lack, empty where they lack it."""
-    into = Closing(SIZES, ("application", "model"), reading(), GRACE, limits(200))
+    into = WindowMerger(SIZES, ("application", "model"), reading(), GRACE, limits(200))
     take(into, record(BEGIN, contents([0.5])), progress(0, CLOSES))
     assert events(into.advance(0)) == {("1m", 0): {("a", ""): 1}}
 
@@ -589,7 +593,7 @@ def test_a_cap_does_not_flap() -> None:
 
 def test_a_revision_of_what_went_into_overflow_stays_there() -> None:
     """Were it shown apart once there is room, it would be shown with a part of its events."""
-    into = Closing(SIZES, DIMENSIONS, reading(), GRACE, AdmissionLimits(most=9, new_per_hour=1, hold_s=7200))
+    into = WindowMerger(SIZES, DIMENSIONS, reading(), GRACE, AdmissionLimits(most=9, new_per_hour=1, hold_s=7200))
     take(into, record(BEGIN, contents(events=1), "a"))
     for events_of_c in (5, 7):
         take(into, record(BEGIN + 60, contents(events=9), "b"), record(BEGIN + 60, contents(events=events_of_c), "c"))
@@ -716,7 +720,7 @@ def evaluations(seed: int) -> list[Evaluation]:
 
 
 def windows_of(evaluations: Iterable[Evaluation], **settings: object) -> list[Window]:
-    windowing = Windowing(WindowSettings.model_validate(settings), Totals(CATALOGUE))
+    windowing = Windowing(WindowSettings.model_validate(settings), Aggregator(CATALOGUE))
     for evaluation in evaluations:
         windowing.add(evaluation)
     return list(windowing.windows())

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.text.text import CHARACTERS_PER_TOKEN, Text, _normalised
-from ragweir.metrics.view import Limits, View, example
+from ragweir.metrics.view import TextLimits, View, example
 
 sys.path.insert(0, str(ROOT / "bench"))
 
@@ -77,13 +77,13 @@ def test_all_texts_of_an_event_share_one_budget() -> None:
     """Query and response come first, then expected answers, contexts and extractions; what is cut is told."""
     texts = {"query": "q " * 10, "response": "r " * 20}
     lists = {"expected": ["e " * 30] * 2, "contexts": [{"text": "c " * 25}] * 3}
-    limits = Limits(max_event_tokens=130)
+    limits = TextLimits(max_event_tokens=130)
     view = View(example(**texts, **lists).interaction, limits)
     assert list(map(len, view.contexts)) == [25, 15, 0], "in whatever order they are asked for"
     assert list(map(len, view.expected)) == [30, 30]
     assert view.cuts == ("contexts_cut",)
-    assert View(example(**texts, **lists).interaction, Limits(max_event_tokens=165)).cuts == ()
-    assert CATALOGUE.score(View(example(**texts, **lists).interaction, Limits(max_event_tokens=1))).raised == []
+    assert View(example(**texts, **lists).interaction, TextLimits(max_event_tokens=165)).cuts == ()
+    assert CATALOGUE.score(View(example(**texts, **lists).interaction, TextLimits(max_event_tokens=1))).raised == []
 
 
 EXTRACTED = {

@@ -26,7 +26,7 @@ from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.dead_letters import redrive as redriving
-from ragweir.streams.dead_letters.progress import Standing
+from ragweir.streams.dead_letters.progress import RedriveProgress
 from ragweir.streams.dead_letters.redrive import Choice, Redrive
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.playground.local.kafka import LocalKafka
@@ -230,8 +230,8 @@ def test_what_cannot_be_noted_is_not_passed(
 @given(st.integers(0, 2**62), st.frozensets(st.integers(0, 2**62)))
 def test_what_is_left_survives_being_written(offset: int, left: frozenset[int]) -> None:
     """A standing is read back from its offset and metadata as it was."""
-    standing = Standing(offset, left)
-    assert Standing.stored(offset, standing.metadata()) == standing
+    standing = RedriveProgress(offset, left)
+    assert RedriveProgress.stored(offset, standing.metadata()) == standing
 
 
 # A redrive that sends itself a signal at one of its commits: with all on the broker and only the commit missing, or
@@ -239,7 +239,8 @@ def test_what_is_left_survives_being_written(offset: int, left: frozenset[int]) 
 HURT = """
 import os, signal, sys
 from ragweir.streams.cli import main
-from ragweir.streams.history import redrive, sending
+from ragweir.streams.dead_letters import redrive
+from ragweir.streams.kafka import transactional_sender as sending
 
 moment, turn, how = sys.argv.pop(1), int(sys.argv.pop(1)), signal.Signals[sys.argv.pop(1)]
 redrive._BATCH_LETTERS = 25

@@ -3,7 +3,7 @@
 from structlog.testing import capture_logs
 
 from ragweir.errors import ErrorClass
-from ragweir.streams.emissions import bury
+from ragweir.streams.emissions import add_dead_letter
 from ragweir.streams.records import Outcome, Record
 from ragweir.streams.serving.dead_letter_log import EVERY_S, DeadLetterLog
 
@@ -16,7 +16,7 @@ def outcome(*letters: tuple[ErrorClass, int]) -> Outcome:
     made.counts["ragweir_events_in_total",] += 1
     for error_class, offset in letters:
         record = Record("rag.interactions", 2, offset, b"key", SECRET, 1)
-        bury(made, "evaluate", record, error_class, f"why {offset}", 1_000)
+        add_dead_letter(made, "evaluate", record, error_class, f"why {offset}", 1_000)
     return made
 
 

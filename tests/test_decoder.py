@@ -28,7 +28,7 @@ from ragweir.schemas.interaction import Interaction
 from ragweir.streams.agent import Assignment
 from ragweir.streams.dead_letters.listing import Letter
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.kafka.reader import Kept
+from ragweir.streams.kafka.reader import StoredRecord
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import EventPosition, Outcome, Record
 from ragweir.streams.runtimes import files
@@ -42,7 +42,7 @@ MAP = FieldMap.parse('event_id = "id"\nquery = "q"\nresponse = "a"')
 WORKER = """
 import os, signal, sys
 from arrays import ArrayDecoder
-from ragweir.streams.agents import evaluate
+from ragweir.streams.evaluate import agent as evaluate
 from ragweir.streams.cli import main
 from ragweir.streams.runtimes import kafka
 
@@ -239,7 +239,11 @@ def test_a_dead_letter_for_one_event_of_several_is_not_sent_again() -> None:
     """Sent again as a whole, the record would have its other events evaluated twice."""
     outcome = agent().handle([record(7, "a", None), record(8, None)])
     found = [
-        Letter(Kept("d", 0, 0, None, each.value, 0, each.headers), DeadLetter.from_headers(each.headers), "evaluate")
+        Letter(
+            StoredRecord("d", 0, 0, None, each.value, 0, each.headers),
+            DeadLetter.from_headers(each.headers),
+            "evaluate",
+        )
         for each in outcome.emissions
         if each.topic == "dead-letter"
     ]

@@ -35,7 +35,7 @@ from ragweir.schemas.interaction import (
     Feedback,
     Interaction,
     Message,
-    Part,
+    RecordPart,
     Retrieval,
     Span,
     Usage,
@@ -47,11 +47,11 @@ from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.judge import job
 from ragweir.streams.judge.results import chosen, judged, unjudged, waiting
 from ragweir.streams.playground.demo import services as service
-from ragweir.streams.playground.demo.judge_statistics import Docket
+from ragweir.streams.playground.demo.judge_statistics import JudgeStatistics
 from ragweir.streams.playground.demo.judged import summarise_judged
 from ragweir.streams.playground.demo.samples import QUESTIONS, UNREADABLE, drill, interactions, samples
 from ragweir.streams.playground.demo.services import demo_settings, services, settings_file
-from ragweir.streams.playground.demo.show import RANKING, Report, screen, summarise
+from ragweir.streams.playground.demo.show import RANKING, ResultTable, screen, summarise
 from ragweir.streams.playground.demo.traffic import Awaited, Result
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
@@ -63,7 +63,7 @@ NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)
 JUDGE_URL = "http://127.0.0.1:1/v1"
 SETTINGS = demo_settings("127.0.0.1:1", JUDGE_URL, key="a key of the tests")
 CATALOGUE = Catalogue(everything())
-PARTS: Mapping[str, type[Part]] = {
+PARTS: Mapping[str, type[RecordPart]] = {
     "contexts": Context,
     "spans": Span,
     "history": Message,
@@ -110,7 +110,7 @@ def answered(request: JudgeRequest, score: float | None) -> Evaluation:
         explanations={"judge_faithfulness": "simulated: because the test says so"},
         statuses=dict.fromkeys(chosen_suites, "judged"),
     )
-    usage = job.Usage(input_tokens=1_000, output_tokens=50, costs=Counter(today=1_200), calls=1)
+    usage = job.JobUsage(input_tokens=1_000, output_tokens=50, costs=Counter(today=1_200), calls=1)
     emission = judged(request, found, (), usage, "simulated-judge", (), cut=False)
     return Evaluation.model_validate_json(emission.value or b"")
 
@@ -183,7 +183,7 @@ def test_times_follow_from_the_end() -> None:
 
 def test_v2_scores_worse_than_v1() -> None:
     """The difference that the demo is to show is in its samples, by whatever ranks the answers."""
-    ranking = Report(CATALOGUE, 0).ranking
+    ranking = ResultTable(CATALOGUE, 0).ranking
     assert ranking is not None
     assert ranking in RANKING
     means = {}
@@ -220,8 +220,8 @@ def test_each_unreadable_record_is_refused_as_it_says() -> None:
 # What is shown.
 
 
-def show(console: Console, catalogue: Catalogue = CATALOGUE, count: int = len(samples())) -> Report:
-    report = Report(catalogue, count)
+def show(console: Console, catalogue: Catalogue = CATALOGUE, count: int = len(samples())) -> ResultTable:
+    report = ResultTable(catalogue, count)
     with screen(console, report) as shown:
         for result in traffic(count, catalogue=catalogue):
             report.add(result)
@@ -254,7 +254,7 @@ def test_a_terminal_shows_why_the_judge_was_asked_and_what_it_gave(width: int) -
     """An escalated event has its reason, a judged one its score, one over budget is for later; all are simulated."""
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=width, height=60, _environ={"TERM": "xterm"})
-    report = Report(CATALOGUE, 1)
+    report = ResultTable(CATALOGUE, 1)
     heard = evaluate([encode_json(event) for event in interactions(9, NOW)])
     request = next(each for each in heard if isinstance(each, JudgeRequest))
     event_id = request.evaluation.event_id
@@ -342,7 +342,7 @@ def test_the_estimate_speaks_of_all_answers() -> None:
     """Where the judge would give each answer 1 minus its risk, the interval covers the mean of all of them, judged or
     not; the plain mean of those judged lies elsewhere.
     """
-    docket, truth = Docket(CATALOGUE), []
+    docket, truth = JudgeStatistics(CATALOGUE), []
     for result in evaluate([encode_json(event) for event in interactions(600, NOW)]):
         if isinstance(result, Evaluation):
             docket.scored(result)
@@ -371,7 +371,7 @@ def test_in_whatever_order_topics_are_read_all_is_awaited_and_counted(seed: int)
     """Nothing is awaited once all is heard, and something is as long as anything is not."""
     results = traffic(60)
     random.Random(seed).shuffle(results)
-    awaited, report = Awaited(61), Report(CATALOGUE, 60)
+    awaited, report = Awaited(61), ResultTable(CATALOGUE, 60)
     for result in results:
         assert awaited
         awaited.heard(result)

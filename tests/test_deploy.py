@@ -21,7 +21,7 @@ from ragweir.errors import ConfigurationError
 from ragweir.metrics.aggregation.estimate import Estimate, Subject, share_of
 from ragweir.metrics.aggregation.merger import Closed
 from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Summary
-from ragweir.metrics.aggregation.window_aggregate import Contents
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.streams.cli.app import app
 from ragweir.streams.export.exposition import Exposition
 from ragweir.streams.export.service import PROJECTIONS
@@ -94,7 +94,9 @@ def exposed() -> dict[str, set[str]]:
             series[name] = {"instance", "job", *line.labels, *(["le"] if name.endswith("_bucket") else [])}
     dimensions = Settings().windows.dimensions
     summary = Summary.of([1.0], DEFAULT_SCHEME)
-    contents = Contents(1, 0, {"mean": summary, "truth": summary}, {"category": {"A": 1}}, {"suite": {"status": 1}})
+    contents = WindowAggregate(
+        1, 0, {"mean": summary, "truth": summary}, {"category": {"A": 1}}, {"suite": {"status": 1}}
+    )
     # One of which all is known, and one with too few events for an interval.
     known, drawn = Estimate(Subject("suite")), Estimate(Subject("other"))
     known.add(1.0, 1.0)

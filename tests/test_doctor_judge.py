@@ -17,7 +17,7 @@ from hostile_endpoint import Request, hostile, http, said
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key
 from ragweir.streams.cli import doctor
-from ragweir.streams.cli.doctor import Findings, Unwell
+from ragweir.streams.cli.doctor import CheckContext, Unwell
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.simulated.openai_api import NAME
 from ragweir.streams.playground.simulated.server import simulated_judge
@@ -27,8 +27,10 @@ PRICES = {NAME: {"input_usd": 0.15, "output_usd": 0.6}}
 UNREACHABLE = "http://127.0.0.1:9/v1"
 
 
-def findings(base_url: str | None, /, **judge: Any) -> Findings:
-    return Findings(Settings(judge=JudgeSettings(**{"base_url": base_url, "model": NAME, "prices": PRICES, **judge})))
+def findings(base_url: str | None, /, **judge: Any) -> CheckContext:
+    return CheckContext(
+        Settings(judge=JudgeSettings(**{"base_url": base_url, "model": NAME, "prices": PRICES, **judge}))
+    )
 
 
 WELL = (

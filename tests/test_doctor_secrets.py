@@ -9,9 +9,9 @@ import pytest
 from commands import COMMAND, environment, ragweir
 
 from ragweir.streams.cli import doctor
-from ragweir.streams.cli.doctor import Findings, Warned
-from ragweir.streams.judge.probe import Checked
-from ragweir.streams.judge.protocol import Dialect
+from ragweir.streams.cli.doctor import CheckContext, Warned
+from ragweir.streams.judge.probe import ProbeResult
+from ragweir.streams.judge.protocol import ResponseFormat
 from ragweir.streams.settings import RoutingSettings, Settings
 
 SECRET = "hunter2-Xq7"
@@ -58,15 +58,15 @@ def test_an_error_of_librdkafka_holds_no_secret_either(tmp_path: Path) -> None:
 
 
 def test_the_judges_address_is_told_without_what_it_carries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "try_out", lambda _: Checked(Dialect(), 0, "model"))
+    monkeypatch.setattr(doctor, "probe", lambda _: ProbeResult(ResponseFormat(), 0, "model"))
     judge = {"base_url": f"https://proxy.example/v1?key={SECRET}", "daily_budget_usd": None}
-    told = doctor.judge(Findings(Settings(judge=judge)))
+    told = doctor.judge(CheckContext(Settings(judge=judge)))
     assert told.startswith("https://proxy.example/v1?key=******** answers as model")
 
 
 def warned(**settings: Any) -> str | None:
     try:
-        doctor.secrets(Findings(Settings(**settings)))
+        doctor.secrets(CheckContext(Settings(**settings)))
     except Warned as warning:
         return str(warning)
     return None

@@ -12,8 +12,8 @@ from conftest import create_topic, produce
 from faults import set_offset
 
 from ragweir.streams.cli import doctor
-from ragweir.streams.cli.doctor import Findings, Unwell, Warned
-from ragweir.streams.cli.durability import Durability, Verdict, described, unread, verdict
+from ragweir.streams.cli.doctor import CheckContext, Unwell, Warned
+from ragweir.streams.cli.durability import Durability, DurabilityVerdict, described, unread, verdict
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import Settings
 
@@ -53,8 +53,8 @@ def test_one_broker_is_a_risk_and_no_fault() -> None:
     """A development machine cannot do better, but with a setting that refuses every write."""
     alone = Durability("t", replicas=1, min_isr=1, unclean=True)
     told = "there is one broker, with which everything is lost: fine for development only"
-    assert verdict([alone], brokers=1) == Verdict((), (told,))
-    assert verdict([dataclasses.replace(alone, min_isr=2)], brokers=1) == Verdict(
+    assert verdict([alone], brokers=1) == DurabilityVerdict((), (told,))
+    assert verdict([dataclasses.replace(alone, min_isr=2)], brokers=1) == DurabilityVerdict(
         ("nothing can be written, as min.insync.replicas is above the replication factor: t",), (told,)
     )
 
@@ -63,8 +63,8 @@ def settings(kafka: LocalKafka, prefix: str) -> Settings:
     return Settings(kafka={"bootstrap_servers": kafka.bootstrap}, topics={"prefix": prefix})
 
 
-def found(kafka: LocalKafka, prefix: str, *topics: str) -> Findings:
-    return Findings(settings(kafka, prefix), {prefix + name: 1 for name in topics})
+def found(kafka: LocalKafka, prefix: str, *topics: str) -> CheckContext:
+    return CheckContext(settings(kafka, prefix), {prefix + name: 1 for name in topics})
 
 
 def test_the_settings_are_those_that_kafka_has(kafka: LocalKafka, prefix: str) -> None:
@@ -151,7 +151,7 @@ def test_each_partition_has_one_oldest_unread_record(kafka: LocalKafka, prefix: 
 def test_partitions_that_no_worker_has_read_are_named(kafka: LocalKafka, prefix: str) -> None:
     """A group that has started has an offset in each partition; before it has, there is nothing to say."""
     create_topic(kafka.bootstrap, f"{prefix}interactions", 4)
-    findings = Findings(settings(kafka, prefix), {f"{prefix}interactions": 4})
+    findings = CheckContext(settings(kafka, prefix), {f"{prefix}interactions": 4})
     assert doctor.group(findings) == f"group {prefix}evaluate has not started"
     for partition in (0, 2):
         set_offset(kafka.bootstrap, f"{prefix}evaluate", f"{prefix}interactions", partition, 0)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject, metric_and_label, read, share_of, written
 from ragweir.metrics.aggregation.interval import FEWEST, beta_quantile
-from ragweir.metrics.aggregation.window_aggregate import Contents, merged
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, merged
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.window import EstimateResult, EstimateSums
@@ -198,7 +198,7 @@ def test_the_beta_distribution_is_scipys(one: float, other: float, share: float)
 
 
 CATALOGUE = Catalogue(everything())
-TOTALS = Totals(CATALOGUE)
+TOTALS = Aggregator(CATALOGUE)
 
 
 def evaluation(stage: str = "scored", **fields: Any) -> Evaluation:
@@ -216,7 +216,7 @@ def decision(**suites: tuple[str, float]) -> Decision:
     )
 
 
-def window(*evaluations: Evaluation) -> Contents:
+def window(*evaluations: Evaluation) -> WindowAggregate:
     """Summed up one by one and merged."""
     return merged(TOTALS.of([TOTALS.read(each, 0)])[0] for each in evaluations)
 

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from conftest import create_topic, read_to_end
 from poison import event
 
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Source, SuiteDecision
@@ -251,7 +251,7 @@ def test_windows_are_those_that_the_event_is_counted_in() -> None:
             application="a" if number % 2 else "b",
             labels={"region": "x" * 10 * number},
         )
-        windowing = Windowing(settings, Totals(Catalogue([])))
+        windowing = Windowing(settings, Aggregator(Catalogue([])))
         windowing.add(one)
         counted = [(each.window, each.start, each.end, each.dimensions) for each in windowing.windows()]
         assert [(each.window, each.start, each.end, each.dimensions) for each in windows(one, settings)] == counted

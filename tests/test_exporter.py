@@ -26,7 +26,7 @@ from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject
 from ragweir.metrics.aggregation.merger import Closed
 from ragweir.metrics.aggregation.summary import Scheme, Summary
-from ragweir.metrics.aggregation.window_aggregate import Contents
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import OVERFLOW, Progress, Window
 from ragweir.streams.export.exposition import Exposition, label_names, quoted
 from ragweir.streams.playground.local.kafka import LocalKafka
@@ -73,8 +73,8 @@ def estimate(subject: Subject, *judged: tuple[float, float]) -> Estimate:
     return own
 
 
-def contents(events: int = 4) -> Contents:
-    return Contents(
+def contents(events: int = 4) -> WindowAggregate:
+    return WindowAggregate(
         events=events,
         metrics={
             "context_support": Summary.of([0.1, 0.2, 0.3, 0.9], RATIO),
@@ -87,9 +87,9 @@ def contents(events: int = 4) -> Contents:
     )
 
 
-def judged() -> Contents:
+def judged() -> WindowAggregate:
     """Of 20 events all were judged by one suite, 4 of them by another, and 5 by a third."""
-    own = Contents(events=20)
+    own = WindowAggregate(events=20)
     own.metrics["judge_relevance"] = Summary.of([0.25, 0.75], RATIO)
     own.metrics["context_recall_llm"] = Summary.of([0.5, 1.0, 1.0, 1.0], RATIO)
     own.categories = {"answer_class": {"WRONG": 4, "CORRECT": 1}}
@@ -347,7 +347,7 @@ class Aggregated:
             partition=partition,
             part=part,
             revision=1,
-            **Contents(events=events, metrics={"context_support": Summary.of([0.5], RATIO)}).fields(),
+            **WindowAggregate(events=events, metrics={"context_support": Summary.of([0.5], RATIO)}).fields(),
         )
         key = orjson.dumps([window.start, dimensions, partition, part], option=orjson.OPT_UTC_Z)
         self._write(partition, key, window)

@@ -19,7 +19,7 @@ from faults import Service, Traffic, delete_before, end_all, environment, eventu
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
 from ragweir.streams.records import Record
-from ragweir.streams.runtimes.offsets import Positions
+from ragweir.streams.runtimes.offsets import OffsetTracker
 from ragweir.streams.supervisor import Command, Supervisor
 
 Start = Callable[..., Service]
@@ -311,7 +311,7 @@ def test_records_of_partitions_given_up_or_had_already_are_dropped(kafka: LocalK
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     traffic.publish(3)
     at = TopicPartition(traffic.topic, 0, 1)
-    positions = Positions("earliest", lambda _, __: None)
+    positions = OffsetTracker("earliest", lambda _, __: None)
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "looks-only"})
     positions.begin(consumer, at, lambda: False)
     consumer.close()

@@ -21,7 +21,7 @@ from judging import NOON, Log, Worker
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.rubric import RUBRIC
-from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
+from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult
 from ragweir.metrics.metric import Metric, Null
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
@@ -35,10 +35,10 @@ from ragweir.streams.judge.pricing import cost
 from ragweir.streams.judge.protocol import (
     MAX_NAME_CHARACTERS,
     MAX_RESPONSE_BYTES,
-    Dialect,
     EndpointRequest,
     EndpointResponse,
     JudgeError,
+    ResponseFormat,
     embedding,
 )
 from ragweir.streams.settings import JudgeSettings, Price
@@ -103,12 +103,12 @@ def _metric(name: str) -> Metric:
 
 def _grading(case: Case) -> Conversation:
     reply = yield Ask("Grade it.", (("response", case.response),), Graded)
-    return Findings({"grade": reply.score if isinstance(reply, Graded) else Null("no grade")})
+    return SuiteResult({"grade": reply.score if isinstance(reply, Graded) else Null("no grade")})
 
 
 def _embedding(case: Case) -> Conversation:
     reply = yield Embed((case.query, case.response))
-    return Findings({"vectors": reply if isinstance(reply, Null) else 1.0})
+    return SuiteResult({"vectors": reply if isinstance(reply, Null) else 1.0})
 
 
 GRADING = Suite("grading", "1", (_metric("grade"),), _grading, 1)
@@ -369,7 +369,7 @@ def test_no_value_anywhere_in_an_answer_raises_what_is_no_trouble(kind: str) -> 
         sent.append(vectors if kind == "vectors" else chat)
         for _ in bodies:
             try:
-                ends.append(await client.send(sent[0], Dialect()))
+                ends.append(await client.send(sent[0], ResponseFormat()))
             except JudgeError as trouble:
                 ends.append(trouble)
         await client.aclose()
@@ -456,7 +456,7 @@ def test_the_largest_vectors_of_real_models_are_read() -> None:
 
     async def ask(server: Hostile) -> EndpointResponse:
         client = Client(settings(server))
-        answered = await client.send(embedding(Embed(texts[:2]), "e"), Dialect())
+        answered = await client.send(embedding(Embed(texts[:2]), "e"), ResponseFormat())
         await client.aclose()
         return answered
 
@@ -488,7 +488,7 @@ def test_no_word_on_how_long_to_wait_makes_a_pause_without_end(status: str) -> N
         client, chat, _ = _asked(server)
         for _ in WAITS:
             with pytest.raises(JudgeError) as caught:
-                await client.send(chat, Dialect())
+                await client.send(chat, ResponseFormat())
             pauses.append(caught.value.pause_s)
         await client.aclose()
 

@@ -25,9 +25,9 @@ from injections import ATTACKS, KNOWN_CHECK, KNOWN_MARK, ORDER
 
 from ragweir.metrics.judged import driver, framing
 from ragweir.metrics.judged.answers import NO_CHECK, Fault, read
-from ragweir.metrics.judged.driver import Call, Completion, Judged, judge
+from ragweir.metrics.judged.driver import ChatCall, Completion, Judged, judge
 from ragweir.metrics.judged.framing import Framed
-from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
+from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.metric import Metric
 
@@ -62,18 +62,18 @@ def score_of(case: Case) -> Conversation:
     data = (("query", case.query), ("response", case.response), *contexts, *expected)
     answer = yield Ask("Grade the response.", data, Score)
     if not isinstance(answer, Score):
-        return Findings({"quality": answer})  # type: ignore[dict-item]
-    return Findings({"quality": answer.score}, {"quality": answer.reason})
+        return SuiteResult({"quality": answer})  # type: ignore[dict-item]
+    return SuiteResult({"quality": answer.score}, {"quality": answer.reason})
 
 
 def score_of_parts(case: Case) -> Conversation:
     """Two questions, the second about what the judge answered to the first."""
     parts = yield Ask("Take the response apart.", (("response", case.response),), Parts)
     if not isinstance(parts, Parts):
-        return Findings({"quality": parts})  # type: ignore[dict-item]
+        return SuiteResult({"quality": parts})  # type: ignore[dict-item]
     data = tuple((f"part {number}", text) for number, text in enumerate(parts.parts, 1))
     answer = yield Ask("Grade the parts.", (("query", case.query), *data), Score)
-    return Findings({"quality": answer.score if isinstance(answer, Score) else answer})  # type: ignore[dict-item]
+    return SuiteResult({"quality": answer.score if isinstance(answer, Score) else answer})  # type: ignore[dict-item]
 
 
 QUALITY = Metric(lambda: None, "plain", "ratio", "higher", (), "a test", cost="llm", name="quality")
@@ -174,7 +174,7 @@ class ObedientJudge:
         self.own = own
         self.obeyed = 0
 
-    def __call__(self, call: Call) -> Completion:
+    def __call__(self, call: ChatCall) -> Completion:
         request = seen(call.framed)
         alien = set(request.outside) - self.own
         self.obeyed += bool(alien)
@@ -186,7 +186,9 @@ class ObedientJudge:
         )
 
 
-def driven(conversation: Generator[Call | Embed, object, Judged], judging: Callable[[Call], Completion]) -> Judged:
+def driven(
+    conversation: Generator[ChatCall | Embed, object, Judged], judging: Callable[[ChatCall], Completion]
+) -> Judged:
     """What comes of a conversation with a judge. Vectors do not depend on texts: an attack is only data to them."""
     reply: object = None
     while True:
@@ -196,7 +198,7 @@ def driven(conversation: Generator[Call | Embed, object, Judged], judging: Calla
             judged: Judged = end.value
             return judged
         same = np.array([1, 0], np.float32)
-        reply = judging(asked) if isinstance(asked, Call) else [same] * len(asked.texts)
+        reply = judging(asked) if isinstance(asked, ChatCall) else [same] * len(asked.texts)
 
 
 UNUSABLE = (Completion("prose"), Completion("[]"), Completion("{}"), Completion("{", cut=True))
@@ -207,7 +209,7 @@ def own_lines(suite: Suite) -> frozenset[str]:
     lines: set[str] = set()
     for unusable in (None, *UNUSABLE):
 
-        def noting(call: Call, reply: Completion | None = unusable) -> Completion:
+        def noting(call: ChatCall, reply: Completion | None = unusable) -> Completion:
             request = seen(call.framed)
             lines.update(request.outside)
             good = json.dumps(answered(call.schema, 0.5, "so") | {"check": request.check})
@@ -262,11 +264,11 @@ def test_no_attack_stands_outside_the_marks(attack: str) -> None:
 def asked_of(suite: Suite, case: Case) -> Seen:
     """A suite's first question about an event, as the judge sees it."""
     call = next(judge(case, [suite], drawing(3)))
-    assert isinstance(call, Call)
+    assert isinstance(call, ChatCall)
     return seen(call.framed)
 
 
-def at_first(answer: str, then: Callable[[Call], Completion]) -> Callable[[Call], Completion]:
+def at_first(answer: str, then: Callable[[ChatCall], Completion]) -> Callable[[ChatCall], Completion]:
     """A judge whose answers to first questions are useless."""
     return lambda call: then(call) if call.repairs else Completion(answer)
 
@@ -325,7 +327,7 @@ def test_a_mark_that_was_told_is_of_no_use_later() -> None:
     """A text that holds the marks and check words of all requests before gets out of nothing."""
     draw, heard = drawing(6), []
 
-    def telling(call: Call) -> Completion:
+    def telling(call: ChatCall) -> Completion:
         heard.append(call.framed.system)
         return Completion(json.dumps({"reason": call.framed.system, "score": 0.5, "check": seen(call.framed).check}))
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from ragweir.metrics.judged.answers import CUT, MAX_CHARACTERS, NO_CHECK, NOT_JSON, TOO_LONG, UNFIT, Fault, read, schema
-from ragweir.metrics.judged.driver import EXPLANATION_CHARACTERS, Call, Completion, Judged, judge
+from ragweir.metrics.judged.driver import EXPLANATION_CHARACTERS, ChatCall, Completion, Judged, judge
 from ragweir.metrics.judged.framing import frame, framed, sendable, unframed
-from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
+from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult
 from ragweir.metrics.metric import Flagged, Metric, Null
 
 CASE = Case("Who wrote it?", "Ada did.", contexts=("Ada wrote the first program.",))
@@ -64,7 +64,7 @@ def ask(task: str = "How good is it?", data: tuple[tuple[str, str], ...] = (("re
 
 def score_of(case: Case) -> Conversation:
     answer = yield ask(data=(("response", case.response),))
-    return Findings({"quality": answer.score if isinstance(answer, Score) else answer})
+    return SuiteResult({"quality": answer.score if isinstance(answer, Score) else answer})
 
 
 def finding(**values: Any) -> Callable[[Case], Conversation]:
@@ -72,7 +72,7 @@ def finding(**values: Any) -> Callable[[Case], Conversation]:
 
     def converse(_: Case) -> Conversation:
         yield from ()
-        return Findings(values)
+        return SuiteResult(values)
 
     return converse
 
@@ -82,16 +82,16 @@ def words() -> Callable[[], str]:
     return lambda: f"w{next(numbers)}"
 
 
-def said(call: Call, text: str) -> Completion:
+def said(call: ChatCall, text: str) -> Completion:
     """What a judge says to a call; CHECK in it is the check word."""
     return Completion(text.replace("CHECK", unframed(call.framed.system, call.framed.user)[2]))
 
 
 def drive(
     suites: list[Suite], *replies: Reply, case: Case = CASE, draw: Callable[[], str] | None = None
-) -> tuple[Judged, list[Call | Embed]]:
+) -> tuple[Judged, list[ChatCall | Embed]]:
     """Drive a conversation with what is replied to its calls one after the other; no more calls than that come."""
-    asked: list[Call | Embed] = []
+    asked: list[ChatCall | Embed] = []
     left = list(replies)
     driven = judge(case, suites, draw or words())
     reply: Reply = None
@@ -100,7 +100,7 @@ def drive(
             asked.append(driven.send(reply))
             reply = left.pop(0)
             if isinstance(reply, str):
-                assert isinstance(asked[-1], Call)
+                assert isinstance(asked[-1], ChatCall)
                 reply = said(asked[-1], reply)
     except StopIteration as end:
         assert not left
@@ -115,7 +115,7 @@ def test_a_conversation_comes_to_values() -> None:
     judged, asked = drive([suite(score_of)], '{"score": 0.12345678, "check": "CHECK"}')
     assert judged == Judged(scores={"quality": 0.123457}, statuses={"tested": "judged"})
     [call] = asked
-    assert isinstance(call, Call)
+    assert isinstance(call, ChatCall)
     assert call.name == "tested_Score"
     assert unframed(call.framed.system, call.framed.user)[0] == {"response": "Ada did."}
 
@@ -253,8 +253,8 @@ def test_an_unusable_answer_is_asked_for_again_once(faulty: Completion, fault: F
     """The second question has new marks and says in fixed words what was wrong; then the metric is null."""
     judged, (first, second) = drive([suite(score_of)], faulty, GOOD)
     assert judged == Judged(scores={"quality": 0.25}, statuses={"tested": "judged"}, repairs=1)
-    assert isinstance(first, Call)
-    assert isinstance(second, Call)
+    assert isinstance(first, ChatCall)
+    assert isinstance(second, ChatCall)
     assert (first.repairs, second.repairs) == (False, True)
     assert first.identity == second.identity != b"", "so that its answer can be kept for the question"
     assert first.read(faulty) == fault
@@ -283,7 +283,7 @@ def test_an_old_check_word_does_not_count() -> None:
     """The answer to a repair has to carry the new check word."""
     driven = judge(CASE, [suite(score_of)], words())
     first = next(driven)
-    assert isinstance(first, Call)
+    assert isinstance(first, ChatCall)
     driven.send(Completion("prose"))
     with pytest.raises(StopIteration) as end:
         driven.send(said(first, GOOD))
@@ -318,7 +318,7 @@ def test_vectors_pass_through() -> None:
 
     def converse(case: Case) -> Conversation:
         vectors = yield Embed((case.query, case.response))
-        return Findings({"quality": vectors if isinstance(vectors, Null) else float(vectors[0][1])})  # type: ignore[index]
+        return SuiteResult({"quality": vectors if isinstance(vectors, Null) else float(vectors[0][1])})  # type: ignore[index]
 
     judged, asked = drive([suite(converse)], [np.array([0, 0.5], np.float32)])
     assert asked == [Embed(("Who wrote it?", "Ada did."))]
@@ -430,7 +430,7 @@ def test_explanations_are_bounded_and_printable() -> None:
 
     def converse(_: Case) -> Conversation:
         yield from ()
-        return Findings(dict.fromkeys("abc", 1.0), {"a": long, "b": odd, "c": "", "unknown": "x"})
+        return SuiteResult(dict.fromkeys("abc", 1.0), {"a": long, "b": odd, "c": "", "unknown": "x"})
 
     judged, _ = drive([suite(converse, *map(metric, "abc"))])
     assert judged.explanations == {"a": "x" * EXPLANATION_CHARACTERS, "b": "a b c d e f g h ü\U0001f600"}
@@ -441,7 +441,7 @@ def both(_: Case) -> Conversation:
     one = yield ask("One?")
     two = yield ask("Two?")
     values = [reply.score if isinstance(reply, Score) else reply for reply in (one, two)]
-    return Findings(dict(zip("ab", values, strict=True)))  # type: ignore[arg-type]
+    return SuiteResult(dict(zip("ab", values, strict=True)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -466,11 +466,11 @@ def test_failed_is_a_suite_without_any_value_for_want_of_an_answer(replies: list
 def identity(question: Ask, draw: Callable[[], str] | None = None, **named: Any) -> bytes:
     def converse(_: Case) -> Conversation:
         yield question
-        return Findings()
+        return SuiteResult()
 
     asker = replace(suite(converse), **named)
     asked = next(judge(CASE, [asker], draw or words()))
-    assert isinstance(asked, Call)
+    assert isinstance(asked, ChatCall)
     return asked.identity
 
 

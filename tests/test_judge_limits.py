@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweir.streams.judge.circuit_breaker import LONGEST_S, Breaker
+from ragweir.streams.judge.circuit_breaker import LONGEST_S, CircuitBreaker
 from ragweir.streams.judge.fifo_gate import FifoGate
-from ragweir.streams.judge.rate_limit import Limits, SlidingLog
+from ragweir.streams.judge.rate_limit import RateLimits, SlidingLog
 
 WINDOW_S = 60.0
 
@@ -38,7 +38,7 @@ CALLS = st.lists(
 )
 
 
-def run(limits: Limits, clock: Clock, calls: list[Asked]) -> list[tuple[float, float, int]]:
+def run(limits: RateLimits, clock: Clock, calls: list[Asked]) -> list[tuple[float, float, int]]:
     """Let calls through, first come, first served, as the pool does: when each went, came back, and what it used."""
     went: list[tuple[float, float, int]] = []
     under_way: list[tuple[float, int, int]] = []
@@ -73,7 +73,7 @@ def test_no_window_is_above_the_limits_whenever_the_endpoint_counts_a_call(
 ) -> None:
     """At its start, at its end, and at random moments between."""
     clock = Clock()
-    went = run(Limits(requests, tokens, 1, clock, WINDOW_S), clock, calls)
+    went = run(RateLimits(requests, tokens, 1, clock, WINDOW_S), clock, calls)
     for counted in (lambda start, _: start, lambda _, back: back, chance.uniform):
         assert fullest([(counted(start, back), 1) for start, back, _ in went]) <= requests
         assert fullest([(counted(start, back), used) for start, back, used in went]) <= tokens
@@ -84,14 +84,14 @@ def test_nothing_goes_in_the_first_window(calls: list[Asked], requests: int) -> 
     """A process before may have used the limit up until the moment of the start."""
     clock = Clock()
     start = clock.now
-    assert run(Limits(requests, None, 1, clock, WINDOW_S), clock, calls)[0][0] > start + WINDOW_S
+    assert run(RateLimits(requests, None, 1, clock, WINDOW_S), clock, calls)[0][0] > start + WINDOW_S
 
 
 @pytest.mark.parametrize(("requests", "tokens", "per_window"), [(10, None, 10), (None, 500, 5), (10, 500, 5)])
 def test_instant_calls_reach_the_limit(requests: int | None, tokens: int | None, per_window: int) -> None:
     clock = Clock()
     start = clock.now
-    went = run(Limits(requests, tokens, 1, clock, WINDOW_S), clock, [(0, 0, 100, 1)] * per_window * 10)
+    went = run(RateLimits(requests, tokens, 1, clock, WINDOW_S), clock, [(0, 0, 100, 1)] * per_window * 10)
     assert round(went[-1][0] - start) == 10 * WINDOW_S
 
 
@@ -105,26 +105,26 @@ def test_what_a_call_did_not_use_is_free_at_once() -> None:
 
 
 def test_a_call_larger_than_the_limit_never_goes() -> None:
-    limits = Limits(None, 1_000, 4, Clock())
+    limits = RateLimits(None, 1_000, 4, Clock())
     assert limits.never(251)
     assert not limits.never(250)
 
 
 def test_slots_keep_the_limit_together() -> None:
     clock = Clock()
-    slots = [Limits(10, None, 4, clock, WINDOW_S) for _ in range(4)]
+    slots = [RateLimits(10, None, 4, clock, WINDOW_S) for _ in range(4)]
     went = [moment for slot in slots for moment in run(slot, clock, [(0, 0, 1, 1)] * 6)]
     assert fullest([(start, 1) for start, _, _ in went]) <= 10
 
 
 def test_a_slot_with_less_than_one_request_a_window_sends_one_in_several() -> None:
     clock = Clock()
-    starts = [start for start, _, _ in run(Limits(1, None, 4, clock, WINDOW_S), clock, [(0, 0, 1, 1)] * 3)]
+    starts = [start for start, _, _ in run(RateLimits(1, None, 4, clock, WINDOW_S), clock, [(0, 0, 1, 1)] * 3)]
     assert [round(later - sooner) for sooner, later in zip([1_000.0, *starts], starts, strict=False)] == [240] * 3
 
 
 def test_without_limits_everything_goes_at_once() -> None:
-    limits = Limits(None, None, 1, Clock())
+    limits = RateLimits(None, None, 1, Clock())
     assert (limits.wait_s(10**9), limits.never(10**9), limits.closed_s) == (0.0, False, 0.0)
 
 
@@ -161,11 +161,11 @@ def test_a_call_that_is_broken_off_in_line_holds_nobody_up() -> None:
     assert asyncio.run(main()) == "second"
 
 
-def breaker(clock: Clock, failures: int = 3, jitter: float = 0.0) -> Breaker:
-    return Breaker(failures, 5, clock, jitter=lambda: jitter)
+def breaker(clock: Clock, failures: int = 3, jitter: float = 0.0) -> CircuitBreaker:
+    return CircuitBreaker(failures, 5, clock, jitter=lambda: jitter)
 
 
-def fail(breaker: Breaker, times: int = 1, wait_s: float | None = None) -> None:
+def fail(breaker: CircuitBreaker, times: int = 1, wait_s: float | None = None) -> None:
     for permit in [breaker.permit() for _ in range(times)]:
         breaker.failed(permit, "it fails", wait_s)
 
@@ -275,7 +275,7 @@ def test_a_probe_that_is_broken_off_leaves_its_place_to_another() -> None:
 
 def test_opening_and_closing_are_told() -> None:
     clock, told = Clock(), list[tuple[str, float]]()
-    tried = Breaker(1, 5, clock, jitter=lambda: 0, told=lambda why, wait_s: told.append((why, wait_s)))
+    tried = CircuitBreaker(1, 5, clock, jitter=lambda: 0, told=lambda why, wait_s: told.append((why, wait_s)))
     fail(tried)
     clock.now += 5
     tried.succeeded(tried.permit())

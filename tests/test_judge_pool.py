@@ -25,13 +25,13 @@ from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.classification import CLASSIFICATION
 from ragweir.metrics.judged.framing import unframed
 from ragweir.metrics.judged.rubric import RUBRIC
-from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite, Vectors
+from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult, Vectors
 from ragweir.metrics.metric import Metric, Null
 from ragweir.streams.judge import client
 from ragweir.streams.judge.job import Job, JobResult, JudgePool
 from ragweir.streams.judge.pool import LiveJudgePool
 from ragweir.streams.judge.pricing import cost
-from ragweir.streams.judge.probe import try_out
+from ragweir.streams.judge.probe import probe
 from ragweir.streams.playground.simulated.faults import Faults
 from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.settings import JudgeSettings, Price
@@ -63,10 +63,10 @@ def suite(name: str = "plain", asks: int = 1) -> Suite:
         for number in range(asks):
             said = yield Ask(f"Grade {name} {number}.", (("response", case.response),), Graded)
             if isinstance(said, Null):
-                return Findings({name: said})
+                return SuiteResult({name: said})
             assert isinstance(said, Graded)
             total += said.score
-        return Findings({name: total / asks})
+        return SuiteResult({name: total / asks})
 
     return Suite(name, "1", (_metric(name),), converse, asks)
 
@@ -77,7 +77,7 @@ def embedding_suite(*, tokens: bool = False) -> Suite:
     def converse(case: Case) -> Conversation:
         said = yield Embed((case.query, case.response), tokens)
         assert isinstance(said, Null | list)
-        return Findings({"vectors": said if isinstance(said, Null) else len(said) / 10})
+        return SuiteResult({"vectors": said if isinstance(said, Null) else len(said) / 10})
 
     return Suite("vectors", "1", (_metric("vectors"),), converse, 0)
 
@@ -652,7 +652,7 @@ def test_the_check_at_the_start_falls_back_alike(endpoint: Endpoint, understood:
         return completion(asked, json.dumps({**fields, "check": "CHECK"}))
 
     endpoint.script = script
-    assert try_out(JudgeSettings(base_url=endpoint.base_url)).dialect.answers == form
+    assert probe(JudgeSettings(base_url=endpoint.base_url)).dialect.answers == form
 
 
 def test_a_server_error_that_no_form_helps_is_one(endpoint: Endpoint) -> None:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from ragweir.metrics.judged import classification, factual, ragas, recall, rubric
 from ragweir.metrics.judged.answers import schema
 from ragweir.metrics.judged.asking import MOST_STATEMENTS, SAID_CHARACTERS, Verdicts, verdicts
-from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
+from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.metric import Flagged, Null
 
@@ -41,7 +41,7 @@ def without(case: Case, *names: str) -> Case:
     return Case(**fields | dict.fromkeys(names))
 
 
-def played(conversation: Conversation, *replies: object) -> tuple[Findings, list[Ask | Embed]]:
+def played(conversation: Conversation, *replies: object) -> tuple[SuiteResult, list[Ask | Embed]]:
     """Drive a conversation by replies, all of which it must take. A table is an answer as it travels, in JSON."""
     said: list[Ask | Embed] = []
     reply: Any = None
@@ -143,7 +143,7 @@ def test_context_recall_shows_the_first_ten_contexts() -> None:
     """Document 002 limits the prompt to ten chunks."""
     case = Case("Which roof?", "Tile.", tuple(f"text {n}" for n in range(12)))
     findings, said = played(recall.converse(case), {"reason": "all is there", "recall": 0.9})
-    assert findings == Findings({"context_recall_llm": 0.9}, {"context_recall_llm": "all is there"})
+    assert findings == SuiteResult({"context_recall_llm": 0.9}, {"context_recall_llm": "all is there"})
     assert isinstance(said[0], Ask)
     assert [name for name, _ in said[0].data] == ["query", "response", *(f"context {n}" for n in range(1, 11))]
 
@@ -175,7 +175,7 @@ def at_cosines(*cosines: float) -> list[np.ndarray[Any, Any]]:
     return [np.array(row, dtype=np.float32) for row in rows]
 
 
-def rounded(findings: Findings) -> dict[str, float | str | None]:
+def rounded(findings: SuiteResult) -> dict[str, float | str | None]:
     """The values as document 003 prints them."""
     bare = {name: value.value if isinstance(value, Flagged) else value for name, value in findings.values.items()}
     return {
@@ -402,7 +402,7 @@ def test_factual_says_why_and_shows_every_reference() -> None:
 def test_the_judge_says_right_or_wrong(verdict: str) -> None:
     """And why."""
     findings, said = played(classification.converse(HEATH), {"reason": "another plant", "verdict": verdict})
-    assert findings == Findings({"answer_class": verdict}, {"answer_class": "another plant"})
+    assert findings == SuiteResult({"answer_class": verdict}, {"answer_class": "another plant"})
     assert isinstance(said[0], Ask)
     assert said[0].data[-1] == ("expected", "Cornish heath")
 
@@ -410,7 +410,7 @@ def test_the_judge_says_right_or_wrong(verdict: str) -> None:
 def test_who_does_not_know_is_not_asked_about() -> None:
     """The free metric decides before any question; false or null, it decides nothing."""
     case = Case(HEATH.query, "I don't know.", None, HEATH.expected, {"dont_know": 1.0})
-    assert played(classification.converse(case)) == (Findings({"answer_class": "DON'T KNOW"}), [])
+    assert played(classification.converse(case)) == (SuiteResult({"answer_class": "DON'T KNOW"}), [])
     for score in (0.0, None):
         known = Case(HEATH.query, "I don't know.", None, HEATH.expected, {"dont_know": score})
         assert played(classification.converse(known), FAILED)[0].values == {"answer_class": FAILED}
@@ -453,7 +453,7 @@ def test_long_reasons_are_cut_and_long_lists_refused() -> None:
 
 ANSWERS: list[type[Answer]] = [
     *(rubric.Relevance, rubric.Grounding, rubric.Rubric, recall.Recall),
-    *(ragas.Claims, ragas.Statements, ragas.Questions, ragas.Direct, factual.Steps, classification.Class),
+    *(ragas.Claims, ragas.Statements, ragas.Questions, ragas.Direct, factual.ComparisonSteps, classification.Class),
     *(verdicts(1), verdicts(MOST_STATEMENTS)),
 ]
 STRICT = {"type", "description", "properties", "required", "additionalProperties", "items", "enum"} | {
@@ -510,7 +510,7 @@ def _wording(suite: str) -> list[object]:
             (ragas.ASKED_FOR, ragas.Questions),
             (ragas.DIRECTLY, ragas.Direct),
         ],
-        "factual": [(factual.TASK, factual.Steps)],
+        "factual": [(factual.TASK, factual.ComparisonSteps)],
         "classification": [(classification.TASK, classification.Class)],
     }
     return [(task, answer.__doc__, _fields(answer)) for task, answer in tasks[suite]]
@@ -586,7 +586,7 @@ def test_whatever_is_answered_every_metric_has_a_value_in_bounds_or_a_reason(
     conversation = suite.converse(case)
     reply: Any = None
     asks = 0
-    findings: Findings | None = None
+    findings: SuiteResult | None = None
     while findings is None:
         try:
             wanted = conversation.send(reply)

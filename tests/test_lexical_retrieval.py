@@ -26,7 +26,7 @@ from ragweir.metrics.scores.lexical_retrieval import (
     query_context_coverage,
 )
 from ragweir.metrics.text.text import Text
-from ragweir.metrics.view import Limits, View, example
+from ragweir.metrics.view import TextLimits, View, example
 
 CATALOGUE = Catalogue(METRICS)
 LABELLED = Path(__file__).parents[1] / ".." / "shared" / "data" / "mtrag.jsonl"
@@ -236,7 +236,7 @@ def test_contexts_without_an_id_are_all_read(chunk_id: str | None) -> None:
 def test_contexts_beyond_the_limit_are_not_read() -> None:
     """Only the first of the list are read, and the evaluation says so."""
     interaction = texts("fire", "flood", "roof").interaction
-    view = View(interaction, Limits(max_contexts=2))
+    view = View(interaction, TextLimits(max_contexts=2))
     scored = CATALOGUE.score(view)
     assert scored.scores["context_tokens"] == 2.0
     assert scored.flags == ["contexts_dropped"]
@@ -306,7 +306,7 @@ def test_a_huge_event_is_scored(word: str) -> None:
     text = f"{word} roof. " * 15_000
     scored = CATALOGUE.score(texts(text, text, query=f"{word} tile", response=text))
     assert not scored.raised
-    assert scored.scores["context_tokens"] == Limits().max_event_tokens - 20_000 - 2
+    assert scored.scores["context_tokens"] == TextLimits().max_event_tokens - 20_000 - 2
     assert scored.scores["context_redundancy"] == 1.0
     assert scored.scores["query_context_coverage"] == 0.5
     assert scored.scores["context_utilisation"] == 1.0

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ragweir.schemas.run import Asked
+from ragweir.schemas.run import ReplayRequest
 from ragweir.streams.masking import MASK, masked, masked_url
-from ragweir.streams.replay.runs import essence, fingerprint
+from ragweir.streams.replay.runs import fingerprint, result_affecting_settings
 from ragweir.streams.settings import RoutingSettings, Settings, load
 
 SECRET = "hunter2-Xq7"
@@ -104,11 +104,11 @@ def test_what_is_no_secret_is_shown() -> None:
 
 def fingerprints(**judge: Any) -> list[str]:
     """By two routing keys, of one run, as the record has them."""
-    asked = Asked(judge="cached-only")
+    asked = ReplayRequest(judge="cached-only")
     found = []
     for key in ("one", "two"):
         settings = load(None, {"routing": {"key": key}, "judge": judge})
-        kept = essence(settings, asked)
+        kept = result_affecting_settings(settings, asked)
         assert key not in repr(masked(kept)).split("'")
         found.append(fingerprint(kept, "r"))
     return found
@@ -121,9 +121,12 @@ def test_another_secret_is_another_fingerprint_and_the_same_secret_the_same() ->
     assert [first, second] == fingerprints()
     assert not {first, second} & set(fingerprints(base_url=f"https://me:{SECRET}@proxy.example/v1"))
     settings = load(None, {"routing": {"key": "one"}})
-    assert fingerprint(essence(settings, Asked(judge="cached-only")), "another-run") != first
+    assert fingerprint(result_affecting_settings(settings, ReplayRequest(judge="cached-only")), "another-run") != first
     # Nobody is asked, so that no key has a part in the results.
-    never = {fingerprint(essence(load(None, {"routing": {"key": key}}), Asked()), "r") for key in ("one", "two")}
+    never = {
+        fingerprint(result_affecting_settings(load(None, {"routing": {"key": key}}), ReplayRequest()), "r")
+        for key in ("one", "two")
+    }
     assert len(never) == 1
 
 

@@ -9,7 +9,7 @@ from commands import ragweir
 from conftest import create_topic, produce
 
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.cli.doctor import Findings, Unwell, objectives
+from ragweir.streams.cli.doctor import CheckContext, Unwell, objectives
 from ragweir.streams.cli.objectives import evaluations, uncounted
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
@@ -72,7 +72,7 @@ def test_doctor_tries_the_slos_on_the_newest_evaluations(kafka: LocalKafka, pref
             judge=JudgeSettings(**judge),
             slo=slos,
         )
-        return objectives(Findings(effective, {f"{prefix}evaluations": 2} if topics is None else topics))
+        return objectives(CheckContext(effective, {f"{prefix}evaluations": 2} if topics is None else topics))
 
     assert told() == "there is no SLO"
     with pytest.raises(Unwell, match="there is no topic"):

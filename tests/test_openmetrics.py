@@ -14,13 +14,13 @@ from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.metrics.aggregation.estimate import Estimate, Subject
 from ragweir.metrics.aggregation.merger import Closed
 from ragweir.metrics.aggregation.summary import Scheme, Summary
-from ragweir.metrics.aggregation.window_aggregate import Contents
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import Window
 from ragweir.streams.aggregate.windowing import of_all_sizes
 from ragweir.streams.backfill.openmetrics import OpenMetrics
 from ragweir.streams.backfill.output_formats import write
 from ragweir.streams.export.exposition import FAMILIES, Exposition, quoted
-from ragweir.streams.playground.local.prometheus import Server, _serving, programs
+from ragweir.streams.playground.local.prometheus import LocalServer, _serving, programs
 from ragweir.streams.settings import Settings, WindowSettings, load
 
 RUN = 'a "run"\\1'
@@ -39,8 +39,8 @@ def settings() -> Settings:
     return load(None, {"windows": {"sizes": ("1m", "5m"), "dimensions": ("application", "labels.region")}})
 
 
-def contents(draw: random.Random) -> Contents:
-    own = Contents(events=draw.randrange(1, 100), versions=set(draw.sample("12", draw.choice((1, 2)))))
+def contents(draw: random.Random) -> WindowAggregate:
+    own = WindowAggregate(events=draw.randrange(1, 100), versions=set(draw.sample("12", draw.choice((1, 2)))))
     own.metrics = {
         "context_support": Summary.of([draw.random() for _ in range(5)], RATIO),
         "refusal": Summary.of([1.0, 0.0, draw.choice((0.0, 1.0))], RATIO),
@@ -116,7 +116,7 @@ def serving(folder: Path) -> Any:
     return _serving("Prometheus", found.prometheus, found.home, {}, None, *keep)
 
 
-def stored(prometheus: Server, until: datetime) -> Series:
+def stored(prometheus: LocalServer, until: datetime) -> Series:
     """All that it holds of a day, at the times that it was given for."""
     query = '{__name__=~"ragweir.+"}[1d]'
     answer = prometheus.get("/api/v1/query", query=query, time=str(until.timestamp()))["data"]["result"]
@@ -185,7 +185,7 @@ def test_times_without_a_place_are_left_out(tmp_path: Path) -> None:
 
     def at(*times: datetime) -> Iterator[Window]:
         chosen = WindowSettings(sizes=("1m",), dimensions=settings().windows.dimensions)
-        return of_all_sizes(((each, {("a", "b"): Contents(1)}) for each in times), chosen)
+        return of_all_sizes(((each, {("a", "b"): WindowAggregate(1)}) for each in times), chosen)
 
     stamp = f"{(near + timedelta(minutes=1)).timestamp():.0f}"
     assert [line.rpartition(" ")[2] for line in lines(list(at(old, near, far)), form)] == [stamp]

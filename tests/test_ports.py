@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from ragweir.streams.cli.doctor import Findings, Unwell, supervision, telemetry
+from ragweir.streams.cli.doctor import CheckContext, Unwell, supervision, telemetry
 from ragweir.streams.cli.ports import ports
 from ragweir.streams.serving.discovery import discovery
 from ragweir.streams.serving.health import Health, serve
@@ -85,14 +85,16 @@ def test_all_services_are_looked_at(base: int) -> None:
     ]
     judged = ports(settings(base, base_url="http://judge/v1"))
     assert ("judge", base + 300) in [(port.service, port.number) for port in judged]
-    assert telemetry(Findings(settings(base))).startswith(f"on {HOST} {base} (evaluate, slot 0) is free; {base + 100} ")
+    assert telemetry(CheckContext(settings(base))).startswith(
+        f"on {HOST} {base} (evaluate, slot 0) is free; {base + 100} "
+    )
 
 
 def test_a_service_that_runs_is_well_and_the_next_slot_is_looked_at(base: int) -> None:
     """However many slots there are, and however much an exporter shows."""
     with service("evaluate", 0, base), service("evaluate", 1, base + 1), service("export", 0, base + 200):
         found = {(port.service, port.slot): port.state for port in ports(settings(base))}
-        said = telemetry(Findings(settings(base)))
+        said = telemetry(CheckContext(settings(base)))
     assert found == {
         ("evaluate", 0): "ours",
         ("evaluate", 1): "ours",
@@ -118,28 +120,28 @@ def test_a_service_that_runs_is_well_and_the_next_slot_is_looked_at(base: int) -
 )
 def test_another_program_is_wrong_whatever_it_answers(base: int, answer: bytes) -> None:
     with program(base + 100, answer), pytest.raises(Unwell) as found:
-        telemetry(Findings(settings(base)))
+        telemetry(CheckContext(settings(base)))
     assert f"{base + 100} (aggregate, slot 0) is in use by another program; set telemetry." in str(found.value)
 
 
 def test_a_service_on_another_ones_port_is_named(base: int) -> None:
     """As where a second installation has a base 100 below."""
     with service("evaluate", 0, base + 100), pytest.raises(Unwell, match=r"is in use by ragweir's evaluate-0"):
-        telemetry(Findings(settings(base)))
+        telemetry(CheckContext(settings(base)))
 
 
 def test_a_port_that_cannot_be_is_wrong() -> None:
     """Beyond the last port, or on an address that is not this machine's."""
     with pytest.raises(Unwell, match=r"65700 \(export, slot 0\) is no port: the last one is 65535"):
-        telemetry(Findings(settings(65_500)))
+        telemetry(CheckContext(settings(65_500)))
     with pytest.raises(Unwell, match=r"cannot be opened on 192\.0\.2\.1 \(Cannot assign requested address\)"):
-        telemetry(Findings(Settings(telemetry=TelemetrySettings(host="192.0.2.1", port=9_464))))
-    assert telemetry(Findings(settings(0))) == f"the system chooses the ports on {HOST}"
+        telemetry(CheckContext(Settings(telemetry=TelemetrySettings(host="192.0.2.1", port=9_464))))
+    assert telemetry(CheckContext(settings(0))) == f"the system chooses the ports on {HOST}"
 
 
 def test_doctor_names_the_worker_that_a_supervisor_lacks(base: int) -> None:
     """The supervisor of `up` and those of services that run alone are asked, and no others."""
-    findings = Findings(settings(base))
+    findings = CheckContext(settings(base))
     assert supervision(findings) == "no supervisor runs on this machine"
     with supervising(base + 400, ""):
         assert supervision(findings) == f"all workers run under `ragweir up` (port {base + 400})"
@@ -147,12 +149,12 @@ def test_doctor_names_the_worker_that_a_supervisor_lacks(base: int) -> None:
             with pytest.raises(Unwell, match=r"^aggregate: aggregate-1 is down and is not restarted: mend me$"):
                 supervision(findings)
             assert telemetry(findings), "its port is not one of a slot"
-    assert supervision(Findings(settings(0))) == "not checked, since the system chooses the ports"
+    assert supervision(CheckContext(settings(0))) == "not checked, since the system chooses the ports"
 
 
 def test_a_program_on_the_port_of_up_is_named(base: int) -> None:
     """It keeps `ragweir up` from starting; on the port of a service alone it may be anybody's."""
-    findings = Findings(settings(base))
+    findings = CheckContext(settings(base))
     with program(base + 90, b""):
         assert supervision(findings) == "no supervisor runs on this machine"
     told = rf"^{base + 400} \(supervisor, slot 0\) is in use by another program; `ragweir up` cannot start: "
@@ -164,4 +166,4 @@ def test_a_program_on_the_port_of_up_is_named(base: int) -> None:
     ):
         supervision(findings)
     with pytest.raises(Unwell, match=r"65900 \(supervisor, slot 0\) is no port"):
-        supervision(Findings(settings(65_500)))
+        supervision(CheckContext(settings(65_500)))

@@ -11,7 +11,7 @@ from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import TopicPartition
 from ragweir.streams.runtimes.attempts import OffsetMetadata
 from ragweir.streams.runtimes.progress_group import ProgressGroup
-from ragweir.streams.runtimes.topic_identity import Topic
+from ragweir.streams.runtimes.topic_identity import TopicVersion
 from ragweir.streams.settings import Settings
 
 DAY_S = 24 * 3600.0
@@ -34,7 +34,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def group(clock: Clock) -> Iterator[ProgressGroup]:
-    group = ProgressGroup(Settings(), "group", {"t": Topic("id", 2)}, lambda: False, clock)
+    group = ProgressGroup(Settings(), "group", {"t": TopicVersion("id", 2)}, lambda: False, clock)
     group.metadata = b"as if partitions had been taken over"
     return group
 
@@ -75,7 +75,7 @@ def test_what_has_not_changed_is_committed_once_a_day(group: ProgressGroup, cloc
 
 
 def test_nothing_is_committed_for_an_agent_whose_state_tells(clock: Clock) -> None:
-    group = ProgressGroup(Settings(), None, {"t": Topic("id", 2)}, lambda: False, clock)
+    group = ProgressGroup(Settings(), None, {"t": TopicVersion("id", 2)}, lambda: False, clock)
     assert group.read([PartitionOffset("t", 0)]) == {}
     assert commit(group, {("t", 0): 5}) == {}
 
@@ -84,7 +84,7 @@ def test_offsets_of_a_topic_that_was_made_again_are_not_read(kafka: LocalKafka, 
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     settings = Settings.model_validate({"kafka": {"bootstrap_servers": kafka.bootstrap}})
     place = PartitionOffset(traffic.topic, 0)
-    group = ProgressGroup(settings, f"{prefix}progress", {traffic.topic: Topic("id", 1)}, lambda: False, clock)
+    group = ProgressGroup(settings, f"{prefix}progress", {traffic.topic: TopicVersion("id", 1)}, lambda: False, clock)
     assert group.read([place]) == {}
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": prefix, "log_level": 0})
     producer.init_transactions(30)
@@ -93,5 +93,5 @@ def test_offsets_of_a_topic_that_was_made_again_are_not_read(kafka: LocalKafka, 
     producer.send_offsets_to_transaction(offsets, group.metadata, 30)
     producer.commit_transaction(30)
     for known, found in (("id", {(traffic.topic, 0): 5}), ("another", {})):
-        topics = {traffic.topic: Topic(known, 1)}
+        topics = {traffic.topic: TopicVersion(known, 1)}
         assert ProgressGroup(settings, f"{prefix}progress", topics, lambda: False, clock).read([place]) == found

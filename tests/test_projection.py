@@ -247,7 +247,7 @@ def test_a_projection_touches_four_files(extended: Path) -> None:
     """The example is its module, a line of the table, a group of settings and an instrument; nothing else differs."""
     before, after = sources(ROOT), sources(extended)
     assert {name for name in before | after if before.get(name) != after.get(name)} == {
-        "streams/projections/window_lines.py",
+        "streams/export/window_lines.py",
         "streams/export/service.py",
         "streams/settings.py",
         "streams/serving/telemetry.py",

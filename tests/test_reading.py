@@ -6,7 +6,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from conftest import create_topic, produce
 
-from ragweir.streams.kafka.reader import Span, read, span
+from ragweir.streams.kafka.reader import OffsetRange, offset_range, read
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import Settings, load
 
@@ -15,7 +15,7 @@ def settings(kafka: LocalKafka) -> Settings:
     return load(None, {"kafka": {"bootstrap_servers": kafka.bootstrap}})
 
 
-def places(kafka: LocalKafka, part: Span) -> list[tuple[int, int]]:
+def places(kafka: LocalKafka, part: OffsetRange) -> list[tuple[int, int]]:
     """What is read, and that the progress told comes to the whole of it."""
     steps: list[int] = []
     found = sorted((kept.partition, kept.offset) for kept in read(settings(kafka), part, steps.append))
@@ -34,13 +34,15 @@ def test_all_that_is_committed_is_read(kafka: LocalKafka, prefix: str) -> None:
         producer.flush(30)
         ends(30)
     committed = [(1, offset) for offset in range(0, 20, 4)]
-    assert places(kafka, span(settings(kafka), topic)) == committed
-    assert places(kafka, Span(topic, {1: 0}, {1: 1_000})) == committed, "an end beyond the topic's is not waited for"
+    assert places(kafka, offset_range(settings(kafka), topic)) == committed
+    assert places(kafka, OffsetRange(topic, {1: 0}, {1: 1_000})) == committed, (
+        "an end beyond the topic's is not waited for"
+    )
     producer.begin_transaction()
     producer.produce(topic, b"v", b"k", 1)
     producer.flush(30)
     produce(kafka.bootstrap, topic, [b"w"] * 3, partition=2)
-    now = span(settings(kafka), topic)
+    now = offset_range(settings(kafka), topic)
     produce(kafka.bootstrap, topic, [b"later"] * 3, partition=2)
     assert places(kafka, now) == [*committed, (2, 0), (2, 1), (2, 2)]
     first = next(read(settings(kafka), now.since({2: 3})))
@@ -57,11 +59,11 @@ def test_spans_begin_where_they_are_asked_to(kafka: LocalKafka, prefix: str) -> 
         producer.produce(topic, b"v", partition=number % 2, timestamp=now_ms - 100_000 + number * 1_000)
     assert producer.flush(30) == 0
     own = settings(kafka)
-    assert places(kafka, span(own, topic, partitions=[1]).newest(3)) == [(1, 7), (1, 8), (1, 9)]
-    assert places(kafka, span(own, topic, since_ms=now_ms - 83_500)) == [(0, 9), (1, 8), (1, 9)]
-    assert places(kafka, span(own, topic, since_ms=now_ms)) == []
+    assert places(kafka, offset_range(own, topic, partitions=[1]).newest(3)) == [(1, 7), (1, 8), (1, 9)]
+    assert places(kafka, offset_range(own, topic, since_ms=now_ms - 83_500)) == [(0, 9), (1, 8), (1, 9)]
+    assert places(kafka, offset_range(own, topic, since_ms=now_ms)) == []
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     for trimmed in admin.delete_records([TopicPartition(topic, 0, 8)]).values():
         trimmed.result(30)
-    assert places(kafka, span(own, topic, partitions=[0])) == [(0, 8), (0, 9)]
-    assert places(kafka, span(own, topic, partitions=[0]).newest(100)) == [(0, 8), (0, 9)]
+    assert places(kafka, offset_range(own, topic, partitions=[0])) == [(0, 8), (0, 9)]
+    assert places(kafka, offset_range(own, topic, partitions=[0]).newest(100)) == [(0, 8), (0, 9)]

@@ -10,7 +10,7 @@ import pytest
 
 from ragweir.metrics.aggregation.estimate import Subject
 from ragweir.metrics.aggregation.summary import Scheme
-from ragweir.metrics.aggregation.window_aggregate import Reading, merged
+from ragweir.metrics.aggregation.window_aggregate import WindowDecoder, merged
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.dead_letter import DeadLetter
@@ -23,13 +23,13 @@ from ragweir.schemas.interaction import (
     Feedback,
     Interaction,
     Message,
-    Part,
+    RecordPart,
     Retrieval,
     Span,
     Usage,
 )
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, shares_entry, shares_of
-from ragweir.schemas.run import Archive, Asked, Extent, Run
+from ragweir.schemas.run import Archive, Extent, ReplayRequest, Run
 from ragweir.schemas.window import Progress, Window
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.records import Record
@@ -163,7 +163,7 @@ RUN = Run(
     began_at=at(1),
     ended_at=at(59.5),
     phase="complete",
-    asked=Asked(since="24h", only=("tenant=acme",), judge="budget", budget_usd=2.5),
+    asked=ReplayRequest(since="24h", only=("tenant=acme",), judge="budget", budget_usd=2.5),
     files=(Archive(path="/archive/may.jsonl", size=1_024),),
     topic="rag.run.stricter.interactions",
     partitions=2,
@@ -217,7 +217,7 @@ def test_the_golden_window_is_read_and_written() -> None:
     """Today's window, with a sum that no plain number could hold, parses to its contents and comes out as it was."""
     read = Window.model_validate(orjson.loads(golden("window")))
     assert encode(read) == golden("window")
-    contents = Reading(WINDOW_SCHEMES, {}).contents(read)
+    contents = WindowDecoder(WINDOW_SCHEMES, {}).contents(read)
     assert contents.metrics["context_support"].total == 1_750_000
     assert contents.metrics["cost_usd"].total == int(1e200 * 1_000_000) + 400
     judged = {name: (own.count, own.drawn, own.weighted_sum) for name, own in contents.estimates.items()}
@@ -233,8 +233,8 @@ def test_a_window_from_before_there_were_estimates_is_read() -> None:
     """It has none, merges with those that have, and is written anew with all fields."""
     read = Window.model_validate(orjson.loads(golden("window_without_estimates")))
     assert (read.estimates, read.chances) == ({}, {})
-    old = Reading(WINDOW_SCHEMES, {}).contents(read)
-    new = Reading(WINDOW_SCHEMES, {}).contents(Window.model_validate(orjson.loads(golden("window"))))
+    old = WindowDecoder(WINDOW_SCHEMES, {}).contents(read)
+    new = WindowDecoder(WINDOW_SCHEMES, {}).contents(Window.model_validate(orjson.loads(golden("window"))))
     whole = merged((old, new))
     assert (whole.events, whole.estimates) == (6, new.estimates)
     today = orjson.loads(encode(Window.model_validate(read.model_dump() | old.fields())))
@@ -243,7 +243,7 @@ def test_a_window_from_before_there_were_estimates_is_read() -> None:
 
 
 @pytest.mark.parametrize(("record", "model"), [("judge_request", JudgeRequest), ("judge_ledger", LedgerEntry)])
-def test_the_golden_records_of_the_judge_are_read_and_written(record: str, model: type[Part]) -> None:
+def test_the_golden_records_of_the_judge_are_read_and_written(record: str, model: type[RecordPart]) -> None:
     """What waits in the judge's topics, and what is booked, is read by every later version; no field is left out."""
     read = model.model_validate_json(golden(record))
     assert encode(read) == golden(record)

@@ -13,14 +13,14 @@ from ragweir.metrics.catalogue import everything
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams import reference
 from ragweir.streams.serving.telemetry import TABLE
-from ragweir.streams.settings import Group, Settings
+from ragweir.streams.settings import Settings, SettingsGroup
 from ragweir.streams.slo import shipped as alerts
 
 README = reference.README.read_text(encoding="utf-8")
 SETTINGS = [
     (f"{group}.{name}", field.description or "")
     for group, values in Settings.model_fields.items()
-    if isinstance(values.default, Group)
+    if isinstance(values.default, SettingsGroup)
     for name, field in type(values.default).model_fields.items()
 ]
 CODE = {

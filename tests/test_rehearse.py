@@ -18,7 +18,7 @@ from conftest import create_topic, produce
 from pages import Tags
 
 from ragweir.errors import ConfigurationError, PermanentError
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.agent import Assignment
@@ -29,7 +29,7 @@ from ragweir.streams.playground.local.prometheus import Programs
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Slo, WindowSettings
 from ragweir.streams.slo.counting import Counting
-from ragweir.streams.slo.promtool_tests import proofs
+from ragweir.streams.slo.promtool_tests import promtool_tests
 from ragweir.streams.slo.rehearsal import Rehearsal, Rehearsed, rehearse
 from ragweir.streams.slo.rules import FAST, SLOW, rules, written
 from ragweir.streams.slo.timeline import page
@@ -37,7 +37,7 @@ from ragweir.streams.slo.timeline import page
 START = datetime(2026, 11, 20, tzinfo=UTC)
 RELEVANT = Slo(name="relevant", metric="context_support", at_least=0.5, objective=0.95)
 CANDIDATE = "relevant: context_support >= 0.5 for 95%"
-TOTALS = Totals(Catalogue(everything()))
+TOTALS = Aggregator(Catalogue(everything()))
 TENANTS = ("acme", "globex")
 SCRAPE_S, SLACK_M = 15, 2
 HOURS = 16
@@ -329,7 +329,7 @@ def test_tests_of_a_long_history_are_bounded() -> None:
     counting = counted(rows)
     found = rehearse(counting, "history")
     assert len(found.slos[0].alerts[0].firings) > 20
-    tests = proofs(counting, found, "slo.yml")["tests"]
+    tests = promtool_tests(counting, found, "slo.yml")["tests"]
     assert Counter(test["name"].split()[2] for test in tests if "page" in test["name"]) == {"firing": 10, "quiet": 10}
 
 

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from conftest import coordinated, produce, read_to_end
 from faults import QUICK_CLIENT, ROOT, Service, end_all, eventually
 
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.aggregate.windowing import Windowing
@@ -182,7 +182,7 @@ def test_slot_after_slot_is_upgraded_and_nothing_is_lost_doubled_or_unbooked(dep
         eventually(lambda new=new: new.logged("partitions assigned"), f"{service} {slot} works")
     versions = must_be_whole(deployment)
     assert len(versions) == 2, versions
-    windowing = Windowing(WindowSettings(sizes=("1h", "1d")), Totals(Catalogue(everything())))
+    windowing = Windowing(WindowSettings(sizes=("1h", "1d")), Aggregator(Catalogue(everything())))
     for each in deployment.values("evaluations"):
         windowing.add(Evaluation.model_validate(each))
     days = [window for window in windowing.windows() if window.window == "1d"]

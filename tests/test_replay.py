@@ -27,11 +27,11 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.run import Archive, Loaded
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.simulated.server import simulated_judge
-from ragweir.streams.records import Bounds, Record
+from ragweir.streams.records import Record, ReplayBounds
 from ragweir.streams.replay.archives import id_reader, load
-from ragweir.streams.replay.runner import Standing, _Watch
+from ragweir.streams.replay.runner import PhaseProgress, _Watch
 from ragweir.streams.replay.runs import find, prefix_of, run_settings, store
-from ragweir.streams.runtimes.replay_limiter import Bounding
+from ragweir.streams.runtimes.replay_limiter import ReplayLimiter
 from ragweir.streams.settings import Settings
 
 PARTITIONS = 3
@@ -284,7 +284,7 @@ def test_windows_are_waited_for_until_every_partition_says_that_it_is_idle(past:
         values = [orjson.dumps({**told, "idle": each}) for each in idle]
         produce(past.bootstrap, topic, values, key=key, partition=partition)
 
-    with closing(_Watch(own, run, Standing("summing", 0))) as watch:
+    with closing(_Watch(own, run, PhaseProgress("summing", 0))) as watch:
         tell(0, False, True)
         assert not watch._closed()
         tell(1, True, False)
@@ -459,7 +459,7 @@ class _Paused:
 
 def test_a_partition_is_read_to_its_bound_and_then_paused_once() -> None:
     consumer = _Paused()
-    bounding = Bounding(Bounds(ends={("t", 0): 2}), consumer)  # type: ignore[arg-type]
+    bounding = ReplayLimiter(ReplayBounds(ends={("t", 0): 2}), consumer)  # type: ignore[arg-type]
     records = [Record("t", partition, offset, None, b"", None) for partition in (0, 1) for offset in range(4)]
     assert [bounding.admits(each) for each in records] == [True, True, *[False] * 6]
     assert consumer.paused == [0, 1]
@@ -469,11 +469,11 @@ def test_a_partition_is_read_to_its_bound_and_then_paused_once() -> None:
 
 def test_a_rate_is_never_exceeded() -> None:
     """Over any stretch, no more records than the rate and one slice allow."""
-    bounding = Bounding(Bounds(rate=200.0), _Paused())  # type: ignore[arg-type]
+    bounding = ReplayLimiter(ReplayBounds(rate=200.0), _Paused())  # type: ignore[arg-type]
     began, taken = time.monotonic(), 0
     while time.monotonic() - began < 1.5:
-        room = bounding.room(1_000)
-        bounding.took(room)
+        room = bounding.capacity(1_000)
+        bounding.count(room)
         taken += room
         assert taken <= 200 * (time.monotonic() - began) + 2 * 100
     assert taken >= 200

@@ -10,11 +10,11 @@ from confluent_kafka import Producer
 from conftest import create_topic
 from typing_extensions import override
 
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.streams.agent import Assignment, Changelog
 from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
-from ragweir.streams.aggregate.held_windows import Part
+from ragweir.streams.aggregate.held_windows import WindowPart
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Emission, Outcome, Record
 from ragweir.streams.runtimes.restore import KafkaChangelog
@@ -22,7 +22,7 @@ from ragweir.streams.settings import Settings, WindowSettings
 
 BASE = datetime(2026, 11, 21, tzinfo=UTC)
 INPUT = ("evaluations", 0)
-CONFIG = AggregateConfig(Totals(Catalogue(everything())), WindowSettings(hold_h=0.5))
+CONFIG = AggregateConfig(Aggregator(Catalogue(everything())), WindowSettings(hold_h=0.5))
 
 
 class All(Changelog):
@@ -102,7 +102,7 @@ class Worker:
         (self.producer.commit_transaction if commit else self.producer.abort_transaction)()
 
 
-def held(agent: AggregateAgent) -> dict[datetime, dict[tuple[str, ...], Part]]:
+def held(agent: AggregateAgent) -> dict[datetime, dict[tuple[str, ...], WindowPart]]:
     """What an agent holds."""
     return {start: dict(parts) for start, parts in agent._states[0].held.windows.items()}
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
-from ragweir.metrics.view import Limits, example
+from ragweir.metrics.view import TextLimits, example
 from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.interaction import Interaction
@@ -587,7 +587,7 @@ def test_a_selected_event_is_sent_to_the_judge_with_its_texts() -> None:
             "expected": ["yes", "no"],
         }
     )
-    outcome = agent(ALL, limits=Limits(max_contexts=2)).handle(records([value]))
+    outcome = agent(ALL, limits=TextLimits(max_contexts=2)).handle(records([value]))
     evaluation, request = outcome.emissions
     assert (evaluation.topic, request.topic) == ("evaluations", "judge.requests")
     assert request.key == evaluation.key == "ü1".encode()

@@ -24,11 +24,11 @@ from faults import eventually
 from judging import GOOD, ScriptedPool, config, request
 from rich.console import Console
 
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.cli.summary import Summary
+from ragweir.streams.cli.summary import EvaluationSummary
 from ragweir.streams.playground.demo.samples import interactions
 from ragweir.streams.playground.simulated.openai_api import NAME
 from ragweir.streams.playground.simulated.server import simulated_judge
@@ -404,7 +404,7 @@ def test_told_to_stop_it_begins_nothing_more_and_lets_end_what_is_under_way() ->
 
 def test_a_summary_counts_an_event_once_and_shows_what_all_events_come_to() -> None:
     """Beside the plain mean of what was judged stands the weighted one, with its interval."""
-    summary = Summary(Totals(Catalogue(everything())), judging=True)
+    summary = EvaluationSummary(Aggregator(Catalogue(everything())), judging=True)
     for number in range(400):
         drawn = number < 40
         decided = {"suite": "rubric", "probability": 0.1, "because": ["floor"]}

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from ragweir.metrics.judged import answers
-from ragweir.metrics.judged.driver import Call, Completion, Judged
+from ragweir.metrics.judged.driver import ChatCall, Completion, Judged
 from ragweir.metrics.judged.driver import judge as conversation
 from ragweir.metrics.judged.framing import frame
 from ragweir.metrics.judged.rubric import Rubric
@@ -86,7 +86,7 @@ def drawing() -> Callable[[], str]:
     return lambda: f"w{next(numbers)}zq"
 
 
-def chat(call: Call, mode: str = "json_schema") -> dict[str, Any]:
+def chat(call: ChatCall, mode: str = "json_schema") -> dict[str, Any]:
     """A call as the body of a chat completion, its schema in the request or in the prompt."""
     by_endpoint = mode == "json_schema"
     system = call.framed.system + ("" if by_endpoint else PROMPTED + json.dumps(call.schema))
@@ -100,14 +100,14 @@ def chat(call: Call, mode: str = "json_schema") -> dict[str, Any]:
     return body
 
 
-def rubric(case: Case = GROUNDED, draw: Callable[[], str] | None = None) -> Call:
+def rubric(case: Case = GROUNDED, draw: Callable[[], str] | None = None) -> ChatCall:
     contexts = tuple((f"context {number}", text) for number, text in enumerate(case.contexts or (), 1))
     ask = Ask("Grade it.", (("query", case.query), ("response", case.response), *contexts), Rubric)
     framed, check = frame(ask, draw or drawing())
-    return Call(framed, "rubric_Rubric", answers.schema(Rubric), b"", Rubric, check)
+    return ChatCall(framed, "rubric_Rubric", answers.schema(Rubric), b"", Rubric, check)
 
 
-def asked(using: openai.OpenAI, call: Call | None = None, **more: Any) -> Any:
+def asked(using: openai.OpenAI, call: ChatCall | None = None, **more: Any) -> Any:
     return using.chat.completions.create(**chat(call or rubric()), **more)
 
 
@@ -115,7 +115,7 @@ def judged(using: openai.OpenAI, case: Case, mode: str) -> tuple[Judged, list[di
     """What all suites find through the endpoint, and each answer, which is valid for its schema."""
     driver = conversation(case, JUDGED, drawing())
     found: list[dict[str, Any]] = []
-    said: Call | Embed = next(driver)
+    said: ChatCall | Embed = next(driver)
     try:
         while True:
             if isinstance(said, Embed):

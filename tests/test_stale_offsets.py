@@ -14,7 +14,7 @@ from faults import BEHIND, Service, Traffic, end_all, environment, eventually, f
 
 from ragweir.errors import Interrupted
 from ragweir.streams.playground.local.kafka import LocalKafka
-from ragweir.streams.runtimes.offsets import patiently
+from ragweir.streams.runtimes.offsets import ask_until_answered
 
 Start = Callable[..., Service]
 
@@ -142,5 +142,5 @@ def test_a_partition_whose_offset_is_held_back_is_asked_for_with_pauses() -> Non
 
     until = time.monotonic() + 0.35
     with pytest.raises(Interrupted):
-        patiently(ask, lambda: time.monotonic() > until)
+        ask_until_answered(ask, lambda: time.monotonic() > until)
     assert 2 <= len(asked) <= 5

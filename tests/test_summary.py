@@ -20,7 +20,7 @@ from ragweir.metrics.aggregation.summary import (
     tally,
     written,
 )
-from ragweir.metrics.aggregation.window_aggregate import Contents, merged
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, merged
 from ragweir.schemas.window import MetricSummary
 
 RATIO = Scheme(0.0, 1.0, 1_000_000, 1_000_000)
@@ -153,14 +153,14 @@ def estimate(judged: list[tuple[float, float]]) -> Estimate:
     return own
 
 
-def contents() -> st.SearchStrategy[Contents]:
+def contents() -> st.SearchStrategy[WindowAggregate]:
     """Contents of all kinds."""
     counts = st.dictionaries(st.sampled_from("ab"), st.dictionaries(st.sampled_from("xyz"), st.integers(1, 9)))
     metrics = st.dictionaries(st.sampled_from(["m", "n"]), SUMMARIES)
     chances = st.dictionaries(st.sampled_from("ab"), st.builds(Chance, st.floats(0.01, 1), st.integers(0, 9)))
     estimates = st.dictionaries(st.sampled_from(["m", "c=x"]), st.builds(estimate, JUDGED))
     return st.builds(
-        Contents,
+        WindowAggregate,
         st.integers(0, 9),
         st.integers(0, 9),
         metrics,
@@ -173,13 +173,15 @@ def contents() -> st.SearchStrategy[Contents]:
 
 
 @given(contents(), contents(), contents())
-def test_contents_merge_in_any_order_and_stay_as_they_are(one: Contents, two: Contents, three: Contents) -> None:
+def test_contents_merge_in_any_order_and_stay_as_they_are(
+    one: WindowAggregate, two: WindowAggregate, three: WindowAggregate
+) -> None:
     """What holds for summaries holds for windows; what is merged is not changed by it."""
     before = [orjson.dumps(each.fields(), option=orjson.OPT_NON_STR_KEYS) for each in (one, two, three)]
     total = merged((one, two, three))
     assert (
         total == merged((three, one, two)) == merged((merged((one, two)), three)) == merged((one, merged((two, three))))
     )
-    assert merged((one, Contents())) == one == merged((Contents(), one))
+    assert merged((one, WindowAggregate())) == one == merged((WindowAggregate(), one))
     total.merge(two)
     assert [orjson.dumps(each.fields(), option=orjson.OPT_NON_STR_KEYS) for each in (one, two, three)] == before

@@ -331,7 +331,7 @@ def test_times_that_cannot_be_true_are_told(kafka: LocalKafka, prefix: str, name
     assert re.search(shown, printed)
     assert (f"\nLook at this first: {complaint}" in printed) is bool(complaint)
     effective = load(None, {"kafka": {"bootstrap_servers": kafka.bootstrap}, "input": {"topic": topic}})
-    findings = doctor.Findings(effective, {topic: 1})
+    findings = doctor.CheckContext(effective, {topic: 1})
     if complaint:
         with pytest.raises(doctor.Unwell, match=f"^{re.escape(complaint)}"):
             doctor.times(findings)

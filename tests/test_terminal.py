@@ -17,16 +17,16 @@ from rich.progress import Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import CATALOGUE_VERSION, Catalogue, everything
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.schemas.run import Asked, Run
+from ragweir.schemas.run import ReplayRequest, Run
 from ragweir.streams import logs
 from ragweir.streams.cli import doctor
-from ragweir.streams.cli.doctor import Findings
-from ragweir.streams.cli.summary import Summary
-from ragweir.streams.judge.probe import Checked
-from ragweir.streams.judge.protocol import Dialect
+from ragweir.streams.cli.doctor import CheckContext
+from ragweir.streams.cli.summary import EvaluationSummary
+from ragweir.streams.judge.probe import ProbeResult
+from ragweir.streams.judge.protocol import ResponseFormat
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.replay.runs import prefix_of, store
 from ragweir.streams.settings import JudgeSettings, Settings
@@ -194,10 +194,10 @@ def test_rehearse(tmp_path: Path) -> None:
 
 def test_the_judges_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """An endpoint gives itself any name."""
-    monkeypatch.setattr(doctor, "try_out", lambda _: Checked(Dialect(), 0, ALL))
+    monkeypatch.setattr(doctor, "probe", lambda _: ProbeResult(ResponseFormat(), 0, ALL))
     judge = JudgeSettings(base_url="http://127.0.0.1:9/v1", daily_budget_usd=None)
-    must_be_harmless(doctor.judge(Findings(Settings(judge=judge))))
-    summary = Summary(Totals(Catalogue(everything())), judging=True)
+    must_be_harmless(doctor.judge(CheckContext(Settings(judge=judge))))
+    summary = EvaluationSummary(Aggregator(Catalogue(everything())), judging=True)
     usage = {"model": ALL, "prompt_version": "1", "input_tokens": 1, "output_tokens": 1, "cost_usd": 0, "cached": False}
     summary.add(Evaluation.model_validate({**evaluation(1, 0.5), "stage": "judged", "judge": usage}))
     must_be_harmless(summary.line())
@@ -233,7 +233,7 @@ def test_runs(kafka: LocalKafka, prefix: str) -> None:
         run_id="r",
         began_at=datetime(2026, 11, 21, tzinfo=UTC),
         phase="complete",
-        asked=Asked(topic=ALL, since=ALL, only=(ALL,)),
+        asked=ReplayRequest(topic=ALL, since=ALL, only=(ALL,)),
         topic=ALL,
         partitions=1,
         catalogue_version=CATALOGUE_VERSION,

@@ -14,8 +14,8 @@ from conftest import create_topic, produce
 from faults import Service, end_all, eventually
 from prometheus_client.parser import text_string_to_metric_families
 
-from ragweir.metrics.aggregation.aggregator import Totals
-from ragweir.metrics.aggregation.merger import Closing
+from ragweir.metrics.aggregation.aggregator import Aggregator
+from ragweir.metrics.aggregation.merger import WindowMerger
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.window import OVERFLOW
 from ragweir.streams.agent import Assignment
@@ -28,7 +28,7 @@ from ragweir.streams.records import Record
 from ragweir.streams.settings import WindowSettings, load
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-TOTALS = Totals(Catalogue(everything()))
+TOTALS = Aggregator(Catalogue(everything()))
 REAL = ("claims", "search", "support")
 METRICS = ("context_support", "bigram_support", "unsupported_risk", "total_latency_ms", "input_tokens")
 
@@ -47,7 +47,7 @@ class Pipeline:
         self.agent = AggregateAgent(AggregateConfig(TOTALS, settings))
         self.agent.on_assigned(Assignment(("rag.evaluations", 0), None, 0))
         limits = admission_limits(settings)
-        self.closing = Closing(settings.sizes, settings.dimensions, TOTALS.reading(), settings.grace_s, limits)
+        self.closing = WindowMerger(settings.sizes, settings.dimensions, TOTALS.reading(), settings.grace_s, limits)
         self.exposition = Exposition(settings.dimensions, [])
         self.offset = 0
         self.counts: Counter[str] = Counter()
@@ -245,6 +245,6 @@ def test_a_backlog_in_any_order(services: Services) -> None:
 )
 def test_doctor_recommends_a_list_of_values(values: dict[str, list[str]], told: str) -> None:
     """Dimensions whose values are not listed are named, with the setting that lists them."""
-    found = doctor.labels(doctor.Findings(load(None, {"windows": {"values": values}})))
+    found = doctor.labels(doctor.CheckContext(load(None, {"windows": {"values": values}})))
     assert told in found
     assert ("windows.values" in found) == (told != "only listed values")

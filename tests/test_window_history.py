@@ -15,10 +15,10 @@ from confluent_kafka import Producer
 from conftest import create_topic
 
 from ragweir.errors import PermanentError
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.cardinality import Labels
-from ragweir.metrics.aggregation.merger import Closing
-from ragweir.metrics.aggregation.window_aggregate import Contents
+from ragweir.metrics.aggregation.merger import WindowMerger
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
@@ -26,7 +26,7 @@ from ragweir.schemas.window import OVERFLOW, EstimateSums, Progress, Window, dur
 from ragweir.streams.aggregate.dimensions import admission_limits
 from ragweir.streams.aggregate.windowing import Windowing, of_all_sizes, start_of
 from ragweir.streams.backfill import compaction as latest
-from ragweir.streams.backfill.compaction import Latest
+from ragweir.streams.backfill.compaction import CompactedRecords
 from ragweir.streams.backfill.output_formats import JsonLines, write
 from ragweir.streams.backfill.windows import Fate, windows
 from ragweir.streams.kafka.reader import Moved
@@ -37,7 +37,7 @@ SIZES = ("1m", "3m", "5m", "1h")
 DIMENSIONS = ("application", "labels.region")
 PARTITIONS = 3
 BEGIN = datetime(2026, 1, 1, 10, 41, tzinfo=UTC)
-TOTALS = Totals(Catalogue(everything()))
+TOTALS = Aggregator(Catalogue(everything()))
 MINUTE = timedelta(minutes=1)
 
 Keyed = tuple[bytes, bytes | None]
@@ -72,7 +72,7 @@ def labels_of(own: Evaluation) -> Labels:
     return own.application or "", own.labels["region"]
 
 
-def contents_of(own: list[Evaluation]) -> Contents:
+def contents_of(own: list[Evaluation]) -> WindowAggregate:
     """All of them, summed up at once: nothing is merged."""
     return TOTALS.of([TOTALS.read(each, "") for each in own])[""]
 
@@ -260,7 +260,7 @@ def test_a_full_disk_is_said(kafka: LocalKafka, prefix: str, monkeypatch: pytest
 
 
 def base(minute: int, *applications: str, version: str = "1", events: int = 1) -> tuple[datetime, dict[Labels, Any]]:
-    return BEGIN + minute * MINUTE, {(each,): Contents(events, versions={version}) for each in applications}
+    return BEGIN + minute * MINUTE, {(each,): WindowAggregate(events, versions={version}) for each in applications}
 
 
 def one_dimension(**more: Any) -> WindowSettings:
@@ -303,7 +303,9 @@ def test_every_size_keeps_to_its_cap() -> None:
 def test_history_is_what_was_shown_live() -> None:
     """Over the cap too: every window is the one that `export` showed when it closed."""
     chosen = one_dimension(max_series=2)
-    closing = Closing(chosen.sizes, chosen.dimensions, TOTALS.reading(), grace_s=0, limits=admission_limits(chosen))
+    closing = WindowMerger(
+        chosen.sizes, chosen.dimensions, TOTALS.reading(), grace_s=0, limits=admission_limits(chosen)
+    )
     draw = random.Random(7)
     bases = [base(minute, *draw.sample("abcdef", 4)) for minute in range(40)]
     for _, sets in bases:
@@ -351,12 +353,12 @@ def test_merged_windows_have_all_catalogue_versions() -> None:
 
 def held(count: int) -> int:
     """The most accumulators alive at any window's turn, while so many base windows are merged."""
-    before = sum(isinstance(each, Contents) for each in gc.get_objects())
+    before = sum(isinstance(each, WindowAggregate) for each in gc.get_objects())
     most = 0
     bases = (base(minute, "a", "b", "c") for minute in range(count))
     for number, _ in enumerate(of_all_sizes(bases, one_dimension(sizes=("1m", "5m", "1h")))):
         if number % 50 == 0:
-            most = max(most, sum(isinstance(each, Contents) for each in gc.get_objects()) - before)
+            most = max(most, sum(isinstance(each, WindowAggregate) for each in gc.get_objects()) - before)
     return most
 
 
@@ -370,7 +372,7 @@ def filled(folder: Path, keys: int) -> int:
     folder.mkdir()
     draw = random.Random(1)
     tracemalloc.start()
-    kept = Latest(folder, memory_bytes=100_000)
+    kept = CompactedRecords(folder, memory_bytes=100_000)
     for number in range(3 * keys):
         value = None if number == 3 * keys - 1 else str(number).encode() + draw.randbytes(4_000)
         kept.put(number % keys, b"key", value)

@@ -20,16 +20,16 @@ from conftest import create_topic, read_to_end
 from faults import QUICK_CLIENT, Service, end_all, eventually, forget, set_offset
 
 from ragweir.errors import DO_NOT_RESTART
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.estimate import Chance
-from ragweir.metrics.aggregation.window_aggregate import Contents
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.window import Window
 from ragweir.streams.playground.local.kafka import LocalKafka
 
 PARTITIONS = 4
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=6)
-READING = Totals(Catalogue(everything())).reading()
+READING = Aggregator(Catalogue(everything())).reading()
 RATIOS = ("context_support", "bigram_support", "unsupported_risk", "llm_latency_share")
 TIMES = ("total_latency_ms", "llm_latency_ms", "input_tokens")
 JUDGED, SUITE = "judge_relevance", "rubric"
@@ -292,7 +292,7 @@ def must_agree(of: Evaluations) -> Counter[str]:
         assert sum(Decimal(each["weight"]) for each in estimates) == sum(weight for weight, _ in plain.estimated)
         weighted = sum(weight * score for weight, score in plain.estimated)
         assert sum(Decimal(each["weighted_sum"]) for each in estimates) == weighted
-        whole = Contents()
+        whole = WindowAggregate()
         for each in own:
             whole.merge(READING.contents(Window.model_validate(json.loads(json.dumps(each, default=float)))))
         if plain.chances:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject, share_of
 from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Floats, Scheme, scheme, tally
-from ragweir.metrics.aggregation.window_aggregate import Contents, Counts, Reading
+from ragweir.metrics.aggregation.window_aggregate import Counts, WindowAggregate, WindowDecoder
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.evaluation import Decision, Evaluation
 
@@ -21,7 +21,7 @@ Route = tuple[str, str, float]
 """What was decided about an event and a suite: the suite, the status and the probability."""
 
 
-class Scored(NamedTuple, Generic[Key]):
+class WindowEntry(NamedTuple, Generic[Key]):
     """What of an evaluation enters a window, and which window."""
 
     key: Key
@@ -32,7 +32,7 @@ class Scored(NamedTuple, Generic[Key]):
     judged: bool
 
 
-class Totals:
+class Aggregator:
     """Sums evaluations up, so that an event that is scored and later judged is counted once by everything.
 
     A scored evaluation enters as an event, with its metrics and with which suites selected it. A judged one enters only
@@ -55,27 +55,29 @@ class Totals:
             elif metric.cost != "free" and low is not None and high is not None:
                 self._estimated[name] = Subject(metric.group, low, high)
 
-    def reading(self) -> Reading:
+    def reading(self) -> WindowDecoder:
         """Reads records that are summed up in the same way, also by another process."""
         shares = ((each, subject) for subject, labels in self._shared.values() for each in labels.values())
-        return Reading(self.schemes, {name: subject.suite for name, subject in (*self._estimated.items(), *shares)})
+        return WindowDecoder(
+            self.schemes, {name: subject.suite for name, subject in (*self._estimated.items(), *shares)}
+        )
 
-    def read(self, evaluation: Evaluation, key: Key) -> Scored[Key]:
+    def read(self, evaluation: Evaluation, key: Key) -> WindowEntry[Key]:
         """What of an evaluation counts."""
         scores, categories, decision = evaluation.scores, evaluation.categories, evaluation.decision
         judged = evaluation.stage == "judged"
         if judged:
             scores = {name: value for name, value in scores.items() if name not in self._free}
             categories = {name: label for name, label in categories.items() if name not in self._free}
-        return Scored(key, scores, categories, decision, evaluation.catalogue_version, judged)
+        return WindowEntry(key, scores, categories, decision, evaluation.catalogue_version, judged)
 
-    def of(self, events: Sequence[Scored[Key]]) -> dict[Key, Contents]:
+    def of(self, events: Sequence[WindowEntry[Key]]) -> dict[Key, WindowAggregate]:
         """The contents that the events make, per window, in the order in which the windows are first met."""
         if not events:
             return {}
         groups: dict[Key, int] = {}
         owners = [groups.setdefault(event.key, len(groups)) for event in events]
-        contents = [Contents() for _ in groups]
+        contents = [WindowAggregate() for _ in groups]
         routed: list[dict[Route, int]] = [{} for _ in groups]
         for event, owner in zip(events, owners, strict=True):
             own = contents[owner]
@@ -100,7 +102,7 @@ class Totals:
                 contents[owner].metrics = summaries
         return dict(zip(groups, contents, strict=True))
 
-    def _judge(self, own: Contents, event: Scored[Key]) -> None:
+    def _judge(self, own: WindowAggregate, event: WindowEntry[Key]) -> None:
         """Take in what became of an event that was selected."""
         judged = _end(own, event.decision)
         for name, value in event.scores.items():
@@ -117,7 +119,7 @@ class Totals:
                     estimate.add(float(each == label), judged[subject.suite])
 
 
-def _end(own: Contents, decision: Decision) -> dict[str, float]:
+def _end(own: WindowAggregate, decision: Decision) -> dict[str, float]:
     """Take in what became of the suites that had selected an event; gives the probabilities of those that judged it."""
     judged: dict[str, float] = {}
     for suite in decision.suites:
@@ -130,7 +132,7 @@ def _end(own: Contents, decision: Decision) -> dict[str, float]:
     return judged
 
 
-def _route(own: Contents, routed: Mapping[Route, int]) -> None:
+def _route(own: WindowAggregate, routed: Mapping[Route, int]) -> None:
     """Take in what was decided about scored events."""
     for (name, status, probability), count in routed.items():
         _count(own.decisions, name, status, count)

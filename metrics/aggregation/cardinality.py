@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ragweir.metrics.aggregation.window_aggregate import Contents
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import OVERFLOW
 
 Labels = tuple[str, ...]
@@ -99,8 +99,8 @@ class Admission:
 
 
 def apart(
-    sets: Mapping[Labels, Contents], admission: Admission, start_s: int
-) -> tuple[dict[Labels, Contents], frozenset[Labels]]:
+    sets: Mapping[Labels, WindowAggregate], admission: Admission, start_s: int
+) -> tuple[dict[Labels, WindowAggregate], frozenset[Labels]]:
     """The label sets that a window keeps apart, the rest as one overflow set; and which went into that.
 
     Those that a held window has stay; of the others the busiest come first. `sets` stay as they are, and their order
@@ -114,7 +114,7 @@ def apart(
     ({('b',): 7, ('a',): 1, ('__overflow__',): 2}, [('c',)])
     """
     admission.reach(start_s)
-    kept: dict[Labels, Contents] = {}
+    kept: dict[Labels, WindowAggregate] = {}
     folded = []
     for labels in by_events(sets):
         if admission.admits(labels, start_s):
@@ -123,14 +123,14 @@ def apart(
             folded.append(labels)
     if folded:
         overflow = (OVERFLOW,) * len(folded[0])
-        together = Contents()
+        together = WindowAggregate()
         for each in (*folded, *([overflow] if overflow in kept else [])):
             together.merge(sets[each])
         kept[overflow] = together
     return kept, frozenset(folded)
 
 
-def fold(sets: dict[Labels, Contents], more: Mapping[Labels, Contents], most: int) -> int:
+def fold(sets: dict[Labels, WindowAggregate], more: Mapping[Labels, WindowAggregate], most: int) -> int:
     """Merge `more` into `sets`, which never come to hold over `most` label sets beside the overflow set.
 
     The label sets that came first stay; of those that come together, the busiest go first.
@@ -146,11 +146,11 @@ def fold(sets: dict[Labels, Contents], more: Mapping[Labels, Contents], most: in
             if len(sets) - (overflow in sets) >= most:
                 place = overflow
                 folded += 1
-        sets.setdefault(place, Contents()).merge(more[labels])
+        sets.setdefault(place, WindowAggregate()).merge(more[labels])
     return folded
 
 
-def by_events(sets: Mapping[Labels, Contents]) -> list[Labels]:
+def by_events(sets: Mapping[Labels, WindowAggregate]) -> list[Labels]:
     """Label sets, the busiest first."""
     return sorted(sets, key=lambda labels: (-sets[labels].events, labels))
 

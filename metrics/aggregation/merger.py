@@ -21,7 +21,7 @@ from typing import Literal
 from zlib import compress, decompress
 
 from ragweir.metrics.aggregation.cardinality import Admission, AdmissionLimits, Labels, apart, fold
-from ragweir.metrics.aggregation.window_aggregate import Contents, Reading
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, WindowDecoder
 from ragweir.schemas.window import OVERFLOW, Progress, Window, duration_s
 from ragweir.schemas.window_key import ProgressKey, parse_window_key
 
@@ -50,7 +50,7 @@ class Closed:
     size: str
     start_s: int
     end_s: int
-    sets: Mapping[Labels, Contents]
+    sets: Mapping[Labels, WindowAggregate]
     revised: bool = False
 
 
@@ -86,7 +86,7 @@ class _Base:
         self.merged[key] = packed
 
 
-class Closing:
+class WindowMerger:
     """Merges the windows of all partitions.
 
     Args:
@@ -102,7 +102,7 @@ class Closing:
         self,
         sizes: Sequence[str],
         dimensions: Sequence[str],
-        reading: Reading,
+        reading: WindowDecoder,
         grace_s: float,
         limits: AdmissionLimits,
         max_bytes: int = MAX_HELD_BYTES,
@@ -119,7 +119,7 @@ class Closing:
         self._max_bytes = max_bytes
         self._progress: dict[int, Progress] = {}
         self._bases: dict[int, _Base] = {}
-        self._running: dict[str, dict[int, dict[Labels, Contents]]] = {size: {} for size in sizes}
+        self._running: dict[str, dict[int, dict[Labels, WindowAggregate]]] = {size: {} for size in sizes}
         """The accumulators of the windows that are shown or open."""
         self._shown: dict[str, float] = dict.fromkeys(sizes, -inf)
         """The start of the last closed window of each size, with contents or without."""
@@ -277,9 +277,9 @@ class Closing:
             self.folded[size] += fold(self._running[size].setdefault(place, {}), sets, self._most)
         return places
 
-    def _grown(self, base: _Base) -> dict[Labels, Contents]:
+    def _grown(self, base: _Base) -> dict[Labels, WindowAggregate]:
         """Return the growth of a base window's fresh records over those that were merged, per label set."""
-        sets: dict[Labels, Contents] = {}
+        sets: dict[Labels, WindowAggregate] = {}
         for key, value in list(base.fresh.items()):
             base.drop(key)
             try:
@@ -290,10 +290,10 @@ class Closing:
                 self.fates["unreadable"] += 1
                 continue
             base.keep(key, value)
-            sets.setdefault(self._overflow if labels in base.folded else labels, Contents()).merge(contents)
+            sets.setdefault(self._overflow if labels in base.folded else labels, WindowAggregate()).merge(contents)
         return sets
 
-    def _decoded(self, value: bytes) -> tuple[Labels, Contents]:
+    def _decoded(self, value: bytes) -> tuple[Labels, WindowAggregate]:
         """Read a record.
 
         Raises:

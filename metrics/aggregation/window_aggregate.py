@@ -42,7 +42,7 @@ def _estimate(name: str, record: EstimateSums, schemes: Mapping[str, Scheme]) ->
 
 
 @dataclass(slots=True)
-class Contents:
+class WindowAggregate:
     """Totals of a set of evaluations. Empty contents are the identity of `merge`.
 
     >>> one, other = Contents(events=2), Contents(events=3, categories={"recall_warning": {"HIT_RETRIEVAL_LIMIT": 1}})
@@ -62,7 +62,7 @@ class Contents:
     estimates: dict[str, Estimate] = field(default_factory=dict)
     """By judged metric, and by label of the judged categories."""
 
-    def merge(self, other: Contents) -> None:
+    def merge(self, other: WindowAggregate) -> None:
         """Take other contents in.
 
         Raises:
@@ -88,7 +88,7 @@ class Contents:
             else:
                 whole.merge(part)
 
-    def since(self, earlier: Contents) -> Contents:
+    def since(self, earlier: WindowAggregate) -> WindowAggregate:
         """Return the growth of these contents over an earlier state of them.
 
         Merged into whatever holds that earlier state, it gives what holds these contents.
@@ -101,7 +101,7 @@ class Contents:
         Raises:
             ValueError: if it is not an earlier state of these.
         """
-        return Contents(
+        return WindowAggregate(
             growth(self.events, earlier.events),
             growth(self.late, earlier.late),
             {name: grown for name, grown in _since(self.metrics, earlier.metrics).items() if grown.count},
@@ -141,7 +141,7 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class WindowDecoder:
     """Reads the contents of records, so that all that one of them has read can be merged."""
 
     schemes: Mapping[str, Scheme]
@@ -149,7 +149,7 @@ class Reading:
     suites: dict[str, str]
     """By estimate; of those that are not in it the suite is the one that is met first."""
 
-    def contents(self, window: Window) -> Contents:
+    def contents(self, window: Window) -> WindowAggregate:
         """What a record says.
 
         Raises:
@@ -159,7 +159,7 @@ class Reading:
         for name, sums in window.estimates.items():
             if self.suites.setdefault(name, sums.suite) != sums.suite:
                 raise ValueError(f"{name} is estimated by another suite")
-        return Contents(
+        return WindowAggregate(
             window.events,
             window.late,
             {name: read(record, self.schemes.get(name, DEFAULT_SCHEME)) for name, record in window.metrics.items()},
@@ -171,9 +171,9 @@ class Reading:
         )
 
 
-def merged(parts: Iterable[Contents]) -> Contents:
+def merged(parts: Iterable[WindowAggregate]) -> WindowAggregate:
     """All parts together; they stay as they are."""
-    total = Contents()
+    total = WindowAggregate()
     for part in parts:
         total.merge(part)
     return total

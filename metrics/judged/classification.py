@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ragweir.metrics.judged.asking import ANY_OF_SEVERAL, NO_EXPECTED, Said, asked, references
-from ragweir.metrics.judged.suite import Answer, Case, Conversation, Findings, Suite
+from ragweir.metrics.judged.suite import Answer, Case, Conversation, Suite, SuiteResult
 from ragweir.metrics.metric import Metric, Null
 
 DONT_KNOW = "DON'T KNOW"
@@ -47,14 +47,14 @@ def converse(case: Case) -> Conversation:
     name = answer_class.__name__
     expected = references(case)
     if not expected:
-        return Findings({name: NO_EXPECTED})
+        return SuiteResult({name: NO_EXPECTED})
     if case.scores.get("dont_know") == 1:
-        return Findings({name: answer_class(None)})
+        return SuiteResult({name: answer_class(None)})
     data = (("query", case.query), ("response", case.response), *expected)
     answer = yield from asked(TASK, data, Class)
     if isinstance(answer, Null):
-        return Findings({name: answer})
-    return Findings({name: answer_class(answer)}, {name: answer.reason})
+        return SuiteResult({name: answer})
+    return SuiteResult({name: answer_class(answer)}, {name: answer.reason})
 
 
 METRICS = (

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ragweir.metrics.judged import answers
 from ragweir.metrics.judged.framing import RULES, Framed, frame
-from ragweir.metrics.judged.suite import Answer, Ask, Case, Embed, Findings, Suite
+from ragweir.metrics.judged.suite import Answer, Ask, Case, Embed, Suite, SuiteResult
 from ragweir.metrics.list_cut import LIST_CUT
 from ragweir.metrics.metric import Flagged, Metric, Null
 
@@ -24,7 +24,7 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ChatCall:
     """One request to a chat model."""
 
     framed: Framed
@@ -70,7 +70,7 @@ class Judged:
     """Answers that had to be asked for again."""
 
 
-def judge(case: Case, suites: Sequence[Suite], draw: Callable[[], str]) -> Generator[Call | Embed, object, Judged]:
+def judge(case: Case, suites: Sequence[Suite], draw: Callable[[], str]) -> Generator[ChatCall | Embed, object, Judged]:
     """Judge one event by some suites.
 
     Yields a `Call` and is sent a `Completion`, or an `Embed` and is sent `Vectors`; `Null` instead of either when it
@@ -101,7 +101,7 @@ def judge(case: Case, suites: Sequence[Suite], draw: Callable[[], str]) -> Gener
 
 def _converse(
     case: Case, suite: Suite, draw: Callable[[], str], judged: Judged
-) -> Generator[Call | Embed, object, tuple[Findings, bool]]:
+) -> Generator[ChatCall | Embed, object, tuple[SuiteResult, bool]]:
     """One suite's conversation: its findings, and whether some question found no usable answer."""
     conversation = suite.converse(case)
     unanswered = False
@@ -118,12 +118,14 @@ def _converse(
             reply = yield said
 
 
-def _ask(ask: Ask, suite: Suite, draw: Callable[[], str], judged: Judged) -> Generator[Call | Embed, object, object]:
+def _ask(
+    ask: Ask, suite: Suite, draw: Callable[[], str], judged: Judged
+) -> Generator[ChatCall | Embed, object, object]:
     """One question: its answer, or Null. An answer that cannot be used is asked for again once, under new marks."""
     shape = answers.schema(ask.answer)
     name = f"{suite.name}_{ask.answer.__name__}"
     framed, check = frame(ask, draw)
-    call = Call(framed, name, shape, _identity(ask, suite, shape), ask.answer, check)
+    call = ChatCall(framed, name, shape, _identity(ask, suite, shape), ask.answer, check)
     while True:
         reply = yield call
         if not isinstance(reply, Completion):
@@ -143,7 +145,7 @@ def _identity(ask: Ask, suite: Suite, shape: Mapping[str, Any]) -> bytes:
     return blake2b(json.dumps(asked, ensure_ascii=False).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _record(metric: Metric, findings: Findings, judged: Judged) -> bool:
+def _record(metric: Metric, findings: SuiteResult, judged: Judged) -> bool:
     """Write down what a suite found for one metric; tells whether that is a value."""
     name = metric.name
     found = findings.values.get(name, Null("the suite left it out"))

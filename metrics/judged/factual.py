@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ragweir.metrics.judged.asking import ANY_OF_SEVERAL, NO_EXPECTED, Points, Said, asked, references
-from ragweir.metrics.judged.suite import Answer, Case, Conversation, Findings, Suite
+from ragweir.metrics.judged.suite import Answer, Case, Conversation, Suite, SuiteResult
 from ragweir.metrics.metric import Metric, Null
 
 TASK = f"""\
@@ -36,7 +36,7 @@ _GRADES = ((80.0, "A"), (60.0, "B"), (40.0, "C"), (20.0, "D"))
 _LOWEST = "E"
 
 
-class Steps(Answer):
+class ComparisonSteps(Answer):
     """The three steps of the comparison."""
 
     correctness_reason: Said
@@ -83,12 +83,12 @@ def converse(case: Case) -> Conversation:
     if not expected:
         return FACTUAL.null(NO_EXPECTED.reason)
     data = (("query", case.query), ("response", case.response), *expected)
-    answer = yield from asked(TASK, data, Steps)
+    answer = yield from asked(TASK, data, ComparisonSteps)
     if isinstance(answer, Null):
         return FACTUAL.null(answer.reason)
     percentage = factual_accuracy_percentage(answer.correctness, answer.completeness, answer.consistency)
     told = (f"{step} {getattr(answer, step):g}: {getattr(answer, f'{step}_reason')}" for step in _STEPS)
-    return Findings(
+    return SuiteResult(
         {"factual_accuracy_percentage": percentage, "factual_accuracy_grade": factual_accuracy_grade(percentage)},
         {"factual_accuracy_percentage": "; ".join(told)},
     )

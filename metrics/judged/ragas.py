@@ -27,7 +27,7 @@ from ragweir.metrics.judged.asking import (
     references,
     verdicts,
 )
-from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Findings, Suite
+from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult
 from ragweir.metrics.metric import Flagged, Metric, Null, Value
 
 DIRECT = "direct_assessment"
@@ -315,7 +315,7 @@ def converse(case: Case, weights: Sequence[float] = WEIGHTS) -> Conversation:
         "ragas_context_recall": found,
         "ragas_answer_relevance": answers,
     }
-    return Findings(values, {name: text for name, text in told.items() if text})
+    return SuiteResult(values, {name: text for name, text in told.items() if text})
 
 
 def _unless_null(of: Callable[[Sequence[bool]], float], relevant: Sequence[bool] | Null) -> Value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ragweir.metrics.judged.asking import NO_CONTEXTS, Said, Share, asked, numbered_contexts
-from ragweir.metrics.judged.suite import Answer, Case, Conversation, Findings, Suite
+from ragweir.metrics.judged.suite import Answer, Case, Conversation, Suite, SuiteResult
 from ragweir.metrics.metric import Metric, Null
 
 MOST_CONTEXTS = 10
@@ -44,12 +44,12 @@ def converse(case: Case) -> Conversation:
     """One question, and none where nothing was retrieved."""
     name = context_recall_llm.__name__
     if not case.contexts:
-        return Findings({name: NO_CONTEXTS if case.contexts is None else 0.0})
+        return SuiteResult({name: NO_CONTEXTS if case.contexts is None else 0.0})
     shown = numbered_contexts(case.contexts[:MOST_CONTEXTS])
     answer = yield from asked(TASK, (("query", case.query), ("response", case.response), *shown), Recall)
     if isinstance(answer, Null):
-        return Findings({name: answer})
-    return Findings({name: context_recall_llm(answer)}, {name: answer.reason})
+        return SuiteResult({name: answer})
+    return SuiteResult({name: context_recall_llm(answer)}, {name: answer.reason})
 
 
 METRICS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ragweir.metrics.judged.asking import NO_CONTEXTS, Said, Share, asked, numbered_contexts
-from ragweir.metrics.judged.suite import Answer, Case, Conversation, Findings, Suite
+from ragweir.metrics.judged.suite import Answer, Case, Conversation, Suite, SuiteResult
 from ragweir.metrics.metric import Metric, Null, Value
 
 _INTRODUCTION = """\
@@ -145,7 +145,7 @@ def converse(case: Case) -> Conversation:
     data = (("query", case.query), ("response", case.response), *numbered_contexts(case.contexts or ()))
     answer = yield from asked(task(wanted), data, wanted)
     if isinstance(answer, Null):
-        return Findings(dict.fromkeys(_NAMES, answer))
+        return SuiteResult(dict.fromkeys(_NAMES, answer))
     values: dict[str, Value] = dict.fromkeys(_NAMES, NO_CONTEXTS)
     values["judge_relevance"] = judge_relevance(answer)
     if isinstance(answer, Grounding):
@@ -154,7 +154,7 @@ def converse(case: Case) -> Conversation:
         values["judge_contextual_relevance"] = judge_contextual_relevance(answer)
         values["answer_correctness"] = answer_correctness(answer.relevance, answer.faithfulness)
     reasons = {f"judge_{name}": getattr(answer, f"{name}_reason", "") for name in _CRITERIA}
-    return Findings(values, {name: reason for name, reason in reasons.items() if reason})
+    return SuiteResult(values, {name: reason for name, reason in reasons.items() if reason})
 
 
 _SOURCE = "document 000"

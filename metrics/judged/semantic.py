@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ragweir.metrics.judged.suite import Case, Conversation, Embed, Findings, Suite, Vectors
+from ragweir.metrics.judged.suite import Case, Conversation, Embed, Suite, SuiteResult, Vectors
 from ragweir.metrics.metric import Flagged, Metric, Null, Value
 
 MOST_CHARACTERS = 10_000
@@ -115,10 +115,10 @@ def _converse(case: Case) -> Conversation:
     response, *expected = (text[:MOST_CHARACTERS] for text in whole)
     texts = (response, *filter(None, expected))
     if not response or len(texts) == 1:
-        return Findings({metric.name: _flagged(0.0, cut=cut) for metric in SEMANTIC.metrics})
+        return SuiteResult({metric.name: _flagged(0.0, cut=cut) for metric in SEMANTIC.metrics})
     similarity = yield from _similarity(texts)
     score, also_cut = yield from _bert_score(texts)
-    return Findings(
+    return SuiteResult(
         {
             "semantic_similarity_percentage": _flagged(similarity, cut=cut),
             "bert_score_f1": _flagged(score, cut=cut or also_cut),

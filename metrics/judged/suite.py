@@ -83,7 +83,7 @@ Vectors = list[NDArray[np.float32]]
 
 
 @dataclass(slots=True)
-class Findings:
+class SuiteResult:
     """What a suite found. Every metric of the suite stands in `values`."""
 
     values: dict[str, Value] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Findings:
 
 
 # What is sent in is what the yielded Ask or Embed asked for: its answer, or Vectors; or Null.
-Conversation = Generator[Ask | Embed, object, Findings]
+Conversation = Generator[Ask | Embed, object, SuiteResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,6 @@ class Suite:
         """The fields that some metric of the suite needs."""
         return frozenset(self.needs).union(*(metric.needs for metric in self.metrics))
 
-    def null(self, reason: str) -> Findings:
+    def null(self, reason: str) -> SuiteResult:
         """Every metric null, for one reason."""
-        return Findings({metric.name: Null(reason) for metric in self.metrics})
+        return SuiteResult({metric.name: Null(reason) for metric in self.metrics})

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from ragweir.metrics.metric import Better, shared
-from ragweir.metrics.packs.pack import Finding, Name, Pack, Part, Words
+from ragweir.metrics.packs.pack import Finding, Name, Pack, PackPart, Words
 from ragweir.metrics.text.phrases import Phrase, Phrases
 from ragweir.metrics.view import View
 
@@ -20,7 +20,7 @@ def _listed(phrases: tuple[Phrase, ...]) -> str:
     return "; ".join(map(" ".join, phrases))
 
 
-class Fact(Part):
+class Fact(PackPart):
     """Something that the response says: any of some phrases stands in it, and none of those that take it back."""
 
     name: Name
@@ -82,7 +82,7 @@ class FactsPack(Pack):
         )
 
 
-class Steps(Part):
+class WorkingSigns(PackPart):
     """How working is recognised: one of the signs between two numbers, or one of the phrases."""
 
     name: Name
@@ -101,7 +101,7 @@ class Steps(Part):
         return re.compile(f"[0-9][)\\]%]{{0,3}}(?:{space}{sign}{space}|{sign}){number}")
 
 
-class Correct(Part):
+class Correct(PackPart):
     """The verdict: right when the fact of this name is stated and the answer does not say that it failed."""
 
     name: Name
@@ -113,7 +113,7 @@ class CalculationPack(Pack):
 
     form: Literal["calculation"]
     facts: Annotated[tuple[Fact, ...], Field(min_length=1)]
-    steps: Steps
+    steps: WorkingSigns
     failure: Fact
     correct: Correct
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from ragweir.metrics.metric import Null, Value, shared
-from ragweir.metrics.packs.pack import Finding, Name, Pack, Part, Words
+from ragweir.metrics.packs.pack import Finding, Name, Pack, PackPart, Words
 from ragweir.metrics.text.phrases import Phrase
 from ragweir.metrics.text.text import Text
 from ragweir.metrics.view import View
@@ -32,7 +32,7 @@ def _marked(text: Text) -> Iterator[str]:
             yield line[mark.end() :]
 
 
-class Identifier(Part):
+class Identifier(PackPart):
     """How items are numbered: a word, then an identifier with a prefix, as in "Rule C-1"."""
 
     word: Words

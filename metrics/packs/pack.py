@@ -27,7 +27,7 @@ Question = Annotated[str, Field(min_length=1, max_length=200)]
 Words = Annotated[Phrase, BeforeValidator(_tokens)]
 
 
-class Part(BaseModel):
+class PackPart(BaseModel):
     """A frozen part of a pack, in which a misspelt field is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,7 +46,7 @@ class Finding(NamedTuple):
     needs: tuple[str, ...] = ()
 
 
-class Pack(Part, ABC):
+class Pack(PackPart, ABC):
     """What all forms have: the question, and where the pack comes from."""
 
     question: Question

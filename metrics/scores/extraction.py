@@ -26,7 +26,7 @@ _VERDICTS = ("fail", "skipped", "pass")
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _ExtractedValue:
     """A value that one source gave."""
 
     form: str
@@ -37,7 +37,7 @@ class _Reading:
     evidence: Text
 
 
-_Readings = dict[str | None, list[_Reading]]
+_Readings = dict[str | None, list[_ExtractedValue]]
 """Per field the readings of a value; a field in which none was found has none."""
 
 _TOO_MUCH = Null("the extractions hold more texts, or longer ones, than the limits allow")
@@ -61,7 +61,7 @@ def _by_field(view: View) -> _Readings | Null:
         readings = fields.setdefault(extraction.field, [])
         form = canonical(extraction.value, texts.value)
         if form is not None:
-            readings.append(_Reading(form, texts.value, extraction.confidence, texts.evidence))
+            readings.append(_ExtractedValue(form, texts.value, extraction.confidence, texts.evidence))
     return fields
 
 
@@ -118,7 +118,7 @@ def aggregated_confidence(view: View) -> Value:
     return min(sure.values(), default=_UNKNOWN)
 
 
-def _grounded(reading: _Reading) -> bool | None:
+def _grounded(reading: _ExtractedValue) -> bool | None:
     """Whether all words of a value stand in its evidence; None when there is nothing to look in or to look for."""
     evidence = reading.evidence
     if not any(text.tokens for text in reading.texts) or not evidence.text.strip():

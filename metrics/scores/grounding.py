@@ -28,7 +28,7 @@ _NO_CONTENT = Null("the response has no content words")
 
 
 @shared
-def held(view: View) -> frozenset[str]:
+def context_stems(view: View) -> frozenset[str]:
     """The content stems of all contexts together."""
     return frozenset().union(*(text.stems for text in view.contexts))
 
@@ -76,7 +76,7 @@ def context_support(view: View) -> Value:
     0.75
     """
     stems = view.response.stems
-    return len(stems & held(view)) / len(stems) if stems else _NO_CONTENT
+    return len(stems & context_stems(view)) / len(stems) if stems else _NO_CONTENT
 
 
 def explain_support(view: View) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def explain_support(view: View) -> tuple[str, ...]:
     """
     if view.interaction.contexts is None:
         return ()
-    known = held(view)
+    known = context_stems(view)
     response = view.response
     tokens = zip(response.tokens, response.token_stems, strict=True)
     missing = dict.fromkeys(token for token, stem in tokens if stem and stem not in known)
@@ -99,7 +99,7 @@ def explain_support(view: View) -> tuple[str, ...]:
 @shared
 def unsupported_stems(view: View) -> frozenset[str]:
     """The response's content stems that stand in neither the contexts nor the query."""
-    return view.response.stems - held(view) - view.query.stems
+    return view.response.stems - context_stems(view) - view.query.stems
 
 
 def unsupported_words(view: View) -> Value:
@@ -245,7 +245,7 @@ def unsupported_sentences(view: View) -> Value:
     ...                               response="The tower opened in 1889. Gustave Eiffel lived upstairs."))
     0.5
     """
-    known = held(view)
+    known = context_stems(view)
     sentences = [stems for stems in view.response.sentence_stems if stems]
     if not sentences:
         return _NO_CONTENT

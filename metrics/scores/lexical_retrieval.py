@@ -11,7 +11,7 @@ from itertools import chain
 from math import fsum, log
 
 from ragweir.metrics.metric import Metric, Null, Value, shared
-from ragweir.metrics.scores.grounding import held
+from ragweir.metrics.scores.grounding import context_stems
 from ragweir.metrics.scores.ranking import ranked
 from ragweir.metrics.text.text import Text
 from ragweir.metrics.view import View
@@ -50,7 +50,7 @@ def query_context_coverage(view: View) -> Value:
     0.6666666666666666
     """
     stems = view.query.stems
-    return len(stems & held(view)) / len(stems) if stems else _NO_QUERY_WORDS
+    return len(stems & context_stems(view)) / len(stems) if stems else _NO_QUERY_WORDS
 
 
 @shared

@@ -18,7 +18,7 @@ _BOTH = "hybrid"
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _RetrievedChunks:
     """The distinct chunks of an event, and those that either method found."""
 
     chunks: frozenset[Chunk]
@@ -29,12 +29,12 @@ class _Found:
 
 
 @shared
-def _found(view: View) -> _Found:
+def _found(view: View) -> _RetrievedChunks:
     by_method: dict[str | None, set[Chunk]] = {}
     for place, context in enumerate(view.interaction.contexts or ()):
         by_method.setdefault(context.retrieval_method, set()).add(context.chunk_id or place)
     both = by_method.get(_BOTH, set())
-    return _Found(
+    return _RetrievedChunks(
         chunks=frozenset().union(*by_method.values()),
         bm25=frozenset(by_method.get("bm25", set()) | both),
         knn=frozenset(by_method.get("knn", set()) | both),

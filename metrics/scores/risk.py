@@ -70,7 +70,7 @@ def model() -> Model:
 
 def features(view: View) -> Features | Null:
     """What the model reads of one event, or why there is no telling."""
-    known = grounding.held(view)
+    known = grounding.context_stems(view)
     if not known:
         return Null("no context has content words")
     stems = view.response.stems

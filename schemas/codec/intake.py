@@ -23,7 +23,7 @@ from ragweir.schemas.interaction import (
     Feedback,
     Interaction,
     Message,
-    Part,
+    RecordPart,
     Retrieval,
     Span,
     Usage,
@@ -181,7 +181,7 @@ class _Field:
     """The facts about a field of a model that a repair needs."""
 
     listed: bool
-    part: type[Part] | None
+    part: type[RecordPart] | None
     """The model of its value, or of the elements of its list."""
     instead: object
     """The value that replaces one that cannot be read."""
@@ -194,11 +194,11 @@ def _field(info: FieldInfo) -> _Field:
             yield from within(argument)
 
     types = list(within(info.annotation))
-    part = next((each for each in types if isinstance(each, type) and issubclass(each, Part)), None)
+    part = next((each for each in types if isinstance(each, type) and issubclass(each, RecordPart)), None)
     return _Field(tuple in types, part, "" if info.is_required() else None)
 
 
-_FIELDS: dict[type[Part], dict[str, _Field]] = {
+_FIELDS: dict[type[RecordPart], dict[str, _Field]] = {
     model: {name: _field(info) for name, info in model.model_fields.items()}
     for model in (Interaction, Message, Feedback, Context, Retrieval, Extraction, Aggregate, Span, Usage)
 }
@@ -299,7 +299,7 @@ def _field_at(location: Location) -> tuple[Steps, str, _Field]:
     return tuple(steps), path, field
 
 
-def _paths(model: type[Part] = Interaction, before: str = "") -> Iterator[str]:
+def _paths(model: type[RecordPart] = Interaction, before: str = "") -> Iterator[str]:
     for name, field in _FIELDS[model].items():
         path = before + name + ("[]" if field.listed else "")
         yield from {before + name, path}

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from ragweir.errors import Rejected
 from ragweir.schemas.codec import intake
-from ragweir.schemas.interaction import Interaction, Part
+from ragweir.schemas.interaction import Interaction, RecordPart
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 
 _REGISTRY_BYTES = 5
@@ -122,7 +122,7 @@ def event_time(event: Interaction, record_ms: int | None) -> datetime:
     return time
 
 
-def encode(model: Part) -> bytes:
+def encode(model: RecordPart) -> bytes:
     """A record's bytes: compact JSON with its fields in their order, times in UTC.
 
     >>> from ragweir.schemas.evaluation import Source
@@ -134,7 +134,7 @@ def encode(model: Part) -> bytes:
 
 
 def _fields(part: object) -> dict[str, Any]:
-    if not isinstance(part, Part):
+    if not isinstance(part, RecordPart):
         raise TypeError  # orjson names the type that it cannot write
     fields = part.__dict__
     for name, value in part.omitted_values.items():

@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass, Rejected, StateError
-from ragweir.metrics.aggregation.aggregator import Scored, Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
 from ragweir.metrics.aggregation.cardinality import Admission, Labels
-from ragweir.metrics.aggregation.window_aggregate import Contents, merged
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, merged
 from ragweir.schemas.codec.json import encode, parse
 from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.evaluation import Evaluation
@@ -26,8 +26,8 @@ from ragweir.schemas.window import Progress, Window, duration_s
 from ragweir.schemas.window_key import ProgressKey, WindowKey, encode_window_key, parse_window_key
 from ragweir.streams.agent import Agent, Assignment, Changelog
 from ragweir.streams.aggregate.dimensions import Dimensions, admission_limits, label
-from ragweir.streams.aggregate.held_windows import HeldWindows, Part, RestoredWindows, Room, Windows
-from ragweir.streams.emissions import bury, cloud_event
+from ragweir.streams.aggregate.held_windows import HeldWindows, RestoredWindows, Room, WindowPart, Windows
+from ragweir.streams.emissions import add_dead_letter, cloud_event
 from ragweir.streams.records import Count, Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.settings import Slo, WindowSettings
 
@@ -52,7 +52,7 @@ Key = tuple[datetime, Labels]
 class AggregateConfig:
     """All that windows depend on beside the evaluations."""
 
-    totals: Totals
+    totals: Aggregator
     windows: WindowSettings = field(default_factory=WindowSettings)
     slos: tuple[Slo, ...] = ()
     max_bytes: int = max_record_bytes(MAX_EVENT_BYTES)
@@ -153,7 +153,7 @@ class AggregateAgent(Agent):
         """Settle a record as a dead letter; the evaluation enters no window. See `Agent.dead_letter`."""
         outcome = Outcome(settled=[record])
         outcome.counts["ragweir_events_in_total",] += 1
-        bury(outcome, _SERVICE, record, error_class, reason, HEAD_BYTES)
+        add_dead_letter(outcome, _SERVICE, record, error_class, reason, HEAD_BYTES)
         state = replace(self._states[record.partition], next_offset=record.offset + 1)
         self._pending[record.partition] = self._tell(record.partition, state, outcome)
         return outcome
@@ -161,7 +161,7 @@ class AggregateAgent(Agent):
     def _advance(self, partition: int, records: Sequence[Record], outcome: Outcome) -> _State:
         state = self._states[partition]
         newest, watermark, windows = state.newest, self._watermark(state.newest), state.held.windows
-        events: list[Scored[Key]] = []
+        events: list[WindowEntry[Key]] = []
         opened: dict[Key, int] = {}
         late: defaultdict[Key, int] = defaultdict(int)
         admission, room = None, Room(state.held, self._max_bytes, self._most)
@@ -170,7 +170,9 @@ class AggregateAgent(Agent):
             try:
                 evaluation = _evaluation(record, self._config.max_bytes)
             except Rejected as rejected:
-                bury(outcome, _SERVICE, record, rejected.error_class, rejected.message, self._config.max_bytes)
+                add_dead_letter(
+                    outcome, _SERVICE, record, rejected.error_class, rejected.message, self._config.max_bytes
+                )
                 continue
             time = evaluation.event_time
             start = time - (time - _EPOCH) % self._size
@@ -197,13 +199,13 @@ class AggregateAgent(Agent):
             events.append(scored)
             self._count_slos(evaluation, scored, outcome)
         outcome.counts["ragweir_late_events_total",] += sum(late.values())
-        touched: defaultdict[datetime, dict[Labels, Part]] = defaultdict(dict)
+        touched: defaultdict[datetime, dict[Labels, WindowPart]] = defaultdict(dict)
         for key, contents in self._config.totals.of(events).items():
             contents.late = late[key]
             start, labels = key
             opened_at = state.part_base + opened[key]
             number = opened_at if self._is_held(start, newest) else -1 - opened_at
-            part = self._decoded(windows.get(start, {}).get(labels)) or Part(number)
+            part = self._decoded(windows.get(start, {}).get(labels)) or WindowPart(number)
             total = merged((part.contents, contents)) if part.contents else contents
             touched[start][labels] = self._emitted(partition, key, part, total, outcome)
         kept = self._kept(state.held, touched, newest)
@@ -221,7 +223,7 @@ class AggregateAgent(Agent):
         )
         return self._tell(partition, moved, outcome)
 
-    def _decoded(self, part: Part | None) -> Part | None:
+    def _decoded(self, part: WindowPart | None) -> WindowPart | None:
         """A part with its contents; None if they are not of today's base size or summed otherwise than today."""
         if part is None or part.contents is not None:
             return part
@@ -273,7 +275,7 @@ class AggregateAgent(Agent):
             admission.hold([labels for labels in windows[start] if labels not in admission], _seconds(start))
         return admission
 
-    def _count_slos(self, evaluation: Evaluation, scored: Scored[Key], outcome: Outcome) -> None:
+    def _count_slos(self, evaluation: Evaluation, scored: WindowEntry[Key], outcome: Outcome) -> None:
         for slo in self._config.slos:
             value = scored.scores.get(slo.metric)
             if value is not None and all(label(name, evaluation) == own for name, own in slo.dimensions.items()):
@@ -281,7 +283,9 @@ class AggregateAgent(Agent):
 
     # What is emitted.
 
-    def _emitted(self, partition: int, key: Key, part: Part, contents: Contents, outcome: Outcome) -> Part:
+    def _emitted(
+        self, partition: int, key: Key, part: WindowPart, contents: WindowAggregate, outcome: Outcome
+    ) -> WindowPart:
         """Emit a part with new contents."""
         start, labels = key
         dimensions = self._dimensions.named(labels)
@@ -302,7 +306,7 @@ class AggregateAgent(Agent):
         name = encode_window_key(WindowKey(start, dimensions, partition, part.number))
         headers = cloud_event(_SERVICE, "window", name.decode(), start, "application/json")
         outcome.emissions.append(Emission("windows", name, record, headers, partition))
-        return Part.of(part.number, labels, record, part.revision + 1, contents)
+        return WindowPart.of(part.number, labels, record, part.revision + 1, contents)
 
     def _tell(self, partition: int, state: _State, outcome: Outcome) -> _State:
         """Emit how far a partition is."""

@@ -10,7 +10,7 @@ from sys import getsizeof
 from zlib import compress
 
 from ragweir.metrics.aggregation.cardinality import Labels
-from ragweir.metrics.aggregation.window_aggregate import Contents
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 
 _PER_PART = 700
 """Bytes that a part takes beside its record and its labels' text: objects, entries of dicts, and what the allocator
@@ -24,7 +24,7 @@ _UNCOMPRESSED = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class WindowPart:
     """One part of a window, as it was emitted last. A window that is not held is continued in a new part."""
 
     number: int
@@ -35,12 +35,12 @@ class Part:
     size: int = 0
     """Bytes of memory, without the contents."""
     revision: int = 0
-    contents: Contents | None = None
+    contents: WindowAggregate | None = None
 
     @classmethod
     def of(
-        cls, number: int, labels: Labels, record: bytes, revision: int = 0, contents: Contents | None = None
-    ) -> Part:
+        cls, number: int, labels: Labels, record: bytes, revision: int = 0, contents: WindowAggregate | None = None
+    ) -> WindowPart:
         """Return a part of this record: decoded with its contents, compressed without."""
         record = record if contents is not None else compress(record, 1)
         return cls(number, record, _PER_PART + sum(map(getsizeof, labels)) + len(record), revision, contents)
@@ -50,15 +50,15 @@ class Part:
         """Bytes of memory that the contents take."""
         return 0 if self.contents is None else _DECODED * len(self.record)
 
-    def stored(self) -> Part:
+    def stored(self) -> WindowPart:
         """Return it with its record only, compressed: of windows that are not in use there may be thousands."""
         if self.contents is None:
             return self
         record = compress(self.record, 1)
-        return Part(self.number, record, self.size - len(self.record) + len(record))
+        return WindowPart(self.number, record, self.size - len(self.record) + len(record))
 
 
-Windows = Mapping[datetime, Mapping[Labels, Part]]
+Windows = Mapping[datetime, Mapping[Labels, WindowPart]]
 """Windows by their start, in any order."""
 
 
@@ -161,7 +161,7 @@ class RestoredWindows:
         """Return the windows as they are now."""
         windows = {start: dict(parts) for start, parts in self._held.windows.items()}
         for (start, labels), (number, record) in self._written.items():
-            windows.setdefault(start, {})[labels] = Part.of(number, labels, record)
+            windows.setdefault(start, {})[labels] = WindowPart.of(number, labels, record)
         self._written, self._waiting = {}, 0
         self._held = HeldWindows().replaced(windows).within(self._max_bytes)
         return self._held

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from operator import itemgetter
 
-from ragweir.metrics.aggregation.aggregator import Scored, Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
 from ragweir.metrics.aggregation.cardinality import Admission, Labels, apart, fold
-from ragweir.metrics.aggregation.window_aggregate import Contents
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import Window, duration_s
 from ragweir.streams.aggregate.dimensions import Dimensions, admission_limits
@@ -25,21 +25,21 @@ _BATCH = 1_000
 """Summing up many evaluations at once costs far less than one by one."""
 
 Key = tuple[datetime, Labels]
-Base = tuple[datetime, Mapping[Labels, Contents]]
+Base = tuple[datetime, Mapping[Labels, WindowAggregate]]
 """The start of a base window, and what it holds per label set."""
 
 
 class Windowing:
     """Takes evaluations in any order. Memory grows with the distinct windows and label sets, not with evaluations."""
 
-    def __init__(self, settings: WindowSettings, totals: Totals) -> None:
+    def __init__(self, settings: WindowSettings, totals: Aggregator) -> None:
         self._settings = settings
         self._base = timedelta(seconds=duration_s(settings.sizes[0]))
         self._dimensions = Dimensions(settings.dimensions, settings.values)
         self._totals = totals
-        self._waiting: list[Scored[Key]] = []
-        self._contents: defaultdict[datetime, defaultdict[Labels, Contents]] = defaultdict(
-            lambda: defaultdict(Contents)
+        self._waiting: list[WindowEntry[Key]] = []
+        self._contents: defaultdict[datetime, defaultdict[Labels, WindowAggregate]] = defaultdict(
+            lambda: defaultdict(WindowAggregate)
         )
 
     def add(self, evaluation: Evaluation) -> None:
@@ -69,7 +69,7 @@ class _Open:
     size: str
     start: datetime
     end: datetime
-    sets: dict[Labels, Contents] = field(default_factory=dict)
+    sets: dict[Labels, WindowAggregate] = field(default_factory=dict)
 
     def windows(self, dimensions: Iterable[str]) -> Iterator[Window]:
         """What it has come to, by label set."""

@@ -27,7 +27,7 @@ PartitionKey = tuple[int, bytes]
 """The start of a record's window, epoch seconds, and its key."""
 
 
-class Latest:
+class CompactedRecords:
     """Keeps the last record that was put for each place. Memory does not grow with their number.
 
     Args:

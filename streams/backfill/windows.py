@@ -13,13 +13,13 @@ from typing import Literal
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.cardinality import Labels
-from ragweir.metrics.aggregation.window_aggregate import Contents, Reading
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, WindowDecoder
 from ragweir.schemas.window import Window, duration_s
 from ragweir.schemas.window_key import ProgressKey, WindowKey, parse_window_key
 from ragweir.streams.aggregate.windowing import has_windows, of_all_sizes
-from ragweir.streams.backfill.compaction import Latest
+from ragweir.streams.backfill.compaction import CompactedRecords
 from ragweir.streams.explain import Watch
-from ragweir.streams.kafka.reader import Moved, read, span
+from ragweir.streams.kafka.reader import Moved, offset_range, read
 from ragweir.streams.service import totals
 from ragweir.streams.settings import Settings, WindowSettings
 
@@ -49,9 +49,9 @@ def windows(settings: Settings, prefix: str, watch: Watch, left_out: Counter[Fat
     fates: Counter[Fate] = Counter() if left_out is None else left_out
     merging = _Merging(settings.windows, totals(settings).reading(), fates)
     topic = f"{prefix}windows"
-    whole = span(settings, topic)
+    whole = offset_range(settings, topic)
     try:
-        with TemporaryDirectory(prefix="ragweir-windows-") as folder, closing(Latest(Path(folder))) as latest:
+        with TemporaryDirectory(prefix="ragweir-windows-") as folder, closing(CompactedRecords(Path(folder))) as latest:
             for kept in read(settings, whole, watch(topic, len(whole))):
                 merging.take(kept.key, kept.value, latest)
             moved = watch("merging", len(latest))
@@ -74,13 +74,13 @@ def windows(settings: Settings, prefix: str, watch: Watch, left_out: Counter[Fat
 class _Merging:
     """Reads keys as records come, and values when their windows are merged."""
 
-    def __init__(self, settings: WindowSettings, reading: Reading, fates: Counter[Fate]) -> None:
+    def __init__(self, settings: WindowSettings, reading: WindowDecoder, fates: Counter[Fate]) -> None:
         self._settings, self._reading, self._fates = settings, reading, fates
         self._base_s = duration_s(settings.sizes[0])
         self.merged = 0
         """How many records."""
 
-    def take(self, key: bytes | None, value: bytes | None, latest: Latest) -> None:
+    def take(self, key: bytes | None, value: bytes | None, latest: CompactedRecords) -> None:
         """Keep a window's record; a tombstone removes the one before."""
         try:
             match parse_window_key(key):
@@ -93,9 +93,9 @@ class _Merging:
         except ValueError:
             self._fates["unreadable"] += 1
 
-    def sets(self, start: datetime, values: Iterable[bytes], moved: Moved) -> dict[Labels, Contents]:
+    def sets(self, start: datetime, values: Iterable[bytes], moved: Moved) -> dict[Labels, WindowAggregate]:
         """What the records of one base window hold together, per label set."""
-        sets: dict[Labels, Contents] = {}
+        sets: dict[Labels, WindowAggregate] = {}
         for value in values:
             moved(1)
             try:
@@ -108,11 +108,11 @@ class _Merging:
                 self._fates["unreadable"] += 1
                 continue
             labels = tuple([window.dimensions.get(name, "") for name in self._settings.dimensions])
-            sets.setdefault(labels, Contents()).merge(contents)
+            sets.setdefault(labels, WindowAggregate()).merge(contents)
             self.merged += 1
         return sets
 
-    def _contents(self, window: Window, start: datetime) -> Contents:
+    def _contents(self, window: Window, start: datetime) -> WindowAggregate:
         """What a record says.
 
         Raises:

@@ -86,7 +86,7 @@ class _Commands(Mapping[str, Any]):
         return sum(1 for _ in self)
 
 
-class _Group(TyperGroup):
+class _CommandGroup(TyperGroup):
     """Ragweir itself, as a group of commands."""
 
     def __init__(self, *, commands: Mapping[str, Any], **attributes: Any) -> None:
@@ -95,7 +95,7 @@ class _Group(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_Group,
+    cls=_CommandGroup,
     name="ragweir",
     help="Evaluates RAG traffic on Kafka: every answered question scored, exactly once.\n\n"
     "Start with `ragweir demo`. Settings come from ragweir.toml, then RAGWEIR_... variables, then flags.",

@@ -17,8 +17,8 @@ from ragweir.errors import ErrorClass
 from ragweir.streams.cli.app import app, err, out, settings
 from ragweir.streams.dead_letters.listing import Letter, grouped, letter, position, shown
 from ragweir.streams.dead_letters.progress import Fate
-from ragweir.streams.dead_letters.redrive import Choice, Redrive, Report
-from ragweir.streams.kafka.reader import Moved, read, span
+from ragweir.streams.dead_letters.redrive import Choice, Redrive, RedriveReport
+from ragweir.streams.kafka.reader import Moved, offset_range, read
 from ragweir.streams.service import read_map
 from ragweir.streams.settings import Settings
 
@@ -65,12 +65,12 @@ def list_letters() -> None:
     Messages that differ in numbers only are one reason. `waiting` is how many of them a redrive may still send.
     """
     redrive = Redrive(settings())
-    standings = redrive.standings()
+    standings = redrive.progress()
     strangers = 0
 
     def letters(watch: Watch) -> Iterator[Letter]:
         nonlocal strangers
-        now = span(redrive.settings, redrive.topic)
+        now = offset_range(redrive.settings, redrive.topic)
         for kept in read(redrive.settings, now, watch(len(now))):
             if (each := letter(kept)) is not None:
                 yield each
@@ -107,7 +107,7 @@ def show(
     effective = settings()
     found: list[Letter] = []
     with _progress("Reading") as watch:
-        now = span(effective, f"{effective.topics.prefix}dead-letter")
+        now = offset_range(effective, f"{effective.topics.prefix}dead-letter")
         for kept in read(effective, now, watch(len(now))):
             each = letter(kept)
             if each is None or error_class not in (None, each.said.error_class):
@@ -187,7 +187,7 @@ def _mapping(effective: Settings, given: Path | None) -> Callable[[Letter], Call
     return lambda each: own if each.said.source_topic == effective.input_topic else None
 
 
-def _tell(report: Report, target: str, *, dry_run: bool) -> None:
+def _tell(report: RedriveReport, target: str, *, dry_run: bool) -> None:
     fates = report.fates
     lines = [f"{fates['sent']:,} {'would be sent' if dry_run else 'sent'} to {target}"]
     if fates["refused"]:

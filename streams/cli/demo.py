@@ -30,8 +30,8 @@ from ragweir.streams.playground.demo.services import (
     targets,
     wait_until_ready,
 )
-from ragweir.streams.playground.demo.show import Report, screen, summarise
-from ragweir.streams.playground.demo.traffic import Publisher, results
+from ragweir.streams.playground.demo.show import ResultTable, screen, summarise
+from ragweir.streams.playground.demo.traffic import PacedPublisher, results
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.prometheus import programs
 from ragweir.streams.playground.simulated.faults import Faults
@@ -118,7 +118,7 @@ def _run(
         simulated_judge(faults=Faults(latency_ms=JUDGE_MS)) as judge,
     ):
         settings = demo_settings(bootstrap, judge.base_url, prefix)
-        report = Report(evaluate_config(settings, settings.input_topic).catalogue, events)
+        report = ResultTable(evaluate_config(settings, settings.input_topic).catalogue, events)
         topics = create_topics(settings)
         _say(f"Created the topics {', '.join(topics)}")
         _say(f"Simulated judge at {judge.base_url}: word overlap, no model is asked; {JUDGE_MS} ms an answer")
@@ -126,7 +126,7 @@ def _run(
         with services(settings, Path(folder)) as check:
             wait_until_ready(settings, check)
             _say(f"Publishing {events} interactions of fictional companies, and a few unreadable records\n")
-            publisher = Publisher(settings, events, seconds)
+            publisher = PacedPublisher(settings, events, seconds)
             with screen(out, report) as shown:
                 for result in results(settings, publisher, check):
                     if result is not None:
@@ -153,7 +153,7 @@ def _programs_found() -> bool:
     return True
 
 
-def _alert(settings: Settings, report: Report, folder: Path, check: Callable[[], None], *, keep: bool) -> None:
+def _alert(settings: Settings, report: ResultTable, folder: Path, check: Callable[[], None], *, keep: bool) -> None:
     """Show quality drop, the alert fire, and both recover."""
     (slo,) = settings.slo
     counts = wait_until_counted(settings, report.count(slo.metric), check)

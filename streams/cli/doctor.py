@@ -28,7 +28,7 @@ from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.event_times import distances
 from ragweir.streams.judge.days import next_day
 from ragweir.streams.judge.ledger import affordable
-from ragweir.streams.judge.probe import told, try_out, unpriced
+from ragweir.streams.judge.probe import probe, told, unpriced
 from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS, JudgeError
 from ragweir.streams.kafka.client import Connection, Identity, ask, build, client_properties, reader_properties
 from ragweir.streams.masking import masked, masked_url
@@ -65,14 +65,14 @@ class Warned(Exception):
 
 
 @dataclass(slots=True)
-class Findings:
+class CheckContext:
     """What the checks before have found out, for those that follow."""
 
     settings: Settings
     topics: Mapping[str, int] | None = None
 
 
-def configuration(findings: Findings) -> str:
+def configuration(findings: CheckContext) -> str:
     """The catalogue, the packs and the map can be loaded."""
     try:
         config = evaluate_config(findings.settings, findings.settings.input_topic)
@@ -81,7 +81,7 @@ def configuration(findings: Findings) -> str:
     return f"{len(config.catalogue.free)} metrics are on"
 
 
-def broker(findings: Findings) -> str:
+def broker(findings: CheckContext) -> str:
     """Kafka answers."""
     servers = findings.settings.kafka.bootstrap_servers
     connection = Connection(quiet=True)
@@ -104,7 +104,7 @@ def _tls_hint(effective: Settings) -> str:
     return f" {', '.join(speaking)} expects TLS, which the client does not speak: set security.protocol to {wanted}"
 
 
-def durability(findings: Findings) -> str:
+def durability(findings: CheckContext) -> str:
     """No acknowledged record is lost with one broker, in our topics and in those of Kafka itself."""
     effective, present = findings.settings, _present(findings)
     ours = [name for name in (effective.input_topic, *_ours(effective)) if name in present]
@@ -122,7 +122,7 @@ def durability(findings: Findings) -> str:
     return f"{len(topics)} topics have {min(each.replicas for each in topics)} replicas or more"
 
 
-def retention(findings: Findings) -> str:
+def retention(findings: CheckContext) -> str:
     """No group is so far behind that Kafka is about to delete what it has not read."""
     effective, present = findings.settings, _present(findings)
     late: list[Unread] = []
@@ -155,7 +155,7 @@ def _undescribed(error: KafkaException) -> Exception:
     return error
 
 
-def topics(findings: Findings) -> str:
+def topics(findings: CheckContext) -> str:
     """The topics exist, with the partitions that the settings ask for."""
     present = _present(findings)
     effective = findings.settings
@@ -167,7 +167,7 @@ def topics(findings: Findings) -> str:
     return f"{present[effective.input_topic]} partitions to read in {effective.input_topic}"
 
 
-def group(findings: Findings) -> str:
+def group(findings: CheckContext) -> str:
     """How far behind the evaluate service is, and which partitions no worker has read."""
     effective = findings.settings
     identity = Identity("evaluate", 0, effective.topics.prefix)
@@ -185,7 +185,7 @@ def group(findings: Findings) -> str:
     return f"group {identity.group} is {lag} records behind"
 
 
-def judge(findings: Findings) -> str:
+def judge(findings: CheckContext) -> str:
     """The judge takes the key, knows the model, and gives answers of the right form: a call of some 700 tokens."""
     effective = findings.settings
     chosen = effective.judge
@@ -195,7 +195,7 @@ def judge(findings: Findings) -> str:
         judge_config(effective, 1)
         if chosen.cached_only:
             return "nobody is called: answers come from the cache alone (judge.cached_only)"
-        found = try_out(chosen)
+        found = probe(chosen)
     except ConfigurationError as error:
         raise Unwell(str(error)) from None
     except JudgeError as error:
@@ -209,7 +209,7 @@ def judge(findings: Findings) -> str:
     )
 
 
-def requests(findings: Findings) -> str:
+def requests(findings: CheckContext) -> str:
     """How many events wait for the judge, and where."""
     effective = findings.settings
     if effective.judge.base_url is None:
@@ -225,7 +225,7 @@ def requests(findings: Findings) -> str:
     return f"group {identity.group} has left to judge {', '.join(waiting)}"
 
 
-def spending(findings: Findings) -> str:
+def spending(findings: CheckContext) -> str:
     """What judging costs by the ledger, and which random floors the budget affords."""
     effective = findings.settings
     if effective.judge.base_url is None:
@@ -261,7 +261,7 @@ def _spent(name: str, entries: Sequence[LedgerEntry], budget: int | None) -> str
     return f"{name} {dollars(spent)}{bound} spent{under_way}, {events:,} events judged, {wanted:,} asked for"
 
 
-def clock(findings: Findings) -> str:
+def clock(findings: CheckContext) -> str:
     """The newest records are not from the future by this machine's clock, and the judge has the brokers' time."""
     effective = findings.settings
     count = _present(findings).get(effective.input_topic, 0)
@@ -290,7 +290,7 @@ def clock(findings: Findings) -> str:
     return "no record is ahead of this machine" if newest else "no records to compare with yet"
 
 
-def secrets(findings: Findings) -> str:
+def secrets(findings: CheckContext) -> str:
     """Secrets are secret, and no library is loaded by a setting."""
     effective = findings.settings
     warnings = []
@@ -309,7 +309,7 @@ def secrets(findings: Findings) -> str:
     return "none is known to others by these settings, and kafka.client loads no library"
 
 
-def times(findings: Findings) -> str:
+def times(findings: CheckContext) -> str:
     """The newest events happened about when their records were written."""
     effective = findings.settings
     _places(findings, effective.input_topic)
@@ -323,7 +323,7 @@ def times(findings: Findings) -> str:
     return str(found)
 
 
-def telemetry(findings: Findings) -> str:
+def telemetry(findings: CheckContext) -> str:
     """Each service's telemetry port is free, or held by that service."""
     host = findings.settings.telemetry.host
     if not findings.settings.telemetry.port:
@@ -334,7 +334,7 @@ def telemetry(findings: Findings) -> str:
     return f"on {host} {'; '.join(map(str, found))}"
 
 
-def supervision(findings: Findings) -> str:
+def supervision(findings: CheckContext) -> str:
     """Each supervisor on this machine has all of its workers running."""
     if not findings.settings.telemetry.port:
         return "not checked, since the system chooses the ports"
@@ -348,7 +348,7 @@ def supervision(findings: Findings) -> str:
     return f"all workers run under {names}" if names else "no supervisor runs on this machine"
 
 
-def objectives(findings: Findings) -> str:
+def objectives(findings: CheckContext) -> str:
     """Each SLO counts some of the newest evaluations: one that counts none never fires, and looks well."""
     effective = findings.settings
     if not effective.slo:
@@ -371,7 +371,7 @@ def objectives(findings: Findings) -> str:
     return "; ".join(text for _, text in silent) or f"each SLO counts some {told}"
 
 
-def labels(findings: Findings) -> str:
+def labels(findings: CheckContext) -> str:
     """The values that split windows are listed in the settings, or come from producers."""
     windows = findings.settings.windows
     if open_ := [name for name in windows.dimensions if name not in windows.values]:
@@ -382,7 +382,7 @@ def labels(findings: Findings) -> str:
     return "windows keep only listed values apart"
 
 
-CHECKS: tuple[Callable[[Findings], str], ...] = (
+CHECKS: tuple[Callable[[CheckContext], str], ...] = (
     configuration,
     secrets,
     broker,
@@ -414,7 +414,7 @@ def doctor() -> None:
         named = {f".{name}": value for name, value in values.items()} if isinstance(values, dict) else {"": values}
         for name, value in named.items():
             out.print(Text.assemble((f"{group_name}{name} =", "dim"), f" {value!r}"), soft_wrap=True)
-    findings = Findings(effective)
+    findings = CheckContext(effective)
     wrong = 0
     for check in CHECKS:
         try:
@@ -432,7 +432,7 @@ def doctor() -> None:
         raise typer.Exit(FAILURE)
 
 
-def _places(findings: Findings, topic: str) -> list[TopicPartition]:
+def _places(findings: CheckContext, topic: str) -> list[TopicPartition]:
     count = _present(findings).get(topic, 0)
     if not count:
         raise Unwell(f"not checked, since there is no topic {topic}")
@@ -462,7 +462,7 @@ def _standing(
     return started, lag
 
 
-def _present(findings: Findings) -> Mapping[str, int]:
+def _present(findings: CheckContext) -> Mapping[str, int]:
     if findings.topics is None:
         raise Unwell("not checked, since the broker does not answer")
     return findings.topics

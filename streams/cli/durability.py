@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 from typing_extensions import override
 
 from ragweir.streams.kafka.client import build, reader_properties
-from ragweir.streams.kafka.messages import place_of
+from ragweir.streams.kafka.messages import topic_partition_of
 from ragweir.streams.settings import Settings
 
 _TIMEOUT_S = 5.0
@@ -50,14 +50,14 @@ class Durability:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DurabilityVerdict:
     """Faults, by which records are lost or cannot be written, and risks; each with the topics that it concerns."""
 
     wrong: tuple[str, ...] = ()
     risky: tuple[str, ...] = ()
 
 
-def verdict(topics: Iterable[Durability], brokers: int) -> Verdict:
+def verdict(topics: Iterable[Durability], brokers: int) -> DurabilityVerdict:
     """Judge the settings of topics on a cluster of so many brokers.
 
     >>> verdict([Durability("rag.windows", 3, 2, False)], brokers=3)
@@ -74,7 +74,7 @@ def verdict(topics: Iterable[Durability], brokers: int) -> Verdict:
             risky[risk].append(each.topic)
     if brokers == 1:
         risky["there is one broker, with which everything is lost: fine for development only"] = []
-    return Verdict(tuple(_listed(wrong)), tuple(_listed(risky)))
+    return DurabilityVerdict(tuple(_listed(wrong)), tuple(_listed(risky)))
 
 
 def _faults(topic: Durability, *, alone: bool) -> Iterator[str]:
@@ -211,7 +211,7 @@ def unread(settings: Settings, places: Sequence[TopicPartition], kept_ms: Mappin
             error = message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
-            topic, partition = place_of(message)
+            topic, partition = topic_partition_of(message)
             consumer.incremental_unassign([TopicPartition(topic, partition)])
             left -= 1
             if error is None:

@@ -25,7 +25,7 @@ from ragweir.schemas.window import duration_s
 from ragweir.streams.cli.app import app, err, out, settings
 from ragweir.streams.dead_letters.listing import Letter, position, shown
 from ragweir.streams.explain import Looked, Reach, Story, Watch, from_file, from_topics
-from ragweir.streams.kafka.reader import Kept, Moved
+from ragweir.streams.kafka.reader import Moved, StoredRecord
 from ragweir.streams.settings import WindowSettings
 from ragweir.streams.terminal import printable_json
 
@@ -116,7 +116,7 @@ def _data(story: Story, catalogue: Mapping[str, Metric]) -> dict[str, Any]:
     }
 
 
-def _record(kept: Kept) -> dict[str, Any]:
+def _record(kept: StoredRecord) -> dict[str, Any]:
     before = _redriven(kept)
     return {
         "at": _place(kept),
@@ -252,7 +252,7 @@ def _read_at(said: DeadLetter) -> str:
     return position(said.source_topic, said.source_partition, said.source_offset, said.source_index)
 
 
-def _redriven(kept: Kept) -> DeadLetter | None:
+def _redriven(kept: StoredRecord) -> DeadLetter | None:
     """What a record of the redrive topic says of the dead letter that it was."""
     try:
         return DeadLetter.from_headers(kept.headers)
@@ -260,7 +260,7 @@ def _redriven(kept: Kept) -> DeadLetter | None:
         return None
 
 
-def _place(kept: Kept) -> str:
+def _place(kept: StoredRecord) -> str:
     return f"{kept.topic}/{kept.partition}/{kept.offset}"
 
 

@@ -18,16 +18,16 @@ from rich.text import Text
 from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.streams.cli.app import out, settings
 from ragweir.streams.cli.evaluation_views import progress, showing, sliced_by, write
-from ragweir.streams.evaluations import Source
+from ragweir.streams.evaluations import EvaluationSource
 from ragweir.streams.service import SERVICES, totals
 from ragweir.streams.settings import Settings, Slo
 from ragweir.streams.slo.counting import Counting
-from ragweir.streams.slo.promtool_tests import proofs as history_of
+from ragweir.streams.slo.promtool_tests import promtool_tests as history_of
 from ragweir.streams.slo.rehearsal import Firing, Rehearsal, Rehearsed, SloRehearsal, in_words, objective, rehearse
-from ragweir.streams.slo.rules import BURNS, duration, proofs, rules, written
+from ragweir.streams.slo.rules import BURNS, duration, promtool_tests, rules, written
 from ragweir.streams.slo.timeline import page
 from ragweir.streams.terminal import printable
-from ragweir.streams.time_arguments import moment
+from ragweir.streams.time_arguments import time_argument
 
 _EXAMPLE = '"relevant: context_support >= 0.5 for 95%"'
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
@@ -133,13 +133,13 @@ def rehearsal(
     """
     effective = settings()
     now = datetime.now(UTC)
-    start = moment(since, "--from", now) if since else None
-    end = moment(until, "--to", now) if until else None
+    start = time_argument(since, "--from", now) if since else None
+    end = time_argument(until, "--to", now) if until else None
     if start and end and start >= end:
         raise typer.BadParameter(f"--from {since} is not before --to {until}")
     slos = _candidates(effective, slo or ())
     counting = Counting(slos, sliced_by(effective, by), effective.windows, totals(effective))
-    found = _read(counting, Source.named(effective, source), start, end)
+    found = _read(counting, EvaluationSource.named(effective, source), start, end)
     _tell(found)
     if json:
         write(json, orjson.dumps(found, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z))
@@ -149,7 +149,7 @@ def rehearsal(
         _write(directory, counting, found)
 
 
-def _read(counting: Counting, source: Source, start: datetime | None, end: datetime | None) -> Rehearsal:
+def _read(counting: Counting, source: EvaluationSource, start: datetime | None, end: datetime | None) -> Rehearsal:
     """Count all that is read, and rehearse.
 
     Raises:
@@ -192,7 +192,10 @@ def _write(directory: Path, counting: Counting, found: Rehearsal) -> None:
     span = f"{found.start:{_TIME}} to {found.end:{_TIME}} UTC"
     files = {
         "slo.yml": (rules(counting.slos), f"{made}, as `ragweir slo rules` makes it."),
-        "slo_tests.yml": (proofs(counting.slos, "slo.yml"), f"{made}, as `ragweir slo rules --tests slo.yml` does."),
+        "slo_tests.yml": (
+            promtool_tests(counting.slos, "slo.yml"),
+            f"{made}, as `ragweir slo rules --tests slo.yml` does.",
+        ),
         "slo_history.yml": (
             history_of(counting, found, "slo.yml"),
             f"{made} of what happened from {span}: each test is the window that an alert looked at.",

@@ -15,18 +15,18 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from ragweir.errors import PermanentError
-from ragweir.schemas.run import RUN_ID, Asked, JudgeMode, Loaded, Phase
+from ragweir.schemas.run import RUN_ID, JudgeMode, Loaded, Phase, ReplayRequest
 from ragweir.schemas.window import Window
 from ragweir.streams.backfill.openmetrics import OpenMetrics
 from ragweir.streams.backfill.output_formats import Format, JsonLines, write
 from ragweir.streams.backfill.windows import Fate, windows
 from ragweir.streams.cli.app import STOPPED, app, err, out, settings, shared_flags
 from ragweir.streams.cli.worker_exit import as_worker
-from ragweir.streams.kafka.reader import Moved, read, span
-from ragweir.streams.replay.forecast import Outlook, outlook
-from ragweir.streams.replay.request import begun, same
-from ragweir.streams.replay.runner import Running, Standing, run_worker
-from ragweir.streams.replay.runs import Found, find, prefix_of, run_settings
+from ragweir.streams.kafka.reader import Moved, offset_range, read
+from ragweir.streams.replay.forecast import ReplayEstimate, estimate
+from ragweir.streams.replay.request import check_resumable, create_run
+from ragweir.streams.replay.runner import PhaseProgress, ReplayRunner, run_worker
+from ragweir.streams.replay.runs import StoredRun, find, prefix_of, run_settings
 from ragweir.streams.settings import Settings
 from ragweir.streams.supervisor import own_command, same_command, stop_flag
 
@@ -109,11 +109,11 @@ def replay(
     asked, archives = _asked(topic, since, until, only, judge, budget, files), files or []
     found = find(effective, run_id)
     if found is None:
-        found = Found(begun(effective, run_id, asked, archives), Loaded())
+        found = StoredRun(create_run(effective, run_id, asked, archives), Loaded())
     else:
-        same(effective, found, asked, archives)
+        check_resumable(effective, found, asked, archives)
     if dry_run:
-        _tell(outlook(effective, run_settings(effective, found.run), found.run), found, workers, rate)
+        _tell(estimate(effective, run_settings(effective, found.run), found.run), found, workers, rate)
         return
     flags = ["--run-id", run_id, "--workers", str(workers)]
     flags += ["--topic", topic] if topic else []
@@ -133,7 +133,7 @@ def _asked(
     judge: str,
     budget: float | None,
     files: Iterable[Path] | None,
-) -> Asked:
+) -> ReplayRequest:
     modes: dict[str, JudgeMode] = {"never": "never", "cached-only": "cached-only", "budget": "budget"}
     if judge not in modes:
         raise typer.BadParameter(f"--judge {judge!r} is none of never, cached-only and budget")
@@ -143,10 +143,12 @@ def _asked(
         raise typer.BadParameter(
             "files are read whole: --topic, --from and --to are for topics; --only 'time>…' is not"
         )
-    return Asked(topic=topic, since=since, until=until, only=tuple(only or ()), judge=modes[judge], budget_usd=budget)
+    return ReplayRequest(
+        topic=topic, since=since, until=until, only=tuple(only or ()), judge=modes[judge], budget_usd=budget
+    )
 
 
-def _run(effective: Settings, found: Found, workers: int, flags: list[str]) -> bool:
+def _run(effective: Settings, found: StoredRun, workers: int, flags: list[str]) -> bool:
     """Go on with a run under a bar; gives whether it is complete."""
 
     def command(_: Phase, slot: int) -> list[str]:
@@ -156,14 +158,14 @@ def _run(effective: Settings, found: Found, workers: int, flags: list[str]) -> b
         task = bar.add_task("starting", total=None, said="")
         phase = ""
 
-        def show(standing: Standing) -> None:
+        def show(standing: PhaseProgress) -> None:
             nonlocal phase
             if standing.phase != phase:
                 phase = standing.phase
                 bar.reset(task, description=_PHASES[standing.phase], said="")
             bar.update(task, total=standing.total, completed=standing.done, said=_said(standing, bar.tasks[0].speed))
 
-        return Running(effective, found, command, workers, show, stop_flag(), quiet=err.is_terminal)()
+        return ReplayRunner(effective, found, command, workers, show, stop_flag(), quiet=err.is_terminal)()
 
 
 def _bar() -> Progress:
@@ -172,7 +174,7 @@ def _bar() -> Progress:
     return Progress(*columns, said, console=err, transient=True, disable=not err.is_terminal)
 
 
-def _said(standing: Standing, speed: float | None) -> str:
+def _said(standing: PhaseProgress, speed: float | None) -> str:
     """Rate and lag, for the bar.
 
     >>> _said(Standing("evaluating", 30, {("t", 0): 7, ("t", 1): 0, ("u", 0): 20}), 12.3)
@@ -208,7 +210,7 @@ def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path 
             return lambda more: bar.advance(task, more)
 
         own = prefix_of(effective, run_id)
-        buried = span(effective, f"{own}dead-letter")
+        buried = offset_range(effective, f"{own}dead-letter")
         dead = sum(1 for _ in read(effective, buried, watch("dead letters", len(buried))))
         whole = windows(effective, own, watch, left_out)
         try:
@@ -227,7 +229,7 @@ def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path 
     err.print("; ".join(told), soft_wrap=True)
 
 
-def _tell(found: Outlook, where: Found, workers: int, rate: float | None) -> None:
+def _tell(found: ReplayEstimate, where: StoredRun, workers: int, rate: float | None) -> None:
     """Show what a run would do."""
     table = Table(title=f"Dry run of {where.run.run_id}: nothing was changed", title_justify="left", show_header=False)
     records = f"{found.records:,}" if found.exact else f"at most {found.records:,}"

@@ -16,17 +16,17 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn
 
 from ragweir.errors import PermanentError
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.aggregate.windowing import Windowing
 from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, settings
 from ragweir.streams.cli.stopping import Stop
-from ragweir.streams.cli.summary import Summary, dollars
+from ragweir.streams.cli.summary import EvaluationSummary, dollars
 from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.judge.pool import LiveJudgePool
-from ragweir.streams.judge.probe import told, try_out, unpriced
+from ragweir.streams.judge.probe import probe, told, unpriced
 from ragweir.streams.judge.protocol import JudgeError, RateLimited
 from ragweir.streams.permissions import create
 from ragweir.streams.records import Emission, Record
@@ -64,8 +64,8 @@ def score(
     """
     effective = settings(input={"map": map})
     config = evaluate_config(effective, file.name, explain=explain)
-    totals = Totals(config.catalogue)
-    summary = Summary(totals, judging=judge)
+    totals = Aggregator(config.catalogue)
+    summary = EvaluationSummary(totals, judging=judge)
     _check_distinct(file, out, windows)
     stop, line, share = Stop(), 0, ""
     with ExitStack() as stack:
@@ -162,7 +162,7 @@ class _Writing:
     """What becomes of what agents emit."""
 
     sink: BinaryIO
-    summary: Summary
+    summary: EvaluationSummary
     windowing: Windowing | None
 
     def write(self, emission: Emission, line: Record | None) -> None:
@@ -195,7 +195,7 @@ def _judging(effective: Settings, stop: Stop) -> Iterator[JudgedFiles]:
     spent = 0
     if not config.judge.cached_only:
         try:
-            spent = try_out(config.judge).cost
+            spent = probe(config.judge).cost
         except RateLimited:
             pass  # It is well and wants to be left alone; that is waited for.
         except JudgeError as error:
@@ -213,7 +213,7 @@ class _Bars:
         judging: what judges, if anything does.
     """
 
-    def __init__(self, size: int | None, summary: Summary, judging: JudgedFiles | None) -> None:
+    def __init__(self, size: int | None, summary: EvaluationSummary, judging: JudgedFiles | None) -> None:
         columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}", markup=False)
         self._progress = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
         self._size = size

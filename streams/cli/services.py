@@ -127,7 +127,7 @@ def up(
 
 
 @dataclass(frozen=True, slots=True)
-class _Runner:
+class _ServiceRunner:
     """The functions that check a service and run one slot of it, and the offset of its ports."""
 
     check: Callable[[Settings], object]
@@ -136,23 +136,23 @@ class _Runner:
 
 
 _RUNNERS = {
-    name: _Runner(service.check, partial(run_slot, service, canary=same_command(CANARY)), service.port)
+    name: _ServiceRunner(service.check, partial(run_slot, service, canary=same_command(CANARY)), service.port)
     for name, service in SERVICES.items()
 }
 _RUNNERS |= {
-    name: _Runner(service.projection, partial(run_projection, service), service.port)
+    name: _ServiceRunner(service.projection, partial(run_projection, service), service.port)
     for name, service in PROJECTIONS.items()
 }
 
 
-def _on_faust() -> _Runner:
+def _on_faust() -> _ServiceRunner:
     try:
         from ragweir.streams.faust import runtime as faust
     except ModuleNotFoundError as error:
         raise PermanentError(
             f"the Faust runtime needs the package {error.name}: pip install 'ragweir[faust]'"
         ) from None
-    return _Runner(faust.check, faust.run_slot, SERVICES["evaluate"].port)
+    return _ServiceRunner(faust.check, faust.run_slot, SERVICES["evaluate"].port)
 
 
 def _command(name: str, slot: int, flags: list[str]) -> Command:
@@ -160,7 +160,12 @@ def _command(name: str, slot: int, flags: list[str]) -> Command:
 
 
 def _run(
-    name: str, effective: Settings, workers: int, slot: int | None, flags: list[str], other: _Runner | None = None
+    name: str,
+    effective: Settings,
+    workers: int,
+    slot: int | None,
+    flags: list[str],
+    other: _ServiceRunner | None = None,
 ) -> None:
     runner = other or _RUNNERS[name]
     stopped = stop_flag()

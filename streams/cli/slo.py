@@ -10,7 +10,7 @@ from ragweir.errors import ConfigurationError
 from ragweir.streams.cli.app import app, settings
 from ragweir.streams.cli.rehearse import rehearsal
 from ragweir.streams.service import SERVICES
-from ragweir.streams.slo.rules import proofs as proofs_of
+from ragweir.streams.slo.rules import promtool_tests as proofs_of
 from ragweir.streams.slo.rules import rules as rules_of
 from ragweir.streams.slo.rules import written
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import BinaryIO
 
-from ragweir.streams.runtimes.files import Lines
+from ragweir.streams.runtimes.files import LineSource
 
 
 class Stop:
@@ -39,7 +39,7 @@ class Stop:
             self._waiting = False
             raise KeyboardInterrupt
 
-    def ending(self, file: BinaryIO) -> Lines:
+    def ending(self, file: BinaryIO) -> LineSource:
         """A file that ends when a signal has come, also while it waits for more."""
         return _Ending(self, file)
 

@@ -7,8 +7,8 @@ from statistics import fmean
 
 from rich.table import Table
 
-from ragweir.metrics.aggregation.aggregator import Scored, Totals
-from ragweir.metrics.aggregation.window_aggregate import Contents
+from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import EstimateResult
 from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS
@@ -32,7 +32,7 @@ def dollars(micro: int) -> str:
     return f"${micro / 1_000_000:,.4f}"
 
 
-class Summary:
+class EvaluationSummary:
     """Grows with each evaluation.
 
     Args:
@@ -40,7 +40,7 @@ class Summary:
         judging: whether what is selected is judged now.
     """
 
-    def __init__(self, totals: Totals, *, judging: bool = False) -> None:
+    def __init__(self, totals: Aggregator, *, judging: bool = False) -> None:
         self._totals, self._judging = totals, judging
         self.scored = self.refused = self.duplicates = self.selected = self.deferred = 0
         self.spent = 0
@@ -57,8 +57,8 @@ class Summary:
         """The models, in the order in which they are met."""
         self._values: defaultdict[str, list[float]] = defaultdict(list)
         self._labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._waiting: list[Scored[None]] = []
-        self._contents = Contents()
+        self._waiting: list[WindowEntry[None]] = []
+        self._contents = WindowAggregate()
 
     def add(self, evaluation: Evaluation) -> None:
         """Take one evaluation in. A judged one repeats what the scored one had, which is not counted again."""

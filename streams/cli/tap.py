@@ -115,7 +115,7 @@ def read_newest(effective: Settings, topic: str, count: int) -> list[Record]:
         near = difflib.get_close_matches(topic, present, 3)
         hint = f"; near it: {', '.join(near)}" if near else ""
         raise PermanentError(f"there is no topic {topic}, or it may not be seen{hint}")
-    whole = reading.span(effective, topic)
+    whole = reading.offset_range(effective, topic)
     records: list[Record] = []
     for reach in _REACH:
         part = replace(whole, starts=_starts(whole, reach * count))
@@ -125,7 +125,7 @@ def read_newest(effective: Settings, topic: str, count: int) -> list[Record]:
     return _newest(records, count)
 
 
-def _starts(whole: reading.Span, count: int) -> dict[int, int]:
+def _starts(whole: reading.OffsetRange, count: int) -> dict[int, int]:
     """Where to begin in each partition: what short ones lack, the longer ones give.
 
     >>> _starts(reading.Span("t", {0: 0, 1: 5, 2: 0}, {0: 0, 1: 7, 2: 100}), 10)

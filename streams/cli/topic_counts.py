@@ -8,7 +8,7 @@ import orjson
 from confluent_kafka import TopicPartition
 
 from ragweir.schemas.judging import LedgerEntry
-from ragweir.streams.kafka.reader import read, span
+from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.settings import Settings
 
 _COUNTED = 2_000
@@ -18,7 +18,7 @@ _COUNTED = 2_000
 def ledger(settings: Settings, topic: str, since_ms: int) -> list[LedgerEntry]:
     """The newest state of each of the ledger's accounts that has changed since a time."""
     accounts: dict[bytes | None, LedgerEntry] = {}
-    for record in read(settings, span(settings, topic, since_ms=since_ms)):
+    for record in read(settings, offset_range(settings, topic, since_ms=since_ms)):
         accounts.pop(record.key, None)
         if record.value is not None:
             accounts[record.key] = LedgerEntry.model_validate(orjson.loads(record.value))
@@ -37,6 +37,6 @@ def number_behind(settings: Settings, started: Sequence[TopicPartition], offsets
     """
     if offsets > _COUNTED:
         return f"at most {offsets:,}"
-    whole = span(settings, started[0].topic, partitions=[place.partition for place in started])
+    whole = offset_range(settings, started[0].topic, partitions=[place.partition for place in started])
     rest = whole.since({place.partition: place.offset for place in started})
     return str(sum(1 for _ in read(settings, rest)))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from ragweir.schemas.dead_letter import DeadLetter
-from ragweir.streams.kafka.reader import Kept
+from ragweir.streams.kafka.reader import StoredRecord
 
 _EVALUATE = b"ragweir/evaluate"
 _NUMBER = re.compile(r"\d+")
@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"\d+")
 class Letter:
     """One dead letter: the record that holds it, and what it says of itself."""
 
-    kept: Kept
+    kept: StoredRecord
     said: DeadLetter
     by: str
     """The service that wrote it."""
@@ -36,7 +36,7 @@ class Letter:
         return self.by == "evaluate" and whole
 
 
-def letter(kept: Kept) -> Letter | None:
+def letter(kept: StoredRecord) -> Letter | None:
     """A record of the dead-letter topic as a letter; None if something else stands there."""
     try:
         said = DeadLetter.from_headers(kept.headers)
@@ -81,7 +81,7 @@ def _safe(character: str) -> str:
 
 
 @dataclass(slots=True)
-class Group:
+class LetterGroup:
     """The letters of one service and error class whose messages differ in numbers at most."""
 
     by: str
@@ -97,13 +97,13 @@ class Group:
     """Where the refused records were read."""
 
 
-def grouped(letters: Iterable[Letter], waits: Callable[[Letter], bool]) -> list[Group]:
+def grouped(letters: Iterable[Letter], waits: Callable[[Letter], bool]) -> list[LetterGroup]:
     """All letters in groups, the largest first."""
-    groups: dict[tuple[str, str, str], Group] = {}
+    groups: dict[tuple[str, str, str], LetterGroup] = {}
     for each in letters:
         said, stamp = each.said, each.kept.timestamp_ms
         key = each.by, said.error_class, _NUMBER.sub("0", said.message)
-        group = groups.setdefault(key, Group(each.by, said.error_class, said.message))
+        group = groups.setdefault(key, LetterGroup(each.by, said.error_class, said.message))
         group.letters += 1
         group.waiting += waits(each)
         group.topics[said.source_topic] += 1

@@ -16,7 +16,7 @@ _LEFT: tuple[Fate, ...] = ("refused", "other_class", "fatal")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RedriveProgress:
     """How far the letters of one partition have come: before `next_offset` all are settled but those left.
 
     >>> standing = Standing(20, frozenset({3, 4, 17}))
@@ -36,14 +36,14 @@ class Standing:
         """Where the first letter that is not settled may be."""
         return min(self.left, default=self.next_offset)
 
-    def after(self, looked_at: Mapping[int, Fate]) -> Standing:
+    def after(self, looked_at: Mapping[int, Fate]) -> RedriveProgress:
         """How it stands once letters have met their fates."""
         left = {offset for offset, fate in looked_at.items() if fate in _LEFT}
-        return Standing(max(self.next_offset, max(looked_at) + 1), self.left - looked_at.keys() | left)
+        return RedriveProgress(max(self.next_offset, max(looked_at) + 1), self.left - looked_at.keys() | left)
 
-    def since(self, start: int) -> Standing:
+    def since(self, start: int) -> RedriveProgress:
         """Without what retention has deleted before this offset."""
-        return Standing(self.next_offset, frozenset(offset for offset in self.left if offset >= start))
+        return RedriveProgress(self.next_offset, frozenset(offset for offset in self.left if offset >= start))
 
     def metadata(self) -> str:
         """The letters left as text, each by its distance from the one before."""
@@ -54,7 +54,7 @@ class Standing:
         return b85encode(zlib.compress(",".join(map(str, steps)).encode(), 9)).decode()
 
     @classmethod
-    def stored(cls, offset: int, metadata: str | None) -> Standing:
+    def stored(cls, offset: int, metadata: str | None) -> RedriveProgress:
         """From a committed offset, negative where there is none, and its metadata.
 
         Raises:

@@ -17,11 +17,11 @@ from confluent_kafka import Consumer, TopicPartition
 from ragweir.errors import PermanentError, Rejected
 from ragweir.schemas.codec.json import encode_json, event_time, interaction, parse
 from ragweir.streams.dead_letters.listing import Letter, letter
-from ragweir.streams.dead_letters.progress import Fate, Standing
+from ragweir.streams.dead_letters.progress import Fate, RedriveProgress
 from ragweir.streams.emissions import cloud_event
 from ragweir.streams.kafka.client import Identity, build, reader_properties
-from ragweir.streams.kafka.reader import Kept, Moved, read, span, topics
-from ragweir.streams.kafka.transactional_sender import Sending
+from ragweir.streams.kafka.reader import Moved, StoredRecord, offset_range, read, topics
+from ragweir.streams.kafka.transactional_sender import TransactionalSender
 from ragweir.streams.records import Headers
 from ragweir.streams.settings import Settings
 
@@ -83,7 +83,7 @@ class Choice:
 
 
 @dataclass(slots=True)
-class Report:
+class RedriveReport:
     """What a redrive did, or would do."""
 
     fates: Counter[Fate] = field(default_factory=Counter)
@@ -112,7 +112,7 @@ class Redrive:
                     f"there is no topic {name}, or it may not be seen; `ragweir topics create` makes ours"
                 )
 
-    def standings(self) -> dict[int, Standing]:
+    def progress(self) -> dict[int, RedriveProgress]:
         """How each partition stands, as committed."""
         consumer = self._member()
         try:
@@ -123,18 +123,18 @@ class Redrive:
     def _member(self) -> Consumer:
         return build(Consumer, {**reader_properties(self.settings), "group.id": self._group})
 
-    def _standings(self, consumer: Consumer) -> dict[int, Standing]:
+    def _standings(self, consumer: Consumer) -> dict[int, RedriveProgress]:
         wanted = [TopicPartition(self.topic, each) for each in range(self._present[self.topic])]
         try:
             committed = consumer.committed(wanted, timeout=_TIMEOUT_S)
-            return {each.partition: Standing.stored(each.offset, each.metadata) for each in committed}
+            return {each.partition: RedriveProgress.stored(each.offset, each.metadata) for each in committed}
         except ValueError:
             raise PermanentError(
                 f"the offsets of the group {self._group} were committed by somebody else; "
                 "delete the group with kafka-consumer-groups, and all dead letters are sent again"
             ) from None
 
-    def __call__(self, choice: Choice, *, dry_run: bool, watch: Callable[[int], Moved]) -> Report:
+    def __call__(self, choice: Choice, *, dry_run: bool, watch: Callable[[int], Moved]) -> RedriveReport:
         """Send what is chosen and would now be accepted.
 
         Args:
@@ -145,11 +145,11 @@ class Redrive:
         Raises:
             PermanentError: if Kafka does not take it; what was committed stays, and another redrive goes on there.
         """
-        report, consumer = Report(), self._member()
+        report, consumer = RedriveReport(), self._member()
         try:
-            sending = None if dry_run else Sending(self.settings, "redrive", "the redrive")
+            sending = None if dry_run else TransactionalSender(self.settings, "redrive", "the redrive")
             standings = self._standings(consumer)
-            now = span(self.settings, self.topic)
+            now = offset_range(self.settings, self.topic)
             standings = {each: standing.since(now.starts[each]) for each, standing in standings.items()}
             now = now.since({each: standing.start for each, standing in standings.items()})
             for batch in _batches(read(self.settings, now, watch(len(now)))):
@@ -160,18 +160,18 @@ class Redrive:
 
     def _settle(
         self,
-        batch: Iterable[Kept],
+        batch: Iterable[StoredRecord],
         choice: Choice,
-        standings: dict[int, Standing],
-        report: Report,
-        clients: tuple[Sending | None, Consumer],
+        standings: dict[int, RedriveProgress],
+        report: RedriveReport,
+        clients: tuple[TransactionalSender | None, Consumer],
     ) -> None:
-        lanes: dict[int, list[tuple[Kept, Letter | None, Fate, bytes | str]]] = {}
+        lanes: dict[int, list[tuple[StoredRecord, Letter | None, Fate, bytes | str]]] = {}
         for kept in batch:
             if kept.partition not in report.full and standings[kept.partition].waits(kept.offset):
                 each = letter(kept)
                 lanes.setdefault(kept.partition, []).append((kept, each, *choice.fate(each)))
-        moved: dict[int, Standing] = {}
+        moved: dict[int, RedriveProgress] = {}
         sent: list[tuple[Letter, bytes]] = []
         for partition, lane in lanes.items():
             standing = standings[partition].after({kept.offset: fate for kept, _, fate, _ in lane})
@@ -193,10 +193,10 @@ class Redrive:
 
     def _send(
         self,
-        sending: Sending,
+        sending: TransactionalSender,
         consumer: Consumer,
         sent: Iterable[tuple[Letter, bytes]],
-        moved: Mapping[int, Standing],
+        moved: Mapping[int, RedriveProgress],
     ) -> None:
         offsets = [
             TopicPartition(self.topic, partition, standing.next_offset, standing.metadata())
@@ -217,9 +217,9 @@ def _headers(each: Letter) -> Headers:
     return (*cloud_event("redrive", "interaction", identity, time, "application/json"), *each.said.headers())
 
 
-def _batches(records: Iterator[Kept]) -> Iterator[list[Kept]]:
+def _batches(records: Iterator[StoredRecord]) -> Iterator[list[StoredRecord]]:
     """Records in batches that make short transactions."""
-    batch: list[Kept] = []
+    batch: list[StoredRecord] = []
     size = 0
     for record in records:
         batch.append(record)

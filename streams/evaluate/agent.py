@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from ragweir.errors import ErrorClass, Rejected
 from ragweir.metrics.catalogue import CATALOGUE_VERSION, Catalogue
-from ragweir.metrics.view import Limits, View
+from ragweir.metrics.view import TextLimits, View
 from ragweir.schemas.codec.decoder import Decoder, JsonDecoder
 from ragweir.schemas.codec.intake import MAX_ITEMS
 from ragweir.schemas.codec.json import encode, event_time
@@ -24,7 +24,7 @@ from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.streams.agent import Agent, Assignment, Origin
-from ragweir.streams.emissions import bury, cloud_event
+from ragweir.streams.emissions import add_dead_letter, cloud_event
 from ragweir.streams.evaluate.deduplication import Duplicates
 from ragweir.streams.evaluate.filters import Filters
 from ragweir.streams.evaluate.routing import Router
@@ -40,7 +40,7 @@ class EvaluateConfig:
     """All that an evaluation depends on beside its event."""
 
     catalogue: Catalogue
-    limits: Limits = field(default_factory=Limits)
+    limits: TextLimits = field(default_factory=TextLimits)
     max_event_bytes: int = MAX_EVENT_BYTES
     max_items: Mapping[str, int] = field(default_factory=lambda: MAX_ITEMS)
     """The number of elements that is read of each list of an event; see `ragweir.schemas.codec.intake`."""
@@ -53,7 +53,7 @@ class EvaluateConfig:
     """Decides which events the judge gets; without one there is no judge."""
     filters: Filters = field(default_factory=Filters)
     """What an event must fulfil; others are only counted."""
-    own_times: bool = False
+    ignore_record_timestamp: bool = False
     """Whether only times of events themselves count, since their records were made of a file."""
     duplicate_horizon: int = 0
     """How many offsets back an id makes an event a duplicate."""
@@ -103,12 +103,14 @@ class EvaluateAgent(Agent):
                     evaluated.append((record, settled))
                 elif settled is not None:
                     most, why = self._config.max_event_bytes, settled
-                    bury(outcome, _SERVICE, record, why.error_class, why.message, most, index, repeated=repeated)
+                    add_dead_letter(
+                        outcome, _SERVICE, record, why.error_class, why.message, most, index, repeated=repeated
+                    )
                     repeated = True
         for record in {record.topic_partition: record for record in records}.values():
-            self._duplicates.passed(record.topic_partition, record.offset)
+            self._duplicates.advance(record.topic_partition, record.offset)
         _count(outcome, [evaluation.decision for _, evaluation in evaluated])
-        if not self._config.own_times:
+        if not self._config.ignore_record_timestamp:
             _measure(outcome, evaluated)
         return outcome
 
@@ -121,11 +123,11 @@ class EvaluateAgent(Agent):
         outcome = Outcome(settled=[record])
         outcome.counts["ragweir_events_in_total",] += 1
         most = HEAD_BYTES if error_class == "refused" else self._config.max_event_bytes
-        bury(outcome, _SERVICE, record, error_class, reason, most)
+        add_dead_letter(outcome, _SERVICE, record, error_class, reason, most)
         if error_class == "refused":  # Not even the id of a record that ends processes is read.
             for position, event_id in self.identities(record):
-                self._duplicates.met(record.topic_partition, position, event_id)
-        self._duplicates.passed(record.topic_partition, record.offset)
+                self._duplicates.seen(record.topic_partition, position, event_id)
+        self._duplicates.advance(record.topic_partition, record.offset)
         return outcome
 
     # Duplicates.
@@ -193,7 +195,7 @@ class EvaluateAgent(Agent):
         Their places are the events' indices.
         """
         config = self._config
-        stamp_ms = None if config.own_times else record.timestamp_ms
+        stamp_ms = None if config.ignore_record_timestamp else record.timestamp_ms
         for event in config.decoders.get(record.topic, self._json).decode(record.value):
             yield event if isinstance(event, Rejected) else _timed(event, stamp_ms)
 
@@ -208,7 +210,7 @@ class EvaluateAgent(Agent):
         """Add to the outcome all that an event comes to, unless it is rejected; None for one that is only counted."""
         filters = self._config.filters
         try:
-            if self._duplicates.met(record.topic_partition, (record.offset, index), event.event_id):
+            if self._duplicates.seen(record.topic_partition, (record.offset, index), event.event_id):
                 outcome.counts["ragweir_duplicates_total",] += 1
                 return None
             if not filters.admit_event(event, time):

@@ -17,7 +17,7 @@ _Ids = dict[bytes, EventPosition]
 
 
 @dataclass(slots=True)
-class _Lane:
+class _PartitionIds:
     """One partition."""
 
     next_offset: int = 0
@@ -41,13 +41,13 @@ class Duplicates:
 
     def __init__(self, horizon: int) -> None:
         self.horizon = horizon
-        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._lanes: dict[TopicPartition, _PartitionIds] = {}
 
-    def met(self, place: TopicPartition, position: EventPosition, event_id: str) -> bool:
+    def seen(self, place: TopicPartition, position: EventPosition, event_id: str) -> bool:
         """Return whether the id occurred within the horizon before this position; from now on it occurred here."""
         if not self.horizon:
             return False
-        lane = self._lanes.setdefault(place, _Lane())
+        lane = self._lanes.setdefault(place, _PartitionIds())
         name = _name(event_id)
         last = lane.pending.pop(name, None)
         if last is None:
@@ -55,10 +55,10 @@ class Duplicates:
         lane.pending[name] = position
         return last is not None and last < position and position[0] - last[0] <= self.horizon
 
-    def passed(self, place: TopicPartition, offset: int) -> None:
+    def advance(self, place: TopicPartition, offset: int) -> None:
         """A partition has been read up to here."""
         if self.horizon:
-            self._lanes.setdefault(place, _Lane()).reached = offset + 1
+            self._lanes.setdefault(place, _PartitionIds()).reached = offset + 1
 
     def settled(self, *, committed: bool) -> None:
         """Keep what the batch brought, or forget it."""
@@ -82,7 +82,7 @@ class Duplicates:
         lane = self._lanes.get(place)
         if lane is not None and lane.next_offset == start:
             return
-        lane = self._lanes[place] = _Lane(start, start)
+        lane = self._lanes[place] = _PartitionIds(start, start)
         for position, event_id in before:
             name = _name(event_id)
             lane.ids.pop(name, None)
@@ -95,7 +95,7 @@ class Duplicates:
                 self._lanes[place].pending = {}
 
 
-def _take(lane: _Lane, horizon: int) -> None:
+def _take(lane: _PartitionIds, horizon: int) -> None:
     ids = lane.ids
     if not lane.pending:
         return

@@ -15,7 +15,7 @@ from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.evaluate.routing import Condition, condition
 from ragweir.streams.settings import Rule
-from ragweir.streams.time_arguments import moment
+from ragweir.streams.time_arguments import time_argument
 
 _FORM = re.compile(r"\s*([\w.-]+)\s*([=<>])\s*(.*\S)\s*")
 _ASKS: Mapping[str, str] = {"=": "is", "<": "below", ">": "above"}
@@ -77,7 +77,7 @@ class Filters:
 def _time(text: str, sign: str, value: str) -> datetime:
     if sign == "=":
         raise ConfigurationError(f"--only {text!r}: a time takes < or >")
-    return moment(value, f"--only {text!r}:")
+    return time_argument(value, f"--only {text!r}:")
 
 
 def _condition(text: str, name: str, sign: str, value: str, catalogue: Catalogue) -> Condition:

@@ -17,7 +17,7 @@ from typing import Literal
 from ragweir.metrics.aggregation.estimate import metric_and_label
 from ragweir.metrics.aggregation.merger import Closed
 from ragweir.metrics.aggregation.summary import Summary
-from ragweir.metrics.aggregation.window_aggregate import Contents
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import EstimateResult
 
 QUANTILES = (0.5, 0.9, 0.99)
@@ -38,14 +38,14 @@ class Shown:
     Of a judged metric it is the estimate. The plain mean of what was judged speaks of suspicious events only.
     """
 
-    contents: Contents
+    contents: WindowAggregate
     results: Mapping[str, EstimateResult]
     booleans: Collection[str]
     """The metrics that are shown as shares."""
     judged: Collection[str]
 
     @classmethod
-    def of(cls, contents: Contents, booleans: Collection[str]) -> Shown:
+    def of(cls, contents: WindowAggregate, booleans: Collection[str]) -> Shown:
         """What is shown of these contents, which are all of the window's label set."""
         judged = {metric_and_label(name)[0] for name in contents.estimates}
         return cls(contents, contents.results(), booleans, judged)

@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 from typing_extensions import override
 
-from ragweir.metrics.aggregation.merger import Closing
-from ragweir.metrics.aggregation.window_aggregate import Reading
+from ragweir.metrics.aggregation.merger import WindowMerger
+from ragweir.metrics.aggregation.window_aggregate import WindowDecoder
 from ragweir.schemas.window import duration_s
 from ragweir.streams.aggregate.dimensions import admission_limits
 from ragweir.streams.export.exposition import Exposition
@@ -31,11 +31,11 @@ class PrometheusExporter(Projection):
         booleans: the metrics that are shown as shares.
     """
 
-    def __init__(self, windows: WindowSettings, reading: Reading, booleans: Collection[str]) -> None:
+    def __init__(self, windows: WindowSettings, reading: WindowDecoder, booleans: Collection[str]) -> None:
         # The last closed window of the largest size can have been written this long ago.
         self._since_s = 2 * duration_s(windows.sizes[-1]) + windows.grace_s + _SLACK_S
         limits = admission_limits(windows)
-        self._closing = Closing(windows.sizes, windows.dimensions, reading, windows.grace_s, limits)
+        self._closing = WindowMerger(windows.sizes, windows.dimensions, reading, windows.grace_s, limits)
         self._exposition = Exposition(windows.dimensions, booleans)
         self._counts: Counter[Count] = Counter()
 

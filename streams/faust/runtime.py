@@ -76,7 +76,7 @@ class _Consumer(Consumer):
         return _Thread(self, loop=self.loop, beacon=self.beacon)
 
 
-class _Transport(Transport):
+class _FaustTransport(Transport):
     Consumer: ClassVar[type[ConsumerT]] = _Consumer
 
 
@@ -141,7 +141,7 @@ class EvaluateApp(faust.App):
                 "outputs twice; unset PROCESSING_GUARANTEE to run at least once, or use `--runtime kafka`, which is "
                 "exactly once"
             )
-        self.transport = _Transport(self.conf.broker_consumer, self, self.loop)
+        self.transport = _FaustTransport(self.conf.broker_consumer, self, self.loop)
         topic = self.topic(
             *self._inputs, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
         )
@@ -285,7 +285,7 @@ class EvaluateApp(faust.App):
         self._dead_letters.flush()
 
 
-class _Told(logging.Handler):
+class _FaustLog(logging.Handler):
     """Tells what Faust and its client warn of in our own logs."""
 
     @override
@@ -312,7 +312,7 @@ def run_slot(settings: Settings, slot: int, stopped: Callable[[], bool]) -> None
     app = EvaluateApp(settings, slot, stopped)
     worker = faust.Worker(app, loop=loop, quiet=True, override_logging=False)
     worker.spinner = None  # It moves the cursor of whatever standard output is.
-    logging.getLogger().addHandler(_Told(logging.WARNING))
+    logging.getLogger().addHandler(_FaustLog(logging.WARNING))
     worker.execute_from_commandline()
 
 

@@ -19,7 +19,7 @@ from ragweir.errors import ErrorClass, Rejected
 from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.judging import CLOCK_KEY, LedgerEntry
 from ragweir.streams.agent import Agent, Assignment, Origin
-from ragweir.streams.emissions import bury
+from ragweir.streams.emissions import add_dead_letter
 from ragweir.streams.judge.admission import RequestAdmission
 from ragweir.streams.judge.config import JudgeConfig
 from ragweir.streams.judge.days import DayClock
@@ -194,7 +194,7 @@ class JudgeAgent(Agent):
         except Rejected as rejected:
             letter = Outcome(settled=[record])
             letter.counts["ragweir_events_in_total",] = 1
-            bury(letter, _SERVICE, record, rejected.error_class, rejected.message, self._config.max_bytes)
+            add_dead_letter(letter, _SERVICE, record, rejected.error_class, rejected.message, self._config.max_bytes)
             unreadable = HeldRequest(record, UNREADABLE)
             unreadable.settle(letter)
             return unreadable
@@ -207,7 +207,7 @@ class JudgeAgent(Agent):
         all the same. See `Agent.dead_letter`.
         """
         letter, outcome = Outcome(settled=[record]), Outcome()
-        bury(letter, _SERVICE, record, error_class, reason, HEAD_BYTES)
+        add_dead_letter(letter, _SERVICE, record, error_class, reason, HEAD_BYTES)
         request = self._requests.get((record.topic, record.partition, record.offset))
         if request is None:
             request = HeldRequest(record, UNREADABLE)

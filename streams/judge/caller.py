@@ -17,13 +17,12 @@ import structlog
 from ragweir.metrics.judged.driver import Completion
 from ragweir.metrics.judged.suite import Vectors
 from ragweir.metrics.metric import Null
-from ragweir.streams.judge.circuit_breaker import Breaker, Permit
+from ragweir.streams.judge.circuit_breaker import CircuitBreaker, Permit
 from ragweir.streams.judge.fifo_gate import FifoGate
 from ragweir.streams.judge.job import JobBudget
 from ragweir.streams.judge.pricing import FREE, cost
 from ragweir.streams.judge.protocol import (
     CallRejected,
-    Dialect,
     EndpointFailed,
     EndpointRequest,
     EndpointResponse,
@@ -31,8 +30,9 @@ from ragweir.streams.judge.protocol import (
     JudgeError,
     OptionUnsupported,
     RateLimited,
+    ResponseFormat,
 )
-from ragweir.streams.judge.rate_limit import Limits
+from ragweir.streams.judge.rate_limit import RateLimits
 from ragweir.streams.records import Count
 from ragweir.streams.settings import JudgeSettings
 
@@ -42,7 +42,7 @@ _KEPT_LATENCIES = 10_000
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-class GaveUp(Exception):
+class JudgingFailed(Exception):
     """The calls of a question failed as often as allowed; later they may succeed. The message is fixed words."""
 
 
@@ -76,7 +76,7 @@ class CallStats:
 
 
 @dataclass(slots=True, eq=False)
-class _Question:
+class _PendingCall:
     """One question that waits for its answer."""
 
     asked: EndpointRequest
@@ -106,18 +106,20 @@ class Caller:
     def __init__(
         self,
         settings: JudgeSettings,
-        send: Callable[[EndpointRequest, Dialect], Awaitable[EndpointResponse]],
-        limits: Limits,
+        send: Callable[[EndpointRequest, ResponseFormat], Awaitable[EndpointResponse]],
+        limits: RateLimits,
         stats: CallStats,
         clock: Callable[[], float],
         is_full: Callable[[], bool],
         backoff_s: float,
     ) -> None:
         self._settings, self._send, self._stats, self._clock, self._is_full = settings, send, stats, clock, is_full
-        self.breaker = Breaker(settings.breaker_failures, settings.breaker_wait_s, clock, told=self._breaker_changed)
+        self.breaker = CircuitBreaker(
+            settings.breaker_failures, settings.breaker_wait_s, clock, told=self._breaker_changed
+        )
         self._limits, self._limit_gate, self._breaker_gate = limits, FifoGate(), FifoGate()
-        self._dialect = Dialect.first(settings)
-        self._untried: set[_Question] = set()
+        self._dialect = ResponseFormat.first(settings)
+        self._untried: set[_PendingCall] = set()
         self._recoveries = 0
         self._repeated = stamina.AsyncRetryingCaller(
             attempts=settings.attempts,
@@ -144,18 +146,18 @@ class Caller:
             DayOver: if nothing is reserved on the day of its next call.
         """
         price = self._settings.prices.get(asked.model, FREE)
-        question = _Question(asked, budget, cost(price, asked.most_input, asked.most_output))
+        question = _PendingCall(asked, budget, cost(price, asked.most_input, asked.most_output))
         self._untried.add(question)
         try:
             return await self._repeated(self._attempt, question)
         except CallRejected as error:
             return Null(error.why)
         except (EndpointFailed, EndpointUnusable) as error:
-            raise GaveUp(error.why) from None
+            raise JudgingFailed(error.why) from None
         finally:
             self._untried.discard(question)
 
-    async def _attempt(self, question: _Question) -> Value:
+    async def _attempt(self, question: _PendingCall) -> Value:
         """Call until there is an answer, or a failure that uses up an attempt.
 
         Raises:
@@ -179,14 +181,14 @@ class Caller:
                 if self._is_attempt(question, error):
                     raise
                 if question.failed_probes >= self._settings.attempts and self._is_full() and not self._untried:
-                    raise GaveUp(error.why) from None
+                    raise JudgingFailed(error.why) from None
             else:
                 if dialect != self._dialect:
                     self._dialect = dialect
                     _log.info("the judge takes answers so", answers=dialect.answers, length=dialect.length)
                 return answered.value
 
-    async def _pass(self, question: _Question, dialect: Dialect) -> EndpointResponse:
+    async def _pass(self, question: _PendingCall, dialect: ResponseFormat) -> EndpointResponse:
         """Pass the limits and the breaker, and make one call.
 
         Raises:
@@ -221,13 +223,13 @@ class Caller:
             self._limits.settle(reserved, used)
             self._limit_gate.changed()
 
-    def _is_attempt(self, question: _Question, error: JudgeError) -> bool:
+    def _is_attempt(self, question: _PendingCall, error: JudgeError) -> bool:
         """Whether a failure uses up an attempt: not where all fail, unless others got through since it failed last."""
         others_went = bool(question.why) and self._recoveries > question.recoveries
         question.why, question.recoveries = error.why, self._recoveries
         return others_went or not self.breaker.is_open
 
-    def _blame(self, question: _Question, permit: Permit, error: JudgeError) -> None:
+    def _blame(self, question: _PendingCall, permit: Permit, error: JudgeError) -> None:
         """Tell the breaker what an error says about the endpoint."""
         if isinstance(error, CallRejected | OptionUnsupported):
             self.breaker.succeeded(permit)
@@ -239,16 +241,16 @@ class Caller:
         at_once = not isinstance(error, EndpointFailed)
         self.breaker.failed(permit, error.why, error.pause_s, at_once=at_once)
 
-    def _must_afford(self, question: _Question) -> None:
+    def _must_afford(self, question: _PendingCall) -> None:
         budget = question.budget
         budget.day()
         missing = budget.usage.cost + question.most_cost - budget.job.allowance
         if missing > budget.broken:
             raise CallRejected("rejected", "its reservation is used up")
         if missing > 0:
-            raise GaveUp(question.why or "its reservation is used up by calls that broke off")
+            raise JudgingFailed(question.why or "its reservation is used up by calls that broke off")
 
-    async def _sent(self, question: _Question, dialect: Dialect) -> EndpointResponse:
+    async def _sent(self, question: _PendingCall, dialect: ResponseFormat) -> EndpointResponse:
         """Make one call, count it and pay for it, on the day on which it goes out.
 
         Raises:
@@ -281,7 +283,7 @@ class Caller:
         stats.add("ragweir_judge_tokens_total", "output", number=got or 0)
         return answered
 
-    def _pay(self, question: _Question, day: str, amount: int, *, broken: bool) -> None:
+    def _pay(self, question: _PendingCall, day: str, amount: int, *, broken: bool) -> None:
         question.budget.usage.costs[day] += amount
         question.budget.broken += amount if broken else 0
         self._stats.add("ragweir_judge_cost_microdollars_total", number=amount)

@@ -19,11 +19,11 @@ LONGEST_S = 120.0
 class Permit:
     """The leave of one call to go."""
 
-    era: int
+    generation: int
     """How often the breaker had opened until then: what comes of a call from before says nothing new."""
 
 
-class Breaker:
+class CircuitBreaker:
     """The state of one endpoint.
 
     Args:
@@ -101,7 +101,7 @@ class Breaker:
         if self.probes(permit):
             self._until, self._probe, self.why, self._successes = None, None, "", 0
             self._told("", 0.0)
-        elif permit.era != self._era or self.is_open:
+        elif permit.generation != self._era or self.is_open:
             return
         self._failures = 0
         self._successes += 1
@@ -126,7 +126,7 @@ class Breaker:
         elif self._until is not None:
             if wait_s is not None:
                 self._until = max(self._until, self._clock() + wait_s)
-        elif permit.era == self._era:
+        elif permit.generation == self._era:
             self._failures += 1
             self._successes = 0
             if at_once or wait_s is not None or self._failures >= self._threshold:

@@ -22,7 +22,6 @@ from ragweir.metrics.judged.driver import Completion
 from ragweir.streams.judge.pricing import billed
 from ragweir.streams.judge.protocol import (
     CallRejected,
-    Dialect,
     EndpointFailed,
     EndpointRequest,
     EndpointResponse,
@@ -30,6 +29,7 @@ from ragweir.streams.judge.protocol import (
     JudgeError,
     OptionUnsupported,
     RateLimited,
+    ResponseFormat,
     named,
 )
 from ragweir.streams.judge.transport import Response, Transport, unusable
@@ -54,7 +54,7 @@ class Client:
             raise ConfigurationError("there is no judge: set judge.base_url")
         self._transport = Transport(settings.base_url, key(settings), settings.timeout_s, settings.concurrency)
 
-    async def send(self, asked: EndpointRequest, dialect: Dialect) -> EndpointResponse:
+    async def send(self, asked: EndpointRequest, dialect: ResponseFormat) -> EndpointResponse:
         """Make one call.
 
         Raises:
@@ -73,7 +73,7 @@ class Client:
         await self._transport.aclose()
 
 
-def _answered(response: Response, asked: EndpointRequest, dialect: Dialect) -> EndpointResponse:
+def _answered(response: Response, asked: EndpointRequest, dialect: ResponseFormat) -> EndpointResponse:
     """Read a response.
 
     Raises:
@@ -180,7 +180,7 @@ class _Error:
         return cls(response.status, response.headers, code, f"{code} {param} {text}"[:_HEARD_CHARACTERS].lower())
 
 
-def of_error(error: _Error, model: str, dialect: Dialect) -> JudgeError:
+def of_error(error: _Error, model: str, dialect: ResponseFormat) -> JudgeError:
     """The trouble that an HTTP error means, to a call of a model in a dialect."""
     status, said = error.status, error.said
     for statuses, words, option in _OPTIONS:

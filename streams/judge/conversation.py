@@ -9,7 +9,7 @@ from functools import partial
 import orjson
 
 from ragweir.metrics.judged.answers import Fault
-from ragweir.metrics.judged.driver import Call, Completion, Judged, judge
+from ragweir.metrics.judged.driver import ChatCall, Completion, Judged, judge
 from ragweir.metrics.judged.suite import Embed, Vectors
 from ragweir.metrics.metric import Null
 from ragweir.streams.judge import cache
@@ -67,7 +67,7 @@ class JudgeConversation:
             else:
                 reply = await self._answer(question, budget)
 
-    async def _answer(self, call: Call, budget: JobBudget) -> Value:
+    async def _answer(self, call: ChatCall, budget: JobBudget) -> Value:
         """Return the answer to a question. A usable one is kept in the cache, that to a repair too."""
         key = cache.key(self._settings.model, TEMPERATURE, call.identity)
         if call.repairs:

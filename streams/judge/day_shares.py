@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from ragweir.errors import RagweirError
 from ragweir.schemas.judging import LedgerEntry, shares_of
-from ragweir.streams.kafka.reader import read, span
+from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -67,7 +67,7 @@ class DayShares:
 
     def _read(self) -> None:
         try:
-            whole = span(self._settings, self._topic, partitions=[0])
+            whole = offset_range(self._settings, self._topic, partitions=[0])
             # A ledger that was made anew may end before what was read of the old one.
             first = self._next if self._next <= whole.ends[0] else 0
             for record in read(self._settings, whole.since({0: first})):

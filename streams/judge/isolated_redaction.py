@@ -23,7 +23,7 @@ class RedactionFailed(Exception):
     """The texts could not be redacted. The message is fixed words and quotes nothing of them."""
 
 
-class Isolated:
+class IsolatedRedactor:
     """A child process that redacts texts. One thread may use it.
 
     Args:

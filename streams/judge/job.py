@@ -39,7 +39,7 @@ class DayOver(Exception):
 
 
 @dataclass(slots=True)
-class Usage:
+class JobUsage:
     """The usage of a job's calls, those that failed included."""
 
     input_tokens: int = 0
@@ -67,7 +67,7 @@ class JobBudget:
     """The money of one job: what it may spend, and has spent."""
 
     job: Job
-    usage: Usage = field(default_factory=Usage)
+    usage: JobUsage = field(default_factory=JobUsage)
     broken: int = 0
     """The part of what is spent that is counted for calls that broke off, in millionths of a dollar."""
 
@@ -90,7 +90,7 @@ class JobResult:
     id: JobId
     judged: Judged | None
     """The findings of its suites; None where its calls failed as often as allowed: later they may succeed."""
-    usage: Usage = field(default_factory=Usage)
+    usage: JobUsage = field(default_factory=JobUsage)
     why: str = ""
     """Why it came to nothing: fixed words, nothing of the event."""
     day_over: bool = False

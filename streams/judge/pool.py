@@ -18,11 +18,11 @@ from typing_extensions import override
 
 from ragweir.errors import ConfigurationError
 from ragweir.streams.judge.cache import Cache
-from ragweir.streams.judge.caller import Caller, CallStats, GaveUp
+from ragweir.streams.judge.caller import Caller, CallStats, JudgingFailed
 from ragweir.streams.judge.conversation import JudgeConversation
 from ragweir.streams.judge.embedder import Embedder, EmbedderThread, LocalEmbedder
 from ragweir.streams.judge.job import DayOver, Job, JobBudget, JobId, JobResult, JudgePool
-from ragweir.streams.judge.rate_limit import Limits
+from ragweir.streams.judge.rate_limit import RateLimits
 from ragweir.streams.records import Count
 from ragweir.streams.settings import JudgeSettings
 
@@ -33,7 +33,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True, eq=False)
-class _Run:
+class _RunningJob:
     """One job in the pool."""
 
     job: Job
@@ -77,11 +77,11 @@ class LiveJudgePool(JudgePool):
     ) -> None:
         self._concurrency = settings.concurrency
         self._stats = CallStats()
-        self._runs: dict[JobId, _Run] = {}
-        self._ended: deque[tuple[_Run, JobResult]] = deque()
+        self._runs: dict[JobId, _RunningJob] = {}
+        self._ended: deque[tuple[_RunningJob, JobResult]] = deque()
         self._client = self._caller = None
         if not settings.cached_only:
-            limits = Limits(
+            limits = RateLimits(
                 settings.requests_per_minute, settings.tokens_per_minute, settings.slots, time.monotonic, window_s
             )
             if limits.closed_s:
@@ -107,7 +107,7 @@ class LiveJudgePool(JudgePool):
     def start(self, job: Job) -> None:
         if self._is_full() or job.id in self._runs:
             raise ValueError("more jobs than judge.concurrency, or the same one twice")
-        run = self._runs[job.id] = _Run(job, JobBudget(job))
+        run = self._runs[job.id] = _RunningJob(job, JobBudget(job))
         self._loop.call_soon_threadsafe(self._begin, run)
 
     @override
@@ -170,21 +170,21 @@ class LiveJudgePool(JudgePool):
             await self._client.aclose()
         self._cache.close()
 
-    def _begin(self, run: _Run) -> None:
+    def _begin(self, run: _RunningJob) -> None:
         run.task = self._loop.create_task(self._work(run))
         self._tasks.add(run.task)
         run.task.add_done_callback(self._tasks.discard)
 
-    def _break_off(self, runs: Collection[_Run]) -> None:
+    def _break_off(self, runs: Collection[_RunningJob]) -> None:
         for run in runs:
             if run.task:
                 run.task.cancel()
 
-    async def _work(self, run: _Run) -> None:
+    async def _work(self, run: _RunningJob) -> None:
         job, usage = run.job, run.budget.usage
         try:
             result = JobResult(job.id, await self._conversation.hold(job, run.budget), usage)
-        except GaveUp as error:
+        except JudgingFailed as error:
             result = JobResult(job.id, None, usage, str(error))
         except DayOver as error:
             result = JobResult(job.id, None, usage, str(error), day_over=True)

@@ -47,7 +47,7 @@ IMPLAUSIBLE, ABOVE = "usage_implausible", "usage_above_reservation"
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class CallCost:
     """The cost of one call that was answered."""
 
     amount: int
@@ -72,7 +72,7 @@ def billed(status: int) -> bool:
 _NOT_TAKEN = frozenset({501, 503, 505, 511})
 
 
-def bill(price: Price, most: tuple[int, int], stated: tuple[object, object], *, answered: bool) -> Bill:
+def bill(price: Price, most: tuple[int, int], stated: tuple[object, object], *, answered: bool) -> CallCost:
     """Return what an answer costs.
 
     Args:
@@ -91,7 +91,7 @@ def bill(price: Price, most: tuple[int, int], stated: tuple[object, object], *, 
     >>> bill(price, (100, 50), (None, None), answered=True)
     Bill(amount=150, input_tokens=None, output_tokens=None, flag='')
     """
-    reserved = Bill(cost(price, *most), None, None)
+    reserved = CallCost(cost(price, *most), None, None)
     if stated == (None, None):
         return reserved
     tokens = [each for each in stated if type(each) is int]
@@ -100,8 +100,8 @@ def bill(price: Price, most: tuple[int, int], stated: tuple[object, object], *, 
         amount = cost(price, *tokens)
         if sum(tokens) <= _PLAUSIBLE * sum(most) and amount <= _PLAUSIBLE * reserved.amount:
             above = sum(tokens) > sum(most) or amount > reserved.amount
-            return Bill(amount, tokens[0], tokens[1], ABOVE if above else "")
-    return Bill(reserved.amount, None, None, IMPLAUSIBLE)
+            return CallCost(amount, tokens[0], tokens[1], ABOVE if above else "")
+    return CallCost(reserved.amount, None, None, IMPLAUSIBLE)
 
 
 def allowance(price: Price, embedding_price: Price, case: Case, suites: Sequence[Suite], max_output_tokens: int) -> int:

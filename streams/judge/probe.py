@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ragweir.metrics.judged.driver import Call, Judged, judge
+from ragweir.metrics.judged.driver import ChatCall, Judged, judge
 from ragweir.metrics.judged.rubric import RUBRIC
 from ragweir.metrics.judged.suite import Case, Embed
 from ragweir.streams.judge.pool import build_client
 from ragweir.streams.judge.pricing import FREE
 from ragweir.streams.judge.protocol import (
     CallRejected,
-    Dialect,
     EndpointRequest,
     EndpointResponse,
     JudgeError,
     OptionUnsupported,
     RateLimited,
+    ResponseFormat,
     chat,
     embedding,
 )
@@ -36,10 +36,10 @@ _WORD_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class ProbeResult:
     """What an endpoint is like that can be used."""
 
-    dialect: Dialect
+    dialect: ResponseFormat
     cost: int
     """Of the check itself, in millionths of a dollar."""
     model: str
@@ -51,7 +51,7 @@ class Checked:
         return self.model == NAME
 
 
-def try_out(settings: JudgeSettings) -> Checked:
+def probe(settings: JudgeSettings) -> ProbeResult:
     """Put one small question, by a prompt that ships, and ask for a vector where the endpoint is to give vectors.
 
     These few calls are not repeated when they fail, and the limits per minute are not looked at.
@@ -79,7 +79,7 @@ def unpriced(settings: JudgeSettings) -> list[str]:
     return [model for model in dict.fromkeys(asked) if model is not None and model not in settings.prices]
 
 
-async def _checked(settings: JudgeSettings) -> Checked:
+async def _checked(settings: JudgeSettings) -> ProbeResult:
     client = build_client(settings)
     try:
         found, dialect, model, spent = await _judged(client, settings)
@@ -91,15 +91,15 @@ async def _checked(settings: JudgeSettings) -> Checked:
             spent += answered.bill(asked, settings.prices.get(asked.model, FREE)).amount
     finally:
         await client.aclose()
-    return Checked(dialect, spent, model)
+    return ProbeResult(dialect, spent, model)
 
 
-async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, Dialect, str, int]:
+async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, ResponseFormat, str, int]:
     """What the endpoint says of an event of ours, in which dialect, by which model, and what that cost."""
-    dialect = Dialect.first(settings)
+    dialect = ResponseFormat.first(settings)
     conversation = judge(_CASE, (RUBRIC,), partial(secrets.token_hex, _WORD_BYTES))
     said, spent = next(conversation), 0
-    while isinstance(said, Call):
+    while isinstance(said, ChatCall):
         asked = chat(said, settings)
         answered, dialect = await _answered(client, settings, asked, dialect)
         spent += answered.bill(asked, settings.prices.get(asked.model, FREE)).amount
@@ -111,8 +111,8 @@ async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, Dial
 
 
 async def _answered(
-    client: Client, settings: JudgeSettings, asked: EndpointRequest, dialect: Dialect
-) -> tuple[EndpointResponse, Dialect]:
+    client: Client, settings: JudgeSettings, asked: EndpointRequest, dialect: ResponseFormat
+) -> tuple[EndpointResponse, ResponseFormat]:
     """An answer, and the dialect that the endpoint understood."""
     while True:
         try:

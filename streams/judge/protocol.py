@@ -19,11 +19,11 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from ragweir.metrics.judged.driver import Call, Completion
+from ragweir.metrics.judged.driver import ChatCall, Completion
 from ragweir.metrics.judged.framing import sendable
 from ragweir.metrics.judged.suite import Embed, Vectors
 from ragweir.metrics.metric import Null
-from ragweir.streams.judge.pricing import Bill, bill, most_tokens
+from ragweir.streams.judge.pricing import CallCost, bill, most_tokens
 from ragweir.streams.settings import JudgeSettings, Price
 
 TEMPERATURE = 0
@@ -77,7 +77,7 @@ class OptionUnsupported(JudgeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class ResponseFormat:
     """Which options of a chat completion an endpoint understands."""
 
     answers: Literal["json_schema", "json_object", "text"] = "json_schema"
@@ -89,7 +89,7 @@ class Dialect:
     bounds: bool = True
     """True where the schema may bound the length of strings."""
 
-    def without(self, option: str) -> Dialect | None:
+    def without(self, option: str) -> ResponseFormat | None:
         """The next simpler one; None if there is none.
 
         >>> Dialect().without("answers").without("answers")
@@ -106,11 +106,11 @@ class Dialect:
         return None
 
     @classmethod
-    def first(cls, settings: JudgeSettings) -> Dialect:
+    def first(cls, settings: JudgeSettings) -> ResponseFormat:
         """What is tried first."""
         return cls(answers="json_schema" if settings.answers == "auto" else settings.answers)
 
-    def simpler(self, option: str, settings: JudgeSettings) -> Dialect | None:
+    def simpler(self, option: str, settings: JudgeSettings) -> ResponseFormat | None:
         """What to try where an option is not supported; None if there is nothing, or the settings insist on it."""
         return None if option == "answers" and settings.answers != "auto" else self.without(option)
 
@@ -121,7 +121,7 @@ class EndpointRequest:
 
     model: str
     path: str
-    body: Callable[[Dialect], dict[str, Any]]
+    body: Callable[[ResponseFormat], dict[str, Any]]
     read: Callable[[Any], Completion | Vectors | Null]
     """Reads the decoded response. Raises some exception if it is none."""
     most_bytes: int
@@ -142,19 +142,19 @@ class EndpointResponse:
     model: str
     """Which answered, as the endpoint calls it: a name that was asked for may stand for another."""
 
-    def bill(self, asked: EndpointRequest, price: Price) -> Bill:
+    def bill(self, asked: EndpointRequest, price: Price) -> CallCost:
         """Return what it costs."""
         answered = bool(self.value.text) if isinstance(self.value, Completion) else not isinstance(self.value, Null)
         most, stated = (asked.most_input, asked.most_output), (self.input_tokens, self.output_tokens)
         return bill(price, most, stated, answered=answered)
 
 
-def chat(call: Call, settings: JudgeSettings) -> EndpointRequest:
+def chat(call: ChatCall, settings: JudgeSettings) -> EndpointRequest:
     """A question as a chat completion."""
     schema = orjson.dumps(call.schema).decode()
     in_prompt = f"\n\nThe JSON schema of the answer:\n{schema}"
 
-    def body(dialect: Dialect) -> dict[str, Any]:
+    def body(dialect: ResponseFormat) -> dict[str, Any]:
         by_endpoint = dialect.answers == "json_schema"
         system = call.framed.system + ("" if by_endpoint else in_prompt)
         data: dict[str, Any] = {
@@ -195,7 +195,7 @@ def embedding(embed: Embed, model: str) -> EndpointRequest:
     """Texts whose vectors are wanted."""
     texts = [sendable(text) for text in embed.texts]
 
-    def body(_: Dialect) -> dict[str, Any]:
+    def body(_: ResponseFormat) -> dict[str, Any]:
         return {"model": model, "input": texts, "encoding_format": "float"}
 
     def read(said: Any) -> Vectors:

@@ -67,7 +67,7 @@ class SlidingLog:
             self._sum += used
 
 
-class Limits:
+class RateLimits:
     """One slot's share of the limits on requests and tokens.
 
     Below one request per window for each slot, a slot sends one in as many windows as there are slots to a request.

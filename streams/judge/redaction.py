@@ -17,7 +17,7 @@ import structlog
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
-from ragweir.streams.judge.isolated_redaction import Isolated, RedactionFailed
+from ragweir.streams.judge.isolated_redaction import IsolatedRedactor, RedactionFailed
 from ragweir.streams.settings import JudgeSettings, imported
 
 _MUST_NOT_LEAVE = Null("its texts hold what must not leave (judge.redaction)")
@@ -130,8 +130,8 @@ class Redactor:
     def __init__(self, settings: JudgeSettings) -> None:
         self._mode = settings.redaction
         own = dict(settings.redact_patterns), settings.redact_hook
-        _own(*own)
-        self._own = Isolated(_own, own, settings.redact_timeout_s) if any(own) else None
+        _user_hook(*own)
+        self._own = IsolatedRedactor(_user_hook, own, settings.redact_timeout_s) if any(own) else None
 
     def applied(self, case: Case) -> Case | Null:
         """The case as it may leave; why it may not leave at all.
@@ -175,7 +175,7 @@ def _replaced(text: str, patterns: Iterable[_Pattern]) -> str:
     return text
 
 
-def _own(forms: Mapping[str, str], place: str | None) -> Callable[[str], str]:
+def _user_hook(forms: Mapping[str, str], place: str | None) -> Callable[[str], str]:
     """The user's patterns, and after them the hook, as one function from text to text.
 
     Raises:

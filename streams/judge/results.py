@@ -13,7 +13,7 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Status, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.emissions import cloud_event
-from ragweir.streams.judge.job import Usage
+from ragweir.streams.judge.job import JobUsage
 from ragweir.streams.records import Emission, Outcome, Record
 
 _SERVICE = "judge"
@@ -66,7 +66,7 @@ def judged(
     request: JudgeRequest,
     found: Judged,
     suites: Iterable[Suite],
-    usage: Usage,
+    usage: JobUsage,
     model: str,
     off: Collection[str],
     *,

@@ -7,13 +7,13 @@ from confluent_kafka import Message
 from ragweir.streams.records import Record, TopicPartition
 
 
-def place_of(message: Message) -> TopicPartition:
+def topic_partition_of(message: Message) -> TopicPartition:
     """Where a message, or an error about a partition, belongs."""
     return cast("str", message.topic()), cast("int", message.partition())
 
 
-def received(message: Message) -> Record:
+def record_of(message: Message) -> Record:
     """A message as a record; the client's types allow for messages that were never at a broker."""
     kind, timestamp = message.timestamp()
     offset = cast("int", message.offset())
-    return Record(*place_of(message), offset, message.key(), message.value(), timestamp if kind else None)
+    return Record(*topic_partition_of(message), offset, message.key(), message.value(), timestamp if kind else None)

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from ragweir.errors import PermanentError, Unreachable
 from ragweir.streams.kafka.client import Connection, ask, build, client_properties, reader_properties, settling
-from ragweir.streams.kafka.messages import place_of, received
+from ragweir.streams.kafka.messages import record_of, topic_partition_of
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Settings
 
@@ -27,14 +27,14 @@ Moved = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept(Record):
+class StoredRecord(Record):
     """A record as a topic keeps it, with its headers."""
 
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class OffsetRange:
     """What of a topic is to be read: of each partition the offsets from its start to before its end.
 
     >>> span = Span("t", {0: 0, 1: 5}, {0: 9, 1: 7})
@@ -49,11 +49,11 @@ class Span:
     def __len__(self) -> int:
         return sum(max(0, end - self.starts[partition]) for partition, end in self.ends.items())
 
-    def newest(self, count: int) -> Span:
+    def newest(self, count: int) -> OffsetRange:
         """Only the last so many offsets of each partition."""
         return self.since({partition: end - count for partition, end in self.ends.items()})
 
-    def since(self, starts: Mapping[int, int]) -> Span:
+    def since(self, starts: Mapping[int, int]) -> OffsetRange:
         """Not before these offsets."""
         later = {partition: max(start, starts.get(partition, 0)) for partition, start in self.starts.items()}
         return replace(self, starts=later)
@@ -69,7 +69,7 @@ def topics(settings: Settings) -> Mapping[str, int]:
     return _ask(settings)[1]
 
 
-def span(
+def offset_range(
     settings: Settings,
     topic: str,
     *,
@@ -77,7 +77,7 @@ def span(
     since_ms: int | None = None,
     until_ms: int | None = None,
     committed: bool = True,
-) -> Span:
+) -> OffsetRange:
     """What a topic holds now; of all its partitions unless some are named.
 
     Args:
@@ -106,7 +106,7 @@ def span(
         return {each: min(offset, ends[each]) if offset >= 0 else ends[each] for each, offset in found.items()}
 
     starts = lows if since_ms is None else written(since_ms)
-    return Span(topic, starts, ends if until_ms is None else written(until_ms))
+    return OffsetRange(topic, starts, ends if until_ms is None else written(until_ms))
 
 
 def _ask(settings: Settings) -> tuple[AdminClient, Mapping[str, int]]:
@@ -125,7 +125,7 @@ def _offsets(
     return {place.partition: found[place].result().offset for place in places}
 
 
-def read(settings: Settings, span: Span, moved: Moved = lambda _: None) -> Iterator[Kept]:
+def read(settings: Settings, span: OffsetRange, moved: Moved = lambda _: None) -> Iterator[StoredRecord]:
     """The records of a span, in order within each partition. Joins no group and commits nothing.
 
     Raises:
@@ -140,7 +140,7 @@ def read(settings: Settings, span: Span, moved: Moved = lambda _: None) -> Itera
         consumer.assign([TopicPartition(span.topic, partition, offset) for partition, offset in at.items()])
         while at:
             for message in _messages(consumer, span.topic):
-                partition = place_of(message)[1]
+                partition = topic_partition_of(message)[1]
                 if partition not in at:  # Others may be writing all the while.
                     continue
                 end, reached = span.ends[partition], cast("int", message.offset())
@@ -177,8 +177,8 @@ def _is_news(message: Message) -> bool:
     raise KafkaException(error)
 
 
-def _kept(message: Message) -> Kept:
-    record = received(message)
+def _kept(message: Message) -> StoredRecord:
+    record = record_of(message)
     headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
     place = record.topic, record.partition, record.offset
-    return Kept(*place, record.key, record.value, record.timestamp_ms, tuple(headers))
+    return StoredRecord(*place, record.key, record.value, record.timestamp_ms, tuple(headers))

@@ -27,7 +27,7 @@ from ragweir.streams.kafka.client import (
     reader_properties,
     settling,
 )
-from ragweir.streams.kafka.reader import read, span
+from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.settings import Settings
 
 ORDER = (
@@ -134,11 +134,11 @@ class TopicGrowth:
         present = ask(self._admin, self._connection)
         with closing(build(Consumer, group)) as consumer:
             for name in (self._prefix + each for each in _DRAINED if self._prefix + each in present):
-                whole = span(self._settings, name, committed=False)
+                whole = offset_range(self._settings, name, committed=False)
                 asked = [PartitionOffset(name, partition) for partition in whole.ends]
                 found = consumer.committed(asked, timeout=_TIMEOUT_S)
                 rest = whole.since({each.partition: each.offset for each in found})
-                stable = span(self._settings, name).ends == whole.ends
+                stable = offset_range(self._settings, name).ends == whole.ends
                 if len(rest) > _FEW or not stable or any(True for _ in read(self._settings, rest)):
                     left += len(rest)
         return left

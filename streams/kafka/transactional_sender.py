@@ -16,7 +16,7 @@ _TIMEOUT_S = 30.0
 _ROOM_S = 1.0
 
 
-class Sending:
+class TransactionalSender:
     """A producer of transactions; there is one at a time, wherever it runs.
 
     Whoever else was sending by the same name is shut out, and what it left open is aborted.

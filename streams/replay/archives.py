@@ -14,7 +14,7 @@ from ragweir.schemas.codec.decoder import Decoder
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.run import Archive, Loaded
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.kafka.transactional_sender import Sending
+from ragweir.streams.kafka.transactional_sender import TransactionalSender
 from ragweir.streams.replay.runs import loaded_record
 from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import Settings
@@ -87,7 +87,7 @@ def load(
     Raises:
         PermanentError: if a file cannot be read, or Kafka does not take it; the same call goes on where it is.
     """
-    sending = Sending(run, "load", "the archive")
+    sending = TransactionalSender(run, "load", "the archive")
     loaded = reached()  # Now that whatever was under way is settled, and not before.
     most = max_record_bytes(run.limits.max_event_bytes) - _ROOM_BYTES
     topic = f"{run.topics.prefix}interactions"

@@ -18,7 +18,7 @@ from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.judge.pricing import FREE, allowance
 from ragweir.streams.judge.results import case_of, chosen
-from ragweir.streams.kafka.reader import Span, read
+from ragweir.streams.kafka.reader import OffsetRange, read
 from ragweir.streams.records import Record
 from ragweir.streams.replay.archives import lines
 from ragweir.streams.replay.request import config
@@ -29,7 +29,7 @@ SAMPLE = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class SuiteCost:
     """What one suite comes to."""
 
     suite: str
@@ -41,7 +41,7 @@ class Bill:
 
 
 @dataclass(slots=True)
-class Outlook:
+class ReplayEstimate:
     """What is to be expected, as far as the sample is like the rest."""
 
     records: int
@@ -52,7 +52,7 @@ class Outlook:
     """Of CPU, on this machine."""
     outcomes: Counter[str] = field(default_factory=Counter)
     """What became of the sample."""
-    bills: tuple[Bill, ...] = ()
+    bills: tuple[SuiteCost, ...] = ()
 
     def hours(self, workers: int, rate: float | None) -> float:
         """How long evaluating takes with so many workers on as many cores."""
@@ -60,7 +60,7 @@ class Outlook:
         return self.records / min(a_second, rate or float("inf")) / 3600
 
 
-def outlook(settings: Settings, own: Settings, run: Run) -> Outlook:
+def estimate(settings: Settings, own: Settings, run: Run) -> ReplayEstimate:
     """Evaluate a sample and reckon from it. Changes nothing.
 
     Args:
@@ -76,7 +76,7 @@ def outlook(settings: Settings, own: Settings, run: Run) -> Outlook:
     records = list(islice(_sample(settings, own, run), SAMPLE))
     total = sum(1 for file in run.files for _ in lines(Path(file.path), max_record_bytes(own.limits.max_event_bytes)))
     total += sum(extent.end - extent.start for extent in run.extents)
-    found = Outlook(total, bool(run.files), len(records), 0.0)
+    found = ReplayEstimate(total, bool(run.files), len(records), 0.0)
     requests = []
     began = time.process_time()
     for record in records:
@@ -100,10 +100,10 @@ def _sample(settings: Settings, own: Settings, run: Run) -> Iterator[Record]:
             yield Record(run.topic, 0, number, None, line, None)
     for extent in run.extents:
         end = min(extent.end, extent.start + each)
-        yield from read(settings, Span(extent.topic, {extent.partition: extent.start}, {extent.partition: end}))
+        yield from read(settings, OffsetRange(extent.topic, {extent.partition: extent.start}, {extent.partition: end}))
 
 
-def _bills(own: Settings, requests: list[JudgeRequest], factor: float) -> Iterator[Bill]:
+def _bills(own: Settings, requests: list[JudgeRequest], factor: float) -> Iterator[SuiteCost]:
     judge, known = own.judge, suites(own.judge.ragas_weights)
     price = judge.prices.get(judge.model, FREE)
     embedding = judge.prices.get(judge.embedding_model or "", FREE)
@@ -117,4 +117,4 @@ def _bills(own: Settings, requests: list[JudgeRequest], factor: float) -> Iterat
             cost[each.suite] += allowance(price, embedding, case, [suite], judge.max_output_tokens)
     for name, number in events.items():
         about = round(number * factor)
-        yield Bill(name, about, about * known[name].asks, cost[name] * factor / 1_000_000)
+        yield SuiteCost(name, about, about * known[name].asks, cost[name] * factor / 1_000_000)

@@ -13,21 +13,21 @@ from pathlib import Path
 
 from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
-from ragweir.schemas.run import Archive, Asked, Extent, Phase, Run
+from ragweir.schemas.run import Archive, Extent, Phase, ReplayRequest, Run
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.agent import Agent
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.evaluate.filters import Filters
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.pool import LiveJudgePool
-from ragweir.streams.kafka.reader import Span, span, topics
+from ragweir.streams.kafka.reader import OffsetRange, offset_range, topics
 from ragweir.streams.masking import masked
-from ragweir.streams.records import Bounds
+from ragweir.streams.records import ReplayBounds
 from ragweir.streams.replay.archives import id_reader, lines
-from ragweir.streams.replay.runs import Found, essence, fingerprint, prefix_of, run_settings
+from ragweir.streams.replay.runs import StoredRun, fingerprint, prefix_of, result_affecting_settings, run_settings
 from ragweir.streams.service import SERVICES, Service, decoder, evaluate_config, judge_config
 from ragweir.streams.settings import Settings
-from ragweir.streams.time_arguments import moment
+from ragweir.streams.time_arguments import time_argument
 
 SERVICE: Mapping[Phase, str] = {"evaluating": "evaluate", "judging": "judge", "summing": "aggregate"}
 """Which service works in which phase."""
@@ -36,7 +36,7 @@ SERVICE: Mapping[Phase, str] = {"evaluating": "evaluate", "judging": "judge", "s
 # What is asked for.
 
 
-def begun(settings: Settings, run_id: str, asked: Asked, files: Sequence[Path]) -> Run:
+def create_run(settings: Settings, run_id: str, asked: ReplayRequest, files: Sequence[Path]) -> Run:
     """The record of a run that begins now.
 
     Raises:
@@ -44,7 +44,7 @@ def begun(settings: Settings, run_id: str, asked: Asked, files: Sequence[Path]) 
         PermanentError: if there is nothing to read.
         Unreachable: if no broker answers.
     """
-    kept = _essence(settings, asked)
+    kept = _result_affecting_settings(settings, asked)
     for file in files:  # What cannot be read is refused before the run has topics.
         next(lines(file, settings.limits.max_event_bytes), None)
     archives = tuple(Archive(path=str(file.resolve()), size=file.stat().st_size) for file in files)
@@ -86,7 +86,7 @@ def check(settings: Settings, run: Run) -> None:
         )
 
 
-def same(settings: Settings, found: Found, asked: Asked, files: Sequence[Path]) -> None:
+def check_resumable(settings: Settings, found: StoredRun, asked: ReplayRequest, files: Sequence[Path]) -> None:
     """See that a run is gone on with by what it was begun by, so that its results are of one piece.
 
     Raises:
@@ -96,7 +96,7 @@ def same(settings: Settings, found: Found, asked: Asked, files: Sequence[Path]) 
     told = f"the run {run.run_id} was begun with"
     for name, now, then in (
         ("files", [str(file.resolve()) for file in files], [archive.path for archive in run.files]),
-        *((f"{field}", getattr(asked, field), getattr(run.asked, field)) for field in Asked.model_fields),
+        *((f"{field}", getattr(asked, field), getattr(run.asked, field)) for field in ReplayRequest.model_fields),
     ):
         if now != then:
             raise PermanentError(
@@ -105,7 +105,10 @@ def same(settings: Settings, found: Found, asked: Asked, files: Sequence[Path]) 
     if run.catalogue_version != CATALOGUE_VERSION:
         why = f"{told} catalogue version {run.catalogue_version}, and this is {CATALOGUE_VERSION}"
         raise PermanentError(f"{why}; use another --run-id, or `ragweir runs delete`")
-    if run.phase != "complete" and fingerprint(_essence(settings, asked), run.run_id) != run.fingerprint:
+    if (
+        run.phase != "complete"
+        and fingerprint(_result_affecting_settings(settings, asked), run.run_id) != run.fingerprint
+    ):
         raise PermanentError(
             f"{told} other settings, which `ragweir runs show {run.run_id}` tells; use another --run-id"
         )
@@ -114,14 +117,14 @@ def same(settings: Settings, found: Found, asked: Asked, files: Sequence[Path]) 
             raise PermanentError(f"{file} has changed since the run {run.run_id} began to load it")
 
 
-def _essence(settings: Settings, asked: Asked) -> dict[str, object]:
+def _result_affecting_settings(settings: Settings, asked: ReplayRequest) -> dict[str, object]:
     try:
-        return essence(settings, asked)
+        return result_affecting_settings(settings, asked)
     except (OSError, UnicodeDecodeError):
         raise ConfigurationError("the map or a pack that the settings name cannot be read") from None
 
 
-def extents_of(settings: Settings, asked: Asked, now: datetime) -> tuple[Extent, ...]:
+def extents_of(settings: Settings, asked: ReplayRequest, now: datetime) -> tuple[Extent, ...]:
     """What is to be read of each partition, as the topics are now.
 
     Raises:
@@ -144,9 +147,9 @@ def extents_of(settings: Settings, asked: Asked, now: datetime) -> tuple[Extent,
     return tuple(found)
 
 
-def _part(settings: Settings, topic: str, since: int | datetime | None, until: int | datetime | None) -> Span:
+def _part(settings: Settings, topic: str, since: int | datetime | None, until: int | datetime | None) -> OffsetRange:
     times = [round(each.timestamp() * 1000) if isinstance(each, datetime) else None for each in (since, until)]
-    part = span(settings, topic, since_ms=times[0], until_ms=times[1])
+    part = offset_range(settings, topic, since_ms=times[0], until_ms=times[1])
     if isinstance(since, int):
         part = part.since(dict.fromkeys(part.ends, since))
     if isinstance(until, int):
@@ -160,7 +163,7 @@ def _bound(text: str | None, name: str, now: datetime) -> int | datetime | None:
         return None
     if text.isdecimal():
         return int(text)
-    return moment(text, name, now)
+    return time_argument(text, name, now)
 
 
 def topics_of(run: Run) -> list[str]:
@@ -182,7 +185,7 @@ def config(own: Settings, run: Run) -> EvaluateConfig:
     """
     made = evaluate_config(own, run.topic)
     filters = Filters.read(run.asked.only, made.catalogue)
-    return replace(made, run_id=run.run_id, filters=filters, own_times=bool(run.files))
+    return replace(made, run_id=run.run_id, filters=filters, ignore_record_timestamp=bool(run.files))
 
 
 def loader_id(own: Settings) -> Callable[[bytes], str | None]:
@@ -205,7 +208,7 @@ def service(run: Run, workers: int, rate: float | None) -> Service:
             agent=lambda own, _: EvaluateAgent(config(own, run)),
             check=lambda own: config(own, run),
             inputs=lambda _: sorted({extent.topic for extent in run.extents}),
-            bounds=Bounds(
+            bounds=ReplayBounds(
                 {(each.topic, each.partition): each.start for each in run.extents},
                 {(each.topic, each.partition): each.end for each in run.extents},
                 None if rate is None else rate / workers,

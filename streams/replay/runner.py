@@ -22,12 +22,12 @@ from ragweir.schemas.topics import RUN, TOPICS
 from ragweir.schemas.window import Progress
 from ragweir.schemas.window_key import ProgressKey, parse_window_key
 from ragweir.streams.kafka.client import Identity, build, reader_properties
-from ragweir.streams.kafka.reader import Span, read, span
+from ragweir.streams.kafka.reader import OffsetRange, offset_range, read
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.records import TopicPartition
 from ragweir.streams.replay.archives import load
 from ragweir.streams.replay.request import SERVICE, loader_id, service, topics_of
-from ragweir.streams.replay.runs import Found, find, run_settings, store
+from ragweir.streams.replay.runs import StoredRun, find, run_settings, store
 from ragweir.streams.settings import Settings
 from ragweir.streams.slot import run_canary, run_slot
 from ragweir.streams.supervisor import Command, Supervisor
@@ -47,7 +47,7 @@ _STILL_S = 10.0
 
 
 @dataclass(slots=True)
-class Standing:
+class PhaseProgress:
     """How far a phase is."""
 
     phase: Phase
@@ -63,10 +63,10 @@ class Standing:
         return self.total - sum(self.left.values())
 
 
-Show = Callable[[Standing], None]
+Show = Callable[[PhaseProgress], None]
 
 
-class Running:
+class ReplayRunner:
     """Goes on with a run until it is complete, or until told to stop.
 
     Args:
@@ -82,7 +82,7 @@ class Running:
     def __init__(
         self,
         settings: Settings,
-        found: Found,
+        found: StoredRun,
         command: Callable[[Phase, int], Sequence[str]],
         workers: int,
         show: Show,
@@ -119,7 +119,7 @@ class Running:
         changes: dict[str, object] = {"phase": _NEXT.get(run.phase)}
         if run.phase == "loading":
             # All that was sent: the last transaction's mark may not be there yet, although it is committed.
-            held = span(self._settings, run.topic, committed=False)
+            held = offset_range(self._settings, run.topic, committed=False)
             extents = [{"topic": run.topic, "partition": p, "start": 0, "end": end} for p, end in held.ends.items()]
             changes["extents"] = extents
         elif run.phase == "evaluating":
@@ -131,7 +131,7 @@ class Running:
 
     def _load(self) -> None:
         total = sum(archive.size for archive in self.run.files)
-        standing = Standing("loading", total)
+        standing = PhaseProgress("loading", total)
         standing.left = {(archive.path, 0): archive.size for archive in self.run.files}
 
         def moved(number: int, size: int) -> None:
@@ -161,7 +161,7 @@ class Running:
         """Let workers settle all that the phase is about."""
         phase = self.run.phase
         workers = self._workers if phase == "evaluating" else 1
-        watch = _Watch(self._own, self.run, Standing(phase, 0))
+        watch = _Watch(self._own, self.run, PhaseProgress(phase, 0))
         look_at = 0.0
         with TemporaryFile() as said, closing(watch):
 
@@ -188,7 +188,7 @@ class Running:
 class _Watch:
     """How far the group of a phase is with its topics."""
 
-    def __init__(self, own: Settings, run: Run, standing: Standing) -> None:
+    def __init__(self, own: Settings, run: Run, standing: PhaseProgress) -> None:
         self._own, self._run, self.standing = own, run, standing
         group = Identity(SERVICE[run.phase], 0, own.topics.prefix).group
         self._consumer = build(Consumer, {**reader_properties(own), "group.id": group})
@@ -227,26 +227,28 @@ class _Watch:
         self.standing.total, self.standing.left = total, left
         return over and (self._run.phase != "summing" or self._closed())
 
-    def _parts(self) -> Iterator[Span]:
+    def _parts(self) -> Iterator[OffsetRange]:
         run, prefix = self._run, self._own.topics.prefix
         if run.phase == "evaluating":
             for topic in sorted({extent.topic for extent in run.extents}):
                 own = [each for each in run.extents if each.topic == topic]
-                yield Span(topic, {each.partition: each.start for each in own}, {e.partition: e.end for e in own})
+                yield OffsetRange(
+                    topic, {each.partition: each.start for each in own}, {e.partition: e.end for e in own}
+                )
             return
         for name in ("judge.requests", "judge.retry") if run.phase == "judging" else ("evaluations",):
-            yield span(self._own, f"{prefix}{name}", committed=False)
+            yield offset_range(self._own, f"{prefix}{name}", committed=False)
 
-    def _committed(self, part: Span) -> dict[int, int]:
+    def _committed(self, part: OffsetRange) -> dict[int, int]:
         asked = [PartitionOffset(part.topic, each) for each in part.ends]
         found = self._consumer.committed(asked, timeout=_TIMEOUT_S)
         return {each.partition: max(each.offset, 0) for each in found}
 
-    def _nothing(self, rest: Span) -> bool:
+    def _nothing(self, rest: OffsetRange) -> bool:
         """Whether nothing can be read there: offsets count the marks of transactions too."""
         if len(rest) > _FEW:
             return False
-        stable = span(self._own, rest.topic, partitions=[*rest.ends]).ends
+        stable = offset_range(self._own, rest.topic, partitions=[*rest.ends]).ends
         if any(stable[partition] < end for partition, end in rest.ends.items()):
             return False  # A transaction is still open, or its mark not written.
         try:
@@ -256,7 +258,7 @@ class _Watch:
 
     def _closed(self) -> bool:
         """Whether every partition's windows say that nothing more comes, so that readers take them for closed."""
-        part = span(self._own, f"{self._own.topics.prefix}windows").newest(_NEWEST)
+        part = offset_range(self._own, f"{self._own.topics.prefix}windows").newest(_NEWEST)
         idle = dict.fromkeys(part.ends, False)
         for record in read(self._own, part):
             key = parse_window_key(record.key) if record.key else None

@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.codec.json import encode
-from ragweir.schemas.run import Asked, Loaded, Run
+from ragweir.schemas.run import Loaded, ReplayRequest, Run
 from ragweir.schemas.topics import RUN
 from ragweir.streams.kafka.client import Connection, build, client_properties, publisher_properties
-from ragweir.streams.kafka.reader import read, span, topics
+from ragweir.streams.kafka.reader import offset_range, read, topics
 from ragweir.streams.masking import digest_of_secrets, masked
 from ragweir.streams.settings import Settings
 
@@ -66,7 +66,7 @@ def run_settings(settings: Settings, run: Run) -> Settings:
     return settings.model_copy(update={**groups, "slo": ()})
 
 
-def essence(settings: Settings, asked: Asked) -> dict[str, Any]:
+def result_affecting_settings(settings: Settings, asked: ReplayRequest) -> dict[str, Any]:
     """The settings that results depend on, secrets among them, and the texts of the files that they name.
 
     Raises:
@@ -100,14 +100,14 @@ def fingerprint(kept: Mapping[str, Any], run_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredRun:
     """What is known of a run."""
 
     run: Run
     loaded: Loaded
 
 
-def find(settings: Settings, run_id: str) -> Found | None:
+def find(settings: Settings, run_id: str) -> StoredRun | None:
     """A run's record as it was stored last; None if there is no such run.
 
     Raises:
@@ -130,16 +130,16 @@ def every(settings: Settings) -> list[Run]:
     return sorted((each.run for each in found if each is not None), key=lambda run: run.began_at)
 
 
-def _found(settings: Settings, topic: str) -> Found | None:
+def _found(settings: Settings, topic: str) -> StoredRun | None:
     newest: dict[bytes | None, bytes] = {}
-    for record in read(settings, span(settings, topic)):
+    for record in read(settings, offset_range(settings, topic)):
         if record.value is not None:
             newest[record.key] = record.value
     if _RECORD not in newest:
         return None
     try:
         run = Run.model_validate_json(newest[_RECORD])
-        return Found(run, Loaded.model_validate_json(newest.get(_LOADED, b"{}")))
+        return StoredRun(run, Loaded.model_validate_json(newest.get(_LOADED, b"{}")))
     except ValueError:
         raise PermanentError(f"the topic {topic} holds no run that this version can read") from None
 

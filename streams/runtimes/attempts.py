@@ -70,7 +70,7 @@ class OffsetMetadata(BaseModel):
         """The same without a suspicion."""
         return self.model_copy(update={"attempts": 0, "until": 0})
 
-    def condemned(self, offset: int) -> OffsetMetadata:
+    def with_fatal(self, offset: int) -> OffsetMetadata:
         """The same with one more fatal record.
 
         >>> OffsetMetadata().condemned(7).condemned(7).text
@@ -166,10 +166,10 @@ class Attempts:
             self.uncommitted = True
         return bool(records) and self.uncommitted
 
-    def condemned(self, record: Record) -> None:
+    def mark_fatal(self, record: Record) -> None:
         """Note that a record is about to become a dead letter of class `fatal`."""
         place = record.topic, record.partition
-        self._noted[place] = self._noted.get(place, _NONE).condemned(record.offset)
+        self._noted[place] = self._noted.get(place, _NONE).with_fatal(record.offset)
 
     def survived(self, safe: Callable[[TopicPartition, float, int], bool]) -> bool:
         """Clear the partitions that are safe by when they began and by their count; gives whether there are any."""

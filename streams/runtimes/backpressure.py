@@ -9,10 +9,10 @@ from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.streams.agent import Agent
 from ragweir.streams.records import TopicPartition
-from ragweir.streams.runtimes.offsets import Positions
+from ragweir.streams.runtimes.offsets import OffsetTracker
 
 
-class Pacing:
+class Backpressure:
     """Pauses and resumes partitions.
 
     A paused partition is sought when it is resumed: what was fetched of it is gone, and it may have to go back.
@@ -23,11 +23,11 @@ class Pacing:
         positions: where reading goes on.
     """
 
-    def __init__(self, agent: Agent, consumer: Consumer, positions: Positions) -> None:
+    def __init__(self, agent: Agent, consumer: Consumer, positions: OffsetTracker) -> None:
         self._agent, self._consumer, self._positions = agent, consumer, positions
         self.paused: set[TopicPartition] = set()
 
-    def pace(self, seek: Callable[[PartitionOffset], None]) -> int:
+    def capacity(self, seek: Callable[[PartitionOffset], None]) -> int:
         """Pause and resume what has to be; gives how many records may be read.
 
         Args:
@@ -36,7 +36,7 @@ class Pacing:
         capacity, paused = self._agent.capacity, self._agent.paused
         for place, offset in paused.items():
             self._positions.back(place, offset)
-        wanted = set(paused) if capacity else set(self._positions.places())
+        wanted = set(paused) if capacity else set(self._positions.partitions())
         if pause := wanted - self.paused:
             self._consumer.pause([PartitionOffset(*place) for place in pause])
         resume = self.paused - wanted
@@ -44,7 +44,7 @@ class Pacing:
         if resume:
             self._consumer.resume([PartitionOffset(*place) for place in resume])
         for place in resume:
-            seek(PartitionOffset(*place, self._positions.reached(place)))
+            seek(PartitionOffset(*place, self._positions.consumed(place)))
         return capacity
 
     def forget(self) -> None:

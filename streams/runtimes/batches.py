@@ -10,11 +10,11 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Me
 from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.errors import RestartRequired
-from ragweir.streams.kafka.messages import place_of, received
+from ragweir.streams.kafka.messages import record_of, topic_partition_of
 from ragweir.streams.records import Record, TopicPartition
-from ragweir.streams.runtimes.backpressure import Pacing
-from ragweir.streams.runtimes.offsets import Positions
-from ragweir.streams.runtimes.replay_limiter import Bounding
+from ragweir.streams.runtimes.backpressure import Backpressure
+from ragweir.streams.runtimes.offsets import OffsetTracker
+from ragweir.streams.runtimes.replay_limiter import ReplayLimiter
 from ragweir.streams.settings import BatchSettings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -35,10 +35,10 @@ class BatchReader:
     def __init__(
         self,
         consumer: Consumer,
-        positions: Positions,
+        positions: OffsetTracker,
         limits: BatchSettings,
-        pacing: Pacing,
-        bounding: Bounding,
+        pacing: Backpressure,
+        bounding: ReplayLimiter,
         ended: Callable[[KafkaError], RestartRequired],
     ) -> None:
         self._consumer, self._positions, self._limits = consumer, positions, limits
@@ -58,7 +58,7 @@ class BatchReader:
         deadline = time.monotonic() + self._limits.max_wait_ms / 1000
         size = 0
         # At least one, so that the client is always polled; where the agent takes nothing, nothing comes.
-        limit = self._bounding.room(min(most, max(1, self._pacing.pace(seek=self.seek))))
+        limit = self._bounding.capacity(min(most, max(1, self._pacing.capacity(seek=self.seek))))
         while len(self._batch) < limit and size < self._limits.max_bytes:
             message = self._consumer.poll(max(0.0, deadline - time.monotonic()))
             if message is None:
@@ -67,12 +67,12 @@ class BatchReader:
             if error is not None:
                 self._noted(error, message)
                 continue
-            record = received(message)
+            record = record_of(message)
             if self._bounding.admits(record) and self._positions.accept(record):
                 self._batch.append(record)
                 self._ends.pop(record.topic_partition, None)
                 size += len(record.value or b"") + len(record.key or b"")
-        self._bounding.took(len(self._batch))
+        self._bounding.count(len(self._batch))
         return self._batch
 
     def put_back(self, records: Iterable[Record]) -> None:
@@ -142,7 +142,7 @@ class BatchReader:
             # A quiet consumer that was fenced reports only the code.
             raise self._ended(error)
         if error.code() == KafkaError._PARTITION_EOF:
-            self._ends[place_of(message)] = message.offset() or 0
+            self._ends[topic_partition_of(message)] = message.offset() or 0
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             # Retention has overtaken the worker while it ran. A start counts what is missing, and tells the agent.
             self.overtaken = f"retention deleted records of {message.topic()} unread; a restart goes on behind them"

@@ -26,7 +26,7 @@ _OTHER_FORMATS: Mapping[bytes, str] = {
 """By their first bytes, formats of which each line would be refused for itself, with a reason that explains nothing."""
 
 
-class Lines(Protocol):
+class LineSource(Protocol):
     """A source of lines."""
 
     def readline(self, size: int = -1, /) -> bytes:
@@ -40,7 +40,7 @@ def _format_problem(first: bytes) -> str | None:
     return next((problem for magic, problem in _OTHER_FORMATS.items() if first.startswith(magic)), None)
 
 
-def read_lines(file: Lines, max_bytes: int, name: str = "the file") -> Iterator[tuple[int, bytes]]:
+def read_lines(file: LineSource, max_bytes: int, name: str = "the file") -> Iterator[tuple[int, bytes]]:
     r"""The lines of a file with their numbers, from 1; blank ones are passed over.
 
     A line over `max_bytes` comes as its first `max_bytes` + 1 bytes, so that whoever reads it refuses its size
@@ -71,7 +71,7 @@ def read_lines(file: Lines, max_bytes: int, name: str = "the file") -> Iterator[
             yield number, kept[: max_bytes + 1]
 
 
-def run(agent: Agent, file: Lines, name: str, max_bytes: int) -> Iterator[tuple[Record, Outcome]]:
+def run(agent: Agent, file: LineSource, name: str, max_bytes: int) -> Iterator[tuple[Record, Outcome]]:
     """Drive an agent with the lines of a file: each is a record of partition 0 whose offset is its line number.
 
     Args:

@@ -24,17 +24,17 @@ from ragweir.streams.kafka.client import (
     consumer_properties,
     producer_properties,
 )
-from ragweir.streams.records import Bounds, Emission, Outcome, Record, TopicPartition
-from ragweir.streams.runtimes.backpressure import Pacing
+from ragweir.streams.records import Emission, Outcome, Record, ReplayBounds, TopicPartition
+from ragweir.streams.runtimes.backpressure import Backpressure
 from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.broker_clock import BrokerClock
 from ragweir.streams.runtimes.guard import Guard
-from ragweir.streams.runtimes.offsets import Positions
+from ragweir.streams.runtimes.offsets import OffsetTracker
 from ragweir.streams.runtimes.partitions import Partitions
-from ragweir.streams.runtimes.poison import RECORD_FAULTS, Isolation
+from ragweir.streams.runtimes.poison import RECORD_FAULTS, PoisonBisection
 from ragweir.streams.runtimes.precautions import Precautions
 from ragweir.streams.runtimes.progress_group import ProgressGroup
-from ragweir.streams.runtimes.replay_limiter import Bounding
+from ragweir.streams.runtimes.replay_limiter import ReplayLimiter
 from ragweir.streams.runtimes.status import Status
 from ragweir.streams.runtimes.topic_identity import TopicIdentity
 from ragweir.streams.runtimes.transactions import Aborted, GroupOffsets, Transactions, restart_after
@@ -76,17 +76,17 @@ class KafkaRuntime:
         health: Health,
         stopped: Callable[[], bool],
         assignor: Assignor = "roundrobin",
-        bounds: Bounds | None = None,
+        bounds: ReplayBounds | None = None,
         canary: Sequence[str] = (),
     ) -> None:
         connection, group = Connection(), identity.group
         self._agent, self._inputs, self._stopped = agent, inputs, stopped
         self._aborts = 0
-        self._isolation = Isolation(settings.batch.max_events)
+        self._isolation = PoisonBisection(settings.batch.max_events)
         self._consumer = consumer = build(Consumer, consumer_properties(settings, identity, connection, assignor))
         starts = bounds.starts if bounds else {}
-        self._positions = positions = Positions(settings.input.start_from, self._missed, starts)
-        pacing, bounding = Pacing(agent, consumer, positions), Bounding(bounds, consumer)
+        self._positions = positions = OffsetTracker(settings.input.start_from, self._missed, starts)
+        pacing, bounding = Backpressure(agent, consumer, positions), ReplayLimiter(bounds, consumer)
         self._reader = reader = BatchReader(
             *(consumer, positions, settings.batch, pacing, bounding),
             lambda error: restart_after(error, identity.member, connection.quiet_s),
@@ -199,7 +199,7 @@ class KafkaRuntime:
                 self._precautions.settled()
                 self._aborts = 0
                 self._status.batch(len(records), handled - began, time.perf_counter() - handled)
-            elif self._progress.due(self._positions.settled_all()):
+            elif self._progress.due(self._positions.committed_all()):
                 self._note()
         except Aborted as aborted:
             self._agent.on_abort()
@@ -256,7 +256,7 @@ class KafkaRuntime:
         """Commit a record whose delivery report tells the brokers' time, before the agent is told any."""
         if (record := self._agent.clock_record) is None:
             return
-        _, partition = self._positions.places()[0]
+        _, partition = self._positions.partitions()[0]
         self._commit([replace(record, partition=partition)], [])
         if not self._clock.is_brokers:
             log.warning(
@@ -270,7 +270,7 @@ class KafkaRuntime:
         self._commit([], [])
 
     def _commit(self, emissions: Sequence[Emission], settled: Sequence[Record]) -> None:
-        before = dict(self._positions.settled_all())
+        before = dict(self._positions.committed_all())
         offsets = self._precautions.noted(self._positions.offsets(settled), before)
         own = GroupOffsets(offsets, self._consumer.consumer_group_metadata())
         progress = self._progress.offsets(offsets)
@@ -308,7 +308,7 @@ class KafkaRuntime:
         try:
             self._progress.end()
             self._precautions.withdraw()
-            if self._progress.due(self._positions.settled_all()):
+            if self._progress.due(self._positions.committed_all()):
                 self._note()
         except Aborted as aborted:
             self._transactions.abort(aborted)

@@ -20,10 +20,10 @@ from confluent_kafka import TopicPartition as PartitionOffset
 from ragweir.errors import Interrupted, PermanentError, Unreachable
 from ragweir.streams.agent import Agent
 from ragweir.streams.kafka.client import settling
-from ragweir.streams.kafka.reader import Span, read, span
+from ragweir.streams.kafka.reader import OffsetRange, offset_range, read
 from ragweir.streams.records import EventPosition, TopicPartition
 from ragweir.streams.runtimes.progress_group import ProgressGroup
-from ragweir.streams.runtimes.topic_identity import Topic
+from ragweir.streams.runtimes.topic_identity import TopicVersion
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ _PAUSE_S = 0.5
 _AWAY = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
-class Traces:
+class OffsetRecovery:
     """Looks up what the output of one agent tells.
 
     Args:
@@ -51,7 +51,7 @@ class Traces:
         self,
         settings: Settings,
         agent: Agent,
-        topics: Mapping[str, Topic],
+        topics: Mapping[str, TopicVersion],
         progress: ProgressGroup,
         stopped: Callable[[], bool],
         alive: Callable[[], None],
@@ -60,7 +60,7 @@ class Traces:
         self._topic = settings.topics.prefix + (agent.provenance or "")
         self._stopped, self._alive = stopped, alive
 
-    def mended(self, committed: Sequence[PartitionOffset]) -> list[PartitionOffset]:
+    def recovered(self, committed: Sequence[PartitionOffset]) -> list[PartitionOffset]:
         """The committed offsets as Kafka answered them, those replaced that lie behind what is proven.
 
         Raises:
@@ -72,9 +72,9 @@ class Traces:
             return list(committed)
         while True:
             try:
-                told, known = self._told(), self._progress.read(committed)
+                told, known = self._newest_positions(), self._progress.read(committed)
                 return [
-                    self._mended(
+                    self._recovered(
                         each, told.get((each.topic, each.partition), {}), known.get((each.topic, each.partition))
                     )
                     for each in committed
@@ -95,10 +95,10 @@ class Traces:
                 raise Interrupted
             time.sleep(_PAUSE_S)
 
-    def _told(self) -> Mapping[TopicPartition, Mapping[EventPosition, str]]:
+    def _newest_positions(self) -> Mapping[TopicPartition, Mapping[EventPosition, str]]:
         """Return the positions of events, by partition, that the output's newest records tell of, and their ids."""
         told: defaultdict[TopicPartition, dict[EventPosition, str]] = defaultdict(dict)
-        for record in read(self._settings, span(self._settings, self._topic).newest(_TAIL)):
+        for record in read(self._settings, offset_range(self._settings, self._topic).newest(_TAIL)):
             self._alive()
             for origin in self._agent.origins(record):
                 topic = self._topics.get(origin.topic_partition[0])
@@ -106,7 +106,7 @@ class Traces:
                     told[origin.topic_partition][origin.position] = origin.event_id
         return told
 
-    def _mended(
+    def _recovered(
         self, committed: PartitionOffset, told: Mapping[EventPosition, str], known: int | None
     ) -> PartitionOffset:
         """Return a committed offset, or the one to go on at instead.
@@ -121,7 +121,7 @@ class Traces:
         if not ahead and (known is None or known <= committed.offset):
             return committed
         # A topic that was made anew, or has lost records, may end before what is told of it, or have others there.
-        held = span(self._settings, topic, partitions=[partition])
+        held = offset_range(self._settings, topic, partitions=[partition])
         low, end = held.starts[partition], held.ends[partition]
         proven = [known] if known is not None and committed.offset < known <= end else []
         present = [position for position in ahead if low <= position[0] < end]
@@ -149,7 +149,7 @@ class Traces:
 
     def _is_there(self, topic: str, partition: int, position: EventPosition, identity: str) -> bool:
         """Return whether an event has the position that the output tells of it."""
-        one = Span(topic, {partition: position[0]}, {partition: position[0] + 1})
+        one = OffsetRange(topic, {partition: position[0]}, {partition: position[0] + 1})
         return any(
             event == (position, identity)
             for record in read(self._settings, one)

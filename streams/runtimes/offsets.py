@@ -21,7 +21,9 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 _PAUSE_S = 0.1
 
 
-def patiently(ask: Callable[[float], list[PartitionOffset]], stopped: Callable[[], bool]) -> list[PartitionOffset]:
+def ask_until_answered(
+    ask: Callable[[float], list[PartitionOffset]], stopped: Callable[[], bool]
+) -> list[PartitionOffset]:
     """Ask the broker again until it answers: a dead slot's open transaction holds offsets back for its timeout.
 
     Raises:
@@ -42,7 +44,7 @@ def patiently(ask: Callable[[float], list[PartitionOffset]], stopped: Callable[[
         time.sleep(_PAUSE_S)
 
 
-class Positions:
+class OffsetTracker:
     """The next offset per held partition, as committed. Work for a partition that is not held is dropped."""
 
     def __init__(
@@ -64,7 +66,7 @@ class Positions:
     def __len__(self) -> int:
         return len(self._next)
 
-    def places(self) -> list[TopicPartition]:
+    def partitions(self) -> list[TopicPartition]:
         """The partitions held."""
         return list(self._next)
 
@@ -73,7 +75,7 @@ class Positions:
         """True where the starts of partitions were given, as in a replay."""
         return self._bounded
 
-    def begins_at_start(self, place: TopicPartition) -> None:
+    def begin_at_start(self, place: TopicPartition) -> None:
         """Let a partition without a committed offset begin at its start, whatever `start_from` says."""
         self._starts[place] = 0
 
@@ -94,7 +96,7 @@ class Positions:
             Interrupted: if told to stop meanwhile.
         """
         wanted = [PartitionOffset(each.topic, each.partition) for each in partitions]
-        answered = patiently(lambda timeout: consumer.committed(wanted, timeout=timeout), stopped)
+        answered = ask_until_answered(lambda timeout: consumer.committed(wanted, timeout=timeout), stopped)
         committed = mended(answered) if answered else answered
         if any(each.offset != was.offset for each, was in zip(committed, answered, strict=True)):
             self.uncommitted = True
@@ -128,7 +130,7 @@ class Positions:
             found.append(consumer.get_watermark_offsets(at, timeout=timeout))
             return []
 
-        patiently(ask, stopped)
+        ask_until_answered(ask, stopped)
         return found[-1]
 
     def drop(self, partitions: Iterable[PartitionOffset]) -> None:
@@ -165,11 +167,11 @@ class Positions:
             self._reached[place] = max(self._reached[place], offset)
         self.uncommitted = False
 
-    def settled_all(self) -> Mapping[TopicPartition, int]:
+    def committed_all(self) -> Mapping[TopicPartition, int]:
         """Up to where every partition held is settled."""
         return self._next
 
-    def reached_all(self) -> list[PartitionOffset]:
+    def consumed_all(self) -> list[PartitionOffset]:
         """How far every partition held was read."""
         return _places(self._reached)
 
@@ -187,11 +189,11 @@ class Positions:
         self._reached.update(self._next)
         return moved
 
-    def reached(self, place: TopicPartition) -> int:
+    def consumed(self, place: TopicPartition) -> int:
         """The next offset of a partition held."""
         return self._reached[place]
 
-    def standing(self, place: TopicPartition) -> tuple[int, int]:
+    def committed_and_consumed(self, place: TopicPartition) -> tuple[int, int]:
         """Up to where a partition held is settled, and up to where it was read."""
         return self._next[place], self._reached[place]
 

@@ -17,12 +17,12 @@ from ragweir.streams.agent import Agent, Assignment, StoredChangelog
 from ragweir.streams.records import Record
 from ragweir.streams.runtimes.attempts import OffsetMetadata
 from ragweir.streams.runtimes.batches import BatchReader
-from ragweir.streams.runtimes.offset_recovery import Traces
-from ragweir.streams.runtimes.offsets import Positions
+from ragweir.streams.runtimes.offset_recovery import OffsetRecovery
+from ragweir.streams.runtimes.offsets import OffsetTracker
 from ragweir.streams.runtimes.precautions import Precautions
 from ragweir.streams.runtimes.progress_group import ProgressGroup
-from ragweir.streams.runtimes.restore import KafkaChangelog, before
-from ragweir.streams.runtimes.start_offsets import Beginnings
+from ragweir.streams.runtimes.restore import KafkaChangelog, preceding_records
+from ragweir.streams.runtimes.start_offsets import StartOffsets
 from ragweir.streams.runtimes.topic_identity import TopicIdentity
 from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
@@ -60,7 +60,7 @@ class Partitions:
         progress: ProgressGroup,
         agent: Agent,
         group: str,
-        positions: Positions,
+        positions: OffsetTracker,
         reader: BatchReader,
         precautions: Precautions,
         telemetry: Telemetry,
@@ -71,8 +71,8 @@ class Partitions:
         self._positions, self._reader, self._precautions, self._telemetry = positions, reader, precautions, telemetry
         self._alive, self._stopped = alive, stopped
         recreated = partial(telemetry.count, "ragweir_topics_recreated_total", 1)
-        traces = Traces(settings, agent, identity.known, progress, stopped, alive)
-        self._beginnings = Beginnings(consumer, identity, positions, traces, recreated, stopped)
+        traces = OffsetRecovery(settings, agent, identity.known, progress, stopped, alive)
+        self._beginnings = StartOffsets(consumer, identity, positions, traces, recreated, stopped)
         self.joined = False
         """True once the group has dealt partitions out, of which none may have been for this worker."""
 
@@ -105,7 +105,7 @@ class Partitions:
         state = None
         if agent.changelog is not None:
             state = KafkaChangelog(self._settings, agent.changelog, start.partition, self._stopped, self._alive)
-        with closing(before(self._settings, start, agent.warm_up, self._stopped, self._alive)) as preceding:
+        with closing(preceding_records(self._settings, start, agent.warm_up, self._stopped, self._alive)) as preceding:
             readable: Iterable[Record] = (record for record in preceding if known.readable(record.offset))
             try:
                 changelog = state or StoredChangelog()

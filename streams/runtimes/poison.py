@@ -22,7 +22,7 @@ RECORD_FAULTS = frozenset(
 no record: a missing permission must not drain a topic into the dead letters."""
 
 
-class Isolation:
+class PoisonBisection:
     """How large the next batch may be, and which record is known to be at fault.
 
     >>> isolation = Isolation(1000)

@@ -101,7 +101,7 @@ class Precautions:
             own = [*run]
             if cause:
                 for record in own:
-                    self._attempts.condemned(record)
+                    self._attempts.mark_fatal(record)
                     outcome.extend(self._agent.dead_letter(record, cause, "fatal"))
                 continue
             for first in range(0, len(own), most):

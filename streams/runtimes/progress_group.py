@@ -17,8 +17,8 @@ from confluent_kafka import TopicPartition as PartitionOffset
 from ragweir.streams.kafka.client import build, reader_properties
 from ragweir.streams.records import TopicPartition
 from ragweir.streams.runtimes.attempts import OffsetMetadata
-from ragweir.streams.runtimes.offsets import patiently
-from ragweir.streams.runtimes.topic_identity import Topic
+from ragweir.streams.runtimes.offsets import ask_until_answered
+from ragweir.streams.runtimes.topic_identity import TopicVersion
 from ragweir.streams.settings import Settings
 
 _EVERY_S = 10.0
@@ -46,7 +46,7 @@ class ProgressGroup:
         self,
         settings: Settings,
         group: str | None,
-        topics: Mapping[str, Topic],
+        topics: Mapping[str, TopicVersion],
         stopped: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -69,7 +69,7 @@ class ProgressGroup:
         if self._group is None or not places:
             return {}
         with closing(build(Consumer, {**reader_properties(self._settings), "group.id": self._group})) as consumer:
-            found = patiently(lambda timeout: _committed(consumer, places, timeout), self._stopped)
+            found = ask_until_answered(lambda timeout: _committed(consumer, places, timeout), self._stopped)
             self.metadata = consumer.consumer_group_metadata()
         self._committed.clear()
         return {(at.topic, at.partition): at.offset for at in found if at.offset >= 0 and self._is_of_today(at)}

@@ -14,10 +14,10 @@ from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.errors import Interrupted, RestartRequired
 from ragweir.streams.kafka.client import Connection, build, reader_properties
-from ragweir.streams.kafka.messages import place_of, received
+from ragweir.streams.kafka.messages import record_of, topic_partition_of
 from ragweir.streams.projection import Projection
 from ragweir.streams.records import TopicPartition
-from ragweir.streams.runtimes.offsets import patiently
+from ragweir.streams.runtimes.offsets import ask_until_answered
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
@@ -96,7 +96,9 @@ class ProjectionRuntime:
     def _starts(self) -> list[PartitionOffset]:
         since_ms = round(max(0.0, time.time() - self._projection.since_s) * 1000)
         wanted = [PartitionOffset(*place, since_ms) for place in sorted(self._unread)]
-        return patiently(lambda timeout: self._consumer.offsets_for_times(wanted, timeout=timeout), self._stopped)
+        return ask_until_answered(
+            lambda timeout: self._consumer.offsets_for_times(wanted, timeout=timeout), self._stopped
+        )
 
     def _turn(self) -> None:
         self._health.alive()
@@ -113,12 +115,12 @@ class ProjectionRuntime:
     def _receive(self, message: Message) -> None:
         error = message.error()
         if error is None:
-            record = received(message)
+            record = record_of(message)
             self._projection.take(record)
             self._reached[record.topic, record.partition] = record.offset + 1
         elif error.code() == KafkaError._PARTITION_EOF:
             # Behind the last record there may be a transaction's end, which is not lag.
-            place = place_of(message)
+            place = topic_partition_of(message)
             self._reached[place] = message.offset() or 0
             self._unread.discard(place)
         elif error.fatal():

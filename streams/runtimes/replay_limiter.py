@@ -7,13 +7,13 @@ import time
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as PartitionOffset
 
-from ragweir.streams.records import Bounds, Record, TopicPartition
+from ragweir.streams.records import Record, ReplayBounds, TopicPartition
 
 _SLICE_S = 0.5
 """A worker that is held back reads what it may read in so long at once, and then polls again."""
 
 
-class Bounding:
+class ReplayLimiter:
     """Holds a consumer to bounds: a partition that was read to its end is paused.
 
     Args:
@@ -21,7 +21,7 @@ class Bounding:
         consumer: whose partitions they are.
     """
 
-    def __init__(self, bounds: Bounds | None, consumer: Consumer) -> None:
+    def __init__(self, bounds: ReplayBounds | None, consumer: Consumer) -> None:
         self._ends = None if bounds is None else bounds.ends
         self._rate = None if bounds is None else bounds.rate
         self._consumer = consumer
@@ -40,7 +40,7 @@ class Bounding:
             self._consumer.pause([PartitionOffset(*place)])
         return False
 
-    def room(self, most: int) -> int:
+    def capacity(self, most: int) -> int:
         """How many records may be read now, at most so many; 0 after a short rest."""
         rate = self._rate
         if rate is None:
@@ -51,7 +51,7 @@ class Bounding:
             return 0
         return min(most, max(1, int(rate * _SLICE_S)))
 
-    def took(self, records: int) -> None:
+    def count(self, records: int) -> None:
         """So many records were read."""
         if self._rate is not None and records:
             self._next_s = max(self._next_s, time.monotonic() - _SLICE_S) + records / self._rate

@@ -12,7 +12,7 @@ from typing_extensions import override
 from ragweir.errors import Interrupted
 from ragweir.streams.agent import Changelog
 from ragweir.streams.kafka.client import build, reader_properties, settling
-from ragweir.streams.kafka.messages import received
+from ragweir.streams.kafka.messages import record_of
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Settings
 
@@ -66,7 +66,7 @@ class KafkaChangelog(Changelog):
                 yield record
 
 
-def before(
+def preceding_records(
     settings: Settings, start: TopicPartition, horizon: int, stopped: Callable[[], bool], alive: Callable[[], None]
 ) -> Generator[Record]:
     """The committed records of a partition that stand at most so many offsets before its start.
@@ -99,7 +99,7 @@ def _records(
             offset, error = message.offset() or 0, message.error()
             if error is None:
                 if offset < end:
-                    yield received(message)
+                    yield record_of(message)
                 reached = offset + 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 reached = offset

@@ -15,14 +15,14 @@ from confluent_kafka import TopicPartition as PartitionOffset
 from ragweir.errors import PermanentError
 from ragweir.streams.records import TopicPartition
 from ragweir.streams.runtimes.attempts import OffsetMetadata
-from ragweir.streams.runtimes.offset_recovery import Traces
-from ragweir.streams.runtimes.offsets import Positions, patiently
-from ragweir.streams.runtimes.topic_identity import Topic, TopicIdentity
+from ragweir.streams.runtimes.offset_recovery import OffsetRecovery
+from ragweir.streams.runtimes.offsets import OffsetTracker, ask_until_answered
+from ragweir.streams.runtimes.topic_identity import TopicIdentity, TopicVersion
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-class Beginnings:
+class StartOffsets:
     """Checks the committed offsets that Kafka answers.
 
     Args:
@@ -38,8 +38,8 @@ class Beginnings:
         self,
         consumer: Consumer,
         identity: TopicIdentity,
-        positions: Positions,
-        recovery: Traces,
+        positions: OffsetTracker,
+        recovery: OffsetRecovery,
         recreated: Callable[[str], None],
         stopped: Callable[[], bool],
     ) -> None:
@@ -65,11 +65,11 @@ class Beginnings:
             self._sift([each for each in answered if each.topic == name], topic, before.get(name))
         anew = [PartitionOffset(*place, OFFSET_INVALID) for place in self._anew]
         held = [each for each in answered if (each.topic, each.partition) not in self._anew]
-        recovered = self._recovery.mended(held) if held else []
+        recovered = self._recovery.recovered(held) if held else []
         checked = {(each.topic, each.partition): each for each in [*recovered, *anew]}
         return [checked[each.topic, each.partition] for each in answered]
 
-    def _sift(self, answered: Sequence[PartitionOffset], topic: Topic, before: Topic | None) -> None:
+    def _sift(self, answered: Sequence[PartitionOffset], topic: TopicVersion, before: TopicVersion | None) -> None:
         """Find which partitions of a topic begin anew or at their starts, and the metadata to commit with them."""
         name = answered[0].topic
         found = {each.partition: OffsetMetadata.stored(each.metadata) for each in answered}
@@ -86,7 +86,7 @@ class Beginnings:
                 self._anew.add(place)
                 metadata = OffsetMetadata()
             if began is not None and each.partition >= began:
-                self._positions.begins_at_start(place)
+                self._positions.begin_at_start(place)
             partitions = topic.partitions if began is None else began
             self.metadata[place] = metadata.model_copy(update={"topic": topic.id, "partitions": partitions})
         if again := sorted(partition for other, partition in self._anew if other == name):
@@ -97,9 +97,9 @@ class Beginnings:
             log.error("the topic was deleted and made again; it begins at its start", topic=name, partitions=again)
             self._recreated(name)
 
-    def _others(self, name: str, topic: Topic, known: dict[int, OffsetMetadata]) -> dict[int, OffsetMetadata]:
+    def _others(self, name: str, topic: TopicVersion, known: dict[int, OffsetMetadata]) -> dict[int, OffsetMetadata]:
         others = [PartitionOffset(name, number) for number in range(topic.partitions) if number not in known]
         if not others:
             return {}
-        answered = patiently(lambda timeout: self._consumer.committed(others, timeout=timeout), self._stopped)
+        answered = ask_until_answered(lambda timeout: self._consumer.committed(others, timeout=timeout), self._stopped)
         return {each.partition: OffsetMetadata.stored(each.metadata) for each in answered}

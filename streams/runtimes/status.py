@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as PartitionOffset
 from ragweir.streams.kafka.client import Connection
 from ragweir.streams.records import Measurements, Outcome, TopicPartition
 from ragweir.streams.runtimes.batches import BatchReader
-from ragweir.streams.runtimes.offsets import Positions
+from ragweir.streams.runtimes.offsets import OffsetTracker
 from ragweir.streams.runtimes.partitions import Partitions
 from ragweir.streams.runtimes.transactions import CALL_TIMEOUT_S
 from ragweir.streams.serving.dead_letter_log import DeadLetterLog
@@ -43,7 +43,7 @@ class Status:
         topic: str,
         connection: Connection,
         partitions: Partitions,
-        positions: Positions,
+        positions: OffsetTracker,
         reader: BatchReader,
         telemetry: Telemetry,
         health: Health,
@@ -117,11 +117,11 @@ class Status:
         if not self._connection.lost_because:
             with suppress(KafkaException):
                 paused = self._reader.ends_of_paused(CALL_TIMEOUT_S)
-        for place in self._positions.places():
+        for place in self._positions.partitions():
             low, high = self._consumer.get_watermark_offsets(PartitionOffset(*place), cached=True)
             high = max(high, paused.get(place, high))
             if low <= high:  # Before the first fetch the cache holds nothing.
                 # The marks of others' transactions have offsets too, but are nothing to read.
-                settled, read = self._positions.standing(place)
+                settled, read = self._positions.committed_and_consumed(place)
                 lag = 0 if place in self._reader.at_end and settled == read else max(0, high - settled)
                 self._telemetry.set("ragweir_lag", lag, place[0], str(place[1]))

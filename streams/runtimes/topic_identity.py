@@ -32,7 +32,7 @@ _PAUSE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicVersion:
     """A topic as it is now."""
 
     id: str
@@ -61,14 +61,14 @@ class TopicIdentity:
         self._admin = build(AdminClient, client_properties(settings))
         self._topics, self._connection = list(topics), connection
         self._waiting, self._stopped = waiting, stopped
-        self.known: dict[str, Topic] = {}
+        self.known: dict[str, TopicVersion] = {}
         """The topics as they were when partitions of them were taken over."""
         self.partitions: Mapping[str, int] = {}
         """The number of partitions of each topic, by the newest answer to `ask`."""
         self._asked: Mapping[str, Future[TopicDescription]] | None = None
         self._ask_at = 0.0
 
-    def learn(self, topics: Collection[str]) -> Mapping[str, Topic]:
+    def learn(self, topics: Collection[str]) -> Mapping[str, TopicVersion]:
         """Return how topics are now, and keep it; waits for the answer.
 
         Raises:
@@ -90,7 +90,7 @@ class TopicIdentity:
         """True where the last question is some seconds old."""
         return time.monotonic() >= self._ask_at
 
-    def changed(self) -> Mapping[str, Topic]:
+    def changed(self) -> Mapping[str, TopicVersion]:
         """Return the topics that are others than when they were learnt; waits for the answer to the last question.
 
         A topic that was deleted and is not there again is none of them: it may have been read to its end.
@@ -109,7 +109,9 @@ class TopicIdentity:
             return {}
         return self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=_CALL_S)
 
-    def _answered(self, asked: Mapping[str, Future[TopicDescription]], topics: Collection[str]) -> dict[str, Topic]:
+    def _answered(
+        self, asked: Mapping[str, Future[TopicDescription]], topics: Collection[str]
+    ) -> dict[str, TopicVersion]:
         began = time.monotonic()
         while True:
             try:
@@ -129,7 +131,7 @@ class TopicIdentity:
             asked = self._ask(topics)
 
     @staticmethod
-    def _topic(future: Future[TopicDescription]) -> Topic | None:
+    def _topic(future: Future[TopicDescription]) -> TopicVersion | None:
         """The topic of an answer; None where there is none.
 
         Raises:
@@ -141,4 +143,4 @@ class TopicIdentity:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
             raise
-        return Topic(str(described.topic_id), len(described.partitions))
+        return TopicVersion(str(described.topic_id), len(described.partitions))

@@ -40,7 +40,7 @@ App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 """A WSGI application, which answers GET; HEAD follows from it."""
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class _BoundedServer(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     request_queue_size = 4 * MOST_CONNECTIONS
 
@@ -162,7 +162,7 @@ class _Handler(WSGIRequestHandler):
     def parse_request(self) -> bool:
         """Read the headers."""
         read = super().parse_request()
-        if read and isinstance(self.server, _Server):
+        if read and isinstance(self.server, _BoundedServer):
             self.server.answers(self.connection)
         return read
 
@@ -230,7 +230,7 @@ def serve_app(host: str, port: int, app: App, name: str = "http") -> Iterator[in
     """
     if not 0 <= port <= LAST_PORT:
         raise OSError(errno.EINVAL, f"ports end at {LAST_PORT}")
-    server = _Server(host, port)
+    server = _BoundedServer(host, port)
     server.set_app(_guarded(app))
     thread = threading.Thread(target=server.serve_forever, args=(_LOOK_S,), name=name, daemon=True)
     thread.start()

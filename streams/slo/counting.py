@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import OVERFLOW
@@ -143,7 +143,7 @@ class Counting:
         totals: what of an evaluation counts.
     """
 
-    def __init__(self, slos: Sequence[Slo], by: Sequence[str], windows: WindowSettings, totals: Totals) -> None:
+    def __init__(self, slos: Sequence[Slo], by: Sequence[str], windows: WindowSettings, totals: Aggregator) -> None:
         self.slos, self.by = tuple(slos), tuple(by)
         self.first: datetime | None = None
         """When the first of all events happened."""

@@ -63,7 +63,7 @@ class _Look:
         return not (over or tie or int(self.bad.sum()) == burn.bad)
 
 
-def proofs(counting: Counting, rehearsal: Rehearsal, rule_file: str) -> dict[str, Any]:
+def promtool_tests(counting: Counting, rehearsal: Rehearsal, rule_file: str) -> dict[str, Any]:
     """The content of a file for `promtool test rules`.
 
     Args:

@@ -199,7 +199,7 @@ def _slo(counting: Counting, place: int, span: range) -> SloRehearsal:
     slo, whole = counting.slos[place], counting.whole(place)
     stretches = list(stretches_of(whole, span.stop))
     events, bad = int(whole.events.sum()), int(whole.bad.sum())
-    parts = [_Part(*part) for part in counting.parts(place)]
+    parts = [_DimensionCounts(*part) for part in counting.parts(place)]
     alerts = tuple(_rehearsed(counting, place, burn, stretches, parts, span.stop) for burn in BURNS)
     spent = bad / (events * (1 - slo.objective)) if events else None
     return SloRehearsal(slo, events, bad, spent, alerts, tuple(_timeline(stretches, span)))
@@ -229,7 +229,12 @@ def intervals(firing: Flags) -> list[tuple[int, int]]:
 
 
 def _rehearsed(
-    counting: Counting, place: int, burn: Burn, stretches: Sequence[Stretch], parts: Sequence[_Part], end: int
+    counting: Counting,
+    place: int,
+    burn: Burn,
+    stretches: Sequence[Stretch],
+    parts: Sequence[_DimensionCounts],
+    end: int,
 ) -> Rehearsed:
     threshold = burn.threshold(counting.slos[place].objective)
     closest, at = 0.0, None
@@ -263,7 +268,7 @@ def _rehearsed(
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _DimensionCounts:
     """A dimension, its values, and the counts by their numbers."""
 
     name: str
@@ -271,7 +276,7 @@ class _Part:
     counts: Counts
 
 
-def _concentrated(parts: Sequence[_Part], start: int, end: int) -> list[Concentration]:
+def _concentrated(parts: Sequence[_DimensionCounts], start: int, end: int) -> list[Concentration]:
     """The values on which the bad events of some minutes concentrate."""
     found: list[Concentration] = []
     for part in parts:

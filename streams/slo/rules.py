@@ -159,7 +159,7 @@ def _description(slo: Slo, burn: Burn, scale: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _TrafficCase:
     """Traffic in two stretches, and whether it makes an alert fire at its end.
 
     Args:
@@ -181,7 +181,7 @@ class _Case:
     old: bool = False
 
 
-def _cases(threshold: float, burn: Burn) -> tuple[_Case, ...]:
+def _cases(threshold: float, burn: Burn) -> tuple[_TrafficCase, ...]:
     """Each comparison of the alert, a little above and a little below."""
     near = min(threshold / 10, (1 - threshold) / 4)
     above, below = threshold + near, threshold - near
@@ -193,17 +193,17 @@ def _cases(threshold: float, burn: Burn) -> tuple[_Case, ...]:
 
     many, few, some = 10.0 * burn.bad, 0.8 * burn.bad, 1.2 * burn.bad
     return (
-        _Case("both windows are bad, with just enough bad events", above, above, some, fires=True),
-        _Case("too few bad events", above, above, few, fires=False),
-        _Case("the long window is not bad enough", before(below, above), above, many, fires=False),
-        _Case("the short window is no longer bad", before(above, below), below, many, fires=False),
-        _Case("the events have ended", above, None, many, fires=False),
-        _Case("all were counted before the first scrape", above, above, some, fires=True, born=True),
-        _Case("the first scrape of old counters", above, above, some, fires=False, born=True, old=True),
+        _TrafficCase("both windows are bad, with just enough bad events", above, above, some, fires=True),
+        _TrafficCase("too few bad events", above, above, few, fires=False),
+        _TrafficCase("the long window is not bad enough", before(below, above), above, many, fires=False),
+        _TrafficCase("the short window is no longer bad", before(above, below), below, many, fires=False),
+        _TrafficCase("the events have ended", above, None, many, fires=False),
+        _TrafficCase("all were counted before the first scrape", above, above, some, fires=True, born=True),
+        _TrafficCase("the first scrape of old counters", above, above, some, fires=False, born=True, old=True),
     )
 
 
-def proofs(slos: Sequence[Slo], rule_file: str, scale: float = 1.0) -> dict[str, Any]:
+def promtool_tests(slos: Sequence[Slo], rule_file: str, scale: float = 1.0) -> dict[str, Any]:
     """The content of a file for `promtool test rules`, about the rules of the same SLOs and scale.
 
     Args:
@@ -223,7 +223,7 @@ def proofs(slos: Sequence[Slo], rule_file: str, scale: float = 1.0) -> dict[str,
     }
 
 
-def _test(slo: Slo, burn: Burn, case: _Case, scale: float) -> dict[str, Any]:
+def _test(slo: Slo, burn: Burn, case: _TrafficCase, scale: float) -> dict[str, Any]:
     earlier = _STEPS * (burn.long_m // burn.short_m - 1)
     lately = case.lately or 0.0
     # As even as the shares allow: as many events in each step, but for the short window of traffic that has ended.

@@ -16,8 +16,8 @@ from ragweir.schemas.window import duration_s
 from ragweir.streams.playground.demo.scrape import Means, counted, means
 from ragweir.streams.playground.demo.services import targets
 from ragweir.streams.playground.demo.traffic import DRILL_RATE, Drill
-from ragweir.streams.playground.demo.webhook import Told, webhook
-from ragweir.streams.playground.local.prometheus import Server, local_alertmanager, local_prometheus
+from ragweir.streams.playground.demo.webhook import ReceivedAlert, webhook
+from ragweir.streams.playground.local.prometheus import LocalServer, local_alertmanager, local_prometheus
 from ragweir.streams.settings import Settings
 from ragweir.streams.slo.rules import FAST, duration, rules, written
 
@@ -36,9 +36,9 @@ _STYLES = {"injected": "bold yellow", "FIRES": "bold red", "RESOLVED": "bold gre
 class Monitoring:
     """What watches the services: a running Prometheus and Alertmanager, and what the webhook has been told."""
 
-    prometheus: Server
-    alertmanager: Server
-    told: Sequence[Told]
+    prometheus: LocalServer
+    alertmanager: LocalServer
+    told: Sequence[ReceivedAlert]
 
 
 @contextmanager

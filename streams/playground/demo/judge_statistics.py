@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from typing_extensions import override
 
-from ragweir.metrics.aggregation.aggregator import Scored, Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.evaluation import Evaluation, Status
 from ragweir.schemas.judging import JudgeRequest
@@ -29,7 +29,7 @@ _WORDS: Mapping[Status, str] = {"selected": "asked", "deferred": "later"}
 
 
 @dataclass(slots=True)
-class Asked:
+class SelectedEvent:
     """One event that was selected."""
 
     reasons: tuple[str, ...]
@@ -66,7 +66,7 @@ class Estimated:
 
 
 @dataclass(slots=True)
-class Docket:
+class JudgeStatistics:
     """Grows with each result.
 
     Args:
@@ -74,7 +74,7 @@ class Docket:
     """
 
     catalogue: Catalogue
-    events: dict[str, Asked] = field(default_factory=dict)
+    events: dict[str, SelectedEvent] = field(default_factory=dict)
     """By event id."""
     latest: deque[str] = field(default_factory=lambda: deque(maxlen=LATEST))
     """The ids of those of which something became last."""
@@ -83,11 +83,11 @@ class Docket:
     cost_usd: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
-    _counted: list[Scored[None]] = field(default_factory=list)
-    _totals: Totals = field(init=False)
+    _counted: list[WindowEntry[None]] = field(default_factory=list)
+    _totals: Aggregator = field(init=False)
 
     def __post_init__(self) -> None:
-        self._totals = Totals(self.catalogue)
+        self._totals = Aggregator(self.catalogue)
 
     def scored(self, evaluation: Evaluation) -> None:
         """Take in what was decided about an event."""
@@ -114,13 +114,15 @@ class Docket:
             self.input_tokens += evaluation.judge.input_tokens
             self.output_tokens += evaluation.judge.output_tokens
 
-    def _ask(self, evaluation: Evaluation) -> Asked | None:
+    def _ask(self, evaluation: Evaluation) -> SelectedEvent | None:
         """The event on the docket, if it was selected."""
         suites = [suite for suite in evaluation.decision.suites if suite.status != "not_selected"]
         if not suites:
             return None
         reasons = dict.fromkeys(rule for suite in suites for rule in suite.because if rule != FLOOR)
-        return self.events.setdefault(evaluation.event_id, Asked(tuple(reasons) or (FLOOR,), _status(evaluation)))
+        return self.events.setdefault(
+            evaluation.event_id, SelectedEvent(tuple(reasons) or (FLOOR,), _status(evaluation))
+        )
 
     @property
     def statuses(self) -> Counter[Status]:

@@ -11,7 +11,7 @@ from rich.text import Text
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import EstimateFlag
 from ragweir.streams.evaluate.routing import FLOOR
-from ragweir.streams.playground.demo.judge_statistics import FAITHFULNESS, OUTCOMES, Docket
+from ragweir.streams.playground.demo.judge_statistics import FAITHFULNESS, OUTCOMES, JudgeStatistics
 from ragweir.streams.playground.demo.show import EVENT_WIDTH
 from ragweir.streams.settings import Settings
 
@@ -27,7 +27,7 @@ _FLAGS: Mapping[EstimateFlag, str] = {
 }
 
 
-def summarise_judged(console: Console, docket: Docket, settings: Settings, calls: int) -> None:
+def summarise_judged(console: Console, docket: JudgeStatistics, settings: Settings, calls: int) -> None:
     """What the judge was asked, and what came of it.
 
     Args:
@@ -48,7 +48,7 @@ def _head(console: Console, head: str, rest: str) -> None:
     console.print(Text.assemble((f"\n{head}", "bold"), rest), soft_wrap=True)
 
 
-def _reasons(docket: Docket) -> Table:
+def _reasons(docket: JudgeStatistics) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     table.add_column("because of")
     for title in ("selected", *OUTCOMES):
@@ -63,7 +63,7 @@ def _floor(settings: Settings) -> str:
     return f"An event may have several reasons; {FLOOR} is no rule but the random draw from all events, {shares}."
 
 
-def _bill(docket: Docket, settings: Settings, calls: int) -> str:
+def _bill(docket: JudgeStatistics, settings: Settings, calls: int) -> str:
     budget = settings.judge.daily_budget_usd or 0.0
     told = (
         f"Spent {docket.cost_usd:.4f} of {budget:.2f} dollars a day, at prices made up for it: {calls} calls,"
@@ -77,7 +77,7 @@ def _bill(docket: Docket, settings: Settings, calls: int) -> str:
     return told
 
 
-def _some(console: Console, docket: Docket) -> None:
+def _some(console: Console, docket: JudgeStatistics) -> None:
     """The worst and the best by the judge, each sample once."""
     found: dict[str, tuple[float, Evaluation]] = {}
     for asked in docket.events.values():
@@ -99,7 +99,7 @@ def _some(console: Console, docket: Docket) -> None:
         console.print(line, soft_wrap=True)
 
 
-def _estimate(console: Console, docket: Docket) -> None:
+def _estimate(console: Console, docket: JudgeStatistics) -> None:
     found = docket.estimate()
     if found is None:
         return

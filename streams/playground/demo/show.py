@@ -19,7 +19,7 @@ from ragweir.metrics.metric import Metric
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.playground.demo.judge_statistics import LATEST, Docket
+from ragweir.streams.playground.demo.judge_statistics import LATEST, JudgeStatistics
 from ragweir.streams.playground.demo.samples import samples
 from ragweir.streams.playground.demo.traffic import Result
 
@@ -64,7 +64,7 @@ RANKING = ("unsupported_risk", "context_support")
 
 
 @dataclass(slots=True)
-class Report:
+class ResultTable:
     """Grows with each result.
 
     Args:
@@ -83,10 +83,10 @@ class Report:
     """Per pipeline version and metric."""
     ranked: dict[str, tuple[float, str]] = field(default_factory=dict)
     """Per sample the value that it is ranked by, and an event that had it."""
-    docket: Docket = field(init=False)
+    docket: JudgeStatistics = field(init=False)
 
     def __post_init__(self) -> None:
-        self.docket = Docket(self.catalogue)
+        self.docket = JudgeStatistics(self.catalogue)
 
     @property
     def columns(self) -> list[Column]:
@@ -146,10 +146,10 @@ def declines(evaluation: Evaluation) -> bool:
 
 
 @contextmanager
-def screen(console: Console, report: Report) -> Iterator[_Screen]:
+def screen(console: Console, report: ResultTable) -> Iterator[_Screen]:
     """Show results as they come: redrawn on a terminal, as lines anywhere else."""
     if not console.is_interactive:
-        yield _Lines(console, report)
+        yield _PlainLines(console, report)
         return
     with Live(console=console, refresh_per_second=8, get_renderable=lambda: _latest(console, report)):
         yield _Screen()
@@ -162,10 +162,10 @@ class _Screen:
         """A result has been added to the report."""
 
 
-class _Lines(_Screen):
+class _PlainLines(_Screen):
     """One line per result, for logs and terminals that cannot move the cursor."""
 
-    def __init__(self, console: Console, report: Report) -> None:
+    def __init__(self, console: Console, report: ResultTable) -> None:
         self._console = console
         self._report = report
         self._print(["event", "application", "ver", *(column.title for column in report.columns)], _JUDGE)
@@ -203,7 +203,7 @@ def _table(columns: list[Column], *names: str) -> Table:
     return table
 
 
-def _latest(console: Console, report: Report) -> Group:
+def _latest(console: Console, report: ResultTable) -> Group:
     rows = max(3, min(_MOST_ROWS, console.height - _FRAME_ROWS))
     title = f"Evaluations as they come: {report.evaluated} of {report.events}"
     if report.dead:
@@ -223,7 +223,7 @@ def _latest(console: Console, report: Report) -> Group:
     return Group(Text(title, "bold"), table, Text(f"Simulated judge: {report.docket}", "bold"), *lasts)
 
 
-def summarise(console: Console, report: Report, sent: int) -> None:
+def summarise(console: Console, report: ResultTable, sent: int) -> None:
     """What became of the traffic, how the pipeline versions compare, and which answers are worst."""
     told = f"{sent} records published: {report.evaluated} evaluated, {report.dead.total()} dead letters."
     console.print(f"\n{told}", highlight=False)
@@ -238,7 +238,7 @@ def summarise(console: Console, report: Report, sent: int) -> None:
         _worst(console, report, report.catalogue.metrics[report.ranking])
 
 
-def _versions(report: Report) -> Table:
+def _versions(report: ResultTable) -> Table:
     table = _table(report.columns, "version", "events")
     for version in sorted(report.versions):
         found = [report.values[version, column.metric] for column in report.columns]
@@ -250,7 +250,7 @@ def _versions(report: Report) -> Table:
     return table
 
 
-def _worst(console: Console, report: Report, metric: Metric) -> None:
+def _worst(console: Console, report: ResultTable, metric: Metric) -> None:
     responses = {sample["event_id"]: sample["response"] for sample in samples()}
     head = f"\nWorst answers by {metric.name}", "bold"
     console.print(Text.assemble(head, " (text from the samples; evaluations hold none)"))

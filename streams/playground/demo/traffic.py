@@ -67,7 +67,7 @@ class _Sender:
             self._lost = error
 
 
-class Publisher:
+class PacedPublisher:
     """Sends a plan at an even pace; each interaction ends at the moment that it is sent.
 
     Args:
@@ -178,7 +178,7 @@ class Awaited:
         self._asked.discard(evaluation.event_id)
 
 
-def results(settings: Settings, publisher: Publisher, check: Callable[[], None]) -> Iterator[Result | None]:
+def results(settings: Settings, publisher: PacedPublisher, check: Callable[[], None]) -> Iterator[Result | None]:
     """Publish, and give what becomes of every record until all are settled; None when a turn brought nothing.
 
     An event that was selected is settled once it is judged, or waits for the budget.

@@ -18,7 +18,7 @@ from ragweir.streams.playground.local.node import LOOPBACK
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReceivedAlert:
     """One alert of one post."""
 
     at: float
@@ -31,9 +31,9 @@ class Told:
 
 
 @contextmanager
-def webhook() -> Iterator[tuple[str, list[Told]]]:
+def webhook() -> Iterator[tuple[str, list[ReceivedAlert]]]:
     """Listen for the length of a `with` block; gives the URL to post to, and a list that grows with each alert."""
-    told: list[Told] = []
+    told: list[ReceivedAlert] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -41,7 +41,9 @@ def webhook() -> Iterator[tuple[str, list[Told]]]:
             now = time.monotonic()
             for alert in body["alerts"]:
                 labels, words = alert["labels"], alert["annotations"]
-                told.append(Told(now, labels["alertname"], labels["severity"], alert["status"], words["description"]))
+                told.append(
+                    ReceivedAlert(now, labels["alertname"], labels["severity"], alert["status"], words["description"])
+                )
             self.send_response(HTTPStatus.NO_CONTENT)
             self.end_headers()
 

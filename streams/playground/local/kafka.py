@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local import container
 from ragweir.streams.playground.local.jars import JarRunner
-from ragweir.streams.playground.local.node import KAFKA_VERSION, Node, Runner, free_port, require_free
+from ragweir.streams.playground.local.node import KAFKA_VERSION, Node, NodeRunner, free_port, require_free
 
 __all__ = ["KAFKA_VERSION", "LocalKafka", "LocalServerError", "local_kafka"]
 
@@ -31,7 +31,7 @@ class LocalKafka:
     """A single-node Kafka on this machine. It keeps port and data when it is stopped, or killed, and started again."""
 
     node: Node
-    _runner: Runner = field(repr=False)
+    _runner: NodeRunner = field(repr=False)
 
     @property
     def bootstrap(self) -> str:
@@ -90,7 +90,7 @@ def local_kafka(
     port = port or free_port()
     node = Node(port, free_port(port), properties)
     in_container = folder is None and container.available()
-    runner: Runner = container.ContainerRunner(node) if in_container else JarRunner(node, folder, say)
+    runner: NodeRunner = container.ContainerRunner(node) if in_container else JarRunner(node, folder, say)
     try:
         say(f"Starting Kafka {KAFKA_VERSION} on {node.bootstrap}" + (" in a container" if in_container else ""))
         kafka = LocalKafka(node, runner)

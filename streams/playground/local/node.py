@@ -21,7 +21,7 @@ LOOPBACK: Final = "127.0.0.1"
 _PORTS: Final = range(20_000, 32_000)
 
 
-class Runner(Protocol):
+class NodeRunner(Protocol):
     """A way to run a node: from jars or in a container. `start` after `stop` or `kill` finds the data as it was."""
 
     def start(self) -> None:

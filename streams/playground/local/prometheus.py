@@ -138,7 +138,7 @@ def _fetch(command: Sequence[str], folder: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class LocalServer:
     """A running Prometheus or Alertmanager."""
 
     port: int
@@ -168,13 +168,13 @@ class Server:
 def local_prometheus(
     targets: Mapping[str, Sequence[str]],
     rules: Sequence[Path] = (),
-    alertmanager: Server | None = None,
+    alertmanager: LocalServer | None = None,
     *,
     discovered: Mapping[str, str] = MappingProxyType({}),
     interval_ms: int = 1_000,
     port: int | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> Iterator[Server]:
+) -> Iterator[LocalServer]:
     """Run a Prometheus for the length of a `with` block; its data are gone at the end.
 
     Args:
@@ -224,7 +224,7 @@ def local_prometheus(
 @contextmanager
 def local_alertmanager(
     webhook: str, *, port: int | None = None, say: Callable[[str], None] = lambda _: None
-) -> Iterator[Server]:
+) -> Iterator[LocalServer]:
     """Run an Alertmanager for the length of a `with` block, which tells `webhook` of each alert at once.
 
     Args:
@@ -261,9 +261,9 @@ def local_alertmanager(
 @contextmanager
 def _serving(
     name: str, program: Path, home: Path, configuration: Mapping[str, Any], port: int | None, *flags: str
-) -> Iterator[Server]:
+) -> Iterator[LocalServer]:
     """Run a program of the Prometheus family in a folder of its own, until the block ends or we do."""
-    server = Server(port or free_port())
+    server = LocalServer(port or free_port())
     with tempfile.TemporaryDirectory(prefix=f"ragweir-{name.lower()}-", ignore_cleanup_errors=True) as place:
         folder = Path(place)
         # JSON is YAML.
@@ -299,7 +299,7 @@ def _serving(
             watchdog.communicate()
 
 
-def _wait(name: str, server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait(name: str, server: LocalServer, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:

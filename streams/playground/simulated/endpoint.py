@@ -18,7 +18,7 @@ import orjson
 from ragweir.streams.playground.simulated.faults import OF_COMPLETIONS, Draws, Faults, RateLimit, WrongFaults
 from ragweir.streams.playground.simulated.openai_api import (
     NAME,
-    Asked,
+    AnswerRequest,
     Composed,
     ErrorReply,
     Reply,
@@ -60,7 +60,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RecordedCall:
     """What is remembered of one request for an answer."""
 
     at: float
@@ -93,7 +93,7 @@ class Endpoint:
         self._initial = faults
         self._draws = Draws(faults, now)
         self._limit = RateLimit(options.requests_per_minute)
-        self._calls: deque[Call] = deque(maxlen=_KEPT_CALLS)
+        self._calls: deque[RecordedCall] = deque(maxlen=_KEPT_CALLS)
         self._totals: Counter[str] = Counter()
         self._by_schema: Counter[str] = Counter()
 
@@ -150,7 +150,7 @@ class Endpoint:
         except WrongFaults as wrong:
             raise ErrorReply(400, str(wrong)) from None
 
-    def _answered(self, path: str, asked: Asked, now: float) -> Reply:
+    def _answered(self, path: str, asked: AnswerRequest, now: float) -> Reply:
         fault, answer = "", Composed(b"", 0)
         try:
             self._must_serve(asked.model)
@@ -184,9 +184,9 @@ class Endpoint:
         if self._options.models and model not in self._options.models:
             raise ErrorReply(404, f"the model {model!r} does not exist", "model_not_found")
 
-    def _remember(self, now: float, path: str, asked: Asked, status: int, fault: str, answer: Composed) -> None:
+    def _remember(self, now: float, path: str, asked: AnswerRequest, status: int, fault: str, answer: Composed) -> None:
         tokens_in, tokens_out = answer.prompt_tokens, answer.completion_tokens
-        self._calls.append(Call(now, path, asked.schema, asked.digest, status, fault, tokens_in, tokens_out))
+        self._calls.append(RecordedCall(now, path, asked.schema, asked.digest, status, fault, tokens_in, tokens_out))
         self._totals.update(count=1, prompt_tokens=tokens_in, completion_tokens=tokens_out)
         if path == _CHAT:
             self._by_schema[asked.schema] += 1

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import orjson
 
-from ragweir.streams.playground.simulated.scoring import Question, answered, read, vector
+from ragweir.streams.playground.simulated.scoring import ChatRequest, answered, read, vector
 
 NAME = "simulated-judge"
 """The model that every answer names, whichever was asked for."""
@@ -58,7 +58,7 @@ class Composed:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AnswerRequest:
     """A request for an answer, read."""
 
     model: str
@@ -85,7 +85,7 @@ def json_object(body: bytes) -> dict[str, Any]:
     return given
 
 
-def chat(body: bytes, formats: Mapping[str, bool], now: float) -> Asked:
+def chat(body: bytes, formats: Mapping[str, bool], now: float) -> AnswerRequest:
     """Read a request for a chat completion.
 
     Args:
@@ -108,10 +108,10 @@ def chat(body: bytes, formats: Mapping[str, bool], now: float) -> Asked:
         raise ErrorReply(400, "stream is not supported")
     most = given.get("max_completion_tokens") or given.get("max_tokens")
     room = _BYTES_PER_TOKEN * most if isinstance(most, int) else None
-    return Asked(model, question.name, question.digest, lambda fault: _completion(question, fault, room, now))
+    return AnswerRequest(model, question.name, question.digest, lambda fault: _completion(question, fault, room, now))
 
 
-def embeddings(body: bytes) -> Asked:
+def embeddings(body: bytes) -> AnswerRequest:
     """Read a request for vectors.
 
     Raises:
@@ -126,7 +126,7 @@ def embeddings(body: bytes) -> Asked:
         raise ErrorReply(400, f"dimensions are not between 1 and {_MOST_DIMENSIONS}")
     packed = given.get("encoding_format", "float") == "base64"
     digest = sha256(orjson.dumps(texts)).hexdigest()[:32]
-    return Asked(str(given.get("model")), "", digest, lambda _: _vectors(texts, dimensions, packed=packed))
+    return AnswerRequest(str(given.get("model")), "", digest, lambda _: _vectors(texts, dimensions, packed=packed))
 
 
 def models(names: Sequence[str], now: float) -> Reply:
@@ -139,7 +139,7 @@ def _tokens(text: str) -> int:
     return ceil(len(text.encode(errors="replace")) / _BYTES_PER_TOKEN)
 
 
-def _text(question: Question, fault: str) -> str:
+def _text(question: ChatRequest, fault: str) -> str:
     match fault:
         case "prose":
             return _PROSE
@@ -151,7 +151,7 @@ def _text(question: Question, fault: str) -> str:
         raise ErrorReply(400, "the schema of response_format is not one that can be filled in") from None
 
 
-def _completion(question: Question, fault: str, room: int | None, now: float) -> Composed:
+def _completion(question: ChatRequest, fault: str, room: int | None, now: float) -> Composed:
     """A completion that is cut where the fault, or the most bytes that there is room for, cut it."""
     whole = _text(question, fault).encode()
     room = len(whole) // 2 if fault == "cut-answer" else room

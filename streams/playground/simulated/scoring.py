@@ -41,7 +41,7 @@ _REASON = "reason"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ChatRequest:
     """A chat request as the simulated judge reads it."""
 
     messages: tuple[str, ...]
@@ -69,7 +69,7 @@ class Question:
         return sha256(orjson.dumps([self.name, around, *self.texts.items()])).hexdigest()[:32]
 
 
-def read(messages: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> Question:
+def read(messages: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> ChatRequest:
     """Read a request's messages and its response_format. In JSON mode the schema is looked for in the instructions.
 
     Raises:
@@ -88,10 +88,10 @@ def read(messages: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> Qu
     schema = dict(by_endpoint["schema"].items()) if by_endpoint else _schema_in(f"{system}\n{instructions}")
     name = (by_endpoint and by_endpoint.get("name")) or _named(schema)
     as_json = wanted["type"] != "text" or schema is not None
-    return Question(tuple(text for _, text in said), texts, instructions, check, str(name), schema, as_json)
+    return ChatRequest(tuple(text for _, text in said), texts, instructions, check, str(name), schema, as_json)
 
 
-def answered(question: Question) -> str:
+def answered(question: ChatRequest) -> str:
     """What the simulated judge says: JSON that fits the schema, if there is one.
 
     >>> texts = {"response": "Ada wrote poems.", "context 1": "Ada wrote notes."}
@@ -166,19 +166,19 @@ def _shared(words: Iterable[str], others: Iterable[str]) -> float:
     return round(len(wanted & found) / len(wanted), 2) if wanted else 0.0
 
 
-def _relevance(question: Question) -> float:
+def _relevance(question: ChatRequest) -> float:
     return _shared(question.called("query"), question.called("response"))
 
 
-def _faithfulness(question: Question) -> float:
+def _faithfulness(question: ChatRequest) -> float:
     return _shared(question.called("response"), question.called("context"))
 
 
-def _correctness(question: Question) -> float:
+def _correctness(question: ChatRequest) -> float:
     return max((_shared(question.called("response"), [each]) for each in question.called("expected")), default=0.0)
 
 
-def _completeness(question: Question) -> float:
+def _completeness(question: ChatRequest) -> float:
     return max((_shared([each], question.called("response")) for each in question.called("expected")), default=0.0)
 
 
@@ -188,22 +188,22 @@ def _sentences(raw: str) -> list[str]:
     return [text.text[start:stop][:_SENTENCE_CHARACTERS] for start, stop in islice(spans, _MOST_SENTENCES)]
 
 
-def _claims(question: Question) -> list[str]:
+def _claims(question: ChatRequest) -> list[str]:
     return list(chain.from_iterable(map(_sentences, question.called("response"))))
 
 
-def _statements(question: Question) -> list[dict[str, object]]:
+def _statements(question: ChatRequest) -> list[dict[str, object]]:
     numbered = enumerate(question.called("expected"), 1)
     return [{"expected": number, "statement": each} for number, text in numbered for each in _sentences(text)]
 
 
-def _questions(question: Question) -> list[str]:
+def _questions(question: ChatRequest) -> list[str]:
     words = list(dict.fromkeys(chain.from_iterable(_text(each).content for each in question.called("response"))))
     some = (words[first::_QUESTIONS][:_WORDS_OF_QUESTION] for first in range(_QUESTIONS))
     return [f"What about {' '.join(each)}?" for each in some if each]
 
 
-def _verdicts(question: Question) -> list[dict[str, object]]:
+def _verdicts(question: ChatRequest) -> list[dict[str, object]]:
     """On the claims or statements, whether most of one's words are in one context; else on the contexts themselves."""
     contexts = question.called("context")
     lines = [line for name in ("claims", "statements") for text in question.called(name) for line in text.splitlines()]
@@ -223,7 +223,7 @@ def _reason(share: float) -> str:
     return f"simulated: {100 * share:.0f} % of the words are shared"
 
 
-_THOUGHTS: Mapping[str, Callable[[Question], object]] = MappingProxyType(
+_THOUGHTS: Mapping[str, Callable[[ChatRequest], object]] = MappingProxyType(
     {
         "check": lambda question: question.check,
         "relevance": _relevance,
@@ -247,7 +247,7 @@ _THOUGHTS: Mapping[str, Callable[[Question], object]] = MappingProxyType(
 """What is thought of each field of our suites' answers."""
 
 
-def _thoughts(question: Question, fields: Collection[str]) -> tuple[dict[str, object], float]:
+def _thoughts(question: ChatRequest, fields: Collection[str]) -> tuple[dict[str, object], float]:
     """What is thought of some fields, and how much the response shares with whatever it is held against."""
     others = [text for name, text in question.texts.items() if name != "response"]
     share = _shared(question.called("response"), others)
