@@ -1,0 +1,177 @@
+"""Settings: `ragweir.toml`, overridden by RAGWEIR_ environment variables, overridden by flags."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+from typing_extensions import override
+
+from ragweir.errors import ConfigurationError
+from ragweir.streams.settings.events import BatchSettings, InputSettings, LimitSettings, MetricSettings, OutputSettings
+from ragweir.streams.settings.files import imported, must_be_closed
+from ragweir.streams.settings.group import SettingsGroup
+from ragweir.streams.settings.judge import JudgeSettings, Price
+from ragweir.streams.settings.kafka import GUARDED, KafkaSettings, TopicSettings
+from ragweir.streams.settings.routing import (
+    SHIPPED_KEY,
+    SHIPPED_KEY_WARNING,
+    Probability,
+    RoutingSettings,
+    Rule,
+    Weight,
+)
+from ragweir.streams.settings.telemetry import TelemetrySettings
+from ragweir.streams.settings.windows import Slo, WindowSettings
+
+__all__ = [
+    "BatchSettings",
+    "DEFAULT_FILE",
+    "GUARDED",
+    "InputSettings",
+    "JudgeSettings",
+    "KafkaSettings",
+    "LimitSettings",
+    "MetricSettings",
+    "OutputSettings",
+    "Price",
+    "Probability",
+    "RoutingSettings",
+    "Rule",
+    "SHIPPED_KEY",
+    "SHIPPED_KEY_WARNING",
+    "Settings",
+    "SettingsGroup",
+    "Slo",
+    "TelemetrySettings",
+    "TopicSettings",
+    "Weight",
+    "WindowSettings",
+    "imported",
+    "load",
+    "must_be_closed",
+]
+
+DEFAULT_FILE = Path("ragweir.toml")
+
+
+_BRANCHES = {"bool", "float", "int", "str"}
+"""How pydantic names the branches of a union in a setting's path."""
+
+
+_IN_TOML = {
+    "extra_forbidden": "there is no such setting",
+    "model_type": "must be a table",
+    "dict_type": "must be a table",
+}
+"""The kinds of error that pydantic explains in words of Python."""
+
+
+class Settings(BaseSettings):
+    """All settings, each with a default that suits a local broker."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="RAGWEIR_", env_nested_delimiter="__", extra="forbid", frozen=True, hide_input_in_errors=True
+    )
+
+    kafka: KafkaSettings = KafkaSettings()
+    topics: TopicSettings = TopicSettings()
+    input: InputSettings = InputSettings()
+    batch: BatchSettings = BatchSettings()
+    limits: LimitSettings = LimitSettings()
+    metrics: MetricSettings = MetricSettings()
+    output: OutputSettings = OutputSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    windows: WindowSettings = WindowSettings()
+    routing: RoutingSettings = RoutingSettings()
+    judge: JudgeSettings = JudgeSettings()
+    slo: tuple[Slo, ...] = ()
+
+    @field_validator("slo")
+    @classmethod
+    def _names_differ(cls, slo: tuple[Slo, ...]) -> tuple[Slo, ...]:
+        if len({each.name for each in slo}) < len(slo):
+            raise ValueError("two SLOs have the same name")
+        return slo
+
+    @property
+    def selects_by_shipped_key(self) -> bool:
+        """Return whether events are selected for a judge by the key that everybody knows."""
+        return self.judge.base_url is not None and self.routing.key == SHIPPED_KEY
+
+    @property
+    def input_topic(self) -> str:
+        """The topic that interactions are read from."""
+        return self.input.topic or f"{self.topics.prefix}interactions"
+
+
+def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Read the settings from a file (`ragweir.toml` of this folder by default), the environment and flags.
+
+    Args:
+        file: the settings file; one that is named must exist.
+        overrides: what flags set, as nested mappings; None values are left out.
+
+    Raises:
+        ConfigurationError: in one sentence, without any value that might be secret; also where a file that the settings
+            come from or name can be changed by every user of the machine.
+    """
+    if file is not None and not file.is_file():
+        raise ConfigurationError(f"there is no settings file {file}")
+    chosen = file or DEFAULT_FILE
+    if chosen.is_file():
+        must_be_closed(chosen)
+    # pydantic-settings passes over variables of groups that it does not know, and a default would stand silently.
+    for variable in os.environ:
+        group, nested, _ = variable.lower().removeprefix("ragweir_").partition("__")
+        if variable.lower().startswith("ragweir_") and nested and group not in Settings.model_fields:
+            raise ConfigurationError(f"the environment sets {variable}, and there is no group {group!r} of settings")
+
+    class Layered(Settings):
+        @classmethod
+        @override
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=chosen)
+
+    given: dict[str, Any] = {
+        group: {name: value for name, value in values.items() if value is not None}
+        for group, values in (overrides or {}).items()
+    }
+    try:
+        settings = Layered(**given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        name = ".".join(str(step) for step in first["loc"] if step not in _BRANCHES)
+        told = _IN_TOML.get(first["type"], first["msg"].removeprefix("Value error, "))
+        raise ConfigurationError(f"setting {name}: {told}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigurationError(f"the settings file {chosen} is not TOML: {error}") from None
+    except (SettingsError, ValueError, OSError) as error:
+        raise ConfigurationError(f"the settings cannot be read: {error}") from None
+    _must_name_closed_files(settings)
+    return settings
+
+
+def _must_name_closed_files(settings: Settings) -> None:
+    packs = settings.metrics.packs
+    for named in (settings.judge.api_key_file, packs, *(packs.glob("*.toml") if packs else ())):
+        if named is not None:
+            must_be_closed(named)

@@ -1,0 +1,11 @@
+"""The base class of all groups of settings."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class SettingsGroup(BaseModel):
+    """A group of settings: unknown names are errors, so that a typing mistake is not silently a default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
