@@ -128,7 +128,7 @@ def _file(samples: dict[str, Sample]) -> str:
     _, own = calibrate(list(samples.values()))
     lines = [
         "# The logistic model behind `unsupported_risk`, written by bench/fit_risk.py: fit it again, do not edit it.",
-        "# risk = 1 / (1 + e^-(intercept + sum of coefficient x feature)); metrics/scores/risk.py says what the features are.",
+        "# risk = 1 / (1 + e^-(intercept + sum of coefficient x feature)); the features: metrics/scores/risk.py.",
         "",
         f"intercept = {model.intercept:.3f}",
         "",

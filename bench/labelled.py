@@ -28,7 +28,7 @@ from fit_risk import Sample, cross_validated, fit, risks, sample  # noqa: E402
 from humans import Labelled, Labels, Scores, auroc, found_within, interval  # noqa: E402
 
 from ragweir.metrics.metric import Metric  # noqa: E402
-from ragweir.metrics.scores import grounding, overlap, risk
+from ragweir.metrics.scores import grounding, overlap, risk  # noqa: E402
 
 HALLUCINATION = tuple(metric for metric in overlap.METRICS if metric.better == "lower")
 METRICS = grounding.METRICS + HALLUCINATION + risk.METRICS

@@ -32,10 +32,10 @@ from soak_traffic import Observer, Sender, window_waits
 
 from ragweir.errors import LocalServerError
 from ragweir.schemas.window import duration_s
+from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.node import LOOPBACK, free_port
-from ragweir.streams.playground.simulated.openai_api import NAME as SIMULATED
 from ragweir.streams.settings import Settings, load
 
 PICTURE = Path(__file__).parents[1] / "docs" / "soak.svg"

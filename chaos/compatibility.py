@@ -30,10 +30,10 @@ from rich.console import Console
 from chaos.acls import USERS, grant, rights
 from chaos.fleet import COMMAND, ROOT, Fleet, Slot, environment, outer_environment
 from ragweir.errors import LocalServerError, RagweirError
+from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.local.jars import JarRunner
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.local.node import LOOPBACK, Node, free_port
-from ragweir.streams.playground.simulated.openai_api import NAME as SIMULATED
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 
 VERSIONS = ("3.7.2", "3.9.2", "4.0.2", "4.1.2", "4.2.2", "4.3.1")

@@ -2,7 +2,8 @@
 
 Nothing of ragweir is at work, but for starting Kafka: a plain consumer commits, the broker is killed and started, and
 plain consumers ask what is committed. The broker is set so that loading the group's partition takes longer than losing
-and regaining its leader, which shows a race that other settings meet seldom: see `ragweir.streams.runtimes.offset_recovery`.
+and regaining its leader, which shows a race that other settings meet seldom: see
+`ragweir.streams.runtimes.offset_recovery`.
 Exits with 1 if an answer was older than what had been confirmed.
 """
 

@@ -23,8 +23,8 @@ from chaos.oracle import Oracle
 from chaos.schedule import Fault, Numbers, schedule
 from chaos.workload import Workload
 from ragweir.metrics.catalogue import everything
+from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.kafka.topics import create_topics
-from ragweir.streams.playground.simulated.openai_api import NAME as SIMULATED
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.settings import load
 

@@ -49,7 +49,7 @@ def shift(seconds: float) -> None:
 
 if __name__ == "__main__":
     from ragweir.streams.cli import main
-    from ragweir.streams.service import SERVICES  # noqa: F401 (all that reads the time is to be there)
+    from ragweir.streams.service import SERVICES  # noqa: F401 all that reads the time is to be there
 
     shift(float(sys.argv.pop(1)))
     main()

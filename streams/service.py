@@ -4,135 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import structlog
 
-from ragweir.errors import ConfigurationError, MapError
-from ragweir.metrics.aggregation.aggregator import Aggregator
-from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.judged.suites import suites
-from ragweir.schemas.codec.decoder import Decoder, JsonDecoder, MappedDecoder
-from ragweir.schemas.codec.mapping import FieldMap
+from ragweir.errors import ConfigurationError
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.agent import Agent
 from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.evaluate.routing import Router
+from ragweir.streams.evaluate.agent import EvaluateAgent
+from ragweir.streams.from_settings import catalogue, evaluate_config, judge_config, totals
 from ragweir.streams.judge.agent import JudgeAgent
-from ragweir.streams.judge.config import JudgeConfig
 from ragweir.streams.judge.day_shares import DayShares
 from ragweir.streams.judge.ledgers import nothing_spent
 from ragweir.streams.judge.pool import LiveJudgePool
-from ragweir.streams.judge.pricing import FREE
-from ragweir.streams.judge.redaction import Redactor
 from ragweir.streams.kafka.client import Assignor
 from ragweir.streams.records import Count, ReplayBounds
 from ragweir.streams.serving.telemetry import Known
-from ragweir.streams.settings import BatchSettings, Settings, must_be_closed
+from ragweir.streams.settings import BatchSettings, Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
-
-
-def read_map(file: Path) -> FieldMap:
-    """Read and compile a map.
-
-    Raises:
-        ConfigurationError: if it cannot be read, is wrong, or every user of the machine may change it.
-    """
-    must_be_closed(file)
-    try:
-        return FieldMap.parse(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"the map {file} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"the map {file} is not UTF-8") from None
-    except MapError as error:
-        raise ConfigurationError(f"the map {file} is wrong: {error}") from None
-
-
-def catalogue(settings: Settings) -> Catalogue:
-    """The metrics that are switched on.
-
-    Raises:
-        ConfigurationError: if a metric or a pack is not what it should be.
-    """
-    try:
-        return Catalogue(everything(settings.metrics.packs), settings.metrics.off)
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from None
-
-
-def totals(settings: Settings) -> Aggregator:
-    """How windows sum metrics up, those too that are switched off: windows from before may hold them.
-
-    Raises:
-        ConfigurationError: if a metric or a pack is not what it should be.
-    """
-    every = settings.metrics.model_copy(update={"off": ()})
-    return Aggregator(catalogue(settings.model_copy(update={"metrics": every})))
-
-
-def decoder(settings: Settings) -> Decoder:
-    """Return the decoder of the input topic.
-
-    Raises:
-        ConfigurationError: if the map is not what it should be.
-    """
-    limits = settings.limits
-    if settings.input.map is None:
-        return JsonDecoder(limits.max_event_bytes, limits.max_items)
-    return MappedDecoder(read_map(settings.input.map), limits.max_event_bytes, limits.max_items)
-
-
-def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) -> EvaluateConfig:
-    """All that evaluations depend on, for interactions that are read from `topic`.
-
-    Raises:
-        ConfigurationError: if a metric, a pack, the map or a rule of the routing is not what it should be.
-    """
-    metrics = catalogue(settings)
-    return EvaluateConfig(
-        catalogue=metrics,
-        limits=settings.limits.view,
-        max_event_bytes=settings.limits.max_event_bytes,
-        max_items=settings.limits.max_items,
-        decoders={topic: decoder(settings)} if settings.input.map else {},
-        include_text=settings.output.include_text,
-        explain=explain,
-        router=Router(settings.routing, metrics, tuple(suites())) if settings.judge.base_url else None,
-        duplicate_horizon=settings.input.duplicate_horizon,
-    )
-
-
-def judge_config(settings: Settings, partitions: int) -> JudgeConfig:
-    """All that judging depends on, for requests in so many partitions.
-
-    Raises:
-        ConfigurationError: if there is no judge, a price is unknown while there is a budget, or settings are wrong.
-    """
-    judge = settings.judge
-    if judge.base_url is None:
-        raise ConfigurationError("there is no judge: set judge.base_url, such as https://api.openai.com/v1")
-    for model in (judge.model, judge.embedding_model):
-        if model is not None and model not in judge.prices and judge.daily_budget_usd is not None:
-            raise ConfigurationError(
-                f"the price of {model} is not known, so the budget cannot be kept: set "
-                f'judge.prices."{model}" = {{ input_usd = ..., output_usd = ... }} (dollars per million tokens), or '
-                'judge.daily_budget_usd = "none"'
-            )
-    published = catalogue(settings).metrics
-    every = suites(judge.ragas_weights)
-    return JudgeConfig(
-        suites=every,
-        judge=judge,
-        price=judge.prices.get(judge.model, FREE),
-        embedding_price=judge.prices.get(judge.embedding_model or "", FREE),
-        partitions=partitions,
-        redact=Redactor(judge).applied,
-        off=frozenset(m.name for suite in every.values() for m in suite.metrics if m.name not in published),
-        max_bytes=max_record_bytes(settings.limits.max_event_bytes),
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,10 @@ from ragweir.schemas.judging import LedgerEntry, ledger_key
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.days import day_of
+from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.kafka.client import Identity, reader_properties
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.node import free_port
-from ragweir.streams.playground.simulated.openai_api import NAME as SIMULATED
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings

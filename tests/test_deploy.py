@@ -25,10 +25,11 @@ from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.streams.cli.app import app
 from ragweir.streams.export.exposition import Exposition
 from ragweir.streams.export.service import PROJECTIONS
+from ragweir.streams.from_settings import evaluate_config, judge_config
+from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.local.kafka import KAFKA_VERSION
 from ragweir.streams.playground.local.prometheus import programs
-from ragweir.streams.playground.simulated.openai_api import NAME as SIMULATED
-from ragweir.streams.service import SERVICES, evaluate_config, judge_config
+from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.telemetry import TABLE
 from ragweir.streams.settings import SHIPPED_KEY, Settings, TelemetrySettings, load
 from ragweir.streams.supervisor import UP_PORT

@@ -18,18 +18,18 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key
 from ragweir.streams.cli import doctor
 from ragweir.streams.cli.doctor import CheckContext, Unwell
+from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.local.kafka import LocalKafka
-from ragweir.streams.playground.simulated.openai_api import NAME
 from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.settings import JudgeSettings, Settings
 
-PRICES = {NAME: {"input_usd": 0.15, "output_usd": 0.6}}
+PRICES = {SIMULATED: {"input_usd": 0.15, "output_usd": 0.6}}
 UNREACHABLE = "http://127.0.0.1:9/v1"
 
 
 def findings(base_url: str | None, /, **judge: Any) -> CheckContext:
     return CheckContext(
-        Settings(judge=JudgeSettings(**{"base_url": base_url, "model": NAME, "prices": PRICES, **judge}))
+        Settings(judge=JudgeSettings(**{"base_url": base_url, "model": SIMULATED, "prices": PRICES, **judge}))
     )
 
 
@@ -41,7 +41,7 @@ WELL = (
     (
         "another name",
         {},
-        {"model": "x", "prices": {"x": PRICES[NAME]}},
+        {"model": "x", "prices": {"x": PRICES[SIMULATED]}},
         "as simulated-judge (simulated: no model is behind it)",
     ),
     ("a key", {"key": "sk-right"}, {"api_key": "sk-right"}, "with structured outputs"),
@@ -62,11 +62,11 @@ def test_an_endpoint_that_can_be_used(options: dict[str, Any], judge: dict[str, 
 
 
 def test_vectors_are_asked_for_where_the_endpoint_is_to_give_them() -> None:
-    with simulated_judge(models=(NAME,)) as simulated:
-        prices = {**PRICES, "vectors": PRICES[NAME]}
+    with simulated_judge(models=(SIMULATED,)) as simulated:
+        prices = {**PRICES, "vectors": PRICES[SIMULATED]}
         with pytest.raises(Unwell, match="does not know the model vectors"):
             doctor.judge(findings(simulated.base_url, embedding_model="vectors", prices=prices))
-        doctor.judge(findings(simulated.base_url, embedding_model=NAME))
+        doctor.judge(findings(simulated.base_url, embedding_model=SIMULATED))
         assert [call["path"] for call in simulated.calls()["calls"]] == [
             "/v1/chat/completions",
             "/v1/embeddings",
@@ -78,13 +78,13 @@ def test_vectors_are_asked_for_where_the_endpoint_is_to_give_them() -> None:
 def test_a_price_that_nobody_knows_is_said() -> None:
     with simulated_judge() as simulated:
         told = doctor.judge(findings(simulated.base_url, prices={}, daily_budget_usd=None))
-    assert told.endswith(f"asking cost $0.0000; the price of {NAME} is not known")
+    assert told.endswith(f"asking cost $0.0000; the price of {SIMULATED} is not known")
 
 
 RIGHT = "; are judge.base_url, judge.api_key and judge.model right?"
 UNWELL = (
     ("a wrong key", {"key": "sk-right"}, {"api_key": "sk-wrong"}, {}, "the judge refuses the key (401)" + RIGHT),
-    ("an unknown model", {"models": ("a",)}, {}, {}, f"the judge does not know the model {NAME} (404)" + RIGHT),
+    ("an unknown model", {"models": ("a",)}, {}, {}, f"the judge does not know the model {SIMULATED} (404)" + RIGHT),
     ("nobody there", {}, {"base_url": UNREACHABLE}, {}, "the judge's endpoint cannot be reached" + RIGHT),
     ("an error", {}, {}, {"500": 1}, "the judge's endpoint fails (500)" + RIGHT),
     ("too many calls", {}, {}, {"429": 1}, "the judge wants fewer calls (429)"),
@@ -126,7 +126,7 @@ def test_the_name_that_the_endpoint_gives_its_model_is_shown_as_it_is_and_obeyed
         return [http(orjson.dumps(said(orjson.dumps(fields | {"check": request.check}).decode(), model=model)))]
 
     with hostile(attack) as endpoint:
-        variables = {"BASE_URL": endpoint.base_url, "MODEL": NAME, "PRICES": orjson.dumps(PRICES).decode()}
+        variables = {"BASE_URL": endpoint.base_url, "MODEL": SIMULATED, "PRICES": orjson.dumps(PRICES).decode()}
         judge = {f"RAGWEIR_JUDGE__{name}": value for name, value in variables.items()}
         shown = ragweir("--bootstrap-servers", "127.0.0.1:9", "doctor", **judge).stdout.decode()
     (line,) = [line for line in shown.splitlines() if line.startswith("ok    judge")]
@@ -138,7 +138,7 @@ def test_the_name_that_the_endpoint_gives_its_model_is_shown_as_it_is_and_obeyed
 def test_settings_that_cannot_be_used_are_told_without_a_call() -> None:
     with simulated_judge() as simulated:
         for judge, words in (
-            ({"prices": {}}, f"the price of {NAME} is not known"),
+            ({"prices": {}}, f"the price of {SIMULATED} is not known"),
             ({"api_key_file": Path("nowhere")}, "judge.api_key_file cannot be read"),
         ):
             with pytest.raises(Unwell, match=words):
@@ -184,7 +184,7 @@ def test_doctor_tells_the_bill_what_waits_and_which_floor_the_budget_affords(kaf
     member.close()
 
     with simulated_judge() as simulated:
-        judge = {"base_url": simulated.base_url, "model": NAME, "prices": orjson.dumps(PRICES).decode()}
+        judge = {"base_url": simulated.base_url, "model": SIMULATED, "prices": orjson.dumps(PRICES).decode()}
         variables = {f"RAGWEIR_JUDGE__{name.upper()}": value for name, value in judge.items()}
         variables |= {"RAGWEIR_JUDGE__DAILY_BUDGET_USD": "2", "RAGWEIR_TOPICS__PARTITIONS": "2"}
         done = ragweir(*shared, "doctor", **variables)

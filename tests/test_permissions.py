@@ -11,8 +11,8 @@ from commands import ragweir
 
 from ragweir.errors import ConfigurationError
 from ragweir.streams.backfill.output_formats import JsonLines, write
+from ragweir.streams.from_settings import read_map
 from ragweir.streams.permissions import create, open_to_all, replacing
-from ragweir.streams.service import read_map
 from ragweir.streams.settings import imported, load
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")

@@ -29,14 +29,14 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.cli.summary import EvaluationSummary
+from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.demo.samples import interactions
-from ragweir.streams.playground.simulated.openai_api import NAME
 from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.records import Emission, Outcome, Record
 from ragweir.streams.runtimes.judged_files import JudgedFiles
 
 EVENTS = 123
-PRICES = {NAME: {"input_usd": 0.15, "output_usd": 0.6}}
+PRICES = {SIMULATED: {"input_usd": 0.15, "output_usd": 0.6}}
 SUMMED = re.compile(r"(\d+) scored; (\d+) selected(.*); \$([\d.]+) spent(.*)")
 
 
@@ -50,7 +50,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def judge(url: str, **settings: Any) -> dict[str, str]:
     """The environment in which a judge is configured."""
-    chosen = {"base_url": url, "model": NAME, "prices": PRICES, "breaker_wait_s": 0.1, **settings}
+    chosen = {"base_url": url, "model": SIMULATED, "prices": PRICES, "breaker_wait_s": 0.1, **settings}
     return {
         f"RAGWEIR_JUDGE__{name.upper()}": value if isinstance(value, str) else orjson.dumps(value).decode()
         for name, value in chosen.items()
@@ -96,8 +96,8 @@ def test_an_evaluation_names_the_model_that_answered_and_not_the_one_asked_for(f
     assert again <= 1, "but for the check at the start, the cache answers"
     for judged in (called, cached):
         assert judged
-        assert {each["judge"]["model"] for each in judged.values() if each["judge"]["input_tokens"]} <= {NAME}
-        assert NAME in {each["judge"]["model"] for each in judged.values()}
+        assert {each["judge"]["model"] for each in judged.values() if each["judge"]["input_tokens"]} <= {SIMULATED}
+        assert SIMULATED in {each["judge"]["model"] for each in judged.values()}
     assert any(each["judge"]["cached"] for each in cached.values())
 
 
@@ -115,12 +115,12 @@ def test_each_selected_event_is_judged_once_and_the_bill_is_what_the_endpoint_ch
     assert {line for line in done.stdout.splitlines() if b'"stage":"scored"' in line} == set(plain.stdout.splitlines())
     for event, evaluation in judged.items():
         assert evaluation["scores"].items() >= scored[event]["scores"].items()
-        assert evaluation["judge"]["model"] == NAME
+        assert evaluation["judge"]["model"] == SIMULATED
     became = [suite["status"] for each in judged.values() for suite in each["decision"]["suites"]]
     assert set(became) == {"judged", "not_selected"}
     number, wanted, rest, dollars, more = summed(done)
     assert (number, wanted, more) == (EVENTS, len(judged), "")
-    assert rest == f": {len(judged)} judged by {NAME} (simulated: no model is behind it)"
+    assert rest == f": {len(judged)} judged by {SIMULATED} (simulated: no model is behind it)"
     charged = (calls["prompt_tokens"] * 0.15 + calls["completion_tokens"] * 0.6) / 1e6
     assert charged <= dollars + 1e-4
     assert dollars <= charged + 1e-6 * calls["count"] + 1e-4
@@ -187,7 +187,7 @@ REFUSED = (
         {"models": ("another",)},
         {},
         1,
-        f"the judge does not know the model {NAME} (404); are judge.",
+        f"the judge does not know the model {SIMULATED} (404); are judge.",
     ),
     (
         "nobody there",
@@ -197,7 +197,7 @@ REFUSED = (
         "the judge's endpoint cannot be reached; are judge.",
     ),
     ("no such path", {}, {"base_url": "{url}/api"}, 1, "nothing answers at judge.base_url (404)"),
-    ("no price", {}, {"prices": {}}, 2, f"the price of {NAME} is not known, so "),
+    ("no price", {}, {"prices": {}}, 2, f"the price of {SIMULATED} is not known, so "),
     ("no key file", {}, {"api_key_file": "nowhere"}, 2, "judge.api_key_file cannot be read"),
 )
 
@@ -283,7 +283,7 @@ def test_a_terminal_shows_how_far_it_is_and_that_the_scores_are_simulated(file: 
     text = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", b"".join(shown)).decode()
     scored, judged = read((tmp_path / "out").read_bytes())
     assert f"{len(judged)} of {len(selected(scored))}, $0.0000, " in text
-    assert f"{EVENTS} evaluations, {len(judged)} judged by {NAME} (simulated: no model is behind it)" in text
+    assert f"{EVENTS} evaluations, {len(judged)} judged by {SIMULATED} (simulated: no model is behind it)" in text
     assert "judge_relevance" in text
     assert text.rstrip().endswith("$0.0000 spent, not counting gpt-9, without a price")
 

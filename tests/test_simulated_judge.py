@@ -33,10 +33,10 @@ from ragweir.metrics.judged.framing import frame
 from ragweir.metrics.judged.rubric import Rubric
 from ragweir.metrics.judged.suite import Ask, Case, Embed
 from ragweir.metrics.judged.suites import suites
+from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.simulated.endpoint import Endpoint, Options, Request
 from ragweir.streams.playground.simulated.faults import FAULTS, OF_COMPLETIONS, Draws, Faults, WrongFaults
 from ragweir.streams.playground.simulated.filling import filled
-from ragweir.streams.playground.simulated.openai_api import NAME
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 
 CONTEXTS = (
@@ -218,7 +218,7 @@ def test_the_same_question_has_the_same_answer_under_other_marks(judge: Simulate
 
 def test_a_completion_says_that_it_is_simulated_whichever_model_was_asked_for(judge: SimulatedJudge) -> None:
     found = asked(client(judge))
-    assert found.model == NAME == "simulated-judge"
+    assert found.model == SIMULATED == "simulated-judge"
     assert found.choices[0].finish_reason == "stop"
     sent = sum(len(message["content"].encode()) for message in chat(rubric())["messages"])
     assert sent / 5 < found.usage.prompt_tokens < sent / 3
@@ -385,7 +385,7 @@ def test_texts_that_share_words_have_vectors_that_are_nearer(judge: SimulatedJud
     found = client(judge).embeddings.create(model="any", input=given_texts)
     vectors = np.array([each.embedding for each in found.data])
     near = vectors @ vectors.T
-    assert found.model == NAME
+    assert found.model == SIMULATED
     assert found.usage.prompt_tokens == found.usage.total_tokens > 0
     assert np.diag(near) == pytest.approx(np.ones(5), abs=1e-6), "unit vectors"
     assert near[0, 1] > 0.9
@@ -508,7 +508,7 @@ def test_faults_end_after_so_many_requests(judge: SimulatedJudge) -> None:
     for _ in range(2):
         with pytest.raises(openai.InternalServerError):
             asked(using)
-    assert asked(using).model == NAME
+    assert asked(using).model == SIMULATED
 
 
 def test_faults_end_after_so_many_seconds() -> None:
@@ -579,7 +579,7 @@ def test_wrong_faults_are_refused_in_one_sentence_and_change_nothing(
     with caught.value as response:
         assert response.code == 400
         assert said in json.load(response)["error"]["message"]
-    assert asked(client(judge)).model == NAME
+    assert asked(client(judge)).model == SIMULATED
 
 
 # The endpoint
@@ -648,7 +648,7 @@ def test_a_wrong_key_and_an_unknown_model_are_refused() -> None:
             asked(right)
         assert unknown.value.code == "model_not_found"
         body = {**chat(rubric()), "model": "gpt-small"}
-        assert right.chat.completions.create(**body).model == NAME
+        assert right.chat.completions.create(**body).model == SIMULATED
         assert [call["status"] for call in admin(judge, "calls", key="sk-right")["calls"]] == [404, 200]
 
 
@@ -826,4 +826,4 @@ def test_a_taken_port_and_wrong_faults_are_one_sentence(judge: SimulatedJudge) -
     port = judge.base_url.split("/")[2].split(":")[1]
     assert f"port {port} of 127.0.0.1 is taken" in told(ragweir("simulate-judge", "--port", port))
     assert "there is no fault 'hiccup'" in told(ragweir("simulate-judge", "--fault", "hiccup=1"))
-    assert "--fault 429: it is NAME=SHARE" in told(ragweir("simulate-judge", "--fault", "429"))
+    assert "--fault 429: it is SIMULATED=SHARE" in told(ragweir("simulate-judge", "--fault", "429"))

@@ -97,7 +97,7 @@ def unsupported_risk(view: View) -> Value:
     the order everywhere; `risk.toml` has the intercept of each standard.
     Undefined: without `contexts`; when none of them, or the response, has content words. What was answered from
     nothing is a case of its own: `answered_without_context`.
-    Reference: fitted by `bench/fit_risk.py` on people's judgements of faithfulness; provenance in `metrics/scores/risk.toml`.
+    Reference: fitted by `bench/fit_risk.py` on people's judgements of faithfulness; provenance in `risk.toml`.
     Known limits: those of its features: it reads words, not meaning, and neither negation nor true paraphrase.
 
     >>> from ragweir.metrics.view import example

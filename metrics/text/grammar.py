@@ -45,7 +45,7 @@ x", `&x` for "followed by x". Letters in quotes match as they are, names of mont
     list-mark       d{1,3} ("." | ")") &h
 
 Rules 4, 5, 13, 14, 15 and 20 give no tokens. Rules 4, 5 and 13 end a sentence, but rule 5 not when the match before it,
-of whatever rule, is a word that is an abbreviation (`ragweir.metrics.text.words`) or a single character and no stop word.
+of whatever rule, is an abbreviation (`ragweir.metrics.text.words`) or a single character and no stop word.
 
 Chosen where the catalogue page leaves it open: a full stop before a small ASCII letter or a digit ends nothing (as in
 example.com), Indian grouping counts (12,34,567), a mark that follows no letter is no word (the selector behind an

@@ -10,7 +10,7 @@ import time
 
 from ragweir.schemas.window import Window
 from ragweir.streams.export.exposition import FAMILIES, Shown, label_names, pairs, quoted
-from ragweir.streams.service import catalogue, totals
+from ragweir.streams.from_settings import catalogue, totals
 from ragweir.streams.settings import Settings
 
 _LIVE, _HISTORY = "ragweir_window", "ragweir_backfill_window"
@@ -19,7 +19,7 @@ _AHEAD_S = 300
 
 
 class OpenMetrics:
-    """A format of `ragweir.streams.backfill.output_formats`: the series that `export` shows, at the second of a window's end.
+    """The output format OpenMetrics: the series that `export` shows, at the second of a window's end.
 
     They bear the name of the run as the label `run`. A window that ends in the future, by a wrong clock, is left out,
     and so is one before 1970, which promtool would drop.

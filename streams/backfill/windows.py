@@ -19,8 +19,8 @@ from ragweir.schemas.window_key import ProgressKey, WindowKey, parse_window_key
 from ragweir.streams.aggregate.windowing import has_windows, of_all_sizes
 from ragweir.streams.backfill.compaction import CompactedRecords
 from ragweir.streams.explain import Watch
+from ragweir.streams.from_settings import totals
 from ragweir.streams.kafka.reader import Moved, offset_range, read
-from ragweir.streams.service import totals
 from ragweir.streams.settings import Settings, WindowSettings
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

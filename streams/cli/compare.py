@@ -22,7 +22,7 @@ from ragweir.metrics.metric import Metric
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings
 from ragweir.streams.cli.evaluation_views import progress, showing, sliced_by, write
 from ragweir.streams.evaluations import EvaluationSource, Shown
-from ragweir.streams.service import catalogue
+from ragweir.streams.from_settings import catalogue
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import printable
 

@@ -18,8 +18,8 @@ from ragweir.streams.cli.app import app, err, out, settings
 from ragweir.streams.dead_letters.listing import Letter, grouped, letter, position, shown
 from ragweir.streams.dead_letters.progress import Fate
 from ragweir.streams.dead_letters.redrive import Choice, Redrive, RedriveReport
+from ragweir.streams.from_settings import read_map
 from ragweir.streams.kafka.reader import Moved, offset_range, read
-from ragweir.streams.service import read_map
 from ragweir.streams.settings import Settings
 
 commands = typer.Typer(help="Look at the records that were refused, and send them again.", no_args_is_help=True)

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from ragweir.errors import DemoError, LocalServerError
 from ragweir.streams.cli.app import FAILURE, app, err, out, shared_flags
+from ragweir.streams.from_settings import evaluate_config
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.permissions import create
 from ragweir.streams.playground.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
@@ -36,7 +37,6 @@ from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.prometheus import programs
 from ragweir.streams.playground.simulated.faults import Faults
 from ragweir.streams.playground.simulated.server import simulated_judge
-from ragweir.streams.service import evaluate_config
 from ragweir.streams.settings import Settings
 from ragweir.streams.slo.rules import FAST, duration
 

@@ -26,6 +26,7 @@ from ragweir.streams.cli.tls_probe import tls_ports
 from ragweir.streams.cli.topic_counts import ledger, number_behind
 from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.event_times import distances
+from ragweir.streams.from_settings import catalogue, evaluate_config, judge_config
 from ragweir.streams.judge.days import next_day
 from ragweir.streams.judge.ledger import affordable
 from ragweir.streams.judge.probe import probe, told, unpriced
@@ -33,7 +34,7 @@ from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS, JudgeError
 from ragweir.streams.kafka.client import Connection, Identity, ask, build, client_properties, reader_properties
 from ragweir.streams.masking import masked, masked_url
 from ragweir.streams.permissions import readable_by_others
-from ragweir.streams.service import SERVICES, catalogue, evaluate_config, judge_config
+from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import SHIPPED_KEY_WARNING, Settings
 from ragweir.streams.terminal import printable
 

@@ -12,9 +12,9 @@ from ragweir.errors import Rejected
 from ragweir.schemas.codec.json import encode_json, interaction, parse
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.cli.app import FAILURE, app, err, settings
+from ragweir.streams.from_settings import read_map
 from ragweir.streams.kafka.publisher import Publisher
 from ragweir.streams.runtimes.files import read_lines
-from ragweir.streams.service import read_map
 from ragweir.streams.terminal import printable
 
 

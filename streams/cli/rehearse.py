@@ -19,7 +19,8 @@ from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.streams.cli.app import out, settings
 from ragweir.streams.cli.evaluation_views import progress, showing, sliced_by, write
 from ragweir.streams.evaluations import EvaluationSource
-from ragweir.streams.service import SERVICES, totals
+from ragweir.streams.from_settings import totals
+from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings, Slo
 from ragweir.streams.slo.counting import Counting
 from ragweir.streams.slo.promtool_tests import promtool_tests as history_of

@@ -25,6 +25,7 @@ from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, settings
 from ragweir.streams.cli.stopping import Stop
 from ragweir.streams.cli.summary import EvaluationSummary, dollars
 from ragweir.streams.evaluate.agent import EvaluateAgent
+from ragweir.streams.from_settings import evaluate_config, judge_config
 from ragweir.streams.judge.pool import LiveJudgePool
 from ragweir.streams.judge.probe import probe, told, unpriced
 from ragweir.streams.judge.protocol import JudgeError, RateLimited
@@ -32,7 +33,6 @@ from ragweir.streams.permissions import create
 from ragweir.streams.records import Emission, Record
 from ragweir.streams.runtimes import files
 from ragweir.streams.runtimes.judged_files import JudgedFiles
-from ragweir.streams.service import evaluate_config, judge_config
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import printable, printable_json
 

@@ -147,7 +147,7 @@ _RUNNERS |= {
 
 def _on_faust() -> _ServiceRunner:
     try:
-        from ragweir.streams.faust import runtime as faust
+        from ragweir.streams.faust import runtime as faust  # noqa: PLC0415 (an extra that may not be installed)
     except ModuleNotFoundError as error:
         raise PermanentError(
             f"the Faust runtime needs the package {error.name}: pip install 'ragweir[faust]'"

@@ -12,13 +12,13 @@ import typer
 
 from ragweir.errors import PermanentError
 from ragweir.streams.cli.app import app, out
+from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.simulated.faults import FAULTS, Faults, WrongFaults
-from ragweir.streams.playground.simulated.openai_api import NAME
 from ragweir.streams.playground.simulated.server import LOOPBACK, simulated_judge
 from ragweir.streams.supervisor import stop_flag
 
 _LOOK_S = 0.1
-_PRICE = {NAME: {"input_usd": 0.15, "output_usd": 0.6}}
+_PRICE = {SIMULATED: {"input_usd": 0.15, "output_usd": 0.6}}
 """Made up, of the size of a small model's, so that there is a bill to look at."""
 _FAULTS = "  \n".join(f"`{name}`: {meaning}" for name, meaning in FAULTS.items())
 
@@ -41,7 +41,9 @@ def simulate_judge(
     ] = 0,
     fault: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=SHARE", help="What share of requests meets a fault: 429=0.1, hang=all. Repeatable."),
+        typer.Option(
+            metavar="SIMULATED=SHARE", help="What share of requests meets a fault: 429=0.1, hang=all. Repeatable."
+        ),
     ] = None,
     fault_requests: Annotated[int | None, typer.Option(help="Faults only in so many requests; then none.")] = None,
     fault_seconds: Annotated[float | None, typer.Option(help="Faults only for so many seconds; then none.")] = None,
@@ -99,19 +101,19 @@ def simulate_judge(
 def _share(given: str) -> tuple[str, str]:
     name, equals, share = given.partition("=")
     if not equals:
-        raise typer.BadParameter(f"--fault {given}: it is NAME=SHARE, such as 429=0.1 or hang=all")
+        raise typer.BadParameter(f"--fault {given}: it is SIMULATED=SHARE, such as 429=0.1 or hang=all")
     return name, share
 
 
 def _told(base_url: str, key: str | None, models: list[str] | None) -> str:
     """One line: where it is, how to use it, and that it is simulated."""
-    model = models[0] if models else NAME
+    model = models[0] if models else SIMULATED
     settings = {
         "BASE_URL": base_url,
         "API_KEY": key or "any",
         "MODEL": model,
         "EMBEDDING_MODEL": model,
-        "PRICES": orjson.dumps({model: _PRICE[NAME]}).decode(),
+        "PRICES": orjson.dumps({model: _PRICE[SIMULATED]}).decode(),
     }
     words = " ".join(f"RAGWEIR_JUDGE__{name}={shlex.quote(value)}" for name, value in settings.items())
     return f"Simulated judge at {base_url}: its scores are word overlap, no model is asked. Use it with {words}"

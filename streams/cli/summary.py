@@ -11,8 +11,8 @@ from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import EstimateResult
+from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS
-from ragweir.streams.playground.simulated.openai_api import NAME
 from ragweir.streams.terminal import printable
 
 _KEPT = 100_000
@@ -128,7 +128,11 @@ class EvaluationSummary:
 
     @staticmethod
     def _called(model: str) -> str:
-        return f"{model} (simulated: no model is behind it)" if model == NAME else printable(model, MAX_NAME_CHARACTERS)
+        return (
+            f"{model} (simulated: no model is behind it)"
+            if model == SIMULATED
+            else printable(model, MAX_NAME_CHARACTERS)
+        )
 
     def table(self) -> Table:
         """One row per metric that has a value; of judged metrics also what they come to over all events."""

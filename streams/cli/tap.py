@@ -29,10 +29,10 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings, shared_flags
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.event_times import Distances, distances
+from ragweir.streams.from_settings import evaluate_config
 from ragweir.streams.kafka import reader as reading
 from ragweir.streams.records import Record
 from ragweir.streams.schema_inference import REQUIRED, innermost, propose, written
-from ragweir.streams.service import evaluate_config
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import printable
 

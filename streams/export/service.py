@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ragweir.streams.export.prometheus import PrometheusExporter
+from ragweir.streams.from_settings import catalogue, totals
 from ragweir.streams.projection import Projection
-from ragweir.streams.service import catalogue, totals
 from ragweir.streams.serving.telemetry import Known
 from ragweir.streams.settings import Settings
 

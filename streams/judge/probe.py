@@ -25,12 +25,13 @@ from ragweir.streams.judge.protocol import (
     embedding,
 )
 from ragweir.streams.masking import masked_url
-from ragweir.streams.playground.simulated.openai_api import NAME
 from ragweir.streams.settings import JudgeSettings
 
 if TYPE_CHECKING:
     from ragweir.streams.judge.client import Client
 
+SIMULATED = "simulated-judge"
+"""The model that every answer of the simulated judge names, whichever was asked for."""
 _CASE = Case(query="What is two plus two?", response="Four.", contexts=("Two plus two is four.",))
 _WORD_BYTES = 8
 
@@ -48,7 +49,7 @@ class ProbeResult:
     @property
     def simulated(self) -> bool:
         """Whether no model is behind it."""
-        return self.model == NAME
+        return self.model == SIMULATED
 
 
 def probe(settings: JudgeSettings) -> ProbeResult:

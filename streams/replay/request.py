@@ -18,6 +18,7 @@ from ragweir.schemas.topics import TOPICS
 from ragweir.streams.agent import Agent
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.evaluate.filters import Filters
+from ragweir.streams.from_settings import decoder, evaluate_config, judge_config
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.pool import LiveJudgePool
 from ragweir.streams.kafka.reader import OffsetRange, offset_range, topics
@@ -25,7 +26,7 @@ from ragweir.streams.masking import masked
 from ragweir.streams.records import ReplayBounds
 from ragweir.streams.replay.archives import id_reader, lines
 from ragweir.streams.replay.runs import StoredRun, fingerprint, prefix_of, result_affecting_settings, run_settings
-from ragweir.streams.service import SERVICES, Service, decoder, evaluate_config, judge_config
+from ragweir.streams.service import SERVICES, Service
 from ragweir.streams.settings import Settings
 from ragweir.streams.time_arguments import time_argument
 

@@ -36,9 +36,11 @@ from ragweir.streams.settings.telemetry import TelemetrySettings
 from ragweir.streams.settings.windows import Slo, WindowSettings
 
 __all__ = [
-    "BatchSettings",
     "DEFAULT_FILE",
     "GUARDED",
+    "SHIPPED_KEY",
+    "SHIPPED_KEY_WARNING",
+    "BatchSettings",
     "InputSettings",
     "JudgeSettings",
     "KafkaSettings",
@@ -49,8 +51,6 @@ __all__ = [
     "Probability",
     "RoutingSettings",
     "Rule",
-    "SHIPPED_KEY",
-    "SHIPPED_KEY_WARNING",
     "Settings",
     "SettingsGroup",
     "Slo",

@@ -17,9 +17,9 @@ from typing_extensions import override
 
 from ragweir.errors import DemoError, LocalServerError
 from ragweir.streams.export.service import PROJECTIONS
+from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.demo.scrape import ready
 from ragweir.streams.playground.local.node import LOOPBACK, free_port, require_free
-from ragweir.streams.playground.simulated.openai_api import NAME as SIMULATED
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
 from ragweir.streams.supervisor import STOP_S, UP_PORT, own_command

@@ -15,9 +15,9 @@ from typing import Any
 
 import orjson
 
+from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.simulated.faults import OF_COMPLETIONS, Draws, Faults, RateLimit, WrongFaults
 from ragweir.streams.playground.simulated.openai_api import (
-    NAME,
     AnswerRequest,
     Composed,
     ErrorReply,
@@ -136,7 +136,7 @@ class Endpoint:
         return self._answered(_EMBEDDINGS, embeddings(body), now)
 
     def _models(self, _: bytes, now: float) -> Reply:
-        return models(self._options.models or (NAME,), now)
+        return models(self._options.models or (SIMULATED,), now)
 
     def _nothing(self, _: bytes, __: float) -> Reply:
         raise ErrorReply(404, "there is nothing at this path, or not by this method")

@@ -12,10 +12,9 @@ from typing import Any, Literal
 
 import orjson
 
+from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.simulated.scoring import ChatRequest, answered, read, vector
 
-NAME = "simulated-judge"
-"""The model that every answer names, whichever was asked for."""
 DIMENSIONS = 256
 """Of vectors, unless a request asks for another number."""
 _MOST_DIMENSIONS = 4_096
@@ -163,7 +162,7 @@ def _completion(question: ChatRequest, fault: str, room: int | None, now: float)
         "id": f"chatcmpl-simulated-{question.digest}",
         "object": "chat.completion",
         "created": int(now),
-        "model": NAME,
+        "model": SIMULATED,
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}],
         "usage": {
             "prompt_tokens": tokens_in,
@@ -180,4 +179,4 @@ def _vectors(texts: Sequence[str], dimensions: int, *, packed: bool) -> Composed
     tokens = sum(map(_tokens, texts))
     data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(shown)]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return Composed(orjson.dumps({"object": "list", "data": data, "model": NAME, "usage": usage}), tokens)
+    return Composed(orjson.dumps({"object": "list", "data": data, "model": SIMULATED, "usage": usage}), tokens)
