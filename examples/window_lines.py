@@ -5,7 +5,7 @@ To add a projection to ragweir, change at most four files of the product:
 1. ``streams/export/NAME.py``: the projection. Here it is this module, unchanged.
 2. ``streams/export/service.py``: its line of the table, which gives it a command of its own, a place in
    ``ragweir up``, a telemetry port and a check by ``ragweir doctor``.
-3. ``streams/settings.py``: its group of settings, if it has any.
+3. ``streams/settings/__init__.py``: its group of settings, if it has any.
 4. ``streams/serving/telemetry.py``: its own instruments, if it has any. Lag, health and the broker's state are those of
    the runtime.
 
