@@ -10,7 +10,7 @@ things are: their mean, and how many they stand for.
   Thomas, 2019). So a rare bad score that was not met yet is allowed for, as by the textbook's interval it is not.
 - Their number has the limits of a gamma distribution, as a Poisson count does.
 
-Both are combined as Zou and Donner (2008) do. `tests/test_estimate.py` simulates what comes of it.
+Both are combined as Zou and Donner (2008) do. `tests/metrics/test_estimate.py` simulates what comes of it.
 """
 
 from __future__ import annotations

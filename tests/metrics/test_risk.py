@@ -17,7 +17,7 @@ from ragweir.metrics.scores import grounding, risk
 from ragweir.metrics.scores.risk import FEATURES, Model
 from ragweir.metrics.view import View, example
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 TABLE = tomllib.loads(files("ragweir.metrics.scores").joinpath("risk.toml").read_text(encoding="utf-8"))
 TOWER = "The tower opened in 1889 and was built by Gustave Eiffel."
 

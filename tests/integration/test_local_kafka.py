@@ -21,7 +21,7 @@ from ragweir.streams.playground.local.class_archive import ClassArchive
 from ragweir.streams.playground.local.kafka import KAFKA_VERSION, LocalKafka, local_kafka
 from ragweir.streams.playground.local.node import Node, free_port
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 # A node's broker registration outlives SIGKILL by this; Kafka's own 9 s would only make the test longer.
 QUICK_RETURN = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
 

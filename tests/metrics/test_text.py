@@ -20,7 +20,7 @@ from ragweir.metrics.text.phrases import Phrases
 from ragweir.metrics.text.text import Text, fold, stem
 from ragweir.metrics.text.words import ABBREVIATIONS, MONTHS, STOP_WORDS
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def read(text: str) -> str:

@@ -26,7 +26,7 @@ from ragweir.streams.schema_inference import (
     written,
 )
 
-DATA = Path(__file__).parent.parent.parent / "shared" / "data"
+DATA = Path(__file__).parents[3] / "shared" / "data"
 TIME = "2026-11-21T10:00:00Z"
 
 

@@ -359,7 +359,7 @@ def test_a_worker_that_dies_in_a_transaction_settles_each_event_of_each_record_o
         wrong += [(offset, index) for index, each in enumerate(ids) if each is None]
         events |= {(offset, ids.index(each)): each for each in ids if each is not None}
     chosen = environment(streams, batch__max_events="7", input__duplicate_horizon="100") | {
-        "PYTHONPATH": str(Path(__file__).parent)
+        "PYTHONPATH": str(Path(__file__).parents[1])
     }
     services: list[Service] = []
 

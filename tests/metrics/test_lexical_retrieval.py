@@ -29,7 +29,7 @@ from ragweir.metrics.text.text import Text
 from ragweir.metrics.view import TextLimits, View, example
 
 CATALOGUE = Catalogue(METRICS)
-LABELLED = Path(__file__).parents[1] / ".." / "shared" / "data" / "mtrag.jsonl"
+LABELLED = Path(__file__).parents[2] / ".." / "shared" / "data" / "mtrag.jsonl"
 
 PIECES: tuple[str, ...] = (
     "the ",

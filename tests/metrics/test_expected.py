@@ -29,7 +29,7 @@ from ragweir.metrics.text.text import Text
 from ragweir.metrics.view import example
 
 CATALOGUE = Catalogue(METRICS)
-MTRAG = Path(__file__).parents[2] / "shared" / "data" / "mtrag.jsonl"
+MTRAG = Path(__file__).parents[3] / "shared" / "data" / "mtrag.jsonl"
 
 
 def pair(response: str, expected: Any) -> Any:

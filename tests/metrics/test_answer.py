@@ -29,7 +29,7 @@ from ragweir.metrics.scores.answer import (
 from ragweir.metrics.view import example
 
 CATALOGUE = Catalogue(METRICS)
-DATA = Path(__file__).parents[2] / "shared" / "data"
+DATA = Path(__file__).parents[3] / "shared" / "data"
 
 TWELVE = (
     "i don't know",

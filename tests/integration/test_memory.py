@@ -13,7 +13,7 @@ from conftest import create_topic
 
 from ragweir.streams.playground.local.kafka import LocalKafka
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 from interactions import interactions
 
 LIMIT_MB = 200
@@ -118,7 +118,7 @@ print(peak() - before, overflow)
 )
 def test_windows_of_many_label_sets_stay_within_their_memory(max_mb: int, minutes: int, each: int) -> None:
     """210 label sets a minute on 6 partitions take what `windows.max_bytes` says; a batch may take 64 MB beside it."""
-    bench = str(Path(__file__).parents[1] / "bench")
+    bench = str(Path(__file__).parents[2] / "bench")
     environment = {**os.environ, "PYTHONPATH": bench}
     command = [sys.executable, "-c", _HOLDING, str(max_mb << 20), str(minutes), str(each)]
     ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)

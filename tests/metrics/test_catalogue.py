@@ -21,7 +21,7 @@ from ragweir.metrics.view import TextLimits, View, example
 from ragweir.schemas.codec.json import decode
 from ragweir.schemas.interaction import Context, Interaction
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 
 import hostile
 

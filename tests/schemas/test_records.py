@@ -34,7 +34,7 @@ from ragweir.schemas.window import Progress, Window
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.records import Record
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def at(second: float) -> datetime:

@@ -23,7 +23,7 @@ from ragweir.streams.settings import Slo
 from ragweir.streams.slo import rules as slo_rules
 from ragweir.streams.slo.shipped import rows
 
-DEPLOY = Path(__file__).parent.parent / "deploy"
+DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))
 TESTS = DEPLOY / "prometheus" / "tests"
 SLOS = (

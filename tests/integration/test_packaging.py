@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FOREIGN = ("metrics", "schemas", "streams")
 _IMPORT_ALL = """
 import importlib, pkgutil, sys

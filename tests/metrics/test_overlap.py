@@ -15,7 +15,7 @@ from ragweir.metrics.text.words import STOP_WORDS
 from ragweir.metrics.view import View, example
 from ragweir.schemas.interaction import Context, Interaction
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 CATALOGUE = Catalogue(METRICS)
 BY_NAME = {metric.name: metric for metric in METRICS}
 
