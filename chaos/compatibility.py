@@ -40,7 +40,7 @@ VERSIONS = ("3.7.2", "3.9.2", "4.0.2", "4.1.2", "4.2.2", "4.3.1")
 """The newest patch of each minor version, as Maven Central had them when this was last changed."""
 COLUMNS = ("plaintext", "TLS", "SASL/SCRAM", "ACLs", "services", "commands")
 PREFIX = "rag."
-SAMPLES = ROOT / "streams" / "demo" / "samples.jsonl"
+SAMPLES = ROOT / "streams" / "playground" / "demo" / "samples.jsonl"
 _SERVICES = ("evaluate", "judge", "aggregate", "export")
 _SECRET = "a password of nobody"  # noqa: S105 (of a broker that lives for a minute, on loopback)
 _MECHANISM = "SCRAM-SHA-512"

@@ -117,7 +117,7 @@ class Fault:
 def schedule(seed: int, numbers: Numbers) -> list[Fault]:
     """All faults, in order.
 
-    >>> [(fault.kind, fault.service) for fault in plan(1, Numbers(kills=2, resets=1))]
+    >>> [(fault.kind, fault.service) for fault in schedule(1, Numbers(kills=2, resets=1))]
     [('reset', 'evaluate'), ('kill', 'evaluate'), ('kill', 'aggregate')]
     """
     chance = random.Random(f"plan {seed}")  # noqa: S311 (the same plan for the same seed)

@@ -36,7 +36,7 @@ Shown = Callable[[str, int], AbstractContextManager[reading.Moved]]
 class EvaluationSource:
     """A file of evaluations, or else a topic.
 
-    >>> Source.named(Settings(), "v43").topic
+    >>> EvaluationSource.named(Settings(), "v43").topic
     'rag.run.v43.evaluations'
     """
 

@@ -12,9 +12,9 @@ from ragweir.schemas.window import duration_s
 def time_argument(text: str, flag: str, now: datetime | None = None) -> datetime:
     """A time: RFC 3339, a date, or, where there is a present, a duration before it.
 
-    >>> moment("90m", "--from", moment("2026-11-22T12:00:00Z", "now")).isoformat()
+    >>> time_argument("90m", "--from", time_argument("2026-11-22T12:00:00Z", "now")).isoformat()
     '2026-11-22T10:30:00+00:00'
-    >>> moment("2026-11-22", "--to").isoformat()
+    >>> time_argument("2026-11-22", "--to").isoformat()
     '2026-11-22T00:00:00+00:00'
 
     Raises:

@@ -107,7 +107,7 @@ def apart(
     makes no difference.
 
     >>> admission = Admission(AdmissionLimits(most=2, new_per_hour=9, hold_s=7200))
-    >>> sets = {("a",): Contents(1), ("b",): Contents(7), ("c",): Contents(2)}
+    >>> sets = {("a",): WindowAggregate(1), ("b",): WindowAggregate(7), ("c",): WindowAggregate(2)}
     >>> for start_s, names in enumerate(("a", "abc")):
     ...     kept, folded = apart({labels: sets[labels] for labels in sets if labels[0] in names}, admission, start_s)
     >>> {labels: contents.events for labels, contents in kept.items()}, sorted(folded)

@@ -45,7 +45,8 @@ def _estimate(name: str, record: EstimateSums, schemes: Mapping[str, Scheme]) ->
 class WindowAggregate:
     """Totals of a set of evaluations. Empty contents are the identity of `merge`.
 
-    >>> one, other = Contents(events=2), Contents(events=3, categories={"recall_warning": {"HIT_RETRIEVAL_LIMIT": 1}})
+    >>> one = WindowAggregate(events=2)
+    >>> other = WindowAggregate(events=3, categories={"recall_warning": {"HIT_RETRIEVAL_LIMIT": 1}})
     >>> one.merge(other)
     >>> one.events, one.categories
     (5, {'recall_warning': {'HIT_RETRIEVAL_LIMIT': 1}})
@@ -93,7 +94,8 @@ class WindowAggregate:
 
         Merged into whatever holds that earlier state, it gives what holds these contents.
 
-        >>> before, now = Contents(events=2), Contents(events=5, categories={"answer_class": {"WRONG": 1}})
+        >>> before = WindowAggregate(events=2)
+        >>> now = WindowAggregate(events=5, categories={"answer_class": {"WRONG": 1}})
         >>> before.merge(now.since(before))
         >>> before == now
         True

@@ -73,8 +73,8 @@ class Judged:
 def judge(case: Case, suites: Sequence[Suite], draw: Callable[[], str]) -> Generator[ChatCall | Embed, object, Judged]:
     """Judge one event by some suites.
 
-    Yields a `Call` and is sent a `Completion`, or an `Embed` and is sent `Vectors`; `Null` instead of either when it
-    cannot be had. A suite that raises is null, flagged and failed, and the others go on.
+    Yields a `ChatCall` and is sent a `Completion`, or an `Embed` and is sent `Vectors`; `Null` is sent in place of a
+    result that cannot be had. A suite that raises is null, flagged and failed, and the others go on.
 
     Args:
         case: the event.

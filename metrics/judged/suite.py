@@ -1,12 +1,12 @@
 """What a suite is: a conversation that asks a judge about one event and comes to values of its metrics.
 
 A conversation is a generator without I/O. It yields an `Ask` or an `Embed` and is sent what came back, or a `Null` with
-the reason why nothing usable did; at its end it returns its `Findings`. So any client can drive it, and a test can with
-a list of scripted answers:
+the reason why nothing usable did; at its end it returns its `SuiteResult`. So any client can drive it, and a test can
+with a list of scripted answers:
 
 >>> def length(case):
 ...     answer = yield Ask("How long is the answer, in words?", (("response", case.response),), Length)
-...     return Findings({"words": answer if isinstance(answer, Null) else float(answer.words)})
+...     return SuiteResult({"words": answer if isinstance(answer, Null) else float(answer.words)})
 >>> class Length(Answer):
 ...     words: int
 >>> conversation = length(Case(query="Who?", response="Ada did."))

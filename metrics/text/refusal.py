@@ -18,9 +18,7 @@ from ragweir.metrics.text.text import Text
 OPENING = 2
 """A refusal stands in an answer's first sentences; further down it is a remark on one of its points."""
 
-_GRAMMAR = tomllib.loads(
-    resources.files("ragweir.metrics.text.text").joinpath("refusal.toml").read_text(encoding="utf-8")
-)
+_GRAMMAR = tomllib.loads(resources.files("ragweir.metrics.text").joinpath("refusal.toml").read_text(encoding="utf-8"))
 _ROLES: Mapping[str, frozenset[str]] = {role: frozenset(words.split()) for role, words in _GRAMMAR["roles"].items()}
 
 

@@ -61,7 +61,7 @@ def verdict(topics: Iterable[Durability], brokers: int) -> DurabilityVerdict:
     """Judge the settings of topics on a cluster of so many brokers.
 
     >>> verdict([Durability("rag.windows", 3, 2, False)], brokers=3)
-    Verdict(wrong=(), risky=())
+    DurabilityVerdict(wrong=(), risky=())
     >>> verdict([Durability("rag.windows", 1, 1, False)], brokers=3).wrong
     ('one replica, which is away or lost with its broker (raise the replication factor): rag.windows',)
     """

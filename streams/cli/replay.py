@@ -177,7 +177,7 @@ def _bar() -> Progress:
 def _said(standing: PhaseProgress, speed: float | None) -> str:
     """Rate and lag, for the bar.
 
-    >>> _said(Standing("evaluating", 30, {("t", 0): 7, ("t", 1): 0, ("u", 0): 20}), 12.3)
+    >>> _said(PhaseProgress("evaluating", 30, {("t", 0): 7, ("t", 1): 0, ("u", 0): 20}), 12.3)
     '12/s; lag u/0 20, t/0 7'
     """
     if standing.waits:

@@ -128,7 +128,7 @@ def read_newest(effective: Settings, topic: str, count: int) -> list[Record]:
 def _starts(whole: reading.OffsetRange, count: int) -> dict[int, int]:
     """Where to begin in each partition: what short ones lack, the longer ones give.
 
-    >>> _starts(reading.Span("t", {0: 0, 1: 5, 2: 0}, {0: 0, 1: 7, 2: 100}), 10)
+    >>> _starts(reading.OffsetRange("t", {0: 0, 1: 5, 2: 0}, {0: 0, 1: 7, 2: 100}), 10)
     {0: 0, 1: 5, 2: 92}
     """
     starts: dict[int, int] = {}

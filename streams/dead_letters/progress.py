@@ -19,8 +19,8 @@ _LEFT: tuple[Fate, ...] = ("refused", "other_class", "fatal")
 class RedriveProgress:
     """How far the letters of one partition have come: before `next_offset` all are settled but those left.
 
-    >>> standing = Standing(20, frozenset({3, 4, 17}))
-    >>> Standing.stored(20, standing.metadata()) == standing, Standing(20).metadata()
+    >>> standing = RedriveProgress(20, frozenset({3, 4, 17}))
+    >>> RedriveProgress.stored(20, standing.metadata()) == standing, RedriveProgress(20).metadata()
     (True, '')
     """
 

@@ -35,7 +35,7 @@ class Duplicates:
         horizon: how many offsets back an id counts; with 0 nothing is a duplicate.
 
     >>> duplicates = Duplicates(horizon=10)
-    >>> [duplicates.met(("t", 0), position, "a") for position in ((0, 0), (0, 0), (0, 1), (10, 0), (21, 0))]
+    >>> [duplicates.seen(("t", 0), position, "a") for position in ((0, 0), (0, 0), (0, 1), (10, 0), (21, 0))]
     [False, False, True, True, False]
     """
 

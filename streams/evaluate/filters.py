@@ -30,7 +30,7 @@ class Filters:
     >>> from ragweir.metrics.catalogue import everything
     >>> filters = Filters.read(["application=bot", "context_support<0.5"], Catalogue(everything()))
     >>> event = Interaction(event_id="1", query="Who?", response="Ada.", application="bot")
-    >>> filters.admit_event(event, moment("2026-11-22", "now"))
+    >>> filters.admit_event(event, time_argument("2026-11-22", "now"))
     True
     >>> filters.admit_scores({"context_support": 0.5}, {}), filters.admit_scores({"context_support": None}, {})
     (False, False)

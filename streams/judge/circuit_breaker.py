@@ -34,7 +34,7 @@ class CircuitBreaker:
         told: is told why, and for how many seconds, when it opens; and "" when it closes.
 
     >>> now = 0.0
-    >>> breaker = Breaker(1, 5, lambda: now, jitter=lambda: 0)
+    >>> breaker = CircuitBreaker(1, 5, lambda: now, jitter=lambda: 0)
     >>> breaker.failed(breaker.permit(), "it hangs"), breaker.wait_s(), breaker.why
     (True, 5.0, 'it hangs')
     >>> now = 5.0

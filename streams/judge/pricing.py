@@ -83,13 +83,13 @@ def bill(price: Price, most: tuple[int, int], stated: tuple[object, object], *, 
 
     >>> price = Price(input_usd=1, output_usd=1)
     >>> bill(price, (100, 50), (80, 20), answered=True)
-    Bill(amount=100, input_tokens=80, output_tokens=20, flag='')
+    CallCost(amount=100, input_tokens=80, output_tokens=20, flag='')
     >>> bill(price, (100, 50), (80, 400), answered=True)
-    Bill(amount=480, input_tokens=80, output_tokens=400, flag='usage_above_reservation')
+    CallCost(amount=480, input_tokens=80, output_tokens=400, flag='usage_above_reservation')
     >>> {bill(price, (100, 50), odd, answered=True) for odd in ((80, 10**12), (-1, 20), (8.5, 1), (True, 2), (0, 0))}
-    {Bill(amount=150, input_tokens=None, output_tokens=None, flag='usage_implausible')}
+    {CallCost(amount=150, input_tokens=None, output_tokens=None, flag='usage_implausible')}
     >>> bill(price, (100, 50), (None, None), answered=True)
-    Bill(amount=150, input_tokens=None, output_tokens=None, flag='')
+    CallCost(amount=150, input_tokens=None, output_tokens=None, flag='')
     """
     reserved = CallCost(cost(price, *most), None, None)
     if stated == (None, None):

@@ -92,8 +92,8 @@ class ResponseFormat:
     def without(self, option: str) -> ResponseFormat | None:
         """The next simpler one; None if there is none.
 
-        >>> Dialect().without("answers").without("answers")
-        Dialect(answers='text', length='max_tokens', temperature=True, bounds=True)
+        >>> ResponseFormat().without("answers").without("answers")
+        ResponseFormat(answers='text', length='max_tokens', temperature=True, bounds=True)
         """
         if option == "answers" and self.answers != "text":
             return replace(self, answers="json_object" if self.answers == "json_schema" else "text")

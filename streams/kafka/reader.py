@@ -37,8 +37,8 @@ class StoredRecord(Record):
 class OffsetRange:
     """What of a topic is to be read: of each partition the offsets from its start to before its end.
 
-    >>> span = Span("t", {0: 0, 1: 5}, {0: 9, 1: 7})
-    >>> len(span), span.newest(3).starts, span.since({0: 8}).starts
+    >>> offset_range = OffsetRange("t", {0: 0, 1: 5}, {0: 9, 1: 7})
+    >>> len(offset_range), offset_range.newest(3).starts, offset_range.since({0: 8}).starts
     (11, {0: 6, 1: 5}, {0: 8, 1: 5})
     """
 

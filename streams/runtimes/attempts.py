@@ -73,7 +73,7 @@ class OffsetMetadata(BaseModel):
     def with_fatal(self, offset: int) -> OffsetMetadata:
         """The same with one more fatal record.
 
-        >>> OffsetMetadata().condemned(7).condemned(7).text
+        >>> OffsetMetadata().with_fatal(7).with_fatal(7).text
         '{"fatal":[7]}'
         """
         fatal = sorted({*self.fatal, offset})

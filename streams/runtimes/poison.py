@@ -25,7 +25,7 @@ no record: a missing permission must not drain a topic into the dead letters."""
 class PoisonBisection:
     """How large the next batch may be, and which record is known to be at fault.
 
-    >>> isolation = Isolation(1000)
+    >>> isolation = PoisonBisection(1000)
     >>> records = [Record("t", 0, offset, None, b"", None) for offset in range(4)]
     >>> isolation.aborted(KafkaError.INVALID_RECORD, "refused", records)
     >>> isolation.limit

@@ -9,7 +9,7 @@ import yaml  # type: ignore[import-untyped] # of the dev group: only the referen
 
 from ragweir.streams.slo.rules import BURNS, duration
 
-RULES = Path(__file__).resolve().parents[1] / "deploy" / "prometheus" / "rules"
+RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "rules"
 
 HEAD = ("alert", "severity", "fires when")
 

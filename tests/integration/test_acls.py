@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 )
 from conftest import produce, read_to_end
 from faults import Service, eventually
-from judging import ScriptedPool, config
+from scripted_judge import ScriptedPool, config
 
 from chaos.acls import USERS, grant, rights
 from ragweir.schemas.codec.json import encode
@@ -33,7 +33,7 @@ from ragweir.streams.playground.simulated.server import SimulatedJudge, simulate
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
 
-SAMPLES = ROOT / "streams" / "demo" / "samples.jsonl"
+SAMPLES = ROOT / "streams" / "playground" / "demo" / "samples.jsonl"
 
 
 def granted(user: str, kind: ResourceType, operation: AclOperation, **variables: str) -> set[str]:

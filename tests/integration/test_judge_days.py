@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message, Producer
 from confluent_kafka.admin import AdminClient
 from faults import QUICK_CLIENT, Service, end_all, eventually
-from judging import NOON, Log, ScriptedPool, Worker, config, request
+from scripted_judge import NOON, Log, ScriptedPool, Worker, config, request
 from test_judge_agent import AMOUNT, dollars
 from test_judge_service import PARTITIONS, Requests, cost, environment
 

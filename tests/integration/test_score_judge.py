@@ -21,8 +21,8 @@ import orjson
 import pytest
 from commands import COMMAND, ROOT, environment, ragweir, told
 from faults import eventually
-from judging import GOOD, ScriptedPool, config, request
 from rich.console import Console
+from scripted_judge import GOOD, ScriptedPool, config, request
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything

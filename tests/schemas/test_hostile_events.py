@@ -9,12 +9,12 @@ import orjson
 import pytest
 from poison import event
 
+from ragweir import schemas
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.driver import judge
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.metric import Metric
 from ragweir.metrics.view import View
-from ragweir.schemas.codec import json as codec
 from ragweir.schemas.codec.intake import MAX_ITEMS
 from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.interaction import Context
@@ -25,7 +25,7 @@ from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.judge.results import case_of
 from ragweir.streams.records import Record
 
-MODULE = Path(codec.__file__).parent
+MODULE = Path(schemas.__file__).parent
 
 ITEMS: dict[str, Any] = {
     "contexts": {"text": "Ada wrote it in 1843.", "chunk_id": "c", "score": 0.5},
@@ -312,6 +312,7 @@ COUNTED: dict[str, bytes] = {
 _MEASURE = """
 import resource, sys, time
 import orjson
+from ragweir import schemas
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.decoder import MappedDecoder
 from ragweir.schemas.codec.mapping import FieldMap

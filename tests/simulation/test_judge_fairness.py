@@ -9,7 +9,7 @@ from statistics import quantiles
 from typing import Any
 
 import pytest
-from judging import NOON, Log, ScriptedPool, Worker, config, request
+from scripted_judge import NOON, Log, ScriptedPool, Worker, config, request
 from typing_extensions import override
 
 from ragweir.schemas.judging import JudgeRequest

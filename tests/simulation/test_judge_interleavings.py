@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from judging import GOOD, NOON, Log, ScriptedPool, Worker, config, request
+from scripted_judge import GOOD, NOON, Log, ScriptedPool, Worker, config, request
 from test_judge_agent import AMOUNT, dollars
 from typing_extensions import override
 

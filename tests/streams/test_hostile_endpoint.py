@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 import pytest
 from hostile_endpoint import Attack, Hostile, Request, good, hostile, http, said
-from judging import NOON, Log, Worker
+from scripted_judge import NOON, Log, Worker
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.rubric import RUBRIC

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from judging import GOOD, NOON, PRICE, Log, ScriptedPool, Worker, config, request
+from scripted_judge import GOOD, NOON, PRICE, Log, ScriptedPool, Worker, config, request
 
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null

@@ -35,7 +35,7 @@ from ragweir.streams.settings import RoutingSettings, load
 
 SUITES = tuple(suites())
 CATALOGUE = Catalogue(everything())
-SAMPLES = (ROOT / "streams" / "demo" / "samples.jsonl").read_bytes().splitlines()
+SAMPLES = (ROOT / "streams" / "playground" / "demo" / "samples.jsonl").read_bytes().splitlines()
 EVENTS = 100_000
 
 

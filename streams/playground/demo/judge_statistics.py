@@ -47,7 +47,7 @@ class SelectedEvent:
     def __str__(self) -> str:
         """As the table has it: the score, or what became of it, and the reasons.
 
-        >>> print(Asked(("risk", "hallucination"), "deferred"))
+        >>> print(SelectedEvent(("risk", "hallucination"), "deferred"))
         later risk, hallucination
         """
         score = self.faithfulness
@@ -134,7 +134,7 @@ class JudgeStatistics:
         """How many events were selected, and what has become of them.
 
         >>> from ragweir.metrics.catalogue import everything
-        >>> print(Docket(Catalogue(everything())))
+        >>> print(JudgeStatistics(Catalogue(everything())))
         0 selected, 0 judged, 0 deferred, 0 failed
         """
         counts = self.statuses

@@ -96,7 +96,7 @@ def answered(question: ChatRequest) -> str:
 
     >>> texts = {"response": "Ada wrote poems.", "context 1": "Ada wrote notes."}
     >>> fields = {"faithfulness": {"type": "number"}, "reason": {"type": "string"}}
-    >>> print(answered(Question((), texts, "", "", "", {"type": "object", "properties": fields}, True)))
+    >>> print(answered(ChatRequest((), texts, "", "", "", {"type": "object", "properties": fields}, True)))
     {"faithfulness":0.67,"reason":"simulated: 67 % of the words are shared"}
     """
     if question.schema is not None:
