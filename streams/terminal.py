@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 from typing_extensions import override
 
 _WIDTH = 48
@@ -22,6 +24,10 @@ class Terminal(Console):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
+
+    def say(self, text: str | Text, style: str = "") -> None:
+        """Print a sentence, which a terminal may wrap but which stays one line in a file."""
+        self.print(text, style=style, soft_wrap=True)
 
     @override
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -51,6 +57,18 @@ def _printable(character: str) -> str:
     if character.isprintable():
         return character
     return " " if character == "\t" or unicodedata.category(character) == "Zs" else "\ufffd"
+
+
+def record_time(epoch_ms: int | None) -> str:
+    """Format the timestamp of a record, which may be any number.
+
+    >>> record_time(1_764_000_000_123), record_time(None), record_time(10**20)
+    ('2025-11-24T16:00:00.123000+00:00', 'an unknown time', '100000000000000000000 ms')
+    """
+    try:
+        return "an unknown time" if epoch_ms is None else datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return f"{epoch_ms} ms"
 
 
 _OBEYED = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")

@@ -21,8 +21,8 @@ from ragweir.streams.from_settings import evaluate_config
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.permissions import create
 from ragweir.streams.playground.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
-from ragweir.streams.playground.demo.judged import summarise_judged
 from ragweir.streams.playground.demo.samples import interactions, samples
+from ragweir.streams.playground.demo.screen import Results, screen, show_worst, summarise
 from ragweir.streams.playground.demo.services import (
     JUDGE_MS,
     WORKERS,
@@ -31,7 +31,6 @@ from ragweir.streams.playground.demo.services import (
     targets,
     wait_until_ready,
 )
-from ragweir.streams.playground.demo.show import ResultTable, screen, summarise
 from ragweir.streams.playground.demo.traffic import PacedPublisher, results
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.prometheus import programs
@@ -95,18 +94,14 @@ def demo(
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
     try:
-        with local_kafka(say=_say) as kafka:
+        with local_kafka(say=out.say) as kafka:
             _run(kafka.bootstrap, events or _EVENTS, seconds, alerts=alerts, keep=keep)
     except KeyboardInterrupt:
-        _say("Stopped early; everything that the demo started is gone.")
+        out.say("Stopped early; everything that the demo started is gone.")
         raise typer.Exit(_INTERRUPTED) from None
     except DemoError as error:
         err.print(f"ragweir: {error}", style="red", soft_wrap=True)
         raise typer.Exit(FAILURE) from None
-
-
-def _say(text: str) -> None:
-    out.print(text, soft_wrap=True)
 
 
 def _run(
@@ -118,24 +113,23 @@ def _run(
         simulated_judge(faults=Faults(latency_ms=JUDGE_MS)) as judge,
     ):
         settings = demo_settings(bootstrap, judge.base_url, prefix)
-        report = ResultTable(evaluate_config(settings, settings.input_topic).catalogue, events)
+        found = Results(evaluate_config(settings, settings.input_topic).catalogue, events)
         topics = create_topics(settings)
-        _say(f"Created the topics {', '.join(topics)}")
-        _say(f"Simulated judge at {judge.base_url}: word overlap, no model is asked; {JUDGE_MS} ms an answer")
-        _say(f"Starting `ragweir up`: evaluate with {WORKERS} workers, judge, aggregate, export")
+        out.say(f"Created the topics {', '.join(topics)}")
+        out.say(f"Simulated judge at {judge.base_url}: word overlap, no model is asked; {JUDGE_MS} ms an answer")
+        out.say(f"Starting `ragweir up`: evaluate with {WORKERS} workers, judge, aggregate, export")
         with services(settings, Path(folder)) as check:
             wait_until_ready(settings, check)
-            _say(f"Publishing {events} interactions of fictional companies, and a few unreadable records\n")
+            out.say(f"Publishing {events} interactions of fictional companies, and a few unreadable records\n")
             publisher = PacedPublisher(settings, events, seconds)
-            with screen(out, report) as shown:
+            with screen(out, found) as show:
                 for result in results(settings, publisher, check):
                     if result is not None:
-                        report.add(result)
-                        shown.shown(result)
-            summarise(out, report, publisher.sent)
-            summarise_judged(out, report.docket, settings, judge.calls()["count"])
+                        show(result)
+            summarise(out, found, publisher.sent, settings, judge.calls()["count"])
+            show_worst(out, found, settings)
             if alerts and _programs_found():
-                _alert(settings, report, Path(folder), check, keep=keep)
+                _alert(settings, found, Path(folder), check, keep=keep)
             else:
                 out.print(_NEXT, markup=True, soft_wrap=True)
                 if keep:
@@ -146,19 +140,19 @@ def _programs_found() -> bool:
     head = "\nAn alert, from worse answers to a webhook", "bold"
     out.print(Text.assemble(head, " (sample traffic, its drop injected)"), soft_wrap=True)
     try:
-        programs(_say)
+        programs(out.say)
     except LocalServerError as error:
-        _say(f"Left out: {error}")
+        out.say(f"Left out: {error}")
         return False
     return True
 
 
-def _alert(settings: Settings, report: ResultTable, folder: Path, check: Callable[[], None], *, keep: bool) -> None:
+def _alert(settings: Settings, found: Results, folder: Path, check: Callable[[], None], *, keep: bool) -> None:
     """Show quality drop, the alert fire, and both recover."""
     (slo,) = settings.slo
-    counts = wait_until_counted(settings, report.count(slo.metric), check)
+    counts = wait_until_counted(settings, len(found.total.values(slo.metric)), check)
     long, short = 60 * FAST.long_m, 60 * FAST.short_m
-    _say(
+    out.say(
         f"SLO {slo.name}: {slo.metric} is at most {slo.at_most:g} in {slo.objective:.0%} of answers;"
         f" of those above {counts['good']} were good, {counts['bad']} bad.\n"
         f"{FAST.alert} fires above {FAST.threshold(slo.objective):.0%} bad, over {duration(long)} and over"
@@ -177,14 +171,14 @@ def _alert(settings: Settings, report: ResultTable, folder: Path, check: Callabl
 def _keep(settings: Settings, work: Callable[[], None], pages: Mapping[str, str] = MappingProxyType({})) -> None:
     """Say where everything is, and let it work until Ctrl-C."""
     exporter = {"Windows": f"http://{targets(settings)['ragweir-export'][0]}/metrics"}
-    _say("\nEverything keeps running until Ctrl-C:")
+    out.say("\nEverything keeps running until Ctrl-C:")
     for name, url in {**pages, **exporter, "Judge": f"{settings.judge.base_url} (simulated)"}.items():
-        _say(f"  {name:<13} {url}")
-    _say(f"  {'Kafka':<13} ragweir --bootstrap-servers {settings.kafka.bootstrap_servers} doctor")
+        out.say(f"  {name:<13} {url}")
+    out.say(f"  {'Kafka':<13} ragweir --bootstrap-servers {settings.kafka.bootstrap_servers} doctor")
     try:
         work()
     except KeyboardInterrupt:
-        _say("Stopping everything")
+        out.say("Stopping everything")
 
 
 def _watch(check: Callable[[], None]) -> None:
@@ -200,4 +194,4 @@ def _write(file: Path, count: int) -> None:
             sink.writelines(orjson.dumps(event) + b"\n" for event in interactions(count, datetime.now(UTC)))
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be written: {error.strerror}") from None
-    _say(f"{count} sample interactions written; try `ragweir score {file}`")
+    out.say(f"{count} sample interactions written; try `ragweir score {file}`")

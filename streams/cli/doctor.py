@@ -20,7 +20,6 @@ from ragweir.streams.cli.app import FAILURE, app, out, settings
 from ragweir.streams.cli.durability import Unread, configurations, denied, described, unread, verdict
 from ragweir.streams.cli.objectives import evaluations, uncounted
 from ragweir.streams.cli.ports import ports, supervisors
-from ragweir.streams.cli.summary import dollars
 from ragweir.streams.cli.tap import read_newest
 from ragweir.streams.cli.tls_probe import tls_ports
 from ragweir.streams.cli.topic_counts import ledger, number_behind
@@ -34,6 +33,7 @@ from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS, JudgeError
 from ragweir.streams.kafka.client import Connection, Identity, ask, build, client_properties, reader_properties
 from ragweir.streams.masking import masked, masked_url
 from ragweir.streams.permissions import readable_by_others
+from ragweir.streams.screens.summary import dollars
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import SHIPPED_KEY_WARNING, Settings
 from ragweir.streams.terminal import printable

@@ -12,8 +12,7 @@ from rich.text import Text
 from ragweir.metrics.catalogue import everything
 from ragweir.metrics.metric import Metric
 from ragweir.streams.cli.app import app, out, settings
-
-_DIRECTION = {"higher": "higher is better", "lower": "lower is better", "neither": "neither way is better"}
+from ragweir.streams.screens.story import DIRECTIONS
 
 _COST = {
     "free": "computed for every event",
@@ -34,7 +33,7 @@ def metrics(name: Annotated[str | None, typer.Argument(help="Show this one in fu
         hint = f"; near it: {', '.join(near)}" if near else ""
         raise typer.BadParameter(f"there is no metric {name!r}{hint}")
     metric = catalogue[name]
-    facts = f"{metric.group}, {metric.unit}, {bounds(metric)}, {_DIRECTION[metric.better]}, {metric.cost}"
+    facts = f"{metric.group}, {metric.unit}, {bounds(metric)}, {DIRECTIONS[metric.better]}, {metric.cost}"
     out.print(Text.assemble((name, "bold"), f"  {facts}"))
     if metric.aliases:
         out.print(f"also called {', '.join(metric.aliases)}")
@@ -62,6 +61,6 @@ def _list(every: list[Metric]) -> None:
             group = metric.group
             out.print(Text(f"\n{group}", "bold underline"))
         needs = f"; needs {', '.join(metric.needs)}" if metric.needs else ""
-        facts = f"{metric.unit}, {bounds(metric)}, {_DIRECTION[metric.better]}, {metric.cost}{needs}; {metric.source}"
+        facts = f"{metric.unit}, {bounds(metric)}, {DIRECTIONS[metric.better]}, {metric.cost}{needs}; {metric.source}"
         out.print(Text.assemble((metric.name, "bold"), "  ", (facts, "dim")))
         out.print(Padding(metric.meaning, (0, 0, 0, 4)))

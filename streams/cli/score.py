@@ -23,7 +23,6 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.aggregate.windowing import Windowing
 from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, settings
 from ragweir.streams.cli.stopping import Stop
-from ragweir.streams.cli.summary import EvaluationSummary, dollars
 from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.from_settings import evaluate_config, judge_config
 from ragweir.streams.judge.pool import LiveJudgePool
@@ -33,6 +32,7 @@ from ragweir.streams.permissions import create
 from ragweir.streams.records import Emission, Record
 from ragweir.streams.runtimes import files
 from ragweir.streams.runtimes.judged_files import JudgedFiles
+from ragweir.streams.screens.summary import EvaluationSummary, dollars
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import printable, printable_json
 
@@ -174,7 +174,7 @@ class _Writing:
             if self.windowing:
                 self.windowing.add(evaluation)
         elif emission.topic == "dead-letter":
-            self.summary.refused += 1
+            self.summary.rejected += 1
             letter = DeadLetter.from_headers(emission.headers)
             index = f", index {letter.source_index}" if letter.source_index else ""
             place = "a request to the judge" if line is None else f"line {line.offset}{index}"

@@ -121,7 +121,7 @@ def test_score_names_bad_lines_and_scores_the_rest(tmp_path: Path) -> None:
     assert [each["source"]["offset"] for each in scored] == [4 * at + 1 for at in range(len(bad))]
     *named, summary = done.stderr.decode().splitlines()
     assert [line.partition(":")[0] for line in named] == [f"line {4 * at + 2}" for at in range(len(bad))]
-    assert summary == f"{len(bad)} scored, {len(bad)} refused"
+    assert summary == f"{len(bad)} scored, {len(bad)} rejected"
     assert MARK not in done.stderr.decode()
 
 
@@ -139,7 +139,7 @@ def test_score_tells_what_was_repaired(tmp_path: Path) -> None:
 
 def test_score_of_nothing_fails(tmp_path: Path) -> None:
     """A file without a line that can be scored ends with status 1, and still without a traceback."""
-    for content, summary in ((b"", "0 scored"), (b"\n \n", "0 scored"), (b"x\n", "0 scored, 1 refused")):
+    for content, summary in ((b"", "0 scored"), (b"\n \n", "0 scored"), (b"x\n", "0 scored, 1 rejected")):
         (tmp_path / "file.jsonl").write_bytes(content)
         done = ragweir("score", tmp_path / "file.jsonl")
         assert done.returncode == 1
@@ -171,7 +171,7 @@ def test_score_of_a_line_without_end_keeps_memory_bounded(tmp_path: Path) -> Non
     assert [orjson.loads(line)["event_id"] for line in done.stdout.splitlines()] == ["event-1", "after"]
     assert done.stderr.decode().splitlines() == [
         f"line 2: the event is over the limit of {MAX_EVENT_BYTES} bytes",
-        "2 scored, 1 refused",
+        "2 scored, 1 rejected",
     ]
 
 

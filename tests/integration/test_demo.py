@@ -18,7 +18,6 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from rich.console import Console
 
 from ragweir.errors import DemoError
 from ragweir.metrics.catalogue import Catalogue, everything
@@ -47,16 +46,15 @@ from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.judge import job
 from ragweir.streams.judge.results import chosen, judged, unjudged, waiting
 from ragweir.streams.playground.demo import services as service
-from ragweir.streams.playground.demo.judge_statistics import JudgeStatistics
-from ragweir.streams.playground.demo.judged import summarise_judged
 from ragweir.streams.playground.demo.samples import QUESTIONS, UNREADABLE, drill, interactions, samples
+from ragweir.streams.playground.demo.screen import RISK, Results, screen, summarise
 from ragweir.streams.playground.demo.services import demo_settings, services, settings_file
-from ragweir.streams.playground.demo.show import RANKING, ResultTable, screen, summarise
 from ragweir.streams.playground.demo.traffic import Awaited, Result
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
 from ragweir.streams.settings import BatchSettings, load
 from ragweir.streams.supervisor import own_command
+from ragweir.streams.terminal import Terminal
 
 PHASES = ["steady", "injected", "FIRES", "recovery", "RESOLVED"]
 NOW = datetime(2026, 11, 21, 10, tzinfo=UTC)
@@ -182,16 +180,13 @@ def test_times_follow_from_the_end() -> None:
 
 
 def test_v2_scores_worse_than_v1() -> None:
-    """The difference that the demo is to show is in its samples, by whatever ranks the answers."""
-    ranking = ResultTable(CATALOGUE, 0).ranking
-    assert ranking is not None
-    assert ranking in RANKING
+    """The difference that the demo is to show is in its samples, by the metric that ranks the answers."""
     means = {}
     for version in ("v1", "v2"):
-        chosen = [each.scores[ranking] for each in evaluations() if each.pipeline_version == version]
+        chosen = [each.scores[RISK] for each in evaluations() if each.pipeline_version == version]
         means[version] = fmean(value for value in chosen if value is not None)
-    worse = means["v2"] - means["v1"] if CATALOGUE.metrics[ranking].better == "lower" else means["v1"] - means["v2"]
-    assert worse > 0.2
+    assert CATALOGUE.metrics[RISK].better == "lower"
+    assert means["v2"] - means["v1"] > 0.2
 
 
 def test_the_drill_is_grounded_until_v2_drops() -> None:
@@ -220,29 +215,27 @@ def test_each_unreadable_record_is_refused_as_it_says() -> None:
 # What is shown.
 
 
-def show(console: Console, catalogue: Catalogue = CATALOGUE, count: int = len(samples())) -> ResultTable:
-    report = ResultTable(catalogue, count)
-    with screen(console, report) as shown:
+def show(terminal: Terminal, catalogue: Catalogue = CATALOGUE, count: int = len(samples())) -> Results:
+    results = Results(catalogue, count)
+    with screen(terminal, results) as add:
         for result in traffic(count, catalogue=catalogue):
-            report.add(result)
-            shown.shown(result)
-    summarise(console, report, count + 1)
-    summarise_judged(console, report.docket, SETTINGS, calls=9)
-    return report
+            add(result)
+    summarise(terminal, results, count + 1, SETTINGS, calls=9)
+    return results
 
 
 def test_a_terminal_shows_the_latest_evaluations_and_colours_bad_ones() -> None:
     """On a terminal of 80 columns every column fits, the table is redrawn, and red stands where an answer is bad."""
     file = io.StringIO()
-    console = Console(
+    terminal = Terminal(
         file=file, force_terminal=True, width=80, height=24, color_system="standard", _environ={"TERM": "xterm"}
     )
-    report = show(console)
+    results = show(terminal)
     assert "\x1b[1;31m" in file.getvalue().partition("records published")[0]
     assert "\x1b[?25l" in file.getvalue()  # The cursor is hidden, so the table is redrawn.
     last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue()).rpartition("Evaluations as they come")[2]
     assert last.startswith(f": {len(samples())} of {len(samples())}, 1 dead letters")
-    assert all(column.title in last.splitlines()[1] for column in report.columns if not column.spare)
+    assert all(column.title in last.splitlines()[1] for column in results.columns if not column.optional)
     assert last.splitlines()[1].rstrip().endswith("simulated judge")
     shown = last.partition("records published")[0]
     assert "order-status-v2-1" in shown
@@ -253,8 +246,8 @@ def test_a_terminal_shows_the_latest_evaluations_and_colours_bad_ones() -> None:
 def test_a_terminal_shows_why_the_judge_was_asked_and_what_it_gave(width: int) -> None:
     """An escalated event has its reason, a judged one its score, one over budget is for later; all are simulated."""
     file = io.StringIO()
-    console = Console(file=file, force_terminal=True, width=width, height=60, _environ={"TERM": "xterm"})
-    report = ResultTable(CATALOGUE, 1)
+    terminal = Terminal(file=file, force_terminal=True, width=width, height=60, _environ={"TERM": "xterm"})
+    results = Results(CATALOGUE, 1)
     heard = evaluate([encode_json(event) for event in interactions(9, NOW)])
     request = next(each for each in heard if isinstance(each, JudgeRequest))
     event_id = request.evaluation.event_id
@@ -264,10 +257,10 @@ def test_a_terminal_shows_why_the_judge_was_asked_and_what_it_gave(width: int) -
         (answered(request, 0.25), "0.25"),
         (failed(request), "failed"),
     ):
-        report.add(result)
+        results.add(result)
         file.seek(0)
         file.truncate()
-        with screen(console, report):
+        with screen(terminal, results):
             pass
         rows = [line for line in file.getvalue().splitlines() if line.startswith(event_id)]
         assert all(re.search(rf" {re.escape(cell)} risk", row) for row in rows), rows
@@ -278,7 +271,7 @@ def test_a_terminal_shows_why_the_judge_was_asked_and_what_it_gave(width: int) -
 def test_elsewhere_each_result_is_a_line() -> None:
     """Where nothing can be redrawn, every result is printed once as a line without control characters."""
     file = io.StringIO()
-    show(Console(file=file, width=80))
+    show(Terminal(file=file, width=80))
     lines = file.getvalue().splitlines()
     assert "\x1b" not in file.getvalue()
     for sample in samples():
@@ -295,75 +288,77 @@ def test_elsewhere_each_result_is_a_line() -> None:
 def test_columns_without_a_metric_are_left_out() -> None:
     """A catalogue that lacks the headline metrics still gives a table and a summary, of what there is."""
     file = io.StringIO()
-    report = show(Console(file=file, width=80), Catalogue(performance.METRICS))
-    assert [column.metric for column in report.columns] == ["total_latency_ms"]
-    assert "Worst answers" not in file.getvalue()
-    assert re.search(r"^all events +0 +0 +0 +0$", file.getvalue(), re.MULTILINE)
+    results = show(Terminal(file=file, width=80), Catalogue(performance.METRICS))
+    assert [column.metric for column in results.columns] == ["total_latency_ms"]
+    assert results.worst is None
+    assert f"records published: {len(samples())} scored, 1 rejected; 0 selected; $0.0000 spent" in file.getvalue()
 
 
-def test_answers_that_decline_are_not_among_the_worst() -> None:
-    """An answer that declines asserts nothing, however little of it stands in the contexts."""
-    report = show(Console(file=io.StringIO(), width=80))
-    assert "pool-cover-v2" in report.ranked
-    assert not {"pool-cover-v1", "lounge-access-v1"} & report.ranked.keys()
+def test_answers_that_decline_are_not_the_worst() -> None:
+    """An answer that declines asserts nothing, however little of it stands in the contexts; a judged one goes first."""
+    results = Results(CATALOGUE, 1)
+    declined, *_ = (each for each in evaluations() if each.labels["sample"] == "pool-cover-v1")
+    results.add(declined)
+    assert results.worst is None
+    for result in traffic(len(samples())):
+        results.add(result)
+    assert results.worst is not None
+    (judged, risk), event_id = results.worst
+    assert judged
+    assert risk > 0.5
+    assert not event_id.startswith("pool-cover-v1")
 
 
 # The judge.
 
 
-def test_the_summary_counts_what_became_of_events_by_reason_and_says_simulated() -> None:
-    """Each reason has its events, each event one status; money, some judgements, an estimate, and what they rest on."""
+def test_the_summary_counts_what_became_of_events_and_says_simulated() -> None:
+    """Each event has one outcome; the money is the sum of the calls'; what the judge gave is marked as simulated."""
     file = io.StringIO()
-    report = show(Console(file=file, width=120), count=200)
-    shown = file.getvalue().partition("The judge")[2]
-    table = re.findall(r"^(\S+|all events) +(\d[\d ]+)$", shown, re.MULTILINE)
-    rows = {reason: tuple(map(int, counts.split())) for reason, counts in table}
-    expected: dict[str, Counter[str]] = {}
-    for event in report.docket.events.values():
-        for reason in (*event.reasons, "all events"):
-            expected.setdefault(reason, Counter())[event.status] += 1
-    assert rows == {
-        reason: (counts.total(), counts["judged"], counts["deferred"], 0) for reason, counts in expected.items()
-    }
-    assert {"risk", "hallucination", "floor", "all events"} <= rows.keys()
-    selected, judged, later, failed = rows["all events"]
-    assert judged > later > failed == 0
-    assert selected == judged + later
-    assert f"Spent {judged * 0.0012:.4f} of 0.10 dollars" in shown
-    assert f"{later} wait for midnight (UTC): the day's budget is spent" in shown
-    assert re.search(r"^0\.\d\d  0\.\d\d  \S+ +risk, hallucination +simulated: because", shown, re.MULTILINE)
-    assert re.search(r"weighted mean 0\.\d\d, 95 % interval 0\.\d\d to 0\.\d\d", shown)
-    assert "incomplete: not all that were selected" in shown
-    for line in shown.splitlines():
-        assert "judge_faithfulness" not in line or "simulated" in line, line
+    results = show(Terminal(file=file, width=140), count=200)
+    shown = file.getvalue().partition("records published")[2]
+    found = re.search(
+        r"; (\d+) selected: (\d+) judged by simulated-judge \(simulated: no model is behind it\),"
+        r" (\d+) deferred \(over the budget\); \$(\S+) spent",
+        shown,
+    )
+    assert found
+    selected, judged, later = map(int, found.groups()[:3])
+    assert selected == judged + later == len(results.judged)
+    assert judged > later > 0
+    assert float(found[4]) == pytest.approx(judged * 0.0012)
+    assert {"risk, hallucination", "floor"} <= {text.partition(" ")[2] for text in results.judged.values()}
+    assert f"{later} events wait for the next day's budget (UTC): the day's budget is spent" in shown
+    for version in ("v1", "v2"):
+        assert re.search(rf"{version}: \d+ evaluations, \d+ judged by simulated-judge \(simulated", shown)
+    assert re.search(r"judge_faithfulness.* 0\.\d{3} \(0\.\d{3} to 0\.\d{3}, incomplete\)", shown)
 
 
-def test_the_estimate_speaks_of_all_answers() -> None:
+def test_the_estimate_is_of_all_answers() -> None:
     """Where the judge would give each answer 1 minus its risk, the interval covers the mean of all of them, judged or
     not; the plain mean of those judged lies elsewhere.
     """
-    docket, truth = JudgeStatistics(CATALOGUE), []
+    results, truth = Results(CATALOGUE, 600), []
     for result in evaluate([encode_json(event) for event in interactions(600, NOW)]):
         if isinstance(result, Evaluation):
-            docket.scored(result)
-            truth += [1 - risk for risk in [result.scores["unsupported_risk"]] if risk is not None]
+            results.add(result)
+            truth += [1 - risk for risk in [result.scores[RISK]] if risk is not None]
         elif isinstance(result, JudgeRequest):
-            risk = result.evaluation.scores["unsupported_risk"]
-            docket.judged(answered(result, None if risk is None else 1 - risk))
-    found = docket.estimate()
-    assert found is not None
-    assert found.result.flags == ()
-    assert found.result.low is not None
-    assert found.result.high is not None
-    assert found.result.low < fmean(truth) < found.result.high
-    assert found.plain < found.result.low
+            risk = result.evaluation.scores[RISK]
+            results.add(answered(result, None if risk is None else 1 - risk))
+    found = results.total.estimates()["judge_faithfulness"]
+    assert found.flags == ()
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < fmean(truth) < found.high
+    assert fmean(results.total.values("judge_faithfulness")) < found.low
 
 
 def test_few_judged_events_give_no_interval() -> None:
     file = io.StringIO()
-    show(Console(file=file, width=120), count=12)
-    assert "too_few: too few were drawn at random for an interval" in file.getvalue()
-    assert "interval 0" not in file.getvalue()
+    show(Terminal(file=file, width=140), count=12)
+    assert re.search(r"judge_faithfulness.*too few", file.getvalue())
+    assert " to 0." not in file.getvalue()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -371,14 +366,15 @@ def test_in_whatever_order_topics_are_read_all_is_awaited_and_counted(seed: int)
     """Nothing is awaited once all is heard, and something is as long as anything is not."""
     results = traffic(60)
     random.Random(seed).shuffle(results)
-    awaited, report = Awaited(61), ResultTable(CATALOGUE, 60)
+    awaited, found = Awaited(61), Results(CATALOGUE, 60)
     for result in results:
         assert awaited
         awaited.heard(result)
-        report.add(result)
+        found.add(result)
     assert not awaited
-    assert report.evaluated == 60
-    assert report.docket.statuses.keys() == {"judged", "deferred"}
+    assert found.total.scored == 60
+    assert found.total.settled == found.total.selected == len(found.judged)
+    assert not [text for text in found.judged.values() if text.startswith("asked")]
 
 
 def test_the_services_are_given_the_demos_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,16 +432,17 @@ def test_one_command_shows_the_whole_system(tmp_path: Path) -> None:
         "RAGWEIR_JUDGE__BASE_URL": "http://nowhere.invalid/v1",
         "TERM": "dumb",
         "FORCE_COLOR": "",
+        "COLUMNS": "140",
     }
     process = start(tmp_path, "--events", "200", "--seconds", "0", **environment)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
     assert "Starting Kafka" in output
     assert "2 workers" in output
-    assert "204 records published: 200 evaluated, 4 dead letters." in output
+    assert "204 records published: 200 scored, 4 rejected; " in output
     for reason in ("not_json: not JSON", "tombstone: the record has no value", "invalid: response: Field required"):
         assert f"1 {reason}" in output
-    assert re.search(r"^v1 .*\n^v2 ", output, re.MULTILINE)
+    assert re.search(r"^v1: \d+ evaluations.*^v2: \d+ evaluations", output, re.MULTILINE | re.DOTALL)
     assert "ragweir --bootstrap-servers HOST:9092 doctor" in output
     assert "\x1b" not in output
     must_show_the_judge(output)
@@ -467,22 +464,32 @@ def must_show_the_judge(output: str) -> None:
     assert judged.items() <= asked.items()
     assert set(later) <= asked.keys() - judged.keys()
     assert {"risk, hallucination", "floor"} <= set(judged.values())
-    counts = re.search(r"^all events +(\d+) +(\d+) +(\d+) +0$", output, re.MULTILINE)
+    counts = re.search(
+        r"; (\d+) selected: (\d+) judged by simulated-judge \(simulated: no model is behind it\),"
+        r" (\d+) deferred \(over the budget\); \$(\S+) spent$",
+        output,
+        re.MULTILINE,
+    )
     assert counts
-    selected, done, waits = map(int, counts.groups())
+    selected, done, waits = map(int, counts.groups()[:3])
     assert (selected, waits) == (len(asked), len(later))
     assert selected == done + waits
     assert done >= len(judged) > 0 < waits
-    bill = re.search(r"^Spent (\S+) of 0\.10 dollars a day, .* (\d+) calls", output, re.MULTILINE)
-    assert bill
-    assert 0 < float(bill[1]) <= 0.10
-    assert int(bill[2]) >= done
-    means = re.search(r"plain mean (\S+): .*\n  weighted mean (\S+), 95 % interval (\S+) to (\S+):", output)
-    assert means
-    plain, mean, low, high = map(float, means.groups())
+    assert 0 < float(counts[4]) <= 0.10
+    calls = re.search(r"It answered (\d+) calls and may cost 0\.10 dollars a day", output)
+    assert calls
+    assert int(calls[1]) >= done
+    estimate = re.compile(r"judge_faithfulness\W+\d+\W+([\d.]+) .* ([\d.]+) \(([\d.]+) to ([\d.]+), incomplete\)")
+    found = estimate.search(output.partition("all versions: ")[2])
+    assert found
+    plain, mean, low, high = map(float, found.groups())
     assert low < mean < high
     assert plain < mean
-    assert "  incomplete: not all that were selected are judged yet" in output
+    story = output.partition("The worst answer, as `ragweir explain ")[2]
+    assert re.match(r"(\S+)` tells it .*\nEvent \1\n", story)
+    assert "  simulated-judge, " in story
+    assert "      the judge: simulated: " in story
+    assert re.search(r"^  rubric: judged; probability", story, re.MULTILINE)
     assert "ragweir simulate-judge" in output
 
 

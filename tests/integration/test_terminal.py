@@ -24,11 +24,11 @@ from ragweir.schemas.run import ReplayRequest, Run
 from ragweir.streams import logs
 from ragweir.streams.cli import doctor
 from ragweir.streams.cli.doctor import CheckContext
-from ragweir.streams.cli.summary import EvaluationSummary
 from ragweir.streams.judge.probe import ProbeResult
 from ragweir.streams.judge.protocol import ResponseFormat
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.replay.runs import prefix_of, store
+from ragweir.streams.screens.summary import EvaluationSummary
 from ragweir.streams.settings import JudgeSettings, Settings
 from ragweir.streams.terminal import Terminal, printable, printable_json
 

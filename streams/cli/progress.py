@@ -1,0 +1,43 @@
+"""Progress bars of commands: shown on standard error while it is a terminal, and removed at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from ragweir.streams.cli.app import err
+from ragweir.streams.kafka.reader import Moved
+from ragweir.streams.terminal import printable
+
+
+class Bars(Progress):
+    """Bars with the share that is done, the time that is left, and a text such as a rate or a lag.
+
+    `with Bars() as bars` shows them for the length of the block.
+    """
+
+    def __init__(self) -> None:
+        detail = TextColumn("{task.fields[detail]}", markup=False)
+        text = TextColumn("{task.description}", markup=False)
+        columns = text, BarColumn(), TaskProgressColumn(), TimeRemainingColumn(), detail
+        super().__init__(*columns, console=err, transient=True, disable=not err.is_terminal)
+
+    def add(self, doing: str, total: float | None = None) -> TaskID:
+        """Add a bar; without a total it is shown as under way."""
+        return self.add_task(printable(doing), total=total, detail="")
+
+    def watch(self, doing: str, total: float | None) -> Moved:
+        """Add a bar, and return the function that advances it."""
+        task = self.add(doing, total)
+        return lambda steps: self.advance(task, steps)
+
+    @contextmanager
+    def shown(self, doing: str, total: float | None) -> Iterator[Moved]:
+        """Show a bar for the length of a `with` block, which gets the function that advances it."""
+        task = self.add(doing, total)
+        try:
+            yield lambda steps: self.advance(task, steps)
+        finally:
+            self.remove_task(task)

@@ -1,0 +1,264 @@
+"""The demo's screens: scores as they come, then the summary of `ragweir score` and the story of `ragweir explain`."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ragweir.metrics.aggregation.aggregator import Aggregator
+from ragweir.metrics.catalogue import Catalogue
+from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.judging import JudgeRequest
+from ragweir.streams.evaluate.routing import FLOOR
+from ragweir.streams.explain import Reach, from_topics
+from ragweir.streams.playground.demo.traffic import Result
+from ragweir.streams.screens.story import StoryScreen
+from ragweir.streams.screens.summary import EvaluationSummary, judge_outcome
+from ragweir.streams.settings import Settings
+from ragweir.streams.terminal import Terminal
+
+RISK = "unsupported_risk"
+"""The metric that the worst answer is found by: higher is worse."""
+FAITHFULNESS = "judge_faithfulness"
+_MAX_ROWS = 14
+_JUDGED_ROWS = 3
+_OTHER_ROWS = 9 + _JUDGED_ROWS
+"""Rows of a terminal that are needed for the title, the header, the judge's lines, and the lines above."""
+_EVENT_WIDTH, _APPLICATION_WIDTH = 21, 17
+"""Fixed widths, so that columns do not jump as rows come and go."""
+_WIDE = 115
+"""The width of a terminal from which on the application and all columns are shown."""
+_JUDGE = "simulated judge"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One metric of the table. Values beyond the limit, in the metric's worse direction, are red."""
+
+    metric: str
+    title: str
+    limit: float | None = None
+    format: str = ".2f"
+    optional: bool = False
+    """True if a narrow terminal does not show it."""
+
+
+COLUMNS = (
+    Column("total_latency_ms", "ms", 5_000, ",.0f"),
+    Column(RISK, "risk", 0.5),
+    Column("context_support", "support", 0.6),
+    Column("lexical_hallucination", "invented", 0.5),
+    Column("keyword_coverage", "keywords", 0.5, optional=True),
+    Column("number_match", "numbers", 0.5, optional=True),
+    Column("refusal", "declines"),
+)
+"""Metrics that are switched off are left out."""
+SHOWN = (*(column.metric for column in COLUMNS), FAITHFULNESS)
+"""The metrics of the summary and of the story."""
+
+
+class Results:
+    """The results of the demo's traffic.
+
+    Args:
+        catalogue: the metrics that are switched on.
+        events: the number of interactions to be sent.
+    """
+
+    def __init__(self, catalogue: Catalogue, events: int) -> None:
+        self.catalogue, self.events = catalogue, events
+        totals = Aggregator(catalogue)
+        self.total = EvaluationSummary(totals, judging=True)
+        self.versions: defaultdict[str, EvaluationSummary] = defaultdict(
+            lambda: EvaluationSummary(totals, judging=True)
+        )
+        self.rejected: Counter[str] = Counter()
+        """Dead letters, by error class and message."""
+        self.judged: dict[str, str] = {}
+        """By the id of an event that was selected: the judge's score, or what became of it, and the reasons."""
+        self.deferred_because = ""
+        self.worst: tuple[tuple[bool, float], str] | None = None
+        """The id of the answer with the highest risk, behind what it is ranked by: a judged one if there is any."""
+        self._latest: deque[Evaluation] = deque(maxlen=_MAX_ROWS)
+        self._latest_judged: deque[str] = deque(maxlen=_JUDGED_ROWS)
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns whose metric is computed."""
+        return [column for column in COLUMNS if column.metric in self.catalogue.metrics]
+
+    def add(self, result: Result) -> None:
+        """Add one result. A judged evaluation may come before the scored one."""
+        if isinstance(result, DeadLetter):
+            self.total.rejected += 1
+            self.rejected[f"{result.error_class}: {result.message}"] += 1
+        elif isinstance(result, JudgeRequest):
+            self._judge(result.evaluation, "later")
+            self.deferred_because = result.why
+            for summary in (self.total, self.versions[result.evaluation.pipeline_version or ""]):
+                summary.deferred += 1
+        else:
+            for summary in (self.total, self.versions[result.pipeline_version or ""]):
+                summary.add(result)
+                summary.spent += round(1_000_000 * result.judge.cost_usd) if result.judge else 0
+            self._rank(result)
+            if result.stage == "scored":
+                self._latest.append(result)
+                self._judge(result, "asked")
+            else:
+                score = result.scores.get(FAITHFULNESS)
+                self._judge(result, judge_outcome(result) if score is None else format(score, ".2f"))
+
+    def _judge(self, evaluation: Evaluation, outcome: str) -> None:
+        suites = [suite for suite in evaluation.decision.suites if suite.status != "not_selected"]
+        event_id = evaluation.event_id
+        if not suites or (outcome == "asked" and event_id in self.judged):
+            return
+        rules = dict.fromkeys(rule for suite in suites for rule in suite.because if rule != FLOOR)
+        self.judged[event_id] = f"{outcome} {', '.join(rules or (FLOOR,))}"
+        if outcome != "asked":
+            self._latest_judged.append(event_id)
+
+    def _rank(self, evaluation: Evaluation) -> None:
+        risk = evaluation.scores.get(RISK)
+        if risk is not None and not declines(evaluation):
+            ranked = (evaluation.stage == "judged", risk), evaluation.event_id
+            self.worst = max(self.worst or ranked, ranked)
+
+    def row(self, evaluation: Evaluation, columns: list[Column]) -> list[Text]:
+        """Return the cells of an evaluation: the columns' values, red where the answer is bad, and the judge's."""
+        cells = []
+        for column in columns:
+            value, better = evaluation.scores[column.metric], self.catalogue.metrics[column.metric].better
+            if value is None:
+                cells.append(Text("-", "dim"))
+                continue
+            beyond = column.limit is not None and (value < column.limit if better == "higher" else value > column.limit)
+            cells.append(Text(format(value, column.format), "bold red" if beyond and not declines(evaluation) else ""))
+        return [*cells, Text(self.judged.get(evaluation.event_id, "-"))]
+
+    def table(self, width: int, rows: int) -> Group:
+        """Return the newest evaluations, and below them the newest results of the judge."""
+        title = f"Evaluations as they come: {self.total.scored} of {self.events}"
+        title += f", {self.total.rejected} dead letters" if self.total.rejected else ""
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+        table.add_column("event", no_wrap=True, width=_EVENT_WIDTH)
+        columns = self.columns
+        if width < _WIDE:
+            columns = [column for column in columns if not column.optional]
+        else:
+            table.add_column("application", no_wrap=True, width=_APPLICATION_WIDTH)
+        table.add_column("ver", no_wrap=True)
+        for column in columns:
+            table.add_column(column.title, justify="right", no_wrap=True, min_width=5)
+        table.add_column(_JUDGE, no_wrap=True, width=len(_JUDGE))
+        for each in list(self._latest)[-rows:]:
+            facts = [each.event_id, *([each.application or ""] if width >= _WIDE else []), each.pipeline_version or ""]
+            table.add_row(*facts, *self.row(each, columns))
+        counts, total = self.total.outcomes, self.total
+        ends = f"{counts['judged']} judged, {total.deferred} deferred, {counts['failed']} failed"
+        judge = Text(f"Simulated judge: {len(self.judged)} selected, {ends}", "bold")
+        return Group(
+            Text(title, "bold"),
+            table,
+            judge,
+            *(Text(f"{each:<{_EVENT_WIDTH}} {self.judged[each]}") for each in self._latest_judged),
+        )
+
+
+def declines(evaluation: Evaluation) -> bool:
+    """Return true if the answer declines: it asserts nothing then, and words without support are no fault of it."""
+    return bool(evaluation.scores.get("refusal"))
+
+
+@contextmanager
+def screen(terminal: Terminal, results: Results) -> Iterator[Callable[[Result], None]]:
+    """Show results for the length of a `with` block, which gets the function that adds one.
+
+    On a terminal a table is redrawn; elsewhere each result is a line.
+    """
+    if terminal.is_interactive:
+        rows = max(3, min(_MAX_ROWS, terminal.height - _OTHER_ROWS))
+        with Live(console=terminal, refresh_per_second=8, get_renderable=lambda: results.table(terminal.width, rows)):
+            yield results.add
+        return
+
+    def add(result: Result) -> None:
+        results.add(result)
+        terminal.say(_line(results, result))
+
+    terminal.say(_padded(["event", "application", "ver", *(column.title for column in results.columns), _JUDGE]))
+    yield add
+
+
+def _line(results: Results, result: Result) -> str:
+    if isinstance(result, DeadLetter):
+        return f"dead letter ({result.error_class}): {result.message}"
+    if isinstance(result, JudgeRequest):
+        return f"judge, deferred: {result.evaluation.event_id}: {result.why}"
+    if result.stage == "judged":
+        return f"simulated judge: {result.event_id}: {results.judged.get(result.event_id)}"
+    cells = (cell.plain for cell in results.row(result, results.columns))
+    return _padded([result.event_id, result.application or "", result.pipeline_version or "", *cells])
+
+
+def _padded(cells: list[str]) -> str:
+    event, application, version, *values, judge = cells
+    facts = [f"{event:<{_EVENT_WIDTH}}", f"{application:<{_APPLICATION_WIDTH}}", f"{version:<3}"]
+    return "  ".join([*facts, *(f"{value:>8}" for value in values), judge])
+
+
+def summarise(terminal: Terminal, results: Results, sent: int, settings: Settings, calls: int) -> None:
+    """Print what became of the traffic, and the summaries of the pipeline versions.
+
+    Args:
+        terminal: the console to print on.
+        results: of the traffic.
+        sent: the number of records that were sent.
+        settings: of the services.
+        calls: the number of calls that the simulated judge has answered.
+    """
+    say, total = terminal.say, results.total
+    say(f"\n{sent} records published: {total.line()}")
+    for reason, count in sorted(results.rejected.items()):
+        say(f"  {count} {reason}")
+    floors = ", ".join(f"{share:.0%} for {suite}" for suite, share in settings.routing.floors.items())
+    say(
+        "\nThe judge is simulated: its scores are word overlap, no model is asked. It answered"
+        f" {calls} calls and may cost {settings.judge.daily_budget_usd or 0:.2f} dollars a day, at made-up prices."
+        f" Rules select suspicious events for it; of all events a random floor is selected, {floors}."
+    )
+    if total.deferred:
+        say(f"{total.deferred} events wait for the next day's budget (UTC): {results.deferred_because}.")
+    _head(terminal, "The summary that `ragweir score` shows", "sample traffic written for this demo; v2 is made worse")
+    for version in sorted(results.versions):
+        terminal.print(results.versions[version].table(version, SHOWN))
+    if FAITHFULNESS in total.estimates():
+        terminal.print(total.table("all versions", (FAITHFULNESS,)))
+        say(
+            f"The mean of {FAITHFULNESS} (simulated) is that of the judged events, most of which are suspicious. The"
+            " last column estimates the mean of all events: each judged one is weighted by the inverse of the"
+            " probability with which it was selected."
+        )
+
+
+def show_worst(terminal: Terminal, results: Results, settings: Settings) -> None:
+    """Print the story of the answer with the highest risk, read from the topics."""
+    if results.worst is None:
+        return
+    event_id = results.worst[1]
+    _head(terminal, f"The worst answer, as `ragweir explain {event_id}` tells it", "some of its metrics")
+    story = from_topics(settings, event_id, Reach(), None, lambda _, __: lambda _: None)
+    StoryScreen(terminal, results.catalogue.metrics, settings.windows, SHOWN).show(story)
+
+
+def _head(terminal: Terminal, text: str, note: str) -> None:
+    terminal.say(Text.assemble((f"\n{text}", "bold"), f" ({note})"))

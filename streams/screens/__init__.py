@@ -1,0 +1,1 @@
+"""Screens that several commands show: the summary of many evaluations, and the story of one event."""

@@ -1,0 +1,188 @@
+"""A summary of many evaluations for a terminal: count, mean and spread of each metric, and the judge's outcomes."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection
+from statistics import fmean
+
+from rich.table import Table
+
+from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
+from ragweir.schemas.evaluation import Evaluation, Status
+from ragweir.schemas.window import EstimateResult
+from ragweir.streams.judge.probe import SIMULATED
+from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS
+from ragweir.streams.terminal import printable
+
+_MAX_VALUES = 100_000
+"""Values that are kept of each metric for its quantiles, as a bound on memory."""
+_BATCH = 1_000
+"""Evaluations that are aggregated at a time, which costs far less than one by one."""
+_MAX_MODELS = 5
+"""Names of models that are shown; an endpoint may report another one in each answer."""
+
+
+def dollars(micro: int) -> str:
+    """Format millionths of a dollar.
+
+    >>> dollars(12_345)
+    '$0.0123'
+    """
+    return f"${micro / 1_000_000:,.4f}"
+
+
+def judge_outcome(evaluation: Evaluation) -> Status:
+    """Return what became of an event whose judging has ended: judged where one suite at least was, expired or failed.
+
+    >>> judge_outcome(Evaluation(event_id="1", event_time=0, catalogue_version="1", stage="judged"))
+    'failed'
+    """
+    statuses = {suite.status for suite in evaluation.decision.suites}
+    return "judged" if "judged" in statuses else "expired" if "expired" in statuses else "failed"
+
+
+class EvaluationSummary:
+    """Counts and statistics that are updated with each evaluation.
+
+    Args:
+        totals: aggregates judged evaluations for the estimates.
+        judging: true if the selected events are judged in this run.
+    """
+
+    def __init__(self, totals: Aggregator, *, judging: bool = False) -> None:
+        self._totals, self._judging = totals, judging
+        self.scored = self.rejected = self.duplicates = self.selected = self.deferred = 0
+        self.spent = 0
+        """Cost of the judge's calls, in millionths of a dollar."""
+        self.at_most = 0
+        """Upper bound of the cost of aborted calls, in millionths of a dollar."""
+        self.unpriced: list[str] = []
+        """Models without a known price, whose calls are not in `spent`."""
+        self.outcomes: Counter[Status] = Counter()
+        """Events whose judging has ended, by outcome."""
+        self.repaired: Counter[str] = Counter()
+        """Events by flag of a repair."""
+        self._models: dict[str, None] = {}
+        """The judge's models, in the order of their first answers."""
+        self._values: defaultdict[str, list[float]] = defaultdict(list)
+        self._labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._waiting: list[WindowEntry[None]] = []
+        self._contents = WindowAggregate()
+
+    def add(self, evaluation: Evaluation) -> None:
+        """Add one evaluation. The scores that a judged evaluation repeats are not counted again."""
+        counted = self._totals.read(evaluation, None)
+        if evaluation.stage == "scored":
+            self.scored += 1
+            self.selected += any(suite.status == "selected" for suite in evaluation.decision.suites)
+        else:
+            self.outcomes[judge_outcome(evaluation)] += 1
+            if evaluation.judge is not None and len(self._models) <= _MAX_MODELS:
+                self._models[evaluation.judge.model] = None
+        for name, value in counted.scores.items():
+            if value is not None and len(self._values[name]) < _MAX_VALUES:
+                self._values[name].append(value)
+        for name, label in counted.categories.items():
+            if label is not None:
+                self._labels[name][label] += 1
+        if evaluation.decision.suites:
+            self._waiting.append(counted if counted.judged else counted._replace(scores={}, categories={}))
+            if len(self._waiting) >= _BATCH:
+                self._aggregate()
+
+    def _aggregate(self) -> None:
+        for contents in self._totals.of(self._waiting).values():
+            self._contents.merge(contents)
+        self._waiting = []
+
+    @property
+    def settled(self) -> int:
+        """The number of selected events that are judged, failed, expired or deferred."""
+        return self.outcomes.total() + self.deferred
+
+    def values(self, metric: str) -> list[float]:
+        """Return the values of a metric."""
+        return self._values.get(metric, [])
+
+    def estimates(self) -> dict[str, EstimateResult]:
+        """Return the estimates of judged metrics over all events."""
+        self._aggregate()
+        return self._contents.results()
+
+    def line(self) -> str:
+        """Return the numbers of events by outcome, and the cost, in one line."""
+        parts = {"scored": self.scored, "rejected": self.rejected, "duplicates left out": self.duplicates}
+        text = ", ".join(f"{number} {what}" for what, number in parts.items() if number or what == "scored")
+        if self.repaired:
+            text += f"; repaired: {', '.join(f'{flag} {number}' for flag, number in self.repaired.most_common())}"
+        if not self._judging:
+            return text + (f"; {self.selected} selected for the judge" if self.selected else "")
+        ends = {
+            f"judged by {self._model_names}" if self._models else "judged": self.outcomes["judged"],
+            "failed": self.outcomes["failed"],
+            "expired": self.outcomes["expired"],
+            "deferred (over the budget)": self.deferred,
+            "left when stopped": self.selected - self.settled,
+        }
+        text += f"; {self.selected} selected"
+        if outcomes := ", ".join(f"{number} {what}" for what, number in ends.items() if number):
+            text += f": {outcomes}"
+        text += f"; {dollars(self.spent)} spent"
+        text += f" and at most {dollars(self.at_most)} for calls broken off" if self.at_most else ""
+        return text + (f", not counting {' and '.join(self.unpriced)}, without a price" if self.unpriced else "")
+
+    @property
+    def _model_names(self) -> str:
+        names = [
+            f"{model} (simulated: no model is behind it)"
+            if model == SIMULATED
+            else printable(model, MAX_NAME_CHARACTERS)
+            for model in list(self._models)[:_MAX_MODELS]
+        ]
+        return ", ".join([*names, *(["others"] if len(self._models) > _MAX_MODELS else [])])
+
+    def table(self, name: str = "", metrics: Collection[str] | None = None) -> Table:
+        """Return a table with one row per metric that has a value, and the estimates of judged metrics.
+
+        Args:
+            name: begins the title.
+            metrics: the metrics to show; all by default.
+        """
+        estimates = self.estimates()
+        judged = f", {self.outcomes['judged']} judged by {self._model_names}" if self._models else ""
+        table = Table(title=f"{name and f'{name}: '}{self.scored} evaluations{judged}", title_justify="left")
+        table.add_column("metric")
+        for column in ("events", "mean", "least", "median", "most"):
+            table.add_column(column, justify="right")
+        if estimates:
+            table.add_column("all events (95 %)")
+        rows: dict[str, tuple[str, ...]] = {}
+        for metric, values in self._values.items():
+            ordered = sorted(values)
+            shown = (fmean(ordered), ordered[0], ordered[len(ordered) // 2], ordered[-1])
+            rows[metric] = (str(len(ordered)), *(f"{value:,.3f}" for value in shown))
+        for metric, labels in self._labels.items():
+            most = ", ".join(f"{label} {count}" for label, count in labels.most_common(4))
+            rows[metric] = (str(labels.total()), most)
+        for metric, result in estimates.items():
+            rows[metric] = (*rows.get(metric, ("",) * 5), _estimated(result))
+        for metric, cells in rows.items():
+            if metrics is None or metric in metrics:
+                table.add_row(metric, *cells)
+        return table
+
+
+def _estimated(result: EstimateResult) -> str:
+    """Format an estimate with its interval and flags.
+
+    >>> _estimated(EstimateResult(mean=0.7, low=0.6, high=0.8)), _estimated(EstimateResult(mean=0.7, low=None,
+    ...     high=None, flags=("too_few", "incomplete")))
+    ('0.700 (0.600 to 0.800)', '0.700 (too few, incomplete)')
+    """
+    flags = [flag.replace("_", " ") for flag in result.flags]
+    between = [] if result.low is None else [f"{result.low:,.3f} to {result.high:,.3f}"]
+    mean = "?" if result.mean is None else f"{result.mean:,.3f}"
+    notes = ", ".join([*between, *flags])
+    return f"{mean} ({notes})" if notes else mean
