@@ -1,4 +1,4 @@
-"""The command line's frame: the options that all commands share, and errors in one sentence."""
+"""The command line's entry point: the options of all commands, and errors as one sentence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ err = Terminal(stderr=True)
 USAGE = 2
 FAILURE = 1
 STOPPED = 130
-"""The exit status of a command that Ctrl-C ended, as shells have it."""
+"""The exit status of a command that Ctrl-C ended, as in shells."""
 
 _MODULES: Mapping[str, str] = {
     "compare": "compare",
@@ -51,15 +51,14 @@ _MODULES: Mapping[str, str] = {
 }
 """The module of each command. The help lists them in this order, groups of commands last."""
 _PROJECTIONS_MODULE = "services"
-"""The module of the commands that are not listed: those of the table of projections, which is too large to import for
-the name of a command."""
+"""The module of all other commands: those of the projections, whose table takes too long to import here."""
 
 _UsageError: Any = typer.BadParameter.__base__
-"""What typer raises for all that is wrong on the command line; it has no public name."""
+"""The base of typer's errors about the command line, which has no public name."""
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by name. A module is imported for its command only: all of them take longer than most commands."""
+    """The commands by name. Modules are imported on demand: importing all takes longer than most commands."""
 
     def __init__(self, built: Mapping[str, Any]) -> None:
         self._built = dict(built)
@@ -87,18 +86,19 @@ class _Commands(Mapping[str, Any]):
 
 
 class _CommandGroup(TyperGroup):
-    """Ragweir itself, as a group of commands."""
+    """The group of all commands."""
 
     def __init__(self, *, commands: Mapping[str, Any], **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = _Commands(commands)  # type: ignore[assignment] # nobody adds to it
+        self.commands = _Commands(commands)  # type: ignore[assignment] # read only
 
 
 app = typer.Typer(
     cls=_CommandGroup,
     name="ragweir",
-    help="Evaluates RAG traffic on Kafka: every answered question scored, exactly once.\n\n"
-    "Start with `ragweir demo`. Settings come from ragweir.toml, then RAGWEIR_... variables, then flags.",
+    help="Evaluates RAG traffic on Kafka: every answered question is scored, exactly once.\n\n"
+    "Start with `ragweir demo`, which needs no configuration, or with `ragweir score FILE`, which needs no Kafka. "
+    "Settings are read from ragweir.toml, overridden by RAGWEIR_... variables, overridden by options.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -106,7 +106,7 @@ app = typer.Typer(
 
 
 class _Shared:
-    """What the options before the command's name said."""
+    """The options before the command's name."""
 
     config: Path | None = None
     overrides: Mapping[str, Any] = MappingProxyType({})
@@ -121,10 +121,14 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def shared(
-    config: Annotated[Path | None, typer.Option(help="Settings file; ragweir.toml of this folder by default.")] = None,
-    bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka's address, overriding the settings.")] = None,
-    prefix: Annotated[str | None, typer.Option(help="Prefix of ragweir's topics, overriding the settings.")] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks and debug logs.")] = False,
+    config: Annotated[
+        Path | None, typer.Option(help="Settings file. Default: ragweir.toml in the current folder.")
+    ] = None,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(help="Addresses of Kafka, host:port, in place of kafka.bootstrap_servers.")
+    ] = None,
+    prefix: Annotated[str | None, typer.Option(help="Prefix of ragweir's topics, in place of topics.prefix.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors, and debug logs.")] = False,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show ragweir's version and exit.")
     ] = False,
@@ -137,12 +141,12 @@ def shared(
 
 
 def settings(**overrides: Mapping[str, Any]) -> Settings:
-    """The effective settings, with what the command's own flags set (None where a flag was not given)."""
+    """Return the effective settings; `overrides` are those of the command's own options, None if not given."""
     return load(_Shared.config, {**_Shared.overrides, **overrides})
 
 
 def shared_flags() -> list[str]:
-    """The shared options again, for another process of the same command."""
+    """Return the shared options as words, for another process of ragweir."""
     overrides = _Shared.overrides
     given = {
         "--config": _Shared.config and str(_Shared.config),
@@ -159,11 +163,11 @@ def main() -> None:
         sys.exit(app(prog_name="ragweir", standalone_mode=False))
     except _UsageError as error:
         text = error.format_message().removeprefix("Invalid value: ").rstrip(".")
-        if text:  # None where a command was given nothing, and its help has been shown.
+        if text:  # Empty after a command without arguments has shown its help.
             command = error.ctx.command_path if error.ctx else "ragweir"
-            _tell(f"{text} (see `{command} --help`)")
+            _print_error(f"{text} (see `{command} --help`)")
         sys.exit(USAGE)
-    except typer.Abort:  # Ctrl-C or Ctrl-D in place of an answer.
+    except typer.Abort:  # Ctrl-C or Ctrl-D at a question.
         sys.exit(STOPPED)
     except Exception as error:
         if _Shared.debug:
@@ -176,10 +180,10 @@ def main() -> None:
             known, text = FAILURE, f"{error.filename} cannot be used: {error.strerror}"
         elif known is None:
             text = f"unexpected {type(error).__name__}: {text} (--debug shows where)"
-        _tell(text)
+        _print_error(text)
         sys.exit(known or FAILURE)
 
 
-def _tell(text: str) -> None:
-    """Print an error; lines after its first are indented, so that text in it cannot look like a line of ours."""
-    err.print(Text.assemble(("ragweir:", "bold red"), " ", text.replace("\n", "\n  ")), soft_wrap=True)
+def _print_error(text: str) -> None:
+    """Print an error, with its later lines indented, so that they cannot be taken for other messages."""
+    err.say(Text.assemble(("ragweir:", "bold red"), " ", text.replace("\n", "\n  ")))

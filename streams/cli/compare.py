@@ -1,4 +1,4 @@
-"""`ragweir compare`: two evaluations of the same events, and whether what changed matters."""
+"""`ragweir compare`: compares two evaluations of the same events, with intervals and significance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from ragweir.metrics.aggregation.comparison import OTHERS
 from ragweir.metrics.aggregation.estimate import metric_and_label, share_of
 from ragweir.metrics.metric import Metric
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings
-from ragweir.streams.cli.evaluation_views import progress, showing, sliced_by, write
+from ragweir.streams.cli.progress import Bars
+from ragweir.streams.cli.reports import By, JsonFile, dimensions_of, write
 from ragweir.streams.evaluations import EvaluationSource, Shown
 from ragweir.streams.from_settings import catalogue
 from ragweir.streams.settings import Settings
@@ -37,20 +38,20 @@ _STYLE: Mapping[str, str] = {"worse": "red", "better": "green", "changed": "", "
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What `--fail-on` says: a metric, and the least change of its mean that counts, in its sign's direction."""
+    """A condition of `--fail-on`: a metric, and the least change of its mean for the worse, with its sign."""
 
     metric: str
     least: float
 
     @classmethod
     def read(cls, text: str, metrics: Mapping[str, Metric]) -> Gate:
-        """From its text.
+        """Read a gate from its text.
 
         >>> Gate.read("context_support -0.02", {})
         Gate(metric='context_support', least=-0.02)
 
         Raises:
-            typer.BadParameter: if it is none, or the change would be for the better.
+            typer.BadParameter: if it is no gate, or its change is for the better.
         """
         match = re.fullmatch(r"\s*(\S.*?)\s+([+-]?(?:\d+\.?\d*|\.\d+))\s*", text)
         if match is None or not float(match[2]):
@@ -58,89 +59,87 @@ class Gate:
         gate = cls(match[1], float(match[2]))
         better = metrics[gate.metric].better if gate.metric in metrics else "neither"
         if better == ("higher" if gate.least > 0 else "lower"):
-            raise typer.BadParameter(f"--fail-on {text!r}: {gate.metric} is better {better}, so turn the sign round")
+            raise typer.BadParameter(f"--fail-on {text!r}: {gate.metric} is better {better}, so change the sign")
         return gate
 
     def failure(self, found: Mapping[str, MetricChange]) -> str | None:
-        """Why it fails; None if it does not.
+        """Return why the gate fails; None if it passes.
 
         Raises:
-            typer.BadParameter: if nothing is called so.
+            typer.BadParameter: if there is no such metric or label.
         """
         if self.metric not in found:
-            return self._of_unmet_label(found)
+            return self._failure_of_absent_label(found)
         difference = found[self.metric].whole.difference
         low, high, mean = difference.low, difference.high, difference.mean
         if low is None or high is None or mean is None:
-            return f"{self.metric} cannot be told: only {difference.pairs} events have it on both sides"
+            return f"{self.metric} cannot be compared: only {difference.pairs} events have it on both sides"
         far = mean <= self.least if self.least < 0 else mean >= self.least
         if far and not low <= 0 <= high:
             return f"{self.metric} changed by {mean:+.4g} ({low:+.4g} to {high:+.4g}); the limit is {self.least:+g}"
         return None
 
-    def _of_unmet_label(self, found: Mapping[str, MetricChange]) -> str | None:
-        """A label that no event has: its share is 0 on both sides, as far as the category can be told."""
+    def _failure_of_absent_label(self, found: Mapping[str, MetricChange]) -> str | None:
+        """Return why the gate fails for a label that no event has, whose share is 0 on both sides; else None."""
         category, label = metric_and_label(self.metric)
         others = [name for name in found if name.startswith(share_of(category, ""))]
         if not label or not others:
             raise typer.BadParameter(f"--fail-on: neither side has a metric {self.metric}")
         pairs = found[others[0]].whole.difference.pairs
         if found[others[0]].whole.difference.low is None:
-            return f"{self.metric} cannot be told: only {pairs} events have {category} on both sides"
+            return f"{self.metric} cannot be compared: only {pairs} events have {category} on both sides"
         if share_of(category, OTHERS) in found:
-            return f"{self.metric} cannot be told: {category} has too many labels"
+            return f"{self.metric} cannot be compared: {category} has too many labels"
         return None
 
 
 @app.command()
 def compare(
-    a: Annotated[str, typer.Argument(help="The baseline: a file, `live` or a run id.")],
-    b: Annotated[str, typer.Argument(help="What is compared with it: a file, `live` or a run id.")],
-    by: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Also look at each value of this: application, tenant, environment, pipeline_version, model, "
-            "question_id or labels.NAME; repeatable. By default the windows' dimensions."
-        ),
-    ] = None,
+    a: Annotated[str, typer.Argument(help="Baseline: a file, `live` or the id of a replay.")],
+    b: Annotated[
+        str, typer.Argument(help="Side that is compared with the baseline: a file, `live` or the id of a replay.")
+    ],
+    by: By = None,
     fail_on: Annotated[
         list[str] | None,
-        typer.Option(help=f"A metric and the least change for the worse that counts, as {_EXAMPLE}; repeatable."),
+        typer.Option(
+            help=f"Metric and least change for the worse that makes the exit status 1, as {_EXAMPLE}. Repeatable."
+        ),
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Where everything goes as JSON.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Where a report with plots goes, one file without scripts.")] = None,
+    json_file: JsonFile = None,
+    html: Annotated[Path | None, typer.Option(help="File for a report with plots, HTML without scripts.")] = None,
 ) -> None:
     """Compare two evaluations of the same events, B with the baseline A.
 
     Each side is a file of evaluations (JSON lines, as `ragweir score --out` writes them), `live` for the live
-    evaluations, or the id of a replay. Events are paired by id, and of several evaluations of an event the newest
-    counts. What is told of each metric is the mean of the differences B - A with its 95 % interval, the standardised
-    effect (that mean by the standard deviation of the differences), and the shares of events that are better and
-    worse. Changes are significant at a false discovery rate of 5 % over all metrics and slices. Judged metrics speak
-    of the events that were judged on both sides, without weights.
+    evaluations, or the id of a replay. Events are paired by id; of several evaluations of an event the newest counts.
+    The report has for each metric the mean of the differences B - A with its 95 % interval, the standardised effect
+    (that mean divided by the standard deviation of the differences), and the shares of events that are better and
+    worse. Changes are significant at a false discovery rate of 5 % over all metrics and slices. Judged metrics are
+    compared on the events that were judged on both sides, without weights.
 
     `--fail-on "METRIC CHANGE"` makes the exit status 1 when, over all events that have the metric on both sides, the
     mean difference reaches the change (at most -0.02 for `"context_support -0.02"`, at least 200 for
-    `"total_latency_ms 200"`) and its 95 % interval does not contain 0; also when it cannot be told, because fewer than
-    10 events have the metric on both sides. The change's sign must be for the worse. A label's share is called
-    `answer_class=WRONG`. Usage errors have exit status 2.
+    `"total_latency_ms 200"`) and its 95 % interval does not contain 0; also when fewer than 10 events have the metric
+    on both sides. The sign of the change must be for the worse. The share of a label is written `answer_class=WRONG`.
+    Usage errors have exit status 2.
     """
     effective = settings()
-    dimensions = sliced_by(effective, by)
+    dimensions = dimensions_of(effective, by)
     metrics = catalogue(effective).metrics
     gates = [Gate.read(text, metrics) for text in fail_on or ()]
     comparison = _compared(effective, (a, b), dimensions, metrics)
     found = {metric.metric: metric for metric in comparison.metrics}
     failures = [failure for gate in gates if (failure := gate.failure(found))]
-    _tell(comparison)
-    if json:
-        write(json, orjson.dumps(comparison, option=orjson.OPT_INDENT_2))
+    _report(comparison)
+    if json_file:
+        write(json_file, orjson.dumps(comparison, option=orjson.OPT_INDENT_2))
     if html:
         from ragweir.streams.compare.report import page  # noqa: PLC0415 - with the module that needs DuckDB
 
         write(html, page(comparison).encode(errors="replace"))
     for failure in failures:
-        err.print(f"failed: {failure}", style="red", soft_wrap=True)
+        err.say(f"failed: {failure}", "red")
     if failures:
         raise typer.Exit(FAILURE)
 
@@ -155,21 +154,21 @@ def _compared(
             f"comparing needs the package {error.name}; pip install 'ragweir[compare]' brings it"
         ) from None
     with ExitStack() as stack:
-        bar = stack.enter_context(progress())
-        first, second = (stack.enter_context(_file(effective, side, showing(bar))) for side in sides)
-        task = bar.add_task("", total=1.0)
+        bars = stack.enter_context(Bars())
+        first, second = (stack.enter_context(_file(effective, side, bars.shown)) for side in sides)
+        task = bars.add("", 1.0)
         return compared(
             (first, second),
             sides,
             by,
             metrics,
-            lambda share, now: bar.update(task, completed=share, description=printable(now)),
+            lambda share, now: bars.update(task, completed=share, description=printable(now)),
         )
 
 
 @contextmanager
 def _file(effective: Settings, side: str, shown: Shown) -> Iterator[Path]:
-    """The file that a side's name means; for a topic a copy of it."""
+    """Give the file of a side for the length of a `with` block; for a topic a copy of it."""
     source = EvaluationSource.named(effective, side)
     if source.file is not None:
         yield source.file
@@ -181,19 +180,19 @@ def _file(effective: Settings, side: str, shown: Shown) -> Iterator[Path]:
         yield Path(copy.name)
 
 
-def _tell(comparison: Comparison) -> None:
-    """What a terminal shows: sides, all pairs, slices, events. Long lists are cut, and it is said."""
+def _report(comparison: Comparison) -> None:
+    """Print the sides, the changes over all events and in slices, and the most changed events; long lists are cut."""
     a, b = comparison.a, comparison.b
-    _say(
+    out.say(
         f"{comparison.pairs:,} events on both sides; {a.only:,} only in A ({a.name}), {b.only:,} only in B ({b.name})."
     )
     if comparison.versions:
-        _say(comparison.versions + ".")
+        out.say(comparison.versions + ".")
     changes = comparison.changes
     met = [change for change in changes if change.dimension is None and change.difference.pairs]
     moved = [change for change in met if change.difference.rose or change.difference.fell]
     sliced = [change for change in changes if change.dimension is not None and change.significant]
-    _say(
+    out.say(
         f"{sum(change.significant for change in met)} of {len(met)} metrics and {len(sliced)} slices changed "
         f"significantly (false discovery rate 5 %, {comparison.tests} tests)."
     )
@@ -228,16 +227,16 @@ def _table(title: str, changes: Sequence[Change], most: int) -> None:
     out.print()
     out.print(table)
     if len(changes) > most:
-        _say(f"and {len(changes) - most} more; --json has them all.")
+        out.say(f"and {len(changes) - most} more; --json has them all.")
 
 
 def _one_sided(metrics: Sequence[MetricChange]) -> None:
-    """Which metrics events have on one side only: their means may differ by who has them."""
+    """Print the metrics that some events have on one side only, whose means may differ for that reason."""
     found = {metric_and_label(metric.metric)[0]: (metric.only_a, metric.only_b) for metric in metrics}
-    told = [f"{printable(name)} ({a:,} in A, {b:,} in B)" for name, (a, b) in found.items() if a or b]
-    if told:
-        more = f" and {len(told) - _ONE_SIDED} more" if len(told) > _ONE_SIDED else ""
-        _say(f"\nEvents with a value on one side only: {', '.join(told[:_ONE_SIDED])}{more}.")
+    names = [f"{printable(name)} ({a:,} in A, {b:,} in B)" for name, (a, b) in found.items() if a or b]
+    if names:
+        more = f" and {len(names) - _ONE_SIDED} more" if len(names) > _ONE_SIDED else ""
+        out.say(f"\nEvents with a value on one side only: {', '.join(names[:_ONE_SIDED])}{more}.")
 
 
 def _interval(found: Difference) -> str:
@@ -246,7 +245,7 @@ def _interval(found: Difference) -> str:
 
 
 def _events(metrics: Sequence[MetricChange]) -> None:
-    """The most changed events of the metrics that changed most."""
+    """Print the most changed events of the metrics that changed most."""
     rows = [(metric.metric, event) for metric in metrics[:_EVENT_METRICS] for event in metric.events[:_EVENT_ROWS]]
     if not rows:
         return
@@ -261,7 +260,3 @@ def _events(metrics: Sequence[MetricChange]) -> None:
         )
     out.print()
     out.print(table)
-
-
-def _say(line: str) -> None:
-    out.print(line, soft_wrap=True)

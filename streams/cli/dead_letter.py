@@ -1,34 +1,35 @@
-"""`ragweir dead-letter`: what was refused, why, and sending it again after a fix."""
+"""`ragweir dead-letter`: lists and shows rejected records, and sends them again after a fix."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from ragweir.errors import ErrorClass
-from ragweir.streams.cli.app import app, err, out, settings
+from ragweir.streams.cli.app import app, out, settings
+from ragweir.streams.cli.options import MapFile
+from ragweir.streams.cli.progress import Bars
 from ragweir.streams.dead_letters.listing import Letter, grouped, letter, position, shown
 from ragweir.streams.dead_letters.progress import Fate
 from ragweir.streams.dead_letters.redrive import Choice, Redrive, RedriveReport
 from ragweir.streams.from_settings import read_map
-from ragweir.streams.kafka.reader import Moved, offset_range, read
+from ragweir.streams.kafka.reader import offset_range, read
+from ragweir.streams.screens.story import place
 from ragweir.streams.settings import Settings
+from ragweir.streams.terminal import record_time
 
-commands = typer.Typer(help="Look at the records that were refused, and send them again.", no_args_is_help=True)
+commands = typer.Typer(
+    help="List and show the records that were rejected, and send them again after a fix.", no_args_is_help=True
+)
 app.add_typer(commands, name="dead-letter")
 
-Watch = Callable[[int], Moved]
-
-_HEADERS = 20
-"""Of a letter that are shown, beside ours."""
+_MAX_HEADERS = 20
+"""Headers of a letter that are shown, without ragweir's."""
 _CLASSES = get_args(ErrorClass)
 _NO_EVENT = (
     "hold no whole event and cannot be sent: a record without a value, of one too large its head, or one of several "
@@ -54,61 +55,64 @@ def _known(name: str | None) -> str | None:
 
 
 Class = Annotated[
-    str | None, typer.Option("--class", callback=_known, help="Only letters of this error class, as list shows them.")
+    str | None,
+    typer.Option("--class", callback=_known, help="Error class of the dead letters, as `list` shows it. Default: all."),
 ]
 
 
 @commands.command("list")
 def list_letters() -> None:
-    """List the reasons for which records were refused: how many, since when, and from which topics.
+    """List the reasons for which records were rejected: their number, their times and their source topics.
 
-    Messages that differ in numbers only are one reason. `waiting` is how many of them a redrive may still send.
+    Messages that differ in numbers only are one reason. `waiting` is the number of dead letters that a redrive may
+    still send.
     """
     redrive = Redrive(settings())
-    standings = redrive.progress()
-    strangers = 0
+    progress = redrive.progress()
+    others = 0
 
-    def letters(watch: Watch) -> Iterator[Letter]:
-        nonlocal strangers
+    def letters(bars: Bars) -> Iterator[Letter]:
+        nonlocal others
         now = offset_range(redrive.settings, redrive.topic)
-        for kept in read(redrive.settings, now, watch(len(now))):
+        for kept in read(redrive.settings, now, bars.watch("Reading", len(now))):
             if (each := letter(kept)) is not None:
                 yield each
             else:
-                strangers += 1
+                others += 1
 
-    with _progress("Reading") as watch:
+    with Bars() as bars:
         groups = grouped(
-            letters(watch), lambda each: each.redrivable and standings[each.kept.partition].waits(each.kept.offset)
+            letters(bars), lambda each: each.redrivable and progress[each.kept.partition].waits(each.kept.offset)
         )
     if not groups:
-        out.print(Text(f"{redrive.topic} holds no dead letters"), soft_wrap=True)
+        out.say(f"{redrive.topic} holds no dead letters")
     for group in groups:
-        line = f"{group.letters:,} {group.error_class} of {shown(group.by, 100)}: {shown(group.message)}"
-        out.print(Text(line, "bold"), soft_wrap=True)
+        out.say(f"{group.letters:,} {group.error_class} of {shown(group.by, 100)}: {shown(group.message)}", "bold")
         topics = ", ".join(f"{shown(topic)} {number:,}" for topic, number in group.topics.most_common())
-        when = f"from {_time(group.first_ms)} to {_time(group.last_ms)}"
-        out.print(Text(f"    {group.waiting:,} waiting; {when}; read in {topics}"), soft_wrap=True)
-    if strangers:
-        out.print(Text(f"{strangers:,} records there are no dead letters"), soft_wrap=True)
+        when = f"from {record_time(group.first_ms)} to {record_time(group.last_ms)}"
+        out.say(f"    {group.waiting:,} waiting; {when}; read in {topics}")
+    if others:
+        out.say(f"{others:,} records there are no dead letters")
 
 
 @commands.command()
 def show(
     error_class: Class = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, the newest ones.")] = 10,
-    most_bytes: Annotated[int, typer.Option("--bytes", min=1, help="How much of each value is shown.")] = 2_000,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Number of dead letters, the newest ones.")] = 10,
+    most_bytes: Annotated[
+        int, typer.Option("--bytes", min=1, help="Number of bytes of each value that are shown.")
+    ] = 2_000,
 ) -> None:
-    """Show single dead letters: why each was refused, where it was read, its key and its bytes.
+    """Show single dead letters: the reason, the source offset, the key and the bytes of each.
 
-    What is not printable is shown as an escape, and a backslash as two, so that a terminal obeys nothing of it. The
-    newest letters are shown, the oldest of them first.
+    The newest ones are shown, in the order of their times. Characters that are not printable are escaped, and a
+    backslash is doubled, so that no control sequence reaches the terminal.
     """
     effective = settings()
     found: list[Letter] = []
-    with _progress("Reading") as watch:
+    with Bars() as bars:
         now = offset_range(effective, f"{effective.topics.prefix}dead-letter")
-        for kept in read(effective, now, watch(len(now))):
+        for kept in read(effective, now, bars.watch("Reading", len(now))):
             each = letter(kept)
             if each is None or error_class not in (None, each.said.error_class):
                 continue
@@ -116,22 +120,22 @@ def show(
             if len(found) >= 2 * limit:
                 found = _newest(found, limit)
     for each in _newest(found, limit):
-        place = f"{each.kept.topic}/{each.kept.partition}/{each.kept.offset}"
-        out.print(Text(f"\n{place}", "bold"), soft_wrap=True)
+        out.say(f"\n{place(each.kept)}", "bold")
         out.print(_table(each, most_bytes))
     if not found:
-        out.print(Text("there are no such dead letters"))
+        out.say("there are no such dead letters")
 
 
 def _table(each: Letter, most_bytes: int) -> Table:
     kept, said = each.kept, each.said
-    place = position(said.source_topic, said.source_partition, said.source_offset, said.source_index)
+    source = position(said.source_topic, said.source_partition, said.source_offset, said.source_index)
     others = [f"{shown(name, 100)}={shown(value, 100)}" for name, value in kept.headers if _foreign(name)]
+    reason = f"{said.error_class}: {shown(said.message)}"
     rows = {
-        "refused": f"{_time(kept.timestamp_ms)} by {shown(each.by, 100)} as {said.error_class}: {shown(said.message)}",
-        "read at": f"{place}, written {_time(said.source_timestamp)}",
+        "rejected": f"{record_time(kept.timestamp_ms)} by {shown(each.by, 100)} as {reason}",
+        "read at": f"{source}, written {record_time(said.source_timestamp)}",
         "cut": f"the whole has {said.length:,} bytes, SHA-256 {shown(said.sha256)}" if said.length else "",
-        "headers": " ".join(others[:_HEADERS]),
+        "headers": " ".join(others[:_MAX_HEADERS]),
         "key": shown(kept.key, 300),
         "value": shown(kept.value, most_bytes),
     }
@@ -147,37 +151,36 @@ def _table(each: Letter, most_bytes: int) -> Table:
 @commands.command()
 def redrive(
     error_class: Class = None,
-    map: Annotated[
-        Path | None, typer.Option(help="Send what this map makes of each event, in place of its bytes.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
+    map_file: MapFile = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent, and send nothing.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Send letters of class fatal too, on which processes have ended.")
+        bool,
+        typer.Option("--force", help="Send dead letters of class fatal too, whose evaluation has ended processes."),
     ] = False,
 ) -> None:
     """Send dead letters of evaluate again, to the redrive topic, which evaluate reads too.
 
-    Each is checked first: one that would still be refused stays where it is. A letter of class fatal stays too, unless
-    `--force` is given: evaluating it ended processes, or took longer than it may. What is sent has its original key and
-    bytes, or through `--map` what the map makes of them; without `--map`, events of an input topic that has a map in
-    the settings go through that one. An event without a time of its own gets the time of the record that it came in.
+    Each one is checked first and skipped if it would be rejected again. Dead letters of class fatal, whose evaluation
+    ended a process or took too long, are skipped unless `--force` is given. An event is sent with its original key and
+    bytes, or as `--map` maps it; without `--map`, events of an input topic that has a map in the settings are sent as
+    that one maps them. An event without a time gets the timestamp of its record.
 
-    How far it has come is committed in the same transaction, in the group PREFIX + redrive, so that nothing is sent
-    twice, however often it is repeated or killed. Letters that are left, because they are still refused or of another
-    class than `--class`, are noted with these offsets, and a later redrive looks at them again. Kafka forgets
-    the offsets of a group that has committed nothing for offsets.retention.minutes (7 days by default); dead letters
-    that are older than that and still there would then be sent again.
+    Offsets are committed in the same transaction, in the group PREFIX + redrive, so that nothing is sent twice, even
+    if the command is repeated or killed. Dead letters that were skipped are stored with these offsets, and a later
+    redrive checks them again. Kafka deletes the offsets of a group that has not committed for
+    offsets.retention.minutes (7 days by default); dead letters older than that would then be sent again.
     """
     effective = settings()
     run = Redrive(effective)
-    choice = Choice(error_class, _mapping(effective, map), effective.limits.max_event_bytes, force)
-    with _progress("Looking" if dry_run else "Redriving") as watch:
-        report = run(choice, dry_run=dry_run, watch=watch)
-    _tell(report, run.target, dry_run=dry_run)
+    choice = Choice(error_class, _mapping(effective, map_file), effective.limits.max_event_bytes, force)
+    with Bars() as bars:
+        doing = "Checking" if dry_run else "Redriving"
+        report = run(choice, dry_run=dry_run, watch=lambda total: bars.watch(doing, total))
+    _show_report(report, run.target, dry_run=dry_run)
 
 
 def _mapping(effective: Settings, given: Path | None) -> Callable[[Letter], Callable[[object], object] | None]:
-    """The map that a letter is read through: the one given, or that of the topic where it was read."""
+    """Return the function that finds the map of a letter: the given one, or that of its source topic."""
     if given is not None:
         chosen = read_map(given)
         return lambda _: chosen
@@ -187,11 +190,11 @@ def _mapping(effective: Settings, given: Path | None) -> Callable[[Letter], Call
     return lambda each: own if each.said.source_topic == effective.input_topic else None
 
 
-def _tell(report: RedriveReport, target: str, *, dry_run: bool) -> None:
+def _show_report(report: RedriveReport, target: str, *, dry_run: bool) -> None:
     fates = report.fates
     lines = [f"{fates['sent']:,} {'would be sent' if dry_run else 'sent'} to {target}"]
     if fates["refused"]:
-        lines.append(f"{fates['refused']:,} would still be refused, and were left for later:")
+        lines.append(f"{fates['refused']:,} would still be rejected, and were left for later:")
     lines += [f"  {number:>6,}  {shown(reason)}" for reason, number in report.reasons.most_common(20)]
     lines += [f"{fates[fate]:,} {text}" for fate, text in _FATES if fates[fate]]
     if report.full:
@@ -200,19 +203,7 @@ def _tell(report: RedriveReport, target: str, *, dry_run: bool) -> None:
             "letters can be noted as left; redrive those that are left first: other classes, or through a map"
         )
     for line in lines:
-        out.print(Text(line), soft_wrap=True)
-
-
-@contextmanager
-def _progress(doing: str) -> Iterator[Watch]:
-    columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
-
-        def watch(total: int) -> Moved:
-            task = progress.add_task(doing, total=total)
-            return lambda steps: progress.advance(task, steps)
-
-        yield watch
+        out.say(line)
 
 
 def _newest(letters: list[Letter], limit: int) -> list[Letter]:
@@ -222,13 +213,5 @@ def _newest(letters: list[Letter], limit: int) -> list[Letter]:
 
 
 def _foreign(name: str) -> bool:
-    """Whether a header is none of those that are shown in words."""
+    """Return true for a header that no other row shows."""
     return not name.startswith(("ragweir-", "ce_")) and name != "content-type"
-
-
-def _time(epoch_ms: int | None) -> str:
-    """A record's own time, which may be any number."""
-    try:
-        return datetime.fromtimestamp((epoch_ms or 0) / 1000, UTC).isoformat(timespec="seconds") if epoch_ms else "?"
-    except (ValueError, OverflowError, OSError):
-        return f"{epoch_ms} ms"

@@ -1,4 +1,4 @@
-"""`ragweir demo`: the whole system on a Kafka of its own, from sample traffic to an alert that fires; no real judge."""
+"""`ragweir demo`: the whole system on a local Kafka, from sample traffic to an alert that fires; no real judge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import typer
 from rich.text import Text
 
 from ragweir.errors import DemoError, LocalServerError
-from ragweir.streams.cli.app import FAILURE, app, err, out, shared_flags
+from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, out, shared_flags
 from ragweir.streams.from_settings import evaluate_config
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.permissions import create
@@ -40,23 +40,22 @@ from ragweir.streams.settings import Settings
 from ragweir.streams.slo.rules import FAST, duration
 
 _EVENTS = 200
-_INTERRUPTED = 130
-_LOOK_S = 0.2
+_POLL_SECONDS = 0.2
 
 _NEXT = """
 [bold]Next, with your own Kafka[/]
-  ragweir --bootstrap-servers HOST:9092 doctor           what is missing, and how to mend it
+  ragweir --bootstrap-servers HOST:9092 doctor           what is missing, and how to fix it
   ragweir --bootstrap-servers HOST:9092 topics create    the topics
   ragweir --bootstrap-servers HOST:9092 publish FILE     interactions, one JSON object a line
   ragweir --bootstrap-servers HOST:9092 up               all services
 [bold]with a judge[/], once these are set (`ragweir simulate-judge` is one without a key, a bill or a model)
-  RAGWEIR_JUDGE__BASE_URL=https://api.openai.com/v1      any endpoint that speaks OpenAI's
+  RAGWEIR_JUDGE__BASE_URL=https://api.openai.com/v1      any OpenAI-compatible endpoint
   RAGWEIR_JUDGE__API_KEY=...                             its key
   RAGWEIR_JUDGE__MODEL=gpt-4o-mini                       and its price, in dollars per million tokens
   RAGWEIR_JUDGE__PRICES='{"gpt-4o-mini": {"input_usd": 0.15, "output_usd": 0.6}}'
   RAGWEIR_JUDGE__DAILY_BUDGET_USD=5                      what it may cost; the rest waits for the next day
 [bold]or without any[/]
-  ragweir demo --write-samples FILE                      these samples, to try things on
+  ragweir demo --write-samples FILE                      these samples, to try commands on
   ragweir score FILE                                     a file scored
   ragweir metrics                                        what is measured"""
 
@@ -64,23 +63,26 @@ _NEXT = """
 @app.command()
 def demo(
     events: Annotated[
-        int | None, typer.Option(min=1, max=100_000, help=f"How many sample interactions; {_EVENTS} by default.")
+        int | None, typer.Option(min=1, max=100_000, help=f"Number of sample interactions. Default: {_EVENTS}.")
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0, max=3_600, help="How long publishing them takes.")] = 8,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave everything running until Ctrl-C, to look at.")] = False,
+    seconds: Annotated[
+        float, typer.Option(min=0, max=3_600, help="Time over which they are published, in seconds.")
+    ] = 8,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep everything running until Ctrl-C.")] = False,
     alerts: Annotated[
-        bool, typer.Option("--alerts/--no-alerts", help="Whether a drop in quality and its alert are the end.")
+        bool, typer.Option("--alerts/--no-alerts", help="End with a drop in quality and its alert, or without.")
     ] = True,
     write_samples: Annotated[
         Path | None,
-        typer.Option(dir_okay=False, help="Only write the samples to this file, to try commands on."),
+        typer.Option(dir_okay=False, help="File for the samples, as JSON lines; nothing else is done then."),
     ] = None,
 ) -> None:
-    """See it work: a local Kafka, all services, sample traffic, its scores; then quality drops and an alert fires.
+    """Run everything on a local Kafka: sample traffic and its scores, then a drop in quality and the alert it causes.
 
-    Needs no configuration and heeds none; Kafka runs in Docker, or from its jars with Java 17 and Maven. The judge is
-    simulated, by word overlap, and its scores say so. Prometheus and Alertmanager are taken from the PATH or from
-    Debian's packages; without them the alert is left out. Everything that is started is stopped again, also on Ctrl-C.
+    No configuration is needed, and none is read. Kafka runs in Docker, or from its jars with Java 17 and Maven. The
+    judge is simulated, by word overlap, and its scores are marked so. Prometheus and Alertmanager are found on the PATH
+    or fetched from Debian's packages; without them the alert is left out. All that was started is stopped at the end
+    and on Ctrl-C.
     """
     if write_samples is not None:
         _write(write_samples, events or len(samples()))
@@ -89,7 +91,7 @@ def demo(
         raise typer.BadParameter(
             "the demo has its own Kafka and settings; leave out --config, --bootstrap-servers, --prefix"
         )
-    # Told to stop, or its terminal closed, it ends as on Ctrl-C: everything in its order. nohup keeps its meaning.
+    # SIGTERM and a closed terminal end it in order, as Ctrl-C does. nohup keeps its meaning.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
@@ -98,16 +100,16 @@ def demo(
             _run(kafka.bootstrap, events or _EVENTS, seconds, alerts=alerts, keep=keep)
     except KeyboardInterrupt:
         out.say("Stopped early; everything that the demo started is gone.")
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(STOPPED) from None
     except DemoError as error:
-        err.print(f"ragweir: {error}", style="red", soft_wrap=True)
+        err.say(f"ragweir: {error}", "red")
         raise typer.Exit(FAILURE) from None
 
 
 def _run(
     bootstrap: str, events: int, seconds: float, prefix: str = "rag.", *, alerts: bool = False, keep: bool = False
 ) -> None:
-    """The demo on a broker: topics, services, traffic, summary, an alert."""
+    """Run the demo on a broker: topics, services, traffic, summary, alert."""
     with (
         tempfile.TemporaryDirectory(prefix="ragweir-demo-") as folder,
         simulated_judge(faults=Faults(latency_ms=JUDGE_MS)) as judge,
@@ -138,7 +140,7 @@ def _run(
 
 def _programs_found() -> bool:
     head = "\nAn alert, from worse answers to a webhook", "bold"
-    out.print(Text.assemble(head, " (sample traffic, its drop injected)"), soft_wrap=True)
+    out.say(Text.assemble(head, " (sample traffic, its drop injected)"))
     try:
         programs(out.say)
     except LocalServerError as error:
@@ -148,7 +150,7 @@ def _programs_found() -> bool:
 
 
 def _alert(settings: Settings, found: Results, folder: Path, check: Callable[[], None], *, keep: bool) -> None:
-    """Show quality drop, the alert fire, and both recover."""
+    """Let quality drop until the alert fires, and return until it is resolved."""
     (slo,) = settings.slo
     counts = wait_until_counted(settings, len(found.total.values(slo.metric)), check)
     long, short = 60 * FAST.long_m, 60 * FAST.short_m
@@ -169,7 +171,7 @@ def _alert(settings: Settings, found: Results, folder: Path, check: Callable[[],
 
 
 def _keep(settings: Settings, work: Callable[[], None], pages: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Say where everything is, and let it work until Ctrl-C."""
+    """Print the addresses, and work until Ctrl-C."""
     exporter = {"Windows": f"http://{targets(settings)['ragweir-export'][0]}/metrics"}
     out.say("\nEverything keeps running until Ctrl-C:")
     for name, url in {**pages, **exporter, "Judge": f"{settings.judge.base_url} (simulated)"}.items():
@@ -184,11 +186,11 @@ def _keep(settings: Settings, work: Callable[[], None], pages: Mapping[str, str]
 def _watch(check: Callable[[], None]) -> None:
     while True:
         check()
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_SECONDS)
 
 
 def _write(file: Path, count: int) -> None:
-    """Write samples that end at this moment, one interaction a line."""
+    """Write samples that end now, one interaction a line."""
     try:
         with create(file) as sink:
             sink.writelines(orjson.dumps(event) + b"\n" for event in interactions(count, datetime.now(UTC)))

@@ -1,4 +1,4 @@
-"""`ragweir metrics`: the catalogue, for people."""
+"""`ragweir metrics`: shows the catalogue of metrics."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ from ragweir.streams.screens.story import DIRECTIONS
 
 _COST = {
     "free": "computed for every event",
-    "local": "computed by a model beside, on the events that routing selects for its suite",
-    "llm": "asked of the judge, about the events that routing selects for its suite",
+    "local": "computed by a local model, on the events that routing selects for its suite",
+    "llm": "computed by the judge, on the events that routing selects for its suite",
 }
 
 
 @app.command()
-def metrics(name: Annotated[str | None, typer.Argument(help="Show this one in full.")] = None) -> None:
-    """Show the catalogue of metrics, or one of them in full."""
+def metrics(
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the metric to show in full. Default: all, in brief.")
+    ] = None,
+) -> None:
+    """Show the catalogue of metrics, or one metric in full: unit, bounds, direction, needs and definition."""
     catalogue = {metric.name: metric for metric in everything(settings().metrics.packs)}
     if name is None:
         _list(list(catalogue.values()))
@@ -37,14 +41,14 @@ def metrics(name: Annotated[str | None, typer.Argument(help="Show this one in fu
     out.print(Text.assemble((name, "bold"), f"  {facts}"))
     if metric.aliases:
         out.print(f"also called {', '.join(metric.aliases)}")
-    needs = ", ".join(metric.needs) or "nothing beside the required fields"
+    needs = ", ".join(metric.needs) or "only the required fields"
     out.print(f"needs {needs}; {metric.source}")
     out.print(f"{_COST[metric.cost]}\n")
     out.print(metric.text)
 
 
 def bounds(metric: Metric) -> str:
-    """The bounds as people write them: `0 to 1`, `0 and up`, `any`."""
+    """Return the bounds of a metric as text: `0 to 1`, `0 and up`, `any`, or the labels."""
     low, high = metric.bounds
     if metric.unit == "category":
         return ", ".join(metric.labels)
@@ -54,7 +58,7 @@ def bounds(metric: Metric) -> str:
 
 
 def _list(every: list[Metric]) -> None:
-    """Two lines a metric, which any terminal is wide enough for."""
+    """Print two lines a metric, which fit on any terminal."""
     group = None
     for metric in every:
         if metric.group != group:

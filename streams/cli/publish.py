@@ -1,4 +1,4 @@
-"""`ragweir publish`: a JSONL file to the interactions topic."""
+"""`ragweir publish`: sends a JSONL file to the interactions topic."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ragweir.errors import Rejected
 from ragweir.schemas.codec.json import encode_json, interaction, parse
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.cli.app import FAILURE, app, err, settings
+from ragweir.streams.cli.options import MapFile
+from ragweir.streams.cli.progress import Bars
 from ragweir.streams.from_settings import read_map
 from ragweir.streams.kafka.publisher import Publisher
 from ragweir.streams.runtimes.files import read_lines
@@ -20,43 +21,41 @@ from ragweir.streams.terminal import printable
 
 @app.command()
 def publish(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JSON lines, one interaction each.")],
-    map: Annotated[Path | None, typer.Option(help="The map for a foreign shape.")] = None,
+    file: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="File of interactions, one JSON object a line.")
+    ],
+    map_file: MapFile = None,
 ) -> None:
     """Send a file of interactions to the interactions topic.
 
-    Every line is checked first; one that is no interaction is named with its reason and not sent, and the exit
-    status is then 1. Without a map a line is sent as it stands.
+    Each line is checked before it is sent. A line that is no interaction is reported with the reason and not sent; the
+    exit status is then 1. Without a map the lines are sent unchanged.
     """
     effective = settings()
     limit = effective.limits.max_event_bytes
-    mapping = read_map(map) if map else None
-    refused = sent = 0
-    columns = (TextColumn("Publishing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Publisher(effective) as publisher, Progress(*columns, console=err) as progress, file.open("rb") as source:
-        total = sum(1 for _ in read_lines(source, limit, str(file)))
-        source.seek(0)
-        for number, line in progress.track(read_lines(source, limit), total):
+    mapping = read_map(map_file) if map_file else None
+    rejected = sent = 0
+    with Publisher(effective) as publisher, Bars() as bars, file.open("rb") as source:
+        published = bars.watch("Publishing", file.stat().st_size)
+        for number, line in read_lines(source, limit, str(file)):
             try:
                 event_id, value = _checked(line, mapping, limit)
                 publisher.send(value, event_id.encode())
                 sent += 1
-            except Rejected as rejected:
-                refused += 1
-                progress.console.print(f"line {number}: {printable(rejected.message, None)}", soft_wrap=True)
-    err.print(
-        f"{sent} published to {publisher.topic}" + (f", {refused} refused" if refused else ""),
-        soft_wrap=True,
-    )
-    if refused:
+            except Rejected as error:
+                rejected += 1
+                err.say(f"line {number}: {printable(error.message, None)}")
+            published(len(line) + 1)
+    err.say(f"{sent} published to {publisher.topic}" + (f", {rejected} rejected" if rejected else ""))
+    if rejected:
         raise typer.Exit(FAILURE)
 
 
 def _checked(line: bytes, mapping: FieldMap | None, limit: int) -> tuple[str, bytes]:
-    """The event's id, and what is to be sent: the line as it stands, or what the map makes of it.
+    """Return the event's id and the value to send: the line, or what the map makes of it.
 
     Raises:
-        Rejected: if it is no interaction, or larger than what would be evaluated.
+        Rejected: if it is no interaction, or larger than the limit.
     """
     data = parse(line, limit)
     if mapping is None:

@@ -1,4 +1,4 @@
-"""`ragweir slo rehearse`: candidate SLOs on the past, before they page anybody."""
+"""`ragweir slo rehearse`: shows when the alerts of SLOs would have fired on past evaluations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from rich.text import Text
 
 from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.streams.cli.app import out, settings
-from ragweir.streams.cli.evaluation_views import progress, showing, sliced_by, write
+from ragweir.streams.cli.progress import Bars
+from ragweir.streams.cli.reports import By, JsonFile, dimensions_of, write
 from ragweir.streams.evaluations import EvaluationSource
 from ragweir.streams.from_settings import totals
 from ragweir.streams.service import SERVICES
@@ -43,19 +44,19 @@ _TIME = "%Y-%m-%d %H:%M"
 
 
 def candidate(text: str) -> Slo:
-    """The SLO that a text says.
+    """Read an SLO from its text.
 
     >>> slo = candidate("quick: total_latency_ms <= 3000 for 99.9% where tenant=acme and model=m-4")
     >>> slo.name, slo.metric, slo.at_most, slo.objective, slo.dimensions
     ('quick', 'total_latency_ms', 3000.0, 0.999, {'tenant': 'acme', 'model': 'm-4'})
 
     Raises:
-        typer.BadParameter: if it says none.
+        typer.BadParameter: if it is no SLO.
     """
     match = _SLO.fullmatch(text)
     if match is None:
         raise typer.BadParameter(
-            f"--slo {text!r} is no SLO; one looks like {_EXAMPLE}, or with <=, and with `where tenant=acme` behind it"
+            f"--slo {text!r} is no SLO; one looks like {_EXAMPLE}, or with <=, or with `where tenant=acme` at the end"
         )
     conditions = re.split(r"\s+and\s+", match["where"]) if match["where"] else []
     pairs = [condition.partition("=") for condition in conditions]
@@ -74,63 +75,64 @@ def candidate(text: str) -> Slo:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         what = {"name": "its name must be small letters, digits, - and _", "objective": "its share must be under 100 %"}
-        told = what.get(str(first["loc"][0]) if first["loc"] else "", first["msg"].removeprefix("Value error, "))
-        raise typer.BadParameter(f"--slo {text!r} is no SLO: {told}; one looks like {_EXAMPLE}") from None
+        reason = what.get(str(first["loc"][0]) if first["loc"] else "", first["msg"].removeprefix("Value error, "))
+        raise typer.BadParameter(f"--slo {text!r} is no SLO: {reason}; one looks like {_EXAMPLE}") from None
 
 
 def _candidates(effective: Settings, given: Sequence[str]) -> tuple[Slo, ...]:
-    """The SLOs to try: those given, else the settings'."""
+    """Return the SLOs that were given, else those of the settings."""
     slos = tuple(candidate(text) for text in given) or effective.slo
     if not slos:
         raise ConfigurationError(f"there is no SLO in the settings, and none was given: --slo {_EXAMPLE}")
     if len({slo.name for slo in slos}) < len(slos):
         raise typer.BadParameter("--slo: two SLOs have the same name")
-    # As the live service refuses them: an alert on a misspelt metric would be quiet for ever.
+    # As the live service does: an alert on a misspelt metric would never fire.
     SERVICES["aggregate"].check(effective.model_copy(update={"slo": slos}))
     return slos
 
 
 def rehearsal(
-    source: Annotated[str, typer.Argument(help="Whose evaluations: `live`, a run id, or a file.")] = "live",
+    source: Annotated[
+        str, typer.Argument(help="Source of the evaluations: `live`, the id of a replay, or a file.")
+    ] = "live",
     since: Annotated[
         str | None,
-        typer.Option("--from", help="Events from this time on: RFC 3339, or so long before now, such as 24h or 7d."),
-    ] = None,
-    until: Annotated[str | None, typer.Option("--to", help="Events before this time, given likewise.")] = None,
-    slo: Annotated[
-        list[str] | None,
-        typer.Option(help=f"An SLO to try instead of the settings', such as {_EXAMPLE}; repeatable."),
-    ] = None,
-    by: Annotated[
-        list[str] | None,
         typer.Option(
-            help="Tell on which values of this bad events concentrate: application, tenant, environment, "
-            "pipeline_version, model, question_id or labels.NAME; repeatable. By default the windows' dimensions."
+            "--from", help="Start of the events' times: RFC 3339, or a duration before now such as 24h or 7d."
         ),
     ] = None,
-    picture: Annotated[Path | None, typer.Option(help="Where a timeline goes, one HTML file without scripts.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Where everything goes as JSON.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--to", help="End of the events' times: RFC 3339, or a duration before now such as 24h or 7d."),
+    ] = None,
+    slo: Annotated[
+        list[str] | None,
+        typer.Option(help=f"SLO to rehearse in place of those in the settings, such as {_EXAMPLE}. Repeatable."),
+    ] = None,
+    by: By = None,
+    picture: Annotated[Path | None, typer.Option(help="File for a timeline, HTML without scripts.")] = None,
+    json_file: JsonFile = None,
     directory: Annotated[
         Path | None,
         typer.Option(
             "--write",
             metavar="DIR",
-            help="Where slo.yml (the rules), slo_tests.yml and slo_history.yml (promtool tests of them; the last are "
-            "made of this history) go.",
+            help="Folder for slo.yml, the Prometheus rules, and for promtool tests of them: slo_tests.yml, and "
+            "slo_history.yml, which is made from these evaluations.",
         ),
     ] = None,
 ) -> None:
-    """Try the alerts of SLOs on the past: when they would have fired, for how long, and on which events.
+    """Show when the alerts of SLOs would have fired in the past, for how long, and on which events.
 
     The alerts are those that `ragweir slo rules` writes: a page when the error budget burns fast, a ticket when it
-    burns slowly. An SLO to try is `"NAME: METRIC >= NUMBER for SHARE%"`, or with `<=`; behind it may stand
-    `where tenant=acme and labels.region=eu`. The exit status is 0 whether or not something fired.
+    burns slowly. An SLO is written `"NAME: METRIC >= NUMBER for SHARE%"`, or with `<=`, and optionally ends with
+    `where tenant=acme and labels.region=eu`. The exit status is 0 whether or not an alert fired.
 
     `ragweir slo rehearse --from 7d --slo "relevant: context_support >= 0.5 for 95%" --by tenant --picture past.html`
 
-    Events are counted by when they happened, as if the counters began with the first of them; live counters count when
-    evaluations come, so that a judged metric's alerts come as much later as its judgements. As there, each record
-    counts: an event that was evaluated twice counts twice.
+    Events are counted by event time, with counters that begin at the first event. Live counters count by the time of
+    the evaluation, so that alerts on judged metrics are later by the time that judging takes. An event that was
+    evaluated twice counts twice, as in the live counters.
     """
     effective = settings()
     now = datetime.now(UTC)
@@ -139,11 +141,11 @@ def rehearsal(
     if start and end and start >= end:
         raise typer.BadParameter(f"--from {since} is not before --to {until}")
     slos = _candidates(effective, slo or ())
-    counting = Counting(slos, sliced_by(effective, by), effective.windows, totals(effective))
+    counting = Counting(slos, dimensions_of(effective, by), effective.windows, totals(effective))
     found = _read(counting, EvaluationSource.named(effective, source), start, end)
-    _tell(found)
-    if json:
-        write(json, orjson.dumps(found, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z))
+    _report(found)
+    if json_file:
+        write(json_file, orjson.dumps(found, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z))
     if picture:
         write(picture, page(found).encode(errors="replace"))
     if directory:
@@ -151,24 +153,24 @@ def rehearsal(
 
 
 def _read(counting: Counting, source: EvaluationSource, start: datetime | None, end: datetime | None) -> Rehearsal:
-    """Count all that is read, and rehearse.
+    """Read the evaluations, count them, and rehearse.
 
     Raises:
-        PermanentError: if there is nothing to rehearse on.
+        PermanentError: if no evaluation counts.
     """
-    outside = refused = 0
-    with progress() as bar:
-        for evaluation in source.evaluations(showing(bar), start):
+    outside = rejected = 0
+    with Bars() as bars:
+        for evaluation in source.evaluations(bars.shown, start):
             if evaluation is None:
-                refused += 1
+                rejected += 1
             elif (start and evaluation.event_time < start) or (end and evaluation.event_time >= end):
                 outside += 1
             else:
                 counting.add(evaluation)
     if not counting.evaluations:
-        why = f"; {outside:,} are of other times" * bool(outside) + f"; {refused:,} records are none" * bool(refused)
+        why = f"; {outside:,} are of other times" * bool(outside) + f"; {rejected:,} records are none" * bool(rejected)
         raise PermanentError(f"{source.name} holds no evaluations to rehearse on{why}")
-    found = rehearse(counting, source.name, outside, refused)
+    found = rehearse(counting, source.name, outside, rejected)
     if not any(each.events for each in found.slos):
         metrics = ", ".join(dict.fromkeys(each.metric for each in counting.slos))
         raise PermanentError(
@@ -206,16 +208,13 @@ def _write(directory: Path, counting: Counting, found: Rehearsal) -> None:
         write(directory / name, written(content, [head]).encode())
 
 
-# What a terminal shows.
-
-
-def _tell(found: Rehearsal) -> None:
-    _say(
+def _report(found: Rehearsal) -> None:
+    out.say(
         f"{found.evaluations:,} evaluations of {printable(found.source)}, "
         f"from {found.start:{_TIME}} to {found.end:{_TIME}} UTC."
     )
     if found.refused:
-        _say(f"{found.refused:,} records are no evaluations and were left out.")
+        out.say(f"{found.refused:,} records are no evaluations and were left out.")
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("SLO", overflow="fold")
     for column in ("events", "bad", "budget spent"):
@@ -225,9 +224,9 @@ def _tell(found: Rehearsal) -> None:
     for slo in found.slos:
         table.add_row(printable(slo.slo.name), *_counted(slo), *map(_outcome, slo.alerts))
     for slo in found.slos:
-        _say(f"{slo.slo.name}: {objective(slo.slo)}.")
+        out.say(f"{slo.slo.name}: {objective(slo.slo)}.")
         if not slo.events:
-            _say(
+            out.say(
                 f"  It counts none of these evaluations, and its alerts could not fire: {slo.slo.metric} is null on "
                 "all of them, or they have other dimensions."
             )
@@ -243,7 +242,7 @@ def _alerts(found: Rehearsal) -> None:
     for each in firings[:_ROWS]:
         _fired(*each)
     if len(firings) > _ROWS:
-        _say(f"\nand {len(firings) - _ROWS} more; --json has them all.")
+        out.say(f"\nand {len(firings) - _ROWS} more; --json has them all.")
     out.print()
     for slo, alert in every:
         if slo.events and not alert.firings:
@@ -265,7 +264,7 @@ def _outcome(alert: Rehearsed) -> Text:
 
 def _fired(slo: Slo, alert: Rehearsed, firing: Firing) -> None:
     ends = "still firing at the end" if firing.ongoing else f"to {firing.end:{_TIME}}"
-    _say(
+    out.say(
         f"\n{alert.burn.severity} for {slo.name}: {firing.start:{_TIME}} {ends}, for {in_words(firing.lasted)}. "
         f"{firing.bad:,} of {firing.events:,} events bad, at most {firing.peak:.0%} in "
         f"{duration(alert.burn.long_m * _SECONDS_PER_MINUTE)} (fires above {alert.threshold:.3g})."
@@ -274,16 +273,14 @@ def _fired(slo: Slo, alert: Rehearsed, firing: Firing) -> None:
         f"{each.dimension} {printable(each.value)} ({each.bad:,} of {each.events:,} bad, {each.excess:,.0f} too many)"
         for each in firing.concentrated[:_VALUES]
     ]
-    _say("  On " + ", ".join(named) + "." if named else "  On no value of a dimension more than on the others.")
-    _say("  Such as " + ", ".join(f"{printable(each.event_id)} ({each.score:.3g})" for each in firing.examples) + ".")
+    out.say("  On " + ", ".join(named) + "." if named else "  On no value of a dimension more than on the others.")
+    out.say(
+        "  Such as " + ", ".join(f"{printable(each.event_id)} ({each.score:.3g})" for each in firing.examples) + "."
+    )
 
 
 def _stayed_quiet(slo: Slo, alert: Rehearsed) -> None:
     near = "nothing was bad"
     if alert.closest_at is not None:
         near = f"it came to {alert.closest:.0%} of what fires, at {alert.closest_at:{_TIME}}"
-    _say(f"No {alert.burn.severity} for {slo.name}: {near}.")
-
-
-def _say(line: str) -> None:
-    out.print(line, soft_wrap=True)
+    out.say(f"No {alert.burn.severity} for {slo.name}: {near}.")

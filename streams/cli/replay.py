@@ -1,4 +1,4 @@
-"""`ragweir replay`: history once more, by any settings, beside the live system and without touching it."""
+"""`ragweir replay`: evaluates past events again, by any settings, without changing anything live."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ragweir.errors import PermanentError
@@ -21,8 +20,10 @@ from ragweir.streams.backfill.openmetrics import OpenMetrics
 from ragweir.streams.backfill.output_formats import Format, JsonLines, write
 from ragweir.streams.backfill.windows import Fate, windows
 from ragweir.streams.cli.app import STOPPED, app, err, out, settings, shared_flags
+from ragweir.streams.cli.options import MapFile, Workers
+from ragweir.streams.cli.progress import Bars
 from ragweir.streams.cli.worker_exit import as_worker
-from ragweir.streams.kafka.reader import Moved, offset_range, read
+from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.replay.forecast import ReplayEstimate, estimate
 from ragweir.streams.replay.request import check_resumable, create_run
 from ragweir.streams.replay.runner import PhaseProgress, ReplayRunner, run_worker
@@ -31,74 +32,104 @@ from ragweir.streams.settings import Settings
 from ragweir.streams.supervisor import own_command, same_command, stop_flag
 
 _CANARY = "--canary"
-_LAGS = 6
-"""Partitions whose lag is shown, the longest first."""
+_MAX_LAGS = 6
+"""Partitions whose lag is shown, those with the most first."""
 _PHASES: Mapping[Phase, str] = {
     "loading": "loading files",
     "evaluating": "evaluating",
     "judging": "judging",
-    "summing": "summing up",
+    "summing": "aggregating",
 }
 
 
 @app.command()
 def replay(
-    run_id: Annotated[str, typer.Option(help="Names the run and its topics; the same id goes on with the same run.")],
+    run_id: Annotated[
+        str, typer.Option(help="Id of the replay, part of its topics' names; the id of a stopped replay resumes it.")
+    ],
     files: Annotated[
         list[Path] | None,
-        typer.Argument(exists=True, dir_okay=False, help="Archives, JSON lines or Parquet, in place of a topic."),
+        typer.Argument(exists=True, dir_okay=False, help="Files to read in place of a topic: JSON lines or Parquet."),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--from", help="An offset, a time (RFC 3339) or a duration before now (24h); else the beginning."),
+        typer.Option(
+            "--from",
+            help="Start: an offset, a time (RFC 3339) or a duration before now (24h). Default: the topic's beginning.",
+        ),
     ] = None,
-    until: Annotated[str | None, typer.Option("--to", help="Likewise; else the end as it is at the start.")] = None,
-    topic: Annotated[str | None, typer.Option(help="Another topic than the live input; it is only read.")] = None,
-    map: Annotated[Path | None, typer.Option(help="The map for a foreign shape.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--to", help="End: an offset, a time or a duration before now. Default: the end when the replay is created."
+        ),
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(help="Topic to read, without writing or committing to it. Default: the live input topic."),
+    ] = None,
+    map_file: MapFile = None,
     only: Annotated[
         list[str] | None,
         typer.Option(
-            help="A condition on application, tenant, labels.NAME, time, a score or a category, such as tenant=acme, "
-            "context_support<0.5 or time>2026-11-01; repeatable, all must hold."
+            help="Condition that an event must meet, on application, tenant, labels.NAME, time, a score or a category: "
+            "tenant=acme, context_support<0.5, time>2026-11-01. Repeatable; all must hold."
         ),
     ] = None,
     judge: Annotated[
-        str, typer.Option(help="never; cached-only: from judge.cache_file, calling nobody; budget: within --budget.")
+        str,
+        typer.Option(
+            help="Judging: `never`; `cached-only`, by the answers in judge.cache_file without any call; `budget`, by "
+            "calls that cost at most --budget."
+        ),
     ] = "never",
     budget: Annotated[
-        float | None, typer.Option(min=0, help="Dollars that the whole run may cost, beside the live budget.")
+        float | None,
+        typer.Option(
+            min=0, help="Most that the judge may cost in the whole replay, in US dollars; the live budget is separate."
+        ),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes that evaluate.")] = 1,
+    workers: Workers = 1,
     rate: Annotated[
-        float | None, typer.Option(min=1, help="Interactions a second at most, so that live traffic is not starved.")
+        float | None,
+        typer.Option(min=1, help="Most events that are evaluated a second, to leave the broker to live traffic."),
     ] = None,
     windows_file: Annotated[
-        Path | None, typer.Option("--windows", help="Where the run's windows go at its end, as JSON lines.")
+        Path | None, typer.Option("--windows", help="File for the replay's windows, as JSON lines, written at the end.")
     ] = None,
     openmetrics: Annotated[
-        Path | None, typer.Option(help="Likewise, for `promtool tsdb create-blocks-from openmetrics`.")
+        Path | None,
+        typer.Option(
+            help="File for the windows in the OpenMetrics format, for `promtool tsdb create-blocks-from openmetrics`."
+        ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what there is, how long it takes and what the judge may cost.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Estimate the number of events, the duration and the judge's cost, and evaluate nothing."
+        ),
     ] = False,
-    slot: Annotated[int | None, typer.Option(hidden=True, help="Be this one of its workers.")] = None,
+    slot: Annotated[int | None, typer.Option(hidden=True, help="Slot of a worker process of this replay.")] = None,
     canary: Annotated[
-        bool, typer.Option(_CANARY, hidden=True, help="Try the records that come on standard input.")
+        bool,
+        typer.Option(
+            _CANARY, hidden=True, help="Evaluate the records on standard input, to find those that end a process."
+        ),
     ] = False,
 ) -> None:
-    """Evaluate history once more, by the present settings or those of `--config`, without touching anything live.
+    """Evaluate past events again, by the present settings or those of `--config`, without changing anything live.
 
-    What is read is fixed at the start: from Kafka the interactions and what was redriven, or the files. Results go to
-    topics of the run, `rag.run.RUN_ID.evaluations`, `.windows`, `.dead-letter` and so on, each exactly once. Stopped or
-    killed, the same command goes on where it was; other settings under the same id are refused. Then `ragweir compare
-    live RUN_ID` shows what changed.
+    The offsets to read are fixed when the replay is created: interactions and redriven records in Kafka, or whole
+    files. Results are written exactly once, to the replay's topics `rag.run.RUN_ID.evaluations`, `.windows`,
+    `.dead-letter` and so on. A replay that was stopped or killed is resumed by the same command; other settings under
+    the same id are an error. `ragweir compare live RUN_ID` shows the differences afterwards.
 
-    Without `--judge`, nobody judges. A run's `--budget` is its own: what judging live may cost is not touched by it.
+    No event is judged without `--judge`. The budget of a replay is separate from the live one (judge.daily_budget_usd).
     """
     if not re.fullmatch(RUN_ID, run_id) or run_id == "live":
         raise typer.BadParameter(f"--run-id {run_id!r}: up to 60 letters, digits, _ and -, and not `live`")
-    effective = settings(input={"map": map})
-    if topic not in (None, effective.input_topic) and map is None:  # The settings' map is for the live input.
+    effective = settings(input={"map": map_file})
+    if topic not in (None, effective.input_topic) and map_file is None:  # The settings' map is for the live input.
         effective = effective.model_copy(update={"input": effective.input.model_copy(update={"map": None})})
     if slot is not None:
         own = None if canary else same_command(_CANARY)
@@ -106,26 +137,26 @@ def replay(
         return
     if windows_file and openmetrics and windows_file.resolve() == openmetrics.resolve():
         raise typer.BadParameter("--windows and --openmetrics are two files")
-    asked, archives = _asked(topic, since, until, only, judge, budget, files), files or []
+    request, archives = _request(topic, since, until, only, judge, budget, files), files or []
     found = find(effective, run_id)
     if found is None:
-        found = StoredRun(create_run(effective, run_id, asked, archives), Loaded())
+        found = StoredRun(create_run(effective, run_id, request, archives), Loaded())
     else:
-        check_resumable(effective, found, asked, archives)
+        check_resumable(effective, found, request, archives)
     if dry_run:
-        _tell(estimate(effective, run_settings(effective, found.run), found.run), found, workers, rate)
+        _show_estimate(estimate(effective, run_settings(effective, found.run), found.run), found, workers, rate)
         return
     flags = ["--run-id", run_id, "--workers", str(workers)]
     flags += ["--topic", topic] if topic else []
-    flags += ["--map", str(map)] if map else []
+    flags += ["--map", str(map_file)] if map_file else []
     flags += ["--rate", str(rate)] if rate else []
     if not _run(effective, found, workers, flags):
-        err.print(f"stopped; the same command goes on with the run {run_id}", soft_wrap=True)
+        err.say(f"stopped; the same command resumes the replay {run_id}")
         raise typer.Exit(STOPPED)
     _finish(effective, run_id, windows_file, openmetrics)
 
 
-def _asked(
+def _request(
     topic: str | None,
     since: str | None,
     until: str | None,
@@ -136,7 +167,7 @@ def _asked(
 ) -> ReplayRequest:
     modes: dict[str, JudgeMode] = {"never": "never", "cached-only": "cached-only", "budget": "budget"}
     if judge not in modes:
-        raise typer.BadParameter(f"--judge {judge!r} is none of never, cached-only and budget")
+        raise typer.BadParameter(f"--judge {judge!r}: it is never, cached-only or budget")
     if (judge == "budget") != (budget is not None):
         raise typer.BadParameter("--judge budget and --budget DOLLARS go together")
     if files and (topic or since or until):
@@ -149,47 +180,42 @@ def _asked(
 
 
 def _run(effective: Settings, found: StoredRun, workers: int, flags: list[str]) -> bool:
-    """Go on with a run under a bar; gives whether it is complete."""
+    """Create or resume a replay; return true if it is complete, false if it was stopped."""
 
     def command(_: Phase, slot: int) -> list[str]:
         return own_command(*shared_flags(), "replay", *flags, "--slot", str(slot))
 
-    with _bar() as bar:
-        task = bar.add_task("starting", total=None, said="")
+    with Bars() as bars:
+        task = bars.add("starting")
         phase = ""
 
-        def show(standing: PhaseProgress) -> None:
+        def show(progress: PhaseProgress) -> None:
             nonlocal phase
-            if standing.phase != phase:
-                phase = standing.phase
-                bar.reset(task, description=_PHASES[standing.phase], said="")
-            bar.update(task, total=standing.total, completed=standing.done, said=_said(standing, bar.tasks[0].speed))
+            if progress.phase != phase:
+                phase = progress.phase
+                bars.reset(task, description=_PHASES[phase], detail="")
+            detail = _rate_and_lag(progress, bars.tasks[0].speed)
+            bars.update(task, total=progress.total, completed=progress.done, detail=detail)
 
         return ReplayRunner(effective, found, command, workers, show, stop_flag(), quiet=err.is_terminal)()
 
 
-def _bar() -> Progress:
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-    said = TextColumn("{task.fields[said]}", markup=False)
-    return Progress(*columns, said, console=err, transient=True, disable=not err.is_terminal)
+def _rate_and_lag(progress: PhaseProgress, speed: float | None) -> str:
+    """Describe the rate and the lag of a phase.
 
-
-def _said(standing: PhaseProgress, speed: float | None) -> str:
-    """Rate and lag, for the bar.
-
-    >>> _said(PhaseProgress("evaluating", 30, {("t", 0): 7, ("t", 1): 0, ("u", 0): 20}), 12.3)
+    >>> _rate_and_lag(PhaseProgress("evaluating", 30, {("t", 0): 7, ("t", 1): 0, ("u", 0): 20}), 12.3)
     '12/s; lag u/0 20, t/0 7'
     """
-    if standing.waits:
-        return f"waiting: {standing.waits}"
-    longest = sorted(((left, place) for place, left in standing.left.items() if left), reverse=True)
-    lags = ", ".join(f"{topic}/{partition} {left:,}" for left, (topic, partition) in longest[:_LAGS])
-    more = f" and {len(longest) - _LAGS} more" if len(longest) > _LAGS else ""
+    if progress.waits:
+        return f"waiting: {progress.waits}"
+    longest = sorted(((left, place) for place, left in progress.left.items() if left), reverse=True)
+    lags = ", ".join(f"{topic}/{partition} {left:,}" for left, (topic, partition) in longest[:_MAX_LAGS])
+    more = f" and {len(longest) - _MAX_LAGS} more" if len(longest) > _MAX_LAGS else ""
     return "; ".join(filter(None, (f"{speed:,.0f}/s" if speed else "", f"lag {lags}{more}" if lags else "")))
 
 
 def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path | None) -> None:
-    """Write the run's windows where they are wanted, and say what it came to."""
+    """Write the files of windows, and print the numbers of the whole replay."""
     found, imported = find(effective, run_id), OpenMetrics(run_id, effective)
     formats: dict[Path, Format] = {lines: JsonLines()} if lines else {}
     formats |= {samples: imported} if samples else {}
@@ -203,34 +229,29 @@ def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path 
             events += window.events if window.window == base else 0
             yield window
 
-    with _bar() as bar:
-
-        def watch(what: str, total: int) -> Moved:
-            task = bar.add_task(f"reading {what}", total=total, said="")
-            return lambda more: bar.advance(task, more)
-
+    with Bars() as bars:
         own = prefix_of(effective, run_id)
-        buried = offset_range(effective, f"{own}dead-letter")
-        dead = sum(1 for _ in read(effective, buried, watch("dead letters", len(buried))))
-        whole = windows(effective, own, watch, left_out)
+        dead_letters = offset_range(effective, f"{own}dead-letter")
+        dead = sum(1 for _ in read(effective, dead_letters, bars.watch("reading dead letters", len(dead_letters))))
+        whole = windows(effective, own, bars.watch, left_out)
         try:
             number = write(counted(whole), formats)
         except OSError as error:
             raise PermanentError(f"the windows cannot be written: {error}") from None
-    told = [f"the run {run_id} is complete: {events:,} events evaluated, {number:,} windows"]
+    facts = [f"the replay {run_id} is complete: {events:,} events evaluated, {number:,} windows"]
     if dead:
-        told.append(f"{dead:,} dead letters, and `ragweir --prefix {own} dead-letter show` tells why")
+        facts.append(f"{dead:,} dead letters, for reasons see `ragweir --prefix {own} dead-letter show`")
     if found is not None and found.loaded.left_out:
-        told.append(f"{found.loaded.left_out:,} lines too large for Kafka left out")
+        facts.append(f"{found.loaded.left_out:,} lines too large for Kafka left out")
     if imported.left_out:
-        told.append(f"{imported.left_out:,} windows before 1970 or in the future are not for Prometheus")
+        facts.append(f"{imported.left_out:,} windows before 1970 or in the future left out of the OpenMetrics file")
     if left_out.total():
-        told.append(f"{left_out.total():,} records of windows could not be read")
-    err.print("; ".join(told), soft_wrap=True)
+        facts.append(f"{left_out.total():,} records of windows could not be read")
+    err.say("; ".join(facts))
 
 
-def _tell(found: ReplayEstimate, where: StoredRun, workers: int, rate: float | None) -> None:
-    """Show what a run would do."""
+def _show_estimate(found: ReplayEstimate, where: StoredRun, workers: int, rate: float | None) -> None:
+    """Print the estimate of a dry run."""
     table = Table(title=f"Dry run of {where.run.run_id}: nothing was changed", title_justify="left", show_header=False)
     records = f"{found.records:,}" if found.exact else f"at most {found.records:,}"
     table.add_row("to be read", f"{records} records")
@@ -245,8 +266,8 @@ def _tell(found: ReplayEstimate, where: StoredRun, workers: int, rate: float | N
         "ragweir_filtered_total": "filtered out",
         "ragweir_dead_letters_total": "dead letters",
     }
-    became = ", ".join(f"{found.outcomes[name]} {told}" for name, told in kinds.items() if found.outcomes[name])
-    table.add_row(f"of a sample of {found.sampled}", became or "nothing")
+    outcomes = ", ".join(f"{found.outcomes[name]} {kind}" for name, kind in kinds.items() if found.outcomes[name])
+    table.add_row(f"of a sample of {found.sampled}", outcomes or "nothing")
     lasts = timedelta(seconds=round(3600 * found.hours(workers, rate)))
     ends = datetime.now(UTC) + lasts
     table.add_row("evaluating takes about", f"{lasts} with {workers} workers, until {ends:%Y-%m-%d %H:%M} UTC")

@@ -1,4 +1,4 @@
-"""`ragweir score`: a JSONL file scored, and judged if asked, without a broker."""
+"""`ragweir score`: scores a JSONL file, and judges the selected events on request, without a broker."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, Self, TextIO
+from typing import Annotated, BinaryIO, Literal, TextIO
 
 import orjson
 import typer
-from rich.progress import BarColumn, Progress, TextColumn
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.aggregator import Aggregator
@@ -22,6 +21,8 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.aggregate.windowing import Windowing
 from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, settings
+from ragweir.streams.cli.options import MapFile
+from ragweir.streams.cli.progress import Bars
 from ragweir.streams.cli.stopping import Stop
 from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.from_settings import evaluate_config, judge_config
@@ -39,46 +40,59 @@ from ragweir.streams.terminal import printable, printable_json
 
 @app.command()
 def score(
-    file: Annotated[Path, typer.Argument(help="JSON lines, one interaction each; - is standard input.")],
-    map: Annotated[Path | None, typer.Option(help="The map for a foreign shape.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where evaluations go; standard output by default.")] = None,
-    windows: Annotated[Path | None, typer.Option(help="Where windows of event time go, of all sizes.")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say what scores rest on, as `evidence`.")] = False,
+    file: Annotated[Path, typer.Argument(help="File of interactions, one JSON object a line; - is standard input.")],
+    map_file: MapFile = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the evaluations, as JSON lines. Default: standard output.")
+    ] = None,
+    windows: Annotated[Path | None, typer.Option(help="File for the windows of all sizes, as JSON lines.")] = None,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain", help="Add the words and numbers behind the scores to each evaluation, as `evidence`."
+        ),
+    ] = False,
     judge: Annotated[
-        bool, typer.Option("--judge", help="Have the events judged that routing selects; it costs.")
+        bool,
+        typer.Option(
+            "--judge",
+            help="Judge the events that routing selects, by the endpoint judge.base_url; its calls cost money.",
+        ),
     ] = False,
 ) -> None:
     """Score a file of interactions, without a broker.
 
-    Evaluations go to `--out` or standard output, as JSON lines. A terminal also shows a summary, and every line that
-    could not be scored is named with its reason. `--windows` sums them up besides, as JSON lines: the same bytes
-    whatever the order of the interactions. New files are readable by their owner alone. Exit status 1 when no line
+    Evaluations are written to `--out` or standard output, as JSON lines. Each line that could not be scored is reported
+    with the reason, and a terminal shows a summary. `--windows` writes aggregates by event time, whose bytes do not
+    depend on the order of the interactions. New files are readable by their owner alone. Exit status 1 when no line
     could be scored.
 
-    With `--judge` the judged evaluations stand there too, each somewhere after the scored one of its event. The run has
-    `judge.daily_budget_usd` to itself; events over it are counted and stay unjudged, which is no failure. An endpoint
-    that cannot be used at the start is refused; one that fails later is waited for.
+    With `--judge` a judged evaluation follows the scored one of each selected event, not always immediately. The whole
+    run may cost `judge.daily_budget_usd`; events over the budget are counted and not judged, which is no failure. An
+    endpoint that cannot be used at the start is an error; later failures are retried until they end.
 
-    Ctrl-C ends the run: what was read is finished, the output holds whole lines, and how far it came is told; the exit
-    status is 130. A second one ends it at once.
+    Ctrl-C stops reading: lines that were read are finished, the output holds whole lines, and the last line is
+    reported; the exit status is 130. A second Ctrl-C ends the process immediately.
     """
-    effective = settings(input={"map": map})
+    effective = settings(input={"map": map_file})
     config = evaluate_config(effective, file.name, explain=explain)
     totals = Aggregator(config.catalogue)
     summary = EvaluationSummary(totals, judging=judge)
     _check_distinct(file, out, windows)
     stop, line, share = Stop(), 0, ""
     with ExitStack() as stack:
-        stack.enter_context(_telling(file, out, windows))
+        stack.enter_context(_naming_files(file, out, windows))
         source = _standard(sys.stdin, "input") if str(file) == "-" else stack.enter_context(_open(file, "rb"))
         size = None if str(file) == "-" else os.fstat(source.fileno()).st_size or None
         judging = stack.enter_context(_judging(effective, stop)) if judge else None
         stack.enter_context(stop.listening())
         sink = stack.enter_context(_open(out, "wb")) if out else _standard(sys.stdout, "output")
-        summed = stack.enter_context(_open(windows, "wb")) if windows else None
-        bars = stack.enter_context(_Bars(size, summary, judging))
-        writing = _Writing(sink, summary, Windowing(effective.windows, totals) if summed else None)
-        ending = stop.ending(bars.reading(source))
+        windows_sink = stack.enter_context(_open(windows, "wb")) if windows else None
+        bars = stack.enter_context(Bars())
+        scoring, judged = bars.add("Scoring", size), bars.add("Judging") if judging else None
+        writer = _Writer(sink, summary, Windowing(effective.windows, totals) if windows_sink else None)
+        ending = stop.ending(bars.wrap_file(source, size, task_id=scoring) if size else source)
+        began = time.monotonic()
         lines = files.run(EvaluateAgent(config), ending, file.name, effective.limits.max_event_bytes)
         for record, outcome in judging.run(lines) if judging else lines:
             line = record.offset if record else line
@@ -92,10 +106,14 @@ def score(
                 }
             )
             for emission in outcome.emissions:
-                writing.write(emission, record)
-            bars.show()
-        if summed and writing.windowing:
-            summed.writelines(encode(window) + b"\n" for window in writing.windowing.windows())
+                writer.write(emission, record)
+            if judging and judged is not None:
+                rate = summary.settled / (time.monotonic() - began)
+                detail = f"{summary.settled} of {summary.selected}, {dollars(judging.spent)}, {rate:,.1f}/s"
+                detail += f"; waiting: {judging.waits}" if judging.waits else ""
+                bars.update(judged, total=summary.selected, completed=summary.settled, detail=detail)
+        if windows_sink and writer.windowing:
+            windows_sink.writelines(encode(window) + b"\n" for window in writer.windowing.windows())
         sink.flush()
         if size:
             share = f", {source.tell() / size:.0%} of {file}"
@@ -104,39 +122,36 @@ def score(
         summary.unpriced = unpriced(effective.judge)
     if err.is_terminal:
         err.print(summary.table())
-    err.print(summary.line(), soft_wrap=True)
+    err.say(summary.line())
     if stop.cut or (judging and judging.stopping):
-        told = (
-            f"stopped after line {line:,}{share}: {out or 'the output'} is incomplete, and each of its lines is whole"
-        )
-        err.print(told, soft_wrap=True)
+        err.say(f"stopped after line {line:,}{share}: {out or 'the output'} is incomplete; each of its lines is whole")
         raise typer.Exit(STOPPED)
     if not summary.scored:
         raise typer.Exit(FAILURE)
 
 
 def _check_distinct(source: Path, *written: Path | None) -> None:
-    """See that nothing is written over what is read, or over what is written beside it.
+    """Check that no file is both read and written, or written twice.
 
     Raises:
-        typer.BadParameter: if two paths are one file.
+        typer.BadParameter: if two paths are the same file.
     """
     paths = [path.resolve() for path in (source, *written) if path and path != Path(os.devnull)]
     if twice := next((path for path in paths if paths.count(path) > 1), None):
-        raise typer.BadParameter(f"{twice} is named twice, and what is written would replace what stands there")
+        raise typer.BadParameter(f"{twice} is named twice, and would be overwritten")
 
 
 @contextmanager
-def _telling(source: Path, *written: Path | None) -> Iterator[None]:
-    """Name the files where reading or writing fails, such as on a full disk.
+def _naming_files(source: Path, *written: Path | None) -> Iterator[None]:
+    """Turn an OSError that names no file, such as that of a full disk, into one that does.
 
     Raises:
-        PermanentError: in the place of an OSError.
+        PermanentError: in place of the OSError.
     """
     try:
         yield
     except OSError as error:
-        # A reader that has enough is no error, and an error that names its file needs no other name.
+        # A closed pipe is no error.
         if isinstance(error, BrokenPipeError) or error.filename is not None:
             raise
         out = " and ".join(str(path) for path in written if path) or "standard output"
@@ -144,7 +159,7 @@ def _telling(source: Path, *written: Path | None) -> Iterator[None]:
 
 
 def _standard(stream: TextIO | None, name: str) -> BinaryIO:
-    """Standard input or output, which whoever starts the command may have closed."""
+    """Return the bytes of standard input or output, which may be closed."""
     if stream is None:
         raise typer.BadParameter(f"standard {name} is closed")
     return stream.buffer
@@ -158,15 +173,15 @@ def _open(file: Path, mode: Literal["rb", "wb"]) -> BinaryIO:
 
 
 @dataclass(frozen=True, slots=True)
-class _Writing:
-    """What becomes of what agents emit."""
+class _Writer:
+    """Writes what the agents emit."""
 
     sink: BinaryIO
     summary: EvaluationSummary
     windowing: Windowing | None
 
     def write(self, emission: Emission, line: Record | None) -> None:
-        """Write an evaluation, name a line that could not be scored, count what is deferred."""
+        """Write an evaluation, report a line that could not be scored, count a deferred event."""
         if emission.topic == "evaluations" and emission.value is not None:
             self.sink.write((printable_json(emission.value) if self.sink.isatty() else emission.value) + b"\n")
             evaluation = Evaluation.model_validate(orjson.loads(emission.value))
@@ -178,17 +193,17 @@ class _Writing:
             letter = DeadLetter.from_headers(emission.headers)
             index = f", index {letter.source_index}" if letter.source_index else ""
             place = "a request to the judge" if line is None else f"line {line.offset}{index}"
-            err.print(f"{place}: {printable(letter.message, None)}", soft_wrap=True)
+            err.say(f"{place}: {printable(letter.message, None)}")
         elif emission.topic == "judge.deferred":
             self.summary.deferred += 1
 
 
 @contextmanager
 def _judging(effective: Settings, stop: Stop) -> Iterator[JudgedFiles]:
-    """What judges, once the endpoint has shown that it can be used.
+    """Probe the judge's endpoint, and judge for the length of a `with` block.
 
     Raises:
-        PermanentError: if it cannot.
+        PermanentError: if the endpoint cannot be used.
         ConfigurationError: if there is none, or its settings are wrong.
     """
     config = judge_config(effective, 1)
@@ -197,49 +212,8 @@ def _judging(effective: Settings, stop: Stop) -> Iterator[JudgedFiles]:
         try:
             spent = probe(config.judge).cost
         except RateLimited:
-            pass  # It is well and wants to be left alone; that is waited for.
+            pass  # The calls of the run wait until the limit permits them.
         except JudgeError as error:
             raise PermanentError(told(config.judge, error)) from None
     with closing(LiveJudgePool(config.judge)) as pool:
         yield JudgedFiles(config, pool, lambda: stop.asked, spent)
-
-
-class _Bars:
-    """What a terminal shows while a run is under way; elsewhere nothing.
-
-    Args:
-        size: of what is read, in bytes; None if it is not known.
-        summary: of the run.
-        judging: what judges, if anything does.
-    """
-
-    def __init__(self, size: int | None, summary: EvaluationSummary, judging: JudgedFiles | None) -> None:
-        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}", markup=False)
-        self._progress = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
-        self._size = size
-        self._scoring = self._progress.add_task("Scoring", total=size, said="")
-        self._summary, self._judging, self._began = summary, judging, time.monotonic()
-        self._judged = self._progress.add_task("Judging", total=None, said="") if judging else None
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def reading(self, source: BinaryIO) -> BinaryIO:
-        """The same file, whose reading is shown where its end is known."""
-        if self._size is None:
-            return source
-        return self._progress.wrap_file(source, self._size, task_id=self._scoring)
-
-    def show(self) -> None:
-        """Show how far judging is."""
-        if self._judging is None or self._judged is None:
-            return
-        summary, judging = self._summary, self._judging
-        rate = summary.settled / (time.monotonic() - self._began)
-        said = f"{summary.settled} of {summary.selected}, {dollars(judging.spent)}, {rate:,.1f}/s"
-        said += f"; waiting: {judging.waits}" if judging.waits else ""
-        self._progress.update(self._judged, total=summary.selected, completed=summary.settled, said=said)

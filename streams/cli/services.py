@@ -1,4 +1,4 @@
-"""The services: `ragweir evaluate`, `judge`, `aggregate`, one command per projection, and `up` for all of them."""
+"""Commands of the services: `ragweir evaluate`, `judge`, `aggregate`, one per projection, and `up` for all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
 import structlog
@@ -14,6 +13,7 @@ import typer
 
 from ragweir.errors import PermanentError
 from ragweir.streams.cli.app import app, settings, shared_flags
+from ragweir.streams.cli.options import MapFile, Workers
 from ragweir.streams.cli.worker_exit import as_worker
 from ragweir.streams.export.service import PROJECTIONS, enabled_projections
 from ragweir.streams.heartbeat import Heartbeat
@@ -24,40 +24,44 @@ from ragweir.streams.supervisor import OWN_PORT, UP_PORT, Command, Supervisor, o
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-Workers = Annotated[int, typer.Option(min=1, max=256, help="Processes; at most one per partition has work.")]
 Slot = Annotated[
     int | None,
-    typer.Option(min=0, help="Run this one slot without a supervisor, as on Kubernetes (the pod's ordinal)."),
+    typer.Option(min=0, help="Number of the one worker to run, without a supervisor: on Kubernetes the pod's ordinal."),
 ]
 CANARY = "--canary"
-Canary = Annotated[bool, typer.Option(CANARY, hidden=True, help="Try the records that come on standard input.")]
+Canary = Annotated[
+    bool,
+    typer.Option(CANARY, hidden=True, help="Evaluate the records on standard input, to find those that end a process."),
+]
 
 
 @app.command()
 def evaluate(
     workers: Workers = 1,
     slot: Slot = None,
-    input_topic: Annotated[str | None, typer.Option(help="Read another topic than ours; it is only read.")] = None,
-    map: Annotated[Path | None, typer.Option(help="The map for a foreign shape.")] = None,
+    input_topic: Annotated[
+        str | None, typer.Option(help="Topic to read in place of ragweir's; nothing is written to it.")
+    ] = None,
+    map_file: MapFile = None,
     runtime: Annotated[
         Literal["kafka", "faust"],
-        typer.Option(help="kafka: exactly once. faust (ragweir[faust]): at least once, in a group of its own."),
+        typer.Option(help="Runtime: `kafka`, exactly once; or `faust`, at least once (needs ragweir[faust])."),
     ] = "kafka",
     canary: Canary = False,
 ) -> None:
-    """Evaluate interactions as they come, exactly once; with `--runtime faust` at least once.
+    """Evaluate interactions continuously, exactly once; with `--runtime faust` at least once.
 
-    Reads the interactions topic (or `--input-topic`), writes evaluations and dead letters. Stops on SIGTERM or Ctrl-C
-    after the batch in hand. Each worker shows /metrics, /healthz and /readyz on its own port, telemetry.port plus its
-    number; the supervisor shows all of them to Prometheus as /targets on telemetry.port + 90. On Faust some events are
+    Reads the interactions topic (or `--input-topic`), and writes evaluations and dead letters. SIGTERM or Ctrl-C stops
+    it after the current batch. Each worker serves /metrics, /healthz and /readyz on telemetry.port plus its number; the
+    supervisor lists the workers for Prometheus under /targets on telemetry.port + 90. On Faust some events are
     evaluated again after a crash: readers keep the newest record per key.
     """
-    effective = settings(input={"topic": input_topic, "map": map})
+    effective = settings(input={"topic": input_topic, "map": map_file})
     if canary:
         as_worker(partial(run_canary, SERVICES["evaluate"], effective, slot or 0))
         return
     flags = ["--input-topic", input_topic] if input_topic else []
-    flags += ["--map", str(map)] if map else []
+    flags += ["--map", str(map_file)] if map_file else []
     if runtime == "faust":
         flags += ["--runtime", runtime]
     _run("evaluate", effective, workers, slot, flags, _on_faust() if runtime == "faust" else None)
@@ -69,14 +73,16 @@ def judge(
     slot: Slot = None,
     slots: Annotated[
         int | None,
-        typer.Option(min=1, help="All slots there are, here and elsewhere: each takes this share of the limits."),
+        typer.Option(
+            min=1, help="Number of workers on all machines; each one uses its part of the rate limits and the budget."
+        ),
     ] = None,
 ) -> None:
-    """Judge the events that were selected, through an OpenAI-compatible endpoint, within its limits and the budget.
+    """Judge the selected events by an OpenAI-compatible endpoint, within its rate limits and the budget.
 
-    Reads the requests of evaluate, writes judged evaluations. What the day's budget does not cover waits for the next
-    day; while the endpoint is down, everything waits. `ragweir simulate-judge` is an endpoint to try it on. Workers,
-    ports and stopping as `evaluate`.
+    Reads the requests of evaluate, and writes judged evaluations. Events over the day's budget wait for the next day;
+    while the endpoint is down, all wait. `ragweir simulate-judge` is an endpoint for tests. Workers, ports and stopping
+    are those of `evaluate`, with ports from telemetry.port + 300.
     """
     effective = settings()
     effective = settings(judge={"slots": slots or max(workers, effective.judge.slots)})
@@ -85,9 +91,10 @@ def judge(
 
 @app.command()
 def aggregate(workers: Workers = 1, slot: Slot = None) -> None:
-    """Sum evaluations up in windows of event time, exactly once.
+    """Aggregate evaluations in windows of event time, exactly once.
 
-    Reads the evaluations, writes windows, counts the events of the SLOs. Workers, ports and stopping as `evaluate`.
+    Reads the evaluations, writes windows, and counts the events of the SLOs. Workers, ports and stopping are those of
+    `evaluate`, with ports from telemetry.port + 100.
     """
     _run("aggregate", settings(), workers, slot, [])
 
@@ -107,13 +114,17 @@ for _name, _service in PROJECTIONS.items():
 
 @app.command()
 def up(
-    evaluate_workers: Annotated[int, typer.Option(min=1, max=256, help="Processes that evaluate.")] = 1,
-    aggregate_workers: Annotated[int, typer.Option(min=1, max=256, help="Processes that aggregate.")] = 1,
+    evaluate_workers: Annotated[
+        int, typer.Option(min=1, max=256, help="Number of worker processes that evaluate.")
+    ] = 1,
+    aggregate_workers: Annotated[
+        int, typer.Option(min=1, max=256, help="Number of worker processes that aggregate.")
+    ] = 1,
 ) -> None:
-    """Run all services on this machine under one supervisor: evaluate, aggregate, export, and judge if there is one.
+    """Run all services on this machine under one supervisor: evaluate, aggregate, export, and judge if configured.
 
-    Their telemetry ports are telemetry.port, + 100, + 200 and + 300, each plus the worker's number. Prometheus finds
-    all of them through /targets of the supervisor, on telemetry.port + 400 (http_sd).
+    Their telemetry ports are telemetry.port, + 100, + 200 and + 300, each plus the worker's number. The supervisor
+    lists all of them for Prometheus (http_sd) under /targets on telemetry.port + 400.
     """
     effective = settings()
     workers = {"evaluate": evaluate_workers, "aggregate": aggregate_workers}
@@ -170,7 +181,7 @@ def _run(
     runner = other or _RUNNERS[name]
     stopped = stop_flag()
     if slot is None:
-        # What is wrong for every worker is told once, before any starts.
+        # Faults that concern every worker are reported once, before any starts.
         runner.check(effective)
         _supervise((_command(name, each, flags) for each in range(workers)), effective, runner.port + OWN_PORT, stopped)
     if name == "evaluate" and effective.selects_by_shipped_key:

@@ -1,4 +1,4 @@
-"""`ragweir slo`: what follows from the [[slo]] settings for Prometheus, and what would have on the past."""
+"""`ragweir slo`: writes Prometheus rules for the [[slo]] settings, and rehearses SLOs on past evaluations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragweir.streams.slo.rules import promtool_tests as proofs_of
 from ragweir.streams.slo.rules import rules as rules_of
 from ragweir.streams.slo.rules import written
 
-commands = typer.Typer(help="Turn SLOs into alerts, and try them on the past.", no_args_is_help=True)
+commands = typer.Typer(help="Turn SLOs into alerts, and rehearse them on past evaluations.", no_args_is_help=True)
 app.add_typer(commands, name="slo")
 
 _EXAMPLE = '[[slo]] with name = "relevant", metric = "...", at_least = 0.5, objective = 0.95'
@@ -22,7 +22,7 @@ _EXAMPLE = '[[slo]] with name = "relevant", metric = "...", at_least = 0.5, obje
 
 @commands.callback()
 def slo() -> None:
-    """Turn SLOs into alerts, and try them on the past."""
+    """Turn SLOs into alerts, and rehearse them on past evaluations."""
 
 
 commands.command("rehearse")(rehearsal)
@@ -33,23 +33,23 @@ def rules(
     tests: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Write promtool tests instead, of the rules in FILE (relative to the tests)."
+            metavar="FILE", help="Write promtool tests in place of the rules; FILE is the path from them to the rules."
         ),
     ] = None,
     scale: Annotated[
         float,
-        typer.Option(min=0.0001, max=100, help="Multiply all durations: 0.02 turns an hour into 72 s, to try alerts."),
+        typer.Option(min=0.0001, max=100, help="Factor of all durations, to try alerts out: 0.02 makes an hour 72 s."),
     ] = 1.0,
 ) -> None:
-    """Write the Prometheus rules of the SLOs: a page when a budget burns fast, a ticket when it burns slowly.
+    """Write the Prometheus rules of the SLOs: a page when an error budget burns fast, a ticket when it burns slowly.
 
-    `ragweir slo rules > rules/slo.yml`, and once more with `--tests ../rules/slo.yml > tests/slo.yml` to prove them
-    with `promtool test rules tests/slo.yml`.
+    `ragweir slo rules > rules/slo.yml` writes the rules, and `ragweir slo rules --tests ../rules/slo.yml >
+    tests/slo.yml` the tests that `promtool test rules tests/slo.yml` runs.
     """
     effective = settings()
     if not effective.slo:
         raise ConfigurationError(f"there is no SLO in the settings; one looks like {_EXAMPLE}")
-    SERVICES["aggregate"].check(effective)  # An alert on a misspelt metric would be silent for ever.
+    SERVICES["aggregate"].check(effective)  # An alert on a misspelt metric would never fire.
     made = "Made by `ragweir slo rules` from the [[slo]] settings: change those, and make it again."
     scaled = (
         [] if scale == 1 else [f"Every duration is multiplied by {scale:g}; the series are named as if it were not."]

@@ -1,4 +1,4 @@
-"""Stopping a command that reads a file: the input ends there, so that what was read is finished as at its end."""
+"""Stops a command that reads a file: the input ends at a signal, and the lines that were read are finished."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ragweir.streams.runtimes.files import LineSource
 
 
 class Stop:
-    """The first SIGINT or SIGTERM ends the input, a second one the command, wherever it is."""
+    """Ends the input at the first SIGINT or SIGTERM, and the command at the second."""
 
     def __init__(self) -> None:
         self.asked = False
-        """Return whether a signal has come."""
+        """True once a signal has come."""
         self.cut = False
-        """Return whether it ended an input."""
+        """True if the signal ended an input."""
         self._waiting = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take the signals for as long as the block runs."""
+        """Handle the signals for the length of a `with` block."""
         before = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
@@ -34,13 +34,13 @@ class Stop:
 
     def _ask(self, _: int, __: FrameType | None) -> None:
         again, self.asked = self.asked, True
-        # Python would go on waiting for input after this handler if it did not raise.
+        # Without an exception Python would continue to wait for input after this handler.
         if again or self._waiting:
             self._waiting = False
             raise KeyboardInterrupt
 
     def ending(self, file: BinaryIO) -> LineSource:
-        """A file that ends when a signal has come, also while it waits for more."""
+        """Return a file that ends when a signal comes, also while it waits for input."""
         return _Ending(self, file)
 
     def _next(self, file: BinaryIO, size: int) -> bytes:
@@ -64,5 +64,5 @@ class _Ending:
     file: BinaryIO
 
     def readline(self, size: int = -1, /) -> bytes:
-        """The next line; empty at the end."""
+        """Return the next line; empty at the end."""
         return self.stop._next(self.file, size)

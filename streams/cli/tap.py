@@ -1,4 +1,4 @@
-"""`ragweir tap`: a look at any topic, before anything is set up."""
+"""`ragweir tap`: shows what could be measured on a topic, before anything is set up."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
 from statistics import fmean
 from typing import Annotated
 
 import typer
 from rich.padding import Padding
-from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
@@ -26,7 +24,9 @@ from ragweir.schemas.codec.intake import REPAIRS
 from ragweir.schemas.codec.json import interaction, parse
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.cli.app import FAILURE, app, err, out, settings, shared_flags
+from ragweir.streams.cli.app import FAILURE, app, out, settings, shared_flags
+from ragweir.streams.cli.options import MapFile
+from ragweir.streams.cli.progress import Bars
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.event_times import Distances, distances
 from ragweir.streams.from_settings import evaluate_config
@@ -39,9 +39,9 @@ from ragweir.streams.terminal import printable
 _SHOWN = 3
 _ID_WIDTH = 16
 _OWN_SHARE = 0.5
-"""From this share of readable events on, the topic is taken to have our shape."""
+"""Share of readable events from which on the topic is taken to have ragweir's schema."""
 _REACH = (1, 4, 16)
-"""How far back it looks for each record that is asked for, if need be."""
+"""Offsets that are read for each requested record, more if too few records were found."""
 _HEADLINES = (
     "unsupported_risk",
     "context_support",
@@ -56,26 +56,26 @@ _HEADLINES = (
     "response_words",
     "total_latency_ms",
 )
-"""What is shown of single events."""
+"""Metrics that are shown of single events."""
 
 
 @app.command()
 def tap(
-    topic: Annotated[str, typer.Argument(help="Any topic; it is only read, without a consumer group.")],
-    map: Annotated[Path | None, typer.Option(help="Try this map instead of a proposed one.")] = None,
-    records: Annotated[int, typer.Option(min=1, max=10_000, help="How many of the newest records to read.")] = 300,
+    topic: Annotated[str, typer.Argument(help="Topic to read, without a consumer group.")],
+    map_file: MapFile = None,
+    records: Annotated[int, typer.Option(min=1, max=10_000, help="Number of records to read, the newest ones.")] = 300,
 ) -> None:
-    """Look at a topic without committing or writing: what could be measured on it?
+    """Show what could be measured on a topic, without writing to it or committing offsets.
 
-    Reads the newest records, recognises our shape or proposes a map for theirs, and shows which metrics could be
-    computed on what share of the events, why not the others, and the scores of some events. Exit status 1 when no
-    event could be scored.
+    Reads the newest records. If they have another schema than ragweir's, a map is proposed, or that of `--map` is used.
+    Shows the metrics that can be computed, on what share of the events, the reasons for the others, and the scores of
+    some events. Exit status 1 when no event could be scored.
     """
-    effective = settings(input={"map": map})
+    effective = settings(input={"map": map_file})
     config = evaluate_config(effective, topic)
     flags = [] if topic == effective.input_topic else ["--input-topic", topic]
-    if map is not None:
-        flags += ["--map", str(map)]
+    if map_file is not None:
+        flags += ["--map", str(map_file)]
     elif flags:
         config = replace(config, decoders={})  # The map in the settings is for another topic.
     found = read_newest(effective, topic, records)
@@ -83,28 +83,29 @@ def tap(
         raise PermanentError(f"the topic {topic} holds no records")
     objects = _objects(found, topic, config.max_event_bytes)
     if config.decoders:
-        _say(f"Read through the map {effective.input.map}.")
-    elif _ours(objects.values()):
-        _say("They have ragweir's own shape.")
+        out.say(f"Read through the map {effective.input.map}.")
+    elif _have_own_schema(objects.values()):
+        out.say("They have ragweir's schema.")
     else:
         proposed = _proposed(list(objects.values()))
         config = replace(config, decoders={topic: MappedDecoder(proposed, config.max_event_bytes, config.max_items)})
         flags += ["--map", f"{topic}.toml"]
-        _say(f"\nWhat follows is read through it. Correct it where it is wrong, and save it as {topic}.toml.")
+        out.say(
+            f"\nThe rest of this report is read through it. Correct it where it is wrong, and save it as {topic}.toml."
+        )
     evaluations = _evaluate(list(objects), config)
-    _say_times(distances(EvaluateAgent(config), objects))
+    _show_times(distances(EvaluateAgent(config), objects))
     _coverage(evaluations, config.catalogue.free)
     out.print(_samples(evaluations))
-    _say("\nNext, once ragweir's own topics are there (the first line creates them):")
+    out.say("\nNext, once ragweir's own topics are there (the first line creates them):")
     for command in (["topics", "create"], ["evaluate", *flags]):
-        _say(f"  {shlex.join(['ragweir', *shared_flags(), *command])}")
+        out.say(f"  {shlex.join(['ragweir', *shared_flags(), *command])}")
 
 
 def read_newest(effective: Settings, topic: str, count: int) -> list[Record]:
-    """The newest records of a topic, about equally many of each partition. Joins no group, commits nothing.
+    """Return the newest records of a topic, about equally many of each partition, without joining a group.
 
-    Offsets are not records where transactions or compaction leave gaps, so that it reads further back, a few times,
-    when it found too few.
+    Transactions and compaction leave gaps in the offsets: if too few records are found, more offsets are read.
 
     Raises:
         PermanentError: if there is no such topic.
@@ -126,7 +127,7 @@ def read_newest(effective: Settings, topic: str, count: int) -> list[Record]:
 
 
 def _starts(whole: reading.OffsetRange, count: int) -> dict[int, int]:
-    """Where to begin in each partition: what short ones lack, the longer ones give.
+    """Return the first offset to read in each partition; longer ones make up for what short ones lack.
 
     >>> _starts(reading.OffsetRange("t", {0: 0, 1: 5, 2: 0}, {0: 0, 1: 7, 2: 100}), 10)
     {0: 0, 1: 5, 2: 92}
@@ -141,45 +142,45 @@ def _starts(whole: reading.OffsetRange, count: int) -> dict[int, int]:
 
 
 def _newest(records: Sequence[Record], count: int) -> list[Record]:
-    """The last so many, in the order of their partitions and offsets."""
+    """Return the newest `count` records, ordered by partition and offset."""
     latest = sorted(records, key=lambda record: record.timestamp_ms or 0)[-count:]
     return sorted(latest, key=lambda record: (record.partition, record.offset))
 
 
 def _objects(records: Sequence[Record], topic: str, max_bytes: int) -> dict[Record, object]:
-    """The records that hold JSON objects, with these; of the others it is told why not."""
+    """Return the records that hold JSON objects, with these, and print the reasons for the others."""
     objects: dict[Record, object] = {}
-    refused: list[Rejected] = []
+    rejections: list[Rejected] = []
     for record in records:
         try:
             data = parse(record.value, max_bytes)
         except Rejected as rejected:
-            refused.append(rejected)
+            rejections.append(rejected)
         else:
             if isinstance(data, dict):
                 objects[record] = data
             else:
-                refused.append(Rejected("invalid", "the event is not an object"))
+                rejections.append(Rejected("invalid", "the event is not an object"))
     partitions = len({record.partition for record in records})
-    _say(f"{len(records)} records of {topic} were read, the newest ones, from {partitions} of its partitions.")
-    _tell("hold no event", refused)
+    out.say(f"{len(records)} records of {topic} were read, the newest ones, from {partitions} of its partitions.")
+    _show_rejections("hold no event", rejections)
     if not objects:
         raise typer.Exit(FAILURE)
     return objects
 
 
-def _tell(what: str, refused: Sequence[Rejected]) -> None:
-    """How many records were refused, and why: for each class of error the commonest message."""
-    if refused:
-        _say(f"{len(refused)} of them {what}:")
-    for error_class, number in Counter(rejected.error_class for rejected in refused).most_common():
-        messages = Counter(rejected.message for rejected in refused if rejected.error_class == error_class)
+def _show_rejections(what: str, rejections: Sequence[Rejected]) -> None:
+    """Print the number of rejected records, and for each error class the most frequent message."""
+    if rejections:
+        out.say(f"{len(rejections)} of them {what}:")
+    for error_class, number in Counter(each.error_class for each in rejections).most_common():
+        messages = Counter(each.message for each in rejections if each.error_class == error_class)
         others = ", or the like" if len(messages) > 1 else ""
-        _say(f"{number:>6}  {printable(messages.most_common(1)[0][0], None)}{others}")
+        out.say(f"{number:>6}  {printable(messages.most_common(1)[0][0], None)}{others}")
 
 
-def _ours(events: Collection[object]) -> bool:
-    """Whether the events have our shape: enough of them are interactions as they stand."""
+def _have_own_schema(events: Collection[object]) -> bool:
+    """Return true if enough events are interactions without a map."""
     interactions = 0
     for event in events:
         with suppress(Rejected):
@@ -189,55 +190,57 @@ def _ours(events: Collection[object]) -> bool:
 
 
 def _proposed(events: Sequence[object]) -> FieldMap:
-    """The map that is proposed for the events, and shown; ends the command where it would not be enough."""
+    """Propose a map for the events and print it; exit if it lacks required fields."""
     rules = propose(events)
     complete = set(REQUIRED) <= rules.keys()
-    guessed = "was guessed from names and types" if complete else "is as far as a guess from names and types goes"
-    _say(f"They have a shape of their own. This map {guessed}:\n")
-    _say(written(rules))
+    guessed = "was inferred from names and types" if complete else "is all that could be inferred from names and types"
+    out.say(f"They have another schema than ragweir's. This map {guessed}:\n")
+    out.say(written(rules))
     if complete:
         return FieldMap(rules)
-    _say("\nA map can take from these events, among others:\n")
+    out.say("\nPaths of these events that a map can use:\n")
     out.print(Padding(", ".join(innermost(events)) or "nothing", (0, 0, 0, 2)))
-    _say("\nComplete the map in a file, and look again with --map FILE.")
+    out.say("\nComplete the map in a file, and run this command again with --map FILE.")
     raise typer.Exit(FAILURE)
 
 
 def _evaluate(records: Sequence[Record], config: EvaluateConfig) -> list[Evaluation]:
-    """The evaluations of the records; ends the command where there are none."""
+    """Return the evaluations of the records; exit if there are none."""
     agent = EvaluateAgent(config)
     evaluations: list[Evaluation] = []
-    refused: list[Rejected] = []
-    for record in track(records, "Scoring", console=err, transient=True, disable=not err.is_terminal):
-        try:
-            for found in agent.evaluate(record):
-                if isinstance(found, Rejected):
-                    refused.append(found)
-                else:
-                    evaluations.append(found[0])
-        except Exception as error:  # As for the service, one record must not end it.
-            refused.append(Rejected("unreadable", f"evaluating raised {type(error).__name__}"))
-    _tell("cannot be evaluated", refused)
+    rejections: list[Rejected] = []
+    with Bars() as bars, bars.shown("Scoring", len(records)) as scored:
+        for record in records:
+            try:
+                for found in agent.evaluate(record):
+                    if isinstance(found, Rejected):
+                        rejections.append(found)
+                    else:
+                        evaluations.append(found[0])
+            except Exception as error:  # One record must not end the command, as it does not end the service.
+                rejections.append(Rejected("unreadable", f"evaluating raised {type(error).__name__}"))
+            scored(1)
+    _show_rejections("cannot be evaluated", rejections)
     if not evaluations:
         raise typer.Exit(FAILURE)
     if repeated := len(evaluations) - len({evaluation.event_id for evaluation in evaluations}):
-        _say(f"{repeated} of them repeat an event_id; to readers an evaluation replaces the one before it.")
+        out.say(f"{repeated} of them repeat an event_id; the newest evaluation of an event counts.")
     repaired = Counter(flag for evaluation in evaluations for flag in evaluation.flags if flag in REPAIRS)
     if repaired:
         flags = ", ".join(f"{flag} {number}" for flag, number in repaired.most_common())
-        _say(f"Some were repaired, and their evaluations flagged: {flags}.")
+        out.say(f"Some were repaired, and their evaluations flagged: {flags}.")
     return evaluations
 
 
-def _say_times(found: Distances) -> None:
-    """Describe the distance of event times from the times of their records, and what may be wrong with them."""
-    _say(f"Of the evaluated ones, {found}.")
+def _show_times(found: Distances) -> None:
+    """Print the distance of event times from the timestamps of their records, and what may be wrong with them."""
+    out.say(f"Of the evaluated ones, {found}.")
     if found.complaint:
-        _say(f"Look at this first: {found.complaint}.")
+        out.say(f"Check this first: {found.complaint}.")
 
 
 def _gathered(evaluations: Sequence[Evaluation]) -> tuple[dict[str, list[float | str]], dict[str, str]]:
-    """By metric, all values, and the commonest reason why there is none."""
+    """Return for each metric all values, and the most frequent reason why there is none."""
     values: defaultdict[str, list[float | str]] = defaultdict(list)
     reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for evaluation in evaluations:
@@ -250,7 +253,7 @@ def _gathered(evaluations: Sequence[Evaluation]) -> tuple[dict[str, list[float |
 
 
 def _coverage(evaluations: Sequence[Evaluation], metrics: Mapping[str, Metric]) -> None:
-    """What can be measured, by group, and at the end what cannot, by its reason."""
+    """Print the metrics that can be computed, by group, and then the others, by reason."""
     values, why = _gathered(evaluations)
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column(f"Of {len(evaluations)} events", no_wrap=True)
@@ -264,7 +267,7 @@ def _coverage(evaluations: Sequence[Evaluation], metrics: Mapping[str, Metric]) 
             share = f"{100 * len(found) / len(evaluations):.0f} %"
             reason = why.get(metric.name, "").removeprefix("the event has ")
             table.add_row(f"  {metric.name}", share, _mean(found), Text(reason, "dim"))
-    _say("")
+    out.say("")
     out.print(table)
     never: defaultdict[str, list[str]] = defaultdict(list)
     for name in metrics:
@@ -289,7 +292,7 @@ def _number(value: float) -> str:
 
 
 def _samples(evaluations: Sequence[Evaluation]) -> Table:
-    """The headlines of a few events, spread over the sample."""
+    """Return a table with the scores of a few events, spread over the sample."""
     shown = evaluations[:: -(-len(evaluations) // _SHOWN)]
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("\nSome events")
@@ -300,7 +303,3 @@ def _samples(evaluations: Sequence[Evaluation]) -> Table:
         if any(value is not None for value in row):
             table.add_row(f"  {name}", *("" if value is None else _number(value) for value in row))
     return table
-
-
-def _say(line: str) -> None:
-    out.print(line, soft_wrap=True)

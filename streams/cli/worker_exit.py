@@ -1,4 +1,4 @@
-"""Being a worker: the exit status and the sentence by which a supervisor learns why a process ends."""
+"""The exit status of a worker, and the message by which its supervisor gets to know why it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 def as_worker(work: Callable[[], None], heartbeat: Heartbeat | None = None) -> None:
-    """Run a worker. An error ends the process with the status by which its supervisor decides about a restart.
+    """Run a worker; an error ends the process with the status by which its supervisor decides about a restart.
 
     Args:
         work: what the worker does.

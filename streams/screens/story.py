@@ -62,7 +62,7 @@ class StoryScreen:
         say = self.terminal.say
         say(f"Event {shown(story.event_id)}", "bold")
         if story.evaluation is None:
-            say("No evaluation of it was found.")
+            say("It was not evaluated, as far as was searched.")
         else:
             self._origin(story, story.evaluation)
             self._scores(story.evaluation)

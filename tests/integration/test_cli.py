@@ -268,7 +268,7 @@ def test_publish_sends_good_lines_and_names_bad_ones(kafka: LocalKafka, prefix: 
     assert done.returncode == 1
     told_lines = done.stderr.decode().splitlines()
     assert [line.partition(":")[0] for line in told_lines if line.startswith("line ")] == ["line 2", "line 5"]
-    assert told_lines[-1] == f"3 published to {topic}, 2 refused"
+    assert told_lines[-1] == f"3 published to {topic}, 2 rejected"
     assert MARK not in done.stderr.decode()
     sent = {message.key(): message.value() for message in read_to_end(kafka.bootstrap, topic)}
     assert sent == {b"event-1": lines[0], b"7": spaced, b"last": lines[5]}

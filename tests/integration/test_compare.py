@@ -381,18 +381,18 @@ def test_a_gate_needs_an_interval_without_zero(tmp_path: Path, changes: tuple[fl
     after = [line(number, scores={"total_latency_ms": 900.0 + changes[number % 2]}) for number in range(40)]
     metrics = {metric.metric: metric for metric in compared(tmp_path, before, after).metrics}
     assert (Gate("total_latency_ms", 1.0).failure(metrics) is not None) == fails
-    assert "cannot be told: only 0 events" in str(Gate("rouge_l", -0.1).failure(metrics))
+    assert "cannot be compared: only 0 events" in str(Gate("rouge_l", -0.1).failure(metrics))
 
 
 @pytest.mark.parametrize(
     ("metric", "labels", "expected"),
     [
         ("kind=WRONG", ("RIGHT",), None),
-        ("kind=WRONG", (None,), "kind=WRONG cannot be told: only 0 events have kind on both sides"),
+        ("kind=WRONG", (None,), "kind=WRONG cannot be compared: only 0 events have kind on both sides"),
         (
             "kind=WRONG",
             tuple(f"l{number}" for number in range(30)),
-            "kind=WRONG cannot be told: kind has too many labels",
+            "kind=WRONG cannot be compared: kind has too many labels",
         ),
         ("kind=WRONG", ("RIGHT", "WRONG"), "kind=WRONG changed by +0.5 (+0.3381 to +0.6619); the limit is +0.1"),
     ],

@@ -181,7 +181,7 @@ def test_odd_and_hostile_events_through_the_command_line(tmp_path: Path, number:
     assert run.status == 0, run.said[-2_000:]
     assert "Traceback" not in run.said
     assert " raised " not in run.said
-    told = re.search(r"^(\d+) scored, (\d+) refused, (\d+) duplicates left out", run.said, re.MULTILINE)
+    told = re.search(r"^(\d+) scored, (\d+) rejected, (\d+) duplicates left out", run.said, re.MULTILINE)
     assert told, run.said[-2_000:]
     evaluated, refused, duplicates = map(int, told.groups())
     assert evaluated + refused + duplicates == number

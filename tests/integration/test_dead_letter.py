@@ -123,7 +123,7 @@ def test_redrive_through_a_map_makes_evaluations_of_dead_letters(
         assert "1 too_large of evaluate: the event is over the limit of 1048576 bytes\n    0 waiting;" in listed
 
         dry = dead_letter(kafka, prefix, "redrive", "--map", mapped(tmp_path), "--dry-run")
-        assert dry.startswith(f"41 would be sent to {prefix}redrive\n1 would still be refused")
+        assert dry.startswith(f"41 would be sent to {prefix}redrive\n1 would still be rejected")
         assert "1  not JSON" in dry
         assert "2 hold no whole event" in dry
         assert redriven(kafka, prefix) == []
@@ -137,7 +137,7 @@ def test_redrive_through_a_map_makes_evaluations_of_dead_letters(
         settled(kafka.bootstrap, f"{prefix}evaluate", ends)
         before = committed(kafka, prefix)
         again = dead_letter(kafka, prefix, "redrive", "--map", mapped(tmp_path))
-        assert again.startswith(f"0 sent to {prefix}redrive\n1 would still be refused")
+        assert again.startswith(f"0 sent to {prefix}redrive\n1 would still be rejected")
         assert len(redriven(kafka, prefix)) == 41
         assert committed(kafka, prefix) == before
     evaluations = [orjson.loads(each.value()) for each in read_to_end(kafka.bootstrap, f"{prefix}evaluations")]
@@ -397,10 +397,10 @@ def test_letters_on_which_processes_ended_are_sent_by_force_only(kafka: LocalKaf
     for words in (("--dry-run",), (), ("--class", "fatal")):
         done = dead_letter(kafka, prefix, "redrive", *words)
         assert "2 are of class fatal and were left for later" in done
-        assert "still be refused" not in done, "nobody looks at what they hold"
+        assert "still be rejected" not in done, "nobody looks at what they hold"
         assert "--force" in done
     assert [message.key() for message in redriven(kafka, prefix)] == [b"3"]
     forced = dead_letter(kafka, prefix, "redrive", "--force")
-    assert forced.startswith(f"1 sent to {prefix}redrive\n1 would still be refused")
+    assert forced.startswith(f"1 sent to {prefix}redrive\n1 would still be rejected")
     assert sorted(message.key() or b"" for message in redriven(kafka, prefix)) == [b"1", b"3"]
     assert dead_letter(kafka, prefix, "redrive", "--force").startswith("0 sent")

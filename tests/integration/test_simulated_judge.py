@@ -826,4 +826,4 @@ def test_a_taken_port_and_wrong_faults_are_one_sentence(judge: SimulatedJudge) -
     port = judge.base_url.split("/")[2].split(":")[1]
     assert f"port {port} of 127.0.0.1 is taken" in told(ragweir("simulate-judge", "--port", port))
     assert "there is no fault 'hiccup'" in told(ragweir("simulate-judge", "--fault", "hiccup=1"))
-    assert "--fault 429: it is SIMULATED=SHARE" in told(ragweir("simulate-judge", "--fault", "429"))
+    assert "--fault 429: it is FAULT=SHARE" in told(ragweir("simulate-judge", "--fault", "429"))

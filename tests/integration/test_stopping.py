@@ -61,9 +61,9 @@ def test_within_a_file_it_says_how_far_it_came(number: signal.Signals, tmp_path:
     scored = events_of(out)
     assert 0 < len(scored) < lines - 2
     assert scored == [f"e{at}" for at in range(2, len(scored) + 2)]
-    assert summary == f"{len(scored)} scored, 1 refused"
+    assert summary == f"{len(scored)} scored, 1 rejected"
     share = round(100 * len(scored) / lines)
-    ends = f"% of {file}: {out} is incomplete, and each of its lines is whole"
+    ends = f"% of {file}: {out} is incomplete; each of its lines is whole"
     assert stopped in {
         f"stopped after line {len(scored) + 1:,}, {each}{ends}" for each in (share - 1, share, share + 1)
     }
@@ -87,8 +87,8 @@ def test_while_it_waits_for_input_it_stops_at_once(tmp_path: Path) -> None:
         rest = running.stderr.read().decode().splitlines()
     assert events_of(out) == ["e0", "e1", "e2"]
     assert rest == [
-        "3 scored, 1 refused",
-        f"stopped after line 4: {out} is incomplete, and each of its lines is whole",
+        "3 scored, 1 rejected",
+        f"stopped after line 4: {out} is incomplete; each of its lines is whole",
     ]
 
 

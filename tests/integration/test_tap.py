@@ -91,7 +91,7 @@ def test_our_own_shape_is_recognised(kafka: LocalKafka, prefix: str) -> None:
     assert "\n     1  the record has no value\n" in printed
     assert "\n     1  the event is not an object\n" in printed
     assert re.search(r"\n {5}2  not JSON: .*, or the like\n", printed)
-    assert "They have ragweir's own shape." in printed
+    assert "They have ragweir's schema." in printed
     assert "1 of them cannot be evaluated:\n     1  query: Field required; response: Field required; " in printed
     assert "Of 40 events" in printed
     assert shares(printed).items() >= {"context_support": "100 %", "exact_match": "50 %"}.items()
@@ -119,7 +119,7 @@ def test_a_foreign_shape_gets_a_map(kafka: LocalKafka, prefix: str, tmp_path: Pa
     """The proposal that is shown is a map; saved and passed by --map, it gives the same tables and command."""
     topic = filled(kafka, prefix, map(foreign, range(20)))
     printed = tap(kafka, topic)
-    toml = re.search(r"This map was guessed from names and types:\n\n(.*?)\n\n", printed, re.DOTALL)
+    toml = re.search(r"This map was inferred from names and types:\n\n(.*?)\n\n", printed, re.DOTALL)
     assert toml
     assert tomllib.loads(toml[1]) == {
         "event_id": "requestId",
@@ -135,7 +135,7 @@ def test_a_foreign_shape_gets_a_map(kafka: LocalKafka, prefix: str, tmp_path: Pa
     file.write_text(toml[1])
     again = tap(kafka, topic, "--map", file)
     assert f"Read through the map {file}." in again
-    assert "This map was guessed" not in again
+    assert "This map was inferred" not in again
     assert again.endswith(f" evaluate --input-topic {topic} --map '{file}'\n")
     tables = slice("Of 20 events", "\nNext")
     assert (
@@ -161,7 +161,7 @@ def test_the_map_in_the_settings_is_for_the_input_topic(kafka: LocalKafka, prefi
     printed = tap(kafka, topic, RAGWEIR_INPUT__TOPIC=topic, RAGWEIR_INPUT__MAP=str(file))
     assert f"Read through the map {file}." in printed
     assert printed.endswith(" evaluate\n")
-    assert "This map was guessed" in tap(kafka, topic, RAGWEIR_INPUT__TOPIC="another", RAGWEIR_INPUT__MAP=str(file))
+    assert "This map was inferred" in tap(kafka, topic, RAGWEIR_INPUT__TOPIC="another", RAGWEIR_INPUT__MAP=str(file))
 
 
 def test_half_a_map_is_shown_to_be_completed(kafka: LocalKafka, prefix: str) -> None:
@@ -172,7 +172,7 @@ def test_half_a_map_is_shown_to_be_completed(kafka: LocalKafka, prefix: str) -> 
     assert '\n# response = ""  # required; ' in printed
     assert '\nquery = "question"\n' in printed
     assert """\n  "question", "turn.said", 'turn."a.b"'""" in printed
-    assert "look again with --map FILE" in printed
+    assert "run this command again with --map FILE" in printed
     assert "1 of them hold no event:" in printed
     assert "SECRET" not in printed
 
@@ -329,7 +329,7 @@ def test_times_that_cannot_be_true_are_told(kafka: LocalKafka, prefix: str, name
     shown = r"event times are [0-9,]+ (s|minutes|hours|days) (before|after) their records \("
     printed = tap(kafka, topic)
     assert re.search(shown, printed)
-    assert (f"\nLook at this first: {complaint}" in printed) is bool(complaint)
+    assert (f"\nCheck this first: {complaint}" in printed) is bool(complaint)
     effective = load(None, {"kafka": {"bootstrap_servers": kafka.bootstrap}, "input": {"topic": topic}})
     findings = doctor.CheckContext(effective, {topic: 1})
     if complaint:

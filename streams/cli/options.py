@@ -1,0 +1,39 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragweir.streams.cli.app import FAILURE
+
+MapFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--map",
+        help="TOML file that maps events of a foreign schema: on each line a field of ragweir and its path in events.",
+    ),
+]
+Workers = Annotated[
+    int, typer.Option(min=1, max=256, help="Number of worker processes; at most one per partition has work.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Go on without asking for confirmation.")]
+
+
+def check_can_confirm(*, yes: bool) -> None:
+    """Check that somebody can be asked for confirmation, or need not be.
+
+    Raises:
+        typer.BadParameter: if standard input is no terminal.
+    """
+    if not yes and not (sys.stdin and sys.stdin.isatty()):
+        raise typer.BadParameter("--yes is required where standard input is no terminal, since nobody can be asked")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask for confirmation, and exit with status 1 if it is denied."""
+    if not yes and not typer.confirm(question, err=True):
+        raise typer.Exit(FAILURE)
