@@ -14,8 +14,9 @@ from http.client import HTTPException
 from pathlib import Path
 
 from ragweir.streams.playground.demo.scrape import ready
-from ragweir.streams.playground.demo.services import last_words, settings_file
+from ragweir.streams.playground.demo.services import settings_file
 from ragweir.streams.playground.local.node import LOOPBACK
+from ragweir.streams.playground.process import last_lines
 from ragweir.streams.settings import Settings
 from ragweir.streams.supervisor import STOP_S, own_command
 
@@ -66,7 +67,7 @@ class Process:
     def check(self) -> None:
         """Raise SoakError if it no longer runs: a soak of a service that was restarted would show nothing."""
         if (status := self._process.poll()) is not None:
-            raise SoakError(f"{self.name} ended with status {status}. {last_words(self._log)}")
+            raise SoakError(f"{self.name} ended with status {status}. {last_lines(self._log)}")
 
     @property
     def address(self) -> str:

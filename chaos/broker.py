@@ -104,7 +104,7 @@ class Broker:
     @property
     def runs(self) -> bool:
         """True while its process lives."""
-        return self.runner.last_words() is None
+        return self.runner.failure() is None
 
     def _send(self, what: signal.Signals) -> None:
         if (pid := self.runner.pid) is not None:

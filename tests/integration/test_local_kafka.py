@@ -162,7 +162,7 @@ def test_sigkill_leaves_no_broker_and_no_temporary_data(kept: bool, tmp_path: Pa
 def test_a_broker_that_dies_is_quoted() -> None:
     """A broker that cannot start ends the wait at once, with its last log lines in the error."""
     with (
-        pytest.raises(LocalServerError, match=r"(?s)died on its way up.*no\.such\.Reporter"),
+        pytest.raises(LocalServerError, match=r"(?s)ended before it was ready.*no\.such\.Reporter"),
         local_kafka(properties={"metric.reporters": "no.such.Reporter"}),
     ):
         pass

@@ -79,7 +79,7 @@ def test_a_program_that_dies_is_quoted(tmp_path: Path) -> None:
     """A Prometheus that cannot start ends the wait at once, with its last log lines in the error."""
     rules = tmp_path / "rules.yml"
     rules.write_text("groups: none")
-    refused = pytest.raises(LocalServerError, match=r"(?s)Prometheus died on its way up.*rules\.yml")
+    refused = pytest.raises(LocalServerError, match=r"(?s)Prometheus ended before it was ready.*rules\.yml")
     with refused, local_prometheus({}, [rules]):
         pass
 

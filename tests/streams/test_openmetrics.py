@@ -20,7 +20,7 @@ from ragweir.streams.aggregate.windowing import of_all_sizes
 from ragweir.streams.backfill.openmetrics import OpenMetrics
 from ragweir.streams.backfill.output_formats import write
 from ragweir.streams.export.exposition import FAMILIES, Exposition, quoted
-from ragweir.streams.playground.local.prometheus import LocalServer, _serving, programs
+from ragweir.streams.playground.local.prometheus import LocalServer, programs, run_server
 from ragweir.streams.settings import Settings, WindowSettings, load
 
 RUN = 'a "run"\\1'
@@ -113,7 +113,7 @@ def serving(folder: Path) -> Any:
     """A Prometheus on these blocks."""
     found = programs()
     keep = f"--storage.tsdb.path={folder}", "--storage.tsdb.retention.time=100y"
-    return _serving("Prometheus", found.prometheus, found.home, {}, None, *keep)
+    return run_server("Prometheus", found.prometheus, found.home, {}, None, *keep)
 
 
 def stored(prometheus: LocalServer, until: datetime) -> Series:

@@ -1,1 +1,1 @@
-"""A Kafka of one's own: starts a broker on this machine for the demo, the tests and a first try."""
+"""Kafka, Prometheus and Alertmanager on this machine, for the demo, the tests and a first try."""

@@ -5,8 +5,10 @@ from importlib.util import find_spec
 from shutil import which
 from typing import Final
 
+from typing_extensions import override
+
 from ragweir.errors import LocalServerError
-from ragweir.streams.playground.local.node import CLUSTER_ID, KAFKA_VERSION, LOOPBACK, Node
+from ragweir.streams.playground.local.node import CLUSTER_ID, KAFKA_VERSION, LOOPBACK, Node, NodeRunner
 
 _DATA: Final = "/var/lib/kafka/data"
 _STOP_SECONDS: Final = 20
@@ -14,7 +16,7 @@ _ASK_SECONDS: Final = 5
 
 
 def available() -> bool:
-    """Tell whether testcontainers is installed and a Docker engine answers."""
+    """Return true if testcontainers is installed and a Docker engine answers."""
     docker = which("docker") if find_spec("testcontainers") else None
     if docker is None:
         return False
@@ -35,44 +37,44 @@ def environment(node: Node) -> dict[str, str]:
     return {"CLUSTER_ID": CLUSTER_ID, "KAFKA_HEAP_OPTS": "-Xmx512m", **named}
 
 
-class ContainerRunner:
-    """Runs a node in a container, which testcontainers removes even if we are killed. Its data go with it."""
+class ContainerRunner(NodeRunner):
+    """Runs a node in a container, which testcontainers removes with its data even if this process is killed."""
 
     def __init__(self, node: Node) -> None:
         from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - of the extra [docker]
 
         self._container = DockerContainer(f"apache/kafka:{KAFKA_VERSION}").with_envs(**environment(node))
-        # with_bind_ports knows no address, and would open the port to the network
+        # with_bind_ports takes no address, and would open the port to the network
         self._container.ports[f"{node.port}/tcp"] = (LOOPBACK, node.port)  # type: ignore[assignment]
-        self._made = False
+        self._created = False
 
+    @override
     def start(self) -> None:
-        """Begin to run, in a new container the first time."""
         from docker.errors import DockerException  # noqa: PLC0415 - of the extra [docker]
 
         try:
-            if self._made:
+            if self._created:
                 self._container.get_wrapped_container().start()
             else:
                 self._container.start()
         except DockerException as error:
             raise LocalServerError(f"Docker could not run apache/kafka:{KAFKA_VERSION}: {error}") from error
-        self._made = True
+        self._created = True
 
+    @override
     def stop(self) -> None:
-        """Ask the broker to shut down, and end it when it takes too long."""
         self._container.get_wrapped_container().stop(timeout=_STOP_SECONDS)
 
+    @override
     def kill(self) -> None:
-        """End the broker at once."""
         self._container.get_wrapped_container().kill()
 
-    def last_words(self) -> str | None:
-        """Tell the end of the log of a broker that no longer runs; None while it runs."""
+    @override
+    def failure(self) -> str | None:
         container = self._container.get_wrapped_container()
         container.reload()
-        return None if container.status == "running" else container.logs(tail=15).decode()
+        return None if container.status == "running" else f"It logged last:\n{container.logs(tail=15).decode()}"
 
+    @override
     def discard(self) -> None:
-        """Remove the container with its data."""
         self._container.stop()

@@ -1,51 +1,56 @@
-"""What every local Kafka node has, however it is run: version, ports, properties and the one error."""
+"""A local Kafka node: its version, ports and properties, and the interface of those that run it."""
 
 import contextlib
 import random
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Final, Protocol
+from typing import Final
 from xml.etree import ElementTree as ET
 
 from ragweir.errors import LocalServerError
 
 POM: Final = files("ragweir.streams.playground.local").joinpath("pom.xml").read_text(encoding="utf-8")
 KAFKA_VERSION: Final = ET.fromstring(POM).findtext("{*}properties/{*}kafka.version", "")  # noqa: S314 - our own file
-CLUSTER_ID: Final = "cmFnd2Vpci1sb2NhbC1rYQ"  # always the same: a data folder may be used again by the next run
+CLUSTER_ID: Final = "cmFnd2Vpci1sb2NhbC1rYQ"  # constant, so that the next run can use the same data folder
 
 LOOPBACK: Final = "127.0.0.1"
-# Below the ports that systems give to outgoing connections. A client that keeps trying to reach a stopped broker on one
-# of those can be given that very port to call from, be connected to itself, and so keep the broker from coming back.
+# Below the ports of outgoing connections: a client that tries to reach a stopped broker on one of those could get that
+# port for its own end, be connected to itself, and so keep the broker from starting again.
 _PORTS: Final = range(20_000, 32_000)
 
 
-class NodeRunner(Protocol):
-    """A way to run a node: from jars or in a container. `start` after `stop` or `kill` finds the data as it was."""
+class NodeRunner(ABC):
+    """Runs a node, from jars or in a container. The data are kept when it is stopped or killed and started again."""
 
+    @abstractmethod
     def start(self) -> None:
-        """Begin to run, without waiting for the node to answer."""
+        """Start the node, without waiting for its answer."""
 
+    @abstractmethod
     def stop(self) -> None:
-        """Shut down in order; nothing to do when it does not run."""
+        """Shut the node down in order, if it runs."""
 
+    @abstractmethod
     def kill(self) -> None:
-        """End at once, as SIGKILL does."""
+        """End the node as SIGKILL does."""
 
-    def last_words(self) -> str | None:
-        """Tell what a node that no longer runs logged last; None while it runs."""
+    @abstractmethod
+    def failure(self) -> str | None:
+        """Return the end of the log of a node that no longer runs; None while it runs."""
 
+    @abstractmethod
     def discard(self) -> None:
-        """Stop and leave nothing behind."""
+        """Stop the node, and remove what is temporary."""
 
 
 @dataclass(frozen=True)
 class Node:
     """One combined broker and controller on loopback, without authentication.
 
-    Properties override the node's own: small where Kafka's defaults are meant for a cluster, strict where ragweir is
-    (topics are created on purpose, never by a typing error).
+    `properties` override the node's own, which are those of a small node that does not create topics by itself.
     """
 
     port: int
@@ -90,7 +95,7 @@ class Node:
 def require_free(port: int) -> None:
     """Raise LocalServerError when another program listens on this loopback port."""
     with socket.socket() as probe:
-        # As Kafka itself does: closed connections that linger are no hindrance.
+        # As Kafka does, so that connections in TIME_WAIT do not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -99,7 +104,7 @@ def require_free(port: int) -> None:
 
 
 def free_port(*taken: int) -> int:
-    """Choose a loopback port, none of `taken`, that nobody listens on and that no outgoing connection will be given."""
+    """Choose a free loopback port, none of `taken`, and none that outgoing connections use."""
     for port in random.SystemRandom().sample([port for port in _PORTS if port not in taken], 100):
         with contextlib.suppress(LocalServerError):
             require_free(port)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
 import subprocess
 import tempfile
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,10 +16,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ragweir.errors import LocalServerError
+from ragweir.streams.playground.local.cache import cached
 from ragweir.streams.playground.local.node import LOOPBACK, free_port
+from ragweir.streams.playground.process import LocalProcess, last_lines, running, wait_until
 
 _PACKAGES: Final = ("prometheus", "prometheus-alertmanager")
-# What the pages of Debian's Prometheus are drawn with.
+# The libraries of the pages of Debian's Prometheus.
 _PAGES: Final = (
     *(
         "libjs-bootstrap4",
@@ -41,21 +40,18 @@ _PROGRAMS: Final = {
     "amtool": ("amtool",),
 }
 _INSTALL: Final = f"(Debian, Ubuntu: apt-get install {' '.join(_PACKAGES)})"
-# Debian's builds read their templates and pages from here, and unpacked elsewhere they would not find them. This many
-# bytes of a path relative to the folder that they are run in stand in for it.
+# Debian's programs read their templates and pages from this folder. As they are unpacked elsewhere, the path in them is
+# replaced by one of the same length, relative to the folder that they are run in.
 _SHARED: Final = b"/usr/share/prometheus/"
 _RELATIVE: Final = b"prometheus".ljust(len(_SHARED), b"/")
 _FETCH_SECONDS: Final = 300
 _START_SECONDS: Final = 60
 _STOP_SECONDS: Final = 10
-_LAST_LINES: Final = 15
-# Runs beside a program and reads a pipe that only we hold open: when we die, however we die, the pipe ends.
-_WATCHDOG: Final = 'read -r _; kill -9 "$1"; rm -rf -- "$2"'
 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Where the four programs are, and the folder to run them in."""
+    """The paths of the four programs, and the folder to run them in."""
 
     prometheus: Path
     promtool: Path
@@ -65,32 +61,27 @@ class Programs:
 
 
 def programs(say: Callable[[str], None] = lambda _: None) -> Programs:
-    """Find the programs: on the PATH, or in the cache, which Debian's packages fill the first time.
+    """Find the programs on the PATH, or in the cache, for which Debian's packages are fetched the first time.
 
-    The packages are only unpacked, so that it takes no root and starts no system service. Any number of processes may
-    ask at once.
+    The packages are only unpacked, which needs no root and starts no system service.
 
     Raises:
-        LocalServerError: they are neither installed nor to be fetched.
+        LocalServerError: they are not installed and could not be fetched.
     """
     installed = _among(None, Path("/"))
     if installed is not None:
         return installed
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ragweir"
-    folder = cache / "prometheus-debian"
-    if not folder.exists():
+
+    def fill(scratch: Path) -> Path:
         missing = [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool) is None]
         if missing:
             raise LocalServerError(
                 f"Prometheus and Alertmanager are not installed, and cannot be fetched without {missing[0]} {_INSTALL}."
             )
-        cache.mkdir(parents=True, exist_ok=True)
-        # The lock saves a second download; the rename keeps half a download unseen.
-        with (cache / "fetch.lock").open("w") as lock, tempfile.TemporaryDirectory(dir=cache) as scratch:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not folder.exists():
-                say("Fetching Prometheus and Alertmanager from Debian's packages (32 MB, once)")
-                _unpacked(Path(scratch)).rename(folder)
+        say("Fetching Prometheus and Alertmanager from Debian's packages (32 MB, once)")
+        return _unpacked(scratch)
+
+    folder = cached("prometheus-debian", fill)
     fetched = _among(str(folder / "usr" / "bin"), folder / "usr" / "share")
     if fetched is None:
         raise LocalServerError(f"{folder} does not hold all of {', '.join(_PROGRAMS)}; remove it and try again.")
@@ -111,15 +102,15 @@ def _unpacked(scratch: Path) -> Path:
     lists, archives, root = (scratch / name for name in ("lists", "cache", "root"))
     for folder in (lists / "partial", archives / "archives" / "partial"):
         folder.mkdir(parents=True)
-    # Lists of its own: the system's may be missing or old, and to renew those takes root. A sandbox user could not
-    # write here.
+    # Other package lists than the system's, which may be missing or old and which only root can update. A sandbox user
+    # could not write here.
     apt = ["apt-get", "-qq", "-o", f"Dir::State::Lists={lists}", "-o", f"Dir::Cache={archives}"]
     apt += ["-o", "APT::Sandbox::User=root"]
     _fetch([*apt, "update"], scratch)
     _fetch([*apt, "download", *_PACKAGES, *_PAGES], scratch)
     for package in scratch.glob("*.deb"):
         _fetch(["dpkg-deb", "--extract", package.name, str(root)], scratch)
-    # 200 MB that no page needs.
+    # 200 MB that no page uses.
     shutil.rmtree(root / "usr" / "share" / "javascript" / "moment-timezone" / "data", ignore_errors=True)
     for program in (root / "usr" / "bin").iterdir():
         program.write_bytes(program.read_bytes().replace(_SHARED, _RELATIVE))
@@ -145,22 +136,22 @@ class LocalServer:
 
     @property
     def address(self) -> str:
-        """Host and port, as other configurations name it."""
+        """Host and port."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
     def url(self) -> str:
-        """Where a browser finds it."""
+        """The URL of its pages."""
         return f"http://{self.address}"
 
     def get(self, path: str, **query: str) -> Any:
-        """What the HTTP API answers, decoded.
+        """Return the decoded answer of the HTTP API.
 
         Raises:
-            OSError: if it does not, or refuses.
+            OSError: if it does not answer, or with an error.
         """
-        asked = f"{self.url}{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(asked, timeout=10) as answer:  # noqa: S310 - always http, on loopback
+        url = f"{self.url}{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - always http, on loopback
             return json.load(answer)
 
 
@@ -175,16 +166,16 @@ def local_prometheus(
     port: int | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[LocalServer]:
-    """Run a Prometheus for the length of a `with` block; its data are gone at the end.
+    """Run a Prometheus for the length of a `with` block; its data are removed at the end.
 
     Args:
         targets: per job the addresses to scrape, such as `{"ragweir-aggregate": ["127.0.0.1:9564"]}`.
         rules: files of rules.
-        alertmanager: who is told of alerts.
-        discovered: per job the URL that tells what to scrape, as `/targets` of a supervisor does.
-        interval_ms: how often it scrapes and, where a group of rules says nothing else, evaluates.
-        port: where it listens on loopback; a free port by default.
-        say: is told in a sentence what takes long.
+        alertmanager: gets the alerts.
+        discovered: per job the URL of an HTTP service discovery, such as `/targets` of a supervisor.
+        interval_ms: interval of scrapes and, by default, of the evaluation of rules.
+        port: its port on loopback; a free one by default.
+        say: is called with a sentence about what takes long.
 
     Raises:
         LocalServerError: it cannot be fetched or started here; the message says what to do.
@@ -208,14 +199,14 @@ def local_prometheus(
         },
     }
     found = programs(say)
-    with _serving(
+    with run_server(
         "Prometheus",
         found.prometheus,
         found.home,
         configuration,
         port,
         "--storage.tsdb.path={folder}/data",
-        # Else an alert that goes on is repeated each minute only, and an Alertmanager that was away learns late.
+        # By default an alert is repeated each minute, which is late for an Alertmanager that has been restarted.
         f"--rules.alert.resend-delay={interval}",
     ) as server:
         yield server
@@ -225,12 +216,12 @@ def local_prometheus(
 def local_alertmanager(
     webhook: str, *, port: int | None = None, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[LocalServer]:
-    """Run an Alertmanager for the length of a `with` block, which tells `webhook` of each alert at once.
+    """Run an Alertmanager for the length of a `with` block, which posts each alert to a webhook immediately.
 
     Args:
-        webhook: the URL that alerts are posted to, when they fire and when they are resolved.
-        port: where it listens on loopback; a free port by default.
-        say: is told in a sentence what takes long.
+        webhook: the URL that alerts are posted to when they fire and when they are resolved.
+        port: its port on loopback; a free one by default.
+        say: is called with a sentence about what takes long.
 
     Raises:
         LocalServerError: it cannot be fetched or started here; the message says what to do.
@@ -246,68 +237,44 @@ def local_alertmanager(
         "receivers": [{"name": "webhook", "webhook_configs": [{"url": webhook, "send_resolved": True}]}],
     }
     found = programs(say)
-    with _serving(
+    with run_server(
         "Alertmanager",
         found.alertmanager,
         found.home,
         configuration,
         port,
         "--storage.path={folder}/data",
-        "--cluster.listen-address=",  # One alone needs no port for others.
+        "--cluster.listen-address=",  # No cluster.
     ) as server:
         yield server
 
 
 @contextmanager
-def _serving(
+def run_server(
     name: str, program: Path, home: Path, configuration: Mapping[str, Any], port: int | None, *flags: str
 ) -> Iterator[LocalServer]:
-    """Run a program of the Prometheus family in a folder of its own, until the block ends or we do."""
+    """Run a program of the Prometheus family in a temporary folder for the length of a `with` block."""
     server = LocalServer(port or free_port())
-    with tempfile.TemporaryDirectory(prefix=f"ragweir-{name.lower()}-", ignore_cleanup_errors=True) as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory(prefix=f"ragweir-{name.lower()}-", ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary)
         # JSON is YAML.
         (folder / "configuration.yml").write_text(json.dumps(configuration), encoding="utf-8")
         own = ["--config.file={folder}/configuration.yml", f"--web.listen-address={server.address}", "--log.level=warn"]
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [program, *(flag.format(folder=folder) for flag in (*own, *flags))],
-                cwd=home,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C in a terminal is for us alone.
-            )
-        watchdog = subprocess.Popen(
-            ["sh", "-c", _WATCHDOG, "sh", str(process.pid), place],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            _wait(name, server, process, folder / "log")
-            yield server
-        finally:
-            process.terminate()
+        command = [str(program), *(flag.format(folder=folder) for flag in (*own, *flags))]
+        process = LocalProcess(command, folder / "log", folder=home, temporary=folder, stop_seconds=_STOP_SECONDS)
+
+        def ready() -> bool:
             try:
-                process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            watchdog.kill()  # Before its pipe is closed: it must not act on a process id that is free again.
-            watchdog.communicate()
+                with urllib.request.urlopen(f"{server.url}/-/ready", timeout=1):  # noqa: S310 - http, on loopback
+                    return True
+            except OSError:
+                return False
 
+        def check() -> None:
+            if process.status is not None:
+                raise LocalServerError(f"{name} ended before it was ready. {last_lines(process.log)}")
 
-def _wait(name: str, server: LocalServer, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
-            raise LocalServerError(f"{name} died on its way up. It logged last:\n" + "\n".join(lines))
-        try:
-            with urllib.request.urlopen(f"{server.url}/-/ready", timeout=1):  # noqa: S310 - always http, on loopback
-                return
-        except OSError:
-            time.sleep(0.05)  # Not yet.
-    raise LocalServerError(f"{name} runs but has not answered on {server.address} for {_START_SECONDS} s.")
+        late = LocalServerError(f"{name} runs but has not answered on {server.address} for {_START_SECONDS} s.")
+        with running(process):
+            wait_until(ready, check, _START_SECONDS, late)
+            yield server

@@ -1,4 +1,4 @@
-"""The SHA-256 sums of Kafka's jars: what was fetched is run only if it is what this repository names."""
+"""The SHA-256 sums of Kafka's jars in this repository, without which fetched jars are not run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _TABLE: Final = files("ragweir.streams.playground.local").joinpath("jars.sha256"
 
 
 def expected() -> dict[str, str]:
-    """The sums that this repository names, by the jars' names."""
+    """Return the sums in this repository, by the jars' names."""
     lines = (line.split() for line in _TABLE.read_text(encoding="utf-8").splitlines())
     return {name: digest for digest, name in lines}
 
 
 def found(folder: Path) -> dict[str, str]:
-    """The sums of all files in a folder, by their names."""
+    """Return the sums of all files in a folder, by their names."""
     sums = {}
     for file in sorted(folder.iterdir()):
         with file.open("rb") as content:
@@ -27,7 +27,7 @@ def found(folder: Path) -> dict[str, str]:
 
 
 def difference(there: Mapping[str, str], named: Mapping[str, str]) -> str | None:
-    """The first jar that is missing, is not named, or has another sum, in words; None if there is none.
+    """Describe the first jar that is missing, is not named, or has another sum; return None if there is none.
 
     >>> difference({"a.jar": "1"}, {"a.jar": "1"}), difference({"a.jar": "1"}, {"a.jar": "2"})
     (None, 'a.jar has another SHA-256 sum than streams/playground/local/jars.sha256 names')
@@ -45,6 +45,6 @@ def difference(there: Mapping[str, str], named: Mapping[str, str]) -> str | None
 
 
 def write(folder: Path) -> None:
-    """Name the sums of a folder's files in this repository, in the form that `sha256sum --check` reads."""
+    """Write the sums of a folder's files to this repository, in the form that `sha256sum --check` reads."""
     with as_file(_TABLE) as table:
         table.write_text("".join(f"{digest}  {name}\n" for name, digest in found(folder).items()), encoding="utf-8")
