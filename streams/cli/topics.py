@@ -14,8 +14,8 @@ from rich.text import Text
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.cli import ledger_time
 from ragweir.streams.cli.app import app, err, out, settings
+from ragweir.streams.cli.checks import ledger_time
 from ragweir.streams.cli.options import Yes, check_can_confirm, confirm
 from ragweir.streams.cli.progress import Bars
 from ragweir.streams.kafka.client import Connection, ask, build, client_properties

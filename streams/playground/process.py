@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,14 +44,14 @@ class LocalProcess:
             self._process = subprocess.Popen(
                 command,
                 cwd=folder,
-                env=os.environ if environment is None else environment,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
                 start_new_session=True,
             )
         self._watchdog = subprocess.Popen(
-            ["sh", "-c", _WATCHDOG, "sh", str(self._process.pid), str(temporary or "")],
+            ["/bin/sh", "-c", _WATCHDOG, "sh", str(self._process.pid), str(temporary or "")],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -16,8 +16,8 @@ from hostile_endpoint import Request, hostile, http, said
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key
-from ragweir.streams.cli import doctor
-from ragweir.streams.cli.doctor import CheckContext, Unwell
+from ragweir.streams.cli.checks import judge as checks
+from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
 from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.simulated.server import simulated_judge
@@ -52,7 +52,7 @@ WELL = (
 def test_an_endpoint_that_can_be_used(options: dict[str, Any], judge: dict[str, Any], words: str) -> None:
     """What it is asked in, that it is simulated, and what asking cost: less than a tenth of a cent, and not nothing."""
     with simulated_judge(**options) as simulated:
-        told = doctor.judge(findings(simulated.base_url, **judge))
+        told = checks.judge(findings(simulated.base_url, **judge))
         calls = simulated.calls()
     assert words in told
     charged = (calls["prompt_tokens"] * 0.15 + calls["completion_tokens"] * 0.6) / 1e6
@@ -64,9 +64,9 @@ def test_an_endpoint_that_can_be_used(options: dict[str, Any], judge: dict[str, 
 def test_vectors_are_asked_for_where_the_endpoint_is_to_give_them() -> None:
     with simulated_judge(models=(SIMULATED,)) as simulated:
         prices = {**PRICES, "vectors": PRICES[SIMULATED]}
-        with pytest.raises(Unwell, match="does not know the model vectors"):
-            doctor.judge(findings(simulated.base_url, embedding_model="vectors", prices=prices))
-        doctor.judge(findings(simulated.base_url, embedding_model=SIMULATED))
+        with pytest.raises(CheckFailed, match="does not know the model vectors"):
+            checks.judge(findings(simulated.base_url, embedding_model="vectors", prices=prices))
+        checks.judge(findings(simulated.base_url, embedding_model=SIMULATED))
         assert [call["path"] for call in simulated.calls()["calls"]] == [
             "/v1/chat/completions",
             "/v1/embeddings",
@@ -77,7 +77,7 @@ def test_vectors_are_asked_for_where_the_endpoint_is_to_give_them() -> None:
 
 def test_a_price_that_nobody_knows_is_said() -> None:
     with simulated_judge() as simulated:
-        told = doctor.judge(findings(simulated.base_url, prices={}, daily_budget_usd=None))
+        told = checks.judge(findings(simulated.base_url, prices={}, daily_budget_usd=None))
     assert told.endswith(f"asking cost $0.0000; the price of {SIMULATED} is not known")
 
 
@@ -110,8 +110,8 @@ def test_an_endpoint_that_cannot_be_used(
     with simulated_judge(**options) as simulated:
         simulated.set_faults(shares=shares)
         url = judge.get("base_url", simulated.base_url)
-        with pytest.raises(Unwell) as wrong:
-            doctor.judge(findings(url, **judge))
+        with pytest.raises(CheckFailed) as wrong:
+            checks.judge(findings(url, **judge))
     assert str(wrong.value) == f"{url}: {words}"
     assert "sk-" not in str(wrong.value)
 
@@ -141,16 +141,16 @@ def test_settings_that_cannot_be_used_are_told_without_a_call() -> None:
             ({"prices": {}}, f"the price of {SIMULATED} is not known"),
             ({"api_key_file": Path("nowhere")}, "judge.api_key_file cannot be read"),
         ):
-            with pytest.raises(Unwell, match=words):
-                doctor.judge(findings(simulated.base_url, **judge))
-        assert "from the cache alone" in doctor.judge(findings(simulated.base_url, cached_only=True))
+            with pytest.raises(CheckFailed, match=words):
+                checks.judge(findings(simulated.base_url, **judge))
+        assert "from the cache alone" in checks.judge(findings(simulated.base_url, cached_only=True))
         assert simulated.calls()["count"] == 0
 
 
 def test_without_a_judge_all_is_well() -> None:
     none = findings(None)
-    assert "none is configured" in doctor.judge(none)
-    assert doctor.requests(none) == doctor.spending(none) == "none, since there is no judge"
+    assert "none is configured" in checks.judge(none)
+    assert checks.requests(none) == checks.spending(none) == "none, since there is no judge"
 
 
 def test_doctor_tells_the_bill_what_waits_and_which_floor_the_budget_affords(kafka: LocalKafka, prefix: str) -> None:
@@ -199,7 +199,7 @@ def test_doctor_tells_the_bill_what_waits_and_which_floor_the_budget_affords(kaf
     assert lines["ok    spending"] == (
         "ok    spending: today $1.5000 of $2.0000 spent, $0.2500 reserved, 15 events judged, 25 asked for; "
         "yesterday $2.0000 of $2.0000 spent, 1,000 events judged, 1,600 asked for; "
-        "the budget affords floors of rubric 0.008, context_recall 0.008 beside what rules select"
+        "the budget affords floors of rubric 0.008, context_recall 0.008 in addition to what rules select"
     )
     assert wrong.returncode == 1
     (line,) = [line for line in wrong.stdout.decode().splitlines() if line.startswith("wrong")]

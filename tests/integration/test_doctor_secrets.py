@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from commands import COMMAND, environment, ragweir
 
-from ragweir.streams.cli import doctor
-from ragweir.streams.cli.doctor import CheckContext, Warned
+from ragweir.streams.cli.checks import judge as checks
+from ragweir.streams.cli.checks import local
+from ragweir.streams.cli.checks.context import CheckContext, CheckWarning
 from ragweir.streams.judge.probe import ProbeResult
 from ragweir.streams.judge.protocol import ResponseFormat
 from ragweir.streams.settings import RoutingSettings, Settings
@@ -58,16 +59,16 @@ def test_an_error_of_librdkafka_holds_no_secret_either(tmp_path: Path) -> None:
 
 
 def test_the_judges_address_is_told_without_what_it_carries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "probe", lambda _: ProbeResult(ResponseFormat(), 0, "model"))
+    monkeypatch.setattr(checks, "probe", lambda _: ProbeResult(ResponseFormat(), 0, "model"))
     judge = {"base_url": f"https://proxy.example/v1?key={SECRET}", "daily_budget_usd": None}
-    told = doctor.judge(CheckContext(Settings(judge=judge)))
+    told = checks.judge(CheckContext(Settings(judge=judge)))
     assert told.startswith("https://proxy.example/v1?key=******** answers as model")
 
 
 def warned(**settings: Any) -> str | None:
     try:
-        doctor.secrets(CheckContext(Settings(**settings)))
-    except Warned as warning:
+        local.secrets(CheckContext(Settings(**settings)))
+    except CheckWarning as warning:
         return str(warning)
     return None
 

@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 from conftest import create_topic, produce
 from faults import set_offset
 
-from ragweir.streams.cli import doctor
-from ragweir.streams.cli.doctor import CheckContext, Unwell, Warned
-from ragweir.streams.cli.durability import Durability, DurabilityVerdict, described, unread, verdict
+from ragweir.streams.cli.checks import kafka as checks
+from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckWarning
+from ragweir.streams.cli.checks.durability import Durability, DurabilityVerdict, described, unread, verdict
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import Settings
 
@@ -82,10 +82,10 @@ def test_the_settings_are_those_that_kafka_has(kafka: LocalKafka, prefix: str) -
         Durability("__consumer_offsets", 1, 1, unclean=False),
         Durability("__transaction_state", 1, 1, unclean=False),
     ]
-    with pytest.raises(Unwell, match=rf"^nothing can be written, .*: {prefix}windows; there is one broker"):
-        doctor.durability(found(kafka, prefix, "windows", "evaluations"))
-    with pytest.raises(Warned, match=r"^there is one broker"):
-        doctor.durability(found(kafka, prefix, "evaluations"))
+    with pytest.raises(CheckFailed, match=rf"^nothing can be written, .*: {prefix}windows; there is one broker"):
+        checks.durability(found(kafka, prefix, "windows", "evaluations"))
+    with pytest.raises(CheckWarning, match=r"^there is one broker"):
+        checks.durability(found(kafka, prefix, "evaluations"))
 
 
 def test_kafkas_own_topics_are_judged_before_they_exist(monkeypatch: pytest.MonkeyPatch, kafka: LocalKafka) -> None:
@@ -104,9 +104,9 @@ def test_kafkas_own_topics_are_judged_before_they_exist(monkeypatch: pytest.Monk
     ("age_h", "read", "kind", "told"),
     [
         (80, False, None, ""),
-        (90, False, Warned, "is 3.8 days old and the topic keeps records for 7 days"),
+        (90, False, CheckWarning, "is 3.8 days old and the topic keeps records for 7 days"),
         (90, True, None, ""),
-        (170, False, Unwell, "is 7.1 days old and the topic keeps records for 7 days"),
+        (170, False, CheckFailed, "is 7.1 days old and the topic keeps records for 7 days"),
     ],
 )
 def test_a_group_that_retention_is_about_to_overtake_is_named(
@@ -124,10 +124,10 @@ def test_a_group_that_retention_is_about_to_overtake_is_named(
     set_offset(kafka.bootstrap, f"{prefix}evaluate", f"{prefix}redrive", 0, 2 if read else 1)
     findings = found(kafka, prefix, "interactions", "redrive", "evaluations")
     if kind is None:
-        assert doctor.retention(findings).startswith("unread records are younger than half of the time ")
+        assert checks.retention(findings).startswith("unread records are younger than half of the time ")
         return
     with pytest.raises(kind) as raised:
-        doctor.retention(findings)
+        checks.retention(findings)
     assert str(raised.value) == (
         f"the oldest unread record of {prefix}redrive/0 {told}: run more workers or keep the topic longer"
     )
@@ -152,14 +152,14 @@ def test_partitions_that_no_worker_has_read_are_named(kafka: LocalKafka, prefix:
     """A group that has started has an offset in each partition; before it has, there is nothing to say."""
     create_topic(kafka.bootstrap, f"{prefix}interactions", 4)
     findings = CheckContext(settings(kafka, prefix), {f"{prefix}interactions": 4})
-    assert doctor.group(findings) == f"group {prefix}evaluate has not started"
+    assert checks.group(findings) == f"group {prefix}evaluate has not started"
     for partition in (0, 2):
         set_offset(kafka.bootstrap, f"{prefix}evaluate", f"{prefix}interactions", partition, 0)
-    with pytest.raises(Warned, match=rf"no worker has read partition 1, 3 of {prefix}interactions; "):
-        doctor.group(findings)
+    with pytest.raises(CheckWarning, match=rf"no worker has read partition 1, 3 of {prefix}interactions; "):
+        checks.group(findings)
     for partition in (1, 3):
         set_offset(kafka.bootstrap, f"{prefix}evaluate", f"{prefix}interactions", partition, 0)
-    assert doctor.group(findings) == f"group {prefix}evaluate is 0 records behind"
+    assert checks.group(findings) == f"group {prefix}evaluate is 0 records behind"
 
 
 def test_doctor_warns_of_one_broker_and_goes_on(kafka: LocalKafka, prefix: str) -> None:

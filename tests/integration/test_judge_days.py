@@ -19,7 +19,7 @@ from test_judge_service import PARTITIONS, Requests, cost, environment
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, shares_of
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.cli import ledger_time
+from ragweir.streams.cli.checks import ledger_time
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.days import AHEAD_S, DayClock
 from ragweir.streams.kafka.topics import create_topics

@@ -9,8 +9,9 @@ from commands import ragweir
 from conftest import create_topic, produce
 
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.streams.cli.doctor import CheckContext, Unwell, objectives
-from ragweir.streams.cli.objectives import evaluations, uncounted
+from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
+from ragweir.streams.cli.checks.events import objectives
+from ragweir.streams.cli.checks.objectives import evaluations, uncounted
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
 from ragweir.streams.settings import JudgeSettings, KafkaSettings, Settings, Slo, TopicSettings
@@ -75,17 +76,17 @@ def test_doctor_tries_the_slos_on_the_newest_evaluations(kafka: LocalKafka, pref
         return objectives(CheckContext(effective, {f"{prefix}evaluations": 2} if topics is None else topics))
 
     assert told() == "there is no SLO"
-    with pytest.raises(Unwell, match="there is no topic"):
+    with pytest.raises(CheckFailed, match="there is no topic"):
         told(GOOD, topics={})
     topic = create_topic(kafka.bootstrap, f"{prefix}evaluations", 2)
-    assert told(GOOD) == "there are no evaluations yet to try the SLOs on"
+    assert told(GOOD) == "there are no evaluations yet to check the SLOs on"
     produce(kafka.bootstrap, topic, LINES)
     assert told(GOOD) == "each SLO counts some of the newest 20 evaluations"
-    with pytest.raises(Unwell) as found:
+    with pytest.raises(CheckFailed) as found:
         told(GOOD, EXACT)
-    assert str(found.value).startswith(f"exact counts none of the newest 20 evaluations: {EXACT_IS_NULL}; mend ")
+    assert str(found.value).startswith(f"exact counts none of the newest 20 evaluations: {EXACT_IS_NULL}; correct ")
     # A judged metric has values on few events, where there is a judge; without one on none, ever.
-    with pytest.raises(Unwell, match="judged counts none"):
+    with pytest.raises(CheckFailed, match="judged counts none"):
         told(JUDGED)
     assert told(JUDGED, base_url="http://judge/v1").startswith("judged counts none of the newest 20 evaluations")
 

@@ -330,7 +330,7 @@ def test_the_example_on_kafka(extended: Path, kafka: LocalKafka, prefix: str, tm
 def test_the_example_is_found_by_its_line(extended: Path) -> None:
     """The help lists its command; `ragweir up` and `ragweir doctor` count on its port where a file is named."""
     script = (
-        "from ragweir.streams.cli.ports import ports\nfrom ragweir.streams.settings import load\n"
+        "from ragweir.streams.cli.checks.ports import ports\nfrom ragweir.streams.settings import load\n"
         "print(*(port.service for port in ports(load())))"
     )
 

@@ -16,7 +16,8 @@ from conftest import create_topic, produce
 
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.mapping import FieldMap
-from ragweir.streams.cli import doctor
+from ragweir.streams.cli.checks import events as checks
+from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
 from ragweir.streams.cli.tap import read_newest
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import load
@@ -331,12 +332,12 @@ def test_times_that_cannot_be_true_are_told(kafka: LocalKafka, prefix: str, name
     assert re.search(shown, printed)
     assert (f"\nCheck this first: {complaint}" in printed) is bool(complaint)
     effective = load(None, {"kafka": {"bootstrap_servers": kafka.bootstrap}, "input": {"topic": topic}})
-    findings = doctor.CheckContext(effective, {topic: 1})
+    findings = CheckContext(effective, {topic: 1})
     if complaint:
-        with pytest.raises(doctor.Unwell, match=f"^{re.escape(complaint)}"):
-            doctor.times(findings)
+        with pytest.raises(CheckFailed, match=f"^{re.escape(complaint)}"):
+            checks.times(findings)
     else:
-        assert re.search(shown, doctor.times(findings))
+        assert re.search(shown, checks.times(findings))
 
 
 def test_what_was_repaired_is_told(kafka: LocalKafka, prefix: str) -> None:

@@ -22,8 +22,8 @@ from ragweir.metrics.catalogue import CATALOGUE_VERSION, Catalogue, everything
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.run import ReplayRequest, Run
 from ragweir.streams import logs
-from ragweir.streams.cli import doctor
-from ragweir.streams.cli.doctor import CheckContext
+from ragweir.streams.cli.checks import judge as checks
+from ragweir.streams.cli.checks.context import CheckContext
 from ragweir.streams.judge.probe import ProbeResult
 from ragweir.streams.judge.protocol import ResponseFormat
 from ragweir.streams.playground.local.kafka import LocalKafka
@@ -194,9 +194,9 @@ def test_rehearse(tmp_path: Path) -> None:
 
 def test_the_judges_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """An endpoint gives itself any name."""
-    monkeypatch.setattr(doctor, "probe", lambda _: ProbeResult(ResponseFormat(), 0, ALL))
+    monkeypatch.setattr(checks, "probe", lambda _: ProbeResult(ResponseFormat(), 0, ALL))
     judge = JudgeSettings(base_url="http://127.0.0.1:9/v1", daily_budget_usd=None)
-    must_be_harmless(doctor.judge(CheckContext(Settings(judge=judge))))
+    must_be_harmless(checks.judge(CheckContext(Settings(judge=judge))))
     summary = EvaluationSummary(Aggregator(Catalogue(everything())), judging=True)
     usage = {"model": ALL, "prompt_version": "1", "input_tokens": 1, "output_tokens": 1, "cost_usd": 0, "cached": False}
     summary.add(Evaluation.model_validate({**evaluation(1, 0.5), "stage": "judged", "judge": usage}))

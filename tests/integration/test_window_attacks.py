@@ -21,7 +21,8 @@ from ragweir.schemas.window import OVERFLOW
 from ragweir.streams.agent import Assignment
 from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.aggregate.dimensions import admission_limits
-from ragweir.streams.cli import doctor
+from ragweir.streams.cli.checks.context import CheckContext
+from ragweir.streams.cli.checks.events import labels
 from ragweir.streams.export.exposition import Exposition
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
@@ -245,6 +246,6 @@ def test_a_backlog_in_any_order(services: Services) -> None:
 )
 def test_doctor_recommends_a_list_of_values(values: dict[str, list[str]], told: str) -> None:
     """Dimensions whose values are not listed are named, with the setting that lists them."""
-    found = doctor.labels(doctor.CheckContext(load(None, {"windows": {"values": values}})))
+    found = labels(CheckContext(load(None, {"windows": {"values": values}})))
     assert told in found
     assert ("windows.values" in found) == (told != "only listed values")

@@ -7,8 +7,9 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from ragweir.streams.cli.doctor import CheckContext, Unwell, supervision, telemetry
-from ragweir.streams.cli.ports import ports
+from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
+from ragweir.streams.cli.checks.local import supervision, telemetry
+from ragweir.streams.cli.checks.ports import ports
 from ragweir.streams.serving.discovery import discovery
 from ragweir.streams.serving.health import Health, serve
 from ragweir.streams.serving.telemetry import Telemetry
@@ -119,22 +120,22 @@ def test_a_service_that_runs_is_well_and_the_next_slot_is_looked_at(base: int) -
     ids=["silent", "no HTTP", "HTTP", "redirect", "half of ours", "lies of its length"],
 )
 def test_another_program_is_wrong_whatever_it_answers(base: int, answer: bytes) -> None:
-    with program(base + 100, answer), pytest.raises(Unwell) as found:
+    with program(base + 100, answer), pytest.raises(CheckFailed) as found:
         telemetry(CheckContext(settings(base)))
     assert f"{base + 100} (aggregate, slot 0) is in use by another program; set telemetry." in str(found.value)
 
 
 def test_a_service_on_another_ones_port_is_named(base: int) -> None:
     """As where a second installation has a base 100 below."""
-    with service("evaluate", 0, base + 100), pytest.raises(Unwell, match=r"is in use by ragweir's evaluate-0"):
+    with service("evaluate", 0, base + 100), pytest.raises(CheckFailed, match=r"is in use by ragweir's evaluate-0"):
         telemetry(CheckContext(settings(base)))
 
 
 def test_a_port_that_cannot_be_is_wrong() -> None:
     """Beyond the last port, or on an address that is not this machine's."""
-    with pytest.raises(Unwell, match=r"65700 \(export, slot 0\) is no port: the last one is 65535"):
+    with pytest.raises(CheckFailed, match=r"65700 \(export, slot 0\) is no port: the last one is 65535"):
         telemetry(CheckContext(settings(65_500)))
-    with pytest.raises(Unwell, match=r"cannot be opened on 192\.0\.2\.1 \(Cannot assign requested address\)"):
+    with pytest.raises(CheckFailed, match=r"cannot be opened on 192\.0\.2\.1 \(Cannot assign requested address\)"):
         telemetry(CheckContext(Settings(telemetry=TelemetrySettings(host="192.0.2.1", port=9_464))))
     assert telemetry(CheckContext(settings(0))) == f"the system chooses the ports on {HOST}"
 
@@ -146,7 +147,7 @@ def test_doctor_names_the_worker_that_a_supervisor_lacks(base: int) -> None:
     with supervising(base + 400, ""):
         assert supervision(findings) == f"all workers run under `ragweir up` (port {base + 400})"
         with supervising(base + 190, "aggregate-1 is down and is not restarted: mend me"):
-            with pytest.raises(Unwell, match=r"^aggregate: aggregate-1 is down and is not restarted: mend me$"):
+            with pytest.raises(CheckFailed, match=r"^aggregate: aggregate-1 is down and is not restarted: mend me$"):
                 supervision(findings)
             assert telemetry(findings), "its port is not one of a slot"
     assert supervision(CheckContext(settings(0))) == "not checked, since the system chooses the ports"
@@ -158,12 +159,12 @@ def test_a_program_on_the_port_of_up_is_named(base: int) -> None:
     with program(base + 90, b""):
         assert supervision(findings) == "no supervisor runs on this machine"
     told = rf"^{base + 400} \(supervisor, slot 0\) is in use by another program; `ragweir up` cannot start: "
-    with program(base + 400, b""), pytest.raises(Unwell, match=told):
+    with program(base + 400, b""), pytest.raises(CheckFailed, match=told):
         supervision(findings)
     with (
         service("evaluate", 7, base + 400),
-        pytest.raises(Unwell, match=r"is in use by ragweir's evaluate-7; `ragweir "),
+        pytest.raises(CheckFailed, match=r"is in use by ragweir's evaluate-7; `ragweir "),
     ):
         supervision(findings)
-    with pytest.raises(Unwell, match=r"65900 \(supervisor, slot 0\) is no port"):
+    with pytest.raises(CheckFailed, match=r"65900 \(supervisor, slot 0\) is no port"):
         supervision(CheckContext(settings(65_500)))

@@ -1,4 +1,4 @@
-"""Checks that Kafka keeps what is written: replicas, acknowledgements, elections, and retention against lag."""
+"""Settings of topics that decide whether records are lost: replicas, acknowledgements, elections, retention."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _INTERNAL = {
     "__consumer_offsets": ("offsets.topic.replication.factor", "min.insync.replicas"),
     "__transaction_state": ("transaction.state.log.replication.factor", "transaction.state.log.min.isr"),
 }
-"""Kafka's own topics, and the settings of brokers by which one that does not exist yet is created."""
+"""Kafka's own topics, and the broker settings with which they are created."""
 _ENOUGH = 3
-"""Replicas with which one broker may be away while another one fails."""
+"""Replicas with which one broker may be down while another one fails."""
 _UNITS = ((172_800, 86_400, "days"), (7_200, 3_600, "hours"), (120, 60, "minutes"), (-math.inf, 1, "seconds"))
 """For each unit the seconds from which on it is used, its length in seconds, and its name."""
 _NEAR = 0.5
@@ -34,7 +34,7 @@ _NEAR = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """The settings of one topic on which it depends whether an acknowledged record can be lost.
+    """The settings of one topic that decide whether an acknowledged record can be lost.
 
     Args:
         topic: its full name.
@@ -51,7 +51,7 @@ class Durability:
 
 @dataclass(frozen=True, slots=True)
 class DurabilityVerdict:
-    """Faults, by which records are lost or cannot be written, and risks; each with the topics that it concerns."""
+    """Faults, by which records are lost or cannot be written, and risks, each with the topics that it concerns."""
 
     wrong: tuple[str, ...] = ()
     risky: tuple[str, ...] = ()
@@ -99,8 +99,8 @@ def _risks(topic: Durability, *, alone: bool) -> Iterator[str]:
         yield f"fewer than {_ENOUGH} replicas"
 
 
-def _listed(told: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    for text, topics in told.items():
+def _listed(found: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for text, topics in found.items():
         yield f"{text}: {', '.join(sorted(topics))}" if topics else text
 
 
@@ -152,7 +152,7 @@ def _asked(admin: AdminClient, kind: Any, names: Iterable[str]) -> dict[str, dic
 
 
 def denied(error: KafkaException) -> bool:
-    """Return true where the user lacks a right."""
+    """Return true if the user lacks a right."""
     return error.args[0].code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
@@ -172,21 +172,21 @@ class Unread:
 
     @property
     def due(self) -> bool:
-        """Return true where Kafka may delete the record at any moment."""
+        """True if Kafka may delete the record at any moment."""
         return self.age_s >= self.kept_s
 
     @property
     def near(self) -> bool:
-        """Return true where at least half of the retention has passed."""
+        """True if at least half of the retention has passed."""
         return self.age_s >= _NEAR * self.kept_s
 
     @override
     def __str__(self) -> str:
-        where, age, kept = f"{self.topic}/{self.partition}", _spoken(self.age_s), _spoken(self.kept_s)
+        where, age, kept = f"{self.topic}/{self.partition}", _duration(self.age_s), _duration(self.kept_s)
         return f"the oldest unread record of {where} is {age} old and the topic keeps records for {kept}"
 
 
-def _spoken(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     unit_s, unit = next((length, unit) for least, length, unit in _UNITS if seconds >= least)
     return f"{seconds / unit_s:.1f}".removesuffix(".0") + f" {unit}"
 

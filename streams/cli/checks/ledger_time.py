@@ -1,17 +1,17 @@
-"""Whether the ledger has the brokers' time, by which the days of the judge's budget go."""
+"""The topic setting that gives the ledger the brokers' time, which the days of the judge's budget need."""
 
 from __future__ import annotations
 
 from confluent_kafka.admin import AdminClient
 
-from ragweir.streams.cli.durability import configurations
+from ragweir.streams.cli.checks.durability import configurations
 from ragweir.streams.settings import Settings
 
 SETTING, VALUE = "message.timestamp.type", "LogAppendTime"
 
 
 def missing(admin: AdminClient, settings: Settings) -> str:
-    """Return how to give the ledger the brokers' time; empty where it has it.
+    """Return the command that gives the ledger the brokers' time; empty if it has it.
 
     Raises:
         KafkaException: if Kafka does not answer, there is no ledger, or the user may not describe it.

@@ -1,4 +1,4 @@
-"""Finds out which bootstrap servers speak TLS, as librdkafka does not say why a plaintext connection is closed."""
+"""Finds bootstrap servers that expect TLS; librdkafka does not report why a plaintext connection is closed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import ssl
 from collections.abc import Iterator
 
 _TIMEOUT_S = 2.0
-_MOST = 3
-"""Servers that are tried, as each may take the whole time."""
+_MAX_SERVERS = 3
+"""Servers that are tried; each one may take the whole timeout."""
 _SERVER = re.compile(r"(?:\w+://)?(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^:/\[\]]+)):(?P<port>\d{1,5})", re.ASCII)
 
 
 def addresses(bootstrap_servers: str) -> Iterator[tuple[str, int]]:
-    """Yield host and port of each server of a list.
+    """Yield the host and port of each server in a list.
 
     >>> list(addresses("kafka-1:9092, PLAINTEXT://[::1]:9093,nonsense"))
     [('kafka-1', 9092), ('::1', 9093)]
@@ -26,10 +26,12 @@ def addresses(bootstrap_servers: str) -> Iterator[tuple[str, int]]:
 
 def tls_ports(bootstrap_servers: str) -> list[str]:
     """Return the servers that take part in a TLS handshake, as host:port. No certificate is verified."""
-    return [f"{host}:{port}" for host, port in list(addresses(bootstrap_servers))[:_MOST] if _speaks_tls(host, port)]
+    return [
+        f"{host}:{port}" for host, port in list(addresses(bootstrap_servers))[:_MAX_SERVERS] if _expects_tls(host, port)
+    ]
 
 
-def _speaks_tls(host: str, port: int) -> bool:
+def _expects_tls(host: str, port: int) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
@@ -39,6 +41,6 @@ def _speaks_tls(host: str, port: int) -> bool:
         ):
             return True
     except ssl.SSLError as error:
-        return "ALERT" in (error.reason or "")  # It speaks TLS and asks for more than this client has.
+        return "ALERT" in (error.reason or "")  # A TLS alert, such as for a missing client certificate.
     except (OSError, ValueError):
         return False

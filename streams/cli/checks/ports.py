@@ -1,4 +1,4 @@
-"""The services' telemetry ports on this machine: which are free, and which program holds each of the others."""
+"""The telemetry ports of the services on this machine, and the programs that listen on them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ragweir.streams.supervisor import OWN_PORT, UP_PORT
 
 _TIMEOUT_S = 2.0
 _MOST_BYTES = 1024 * 1024
-"""The bytes that are read of an answer. A service's own series come first, and take a tenth of it."""
+"""The bytes that are read of an answer; ragweir_build_info is in the first tenth of it."""
 _EVERYWHERE = ("0.0.0.0", "")  # noqa: S104 - nothing is bound to them
 _BUILD_INFO = re.compile(r"^ragweir_build_info\{(?P<labels>[^\n]*)\} 1\.0$", re.MULTILINE)
 
@@ -40,11 +40,11 @@ class Port:
     slot: int
     number: int
     state: str
-    """`free`, `ours` where this slot of this service runs, `foreign`, or why it cannot be opened."""
+    """`free`, `ours` if this slot of this service runs, `foreign`, or the reason why it cannot be opened."""
 
     @property
     def usable(self) -> bool:
-        """Return whether the slot can be started, or runs."""
+        """True if the slot can be started, or runs."""
         return self.state in _STATES and self.state != "foreign"
 
     @override
@@ -60,18 +60,18 @@ _STATES = {
 
 
 def ports(settings: Settings) -> list[Port]:
-    """The ports of all services that `ragweir up` starts with these settings: the slots that run, and the next one."""
+    """Return the ports of the services that `ragweir up` starts: those of the slots that run, and the next one."""
     return [port for name, offset in _services(settings).items() for port in _slots(settings, name, offset)]
 
 
 @dataclass(frozen=True, slots=True)
 class Supervised:
-    """A supervisor that runs on this machine, and its own account of its workers."""
+    """A supervisor that runs on this machine, and its report on its workers."""
 
     command: str
     port: int
-    trouble: str
-    """The answer of its /readyz; empty where all workers run."""
+    problem: str
+    """The answer of its /readyz; empty if all workers run."""
 
 
 def supervisors(settings: Settings) -> list[Supervised]:
@@ -87,8 +87,8 @@ def supervisors(settings: Settings) -> list[Supervised]:
         state = _state(settings.telemetry.host, base + offset, f"{SUPERVISOR}-0")
         if state == "ours":
             ready, answer = _answer(host, base + offset, "/readyz")
-            trouble = "" if ready else answer.strip() or "it does not answer"
-            found.append(Supervised(command, base + offset, trouble))
+            problem = "" if ready else answer.strip() or "it does not answer"
+            found.append(Supervised(command, base + offset, problem))
         elif command == "up" and state != "free":
             text = str(Port(SUPERVISOR, 0, base + offset, state))
             raise PermanentError(f"{text}; `ragweir up` cannot start: set telemetry.port")
@@ -135,7 +135,7 @@ def _local(host: str) -> str:
 
 
 def _answer(host: str, number: int, path: str) -> tuple[bool, str]:
-    """Return true where the status is 200, and the text of the answer, which is empty where there is none."""
+    """Return true if the status is 200, and the text of the answer, which is empty without one."""
     try:
         with closing(HTTPConnection(host, number, timeout=_TIMEOUT_S)) as connection:
             connection.request("GET", path, headers={"Accept": "text/plain"})
@@ -146,7 +146,7 @@ def _answer(host: str, number: int, path: str) -> tuple[bool, str]:
 
 
 def _holder(host: str, number: int) -> str:
-    """Return the service and slot that serve there, as SERVICE-SLOT; empty where it is none of ours."""
+    """Return the service and slot that listen there, as SERVICE-SLOT; empty for other programs."""
     _, answer = _answer(host, number, "/metrics")
     found = _BUILD_INFO.search(answer)
     labels = dict(re.findall(r'(\w+)="([\w.-]*)"', found["labels"])) if found else {}

@@ -1,4 +1,4 @@
-"""SLOs that count nothing: their metric is null, or their dimensions have other values, on all of many evaluations."""
+"""Finds SLOs that count nothing: their metric is null, or their dimensions have other values, on all evaluations."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ragweir.streams.records import Record
 from ragweir.streams.settings import Slo
 from ragweir.streams.terminal import printable
 
-_WIDTH = 100
+_MAX_CHARACTERS = 100
 
 
 def evaluations(records: Iterable[Record]) -> list[Evaluation]:
-    """The evaluations that records hold; what cannot be read is left out."""
+    """Return the evaluations in records, without those that cannot be read."""
     found: list[Evaluation] = []
     for record in records:
         try:
@@ -29,7 +29,7 @@ def evaluations(records: Iterable[Record]) -> list[Evaluation]:
 
 
 def uncounted(slos: Iterable[Slo], sample: Sequence[Evaluation]) -> Iterator[tuple[Slo, str]]:
-    """The SLOs that count none of some evaluations, each with the reason.
+    """Yield the SLOs that count none of the evaluations, each with the reason.
 
     >>> slo = Slo(name="exact", metric="exact_match", at_least=1, objective=0.9)
     >>> sample = [Evaluation(event_id="1", event_time=0, catalogue_version="1", scores={"exact_match": None},
@@ -38,11 +38,12 @@ def uncounted(slos: Iterable[Slo], sample: Sequence[Evaluation]) -> Iterator[tup
     ['exact_match is null on all 1 of them, mostly because the event has no expected']
     """
     for slo in slos:
-        wanted = " and ".join(f"{name}={value}" for name, value in slo.dimensions.items())
+        conditions = " and ".join(f"{name}={value}" for name, value in slo.dimensions.items())
         about = [each for each in sample if all(label(name, each) == own for name, own in slo.dimensions.items())]
         if not about:
-            yield slo, f"none of them has {wanted}"
+            yield slo, f"none of them has {conditions}"
         elif all(each.scores.get(slo.metric) is None for each in about):
             given = Counter(each.reasons[slo.metric] for each in about if slo.metric in each.reasons)
-            because = f", mostly because {printable(given.most_common(1)[0][0], _WIDTH)}" if given else ""
-            yield slo, f"{slo.metric} is null on all {len(about)} of them{f' with {wanted}' if wanted else ''}{because}"
+            because = f", mostly because {printable(given.most_common(1)[0][0], _MAX_CHARACTERS)}" if given else ""
+            among = f" with {conditions}" if conditions else ""
+            yield slo, f"{slo.metric} is null on all {len(about)} of them{among}{because}"

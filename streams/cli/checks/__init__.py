@@ -1,0 +1,1 @@
+"""The checks of `ragweir doctor`: each returns what it found, or raises CheckFailed or CheckWarning."""

@@ -1,0 +1,86 @@
+"""The context of the checks: the settings, the topics that exist, and the offsets of consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from ragweir.schemas.topics import TOPICS
+from ragweir.streams.cli.checks.durability import denied
+from ragweir.streams.kafka.client import Identity, build, reader_properties
+from ragweir.streams.settings import Settings
+
+TIMEOUT_SECONDS = 5.0
+
+
+class CheckFailed(Exception):
+    """Something is wrong; the message says what, and how to fix it."""
+
+
+class CheckWarning(Exception):
+    """Something works but may not be intended; the message says what to do about it."""
+
+
+@dataclass(slots=True)
+class CheckContext:
+    """The settings, and the topics that exist with their numbers of partitions, once the broker has answered."""
+
+    settings: Settings
+    topics: Mapping[str, int] | None = None
+
+    @property
+    def existing(self) -> Mapping[str, int]:
+        """The topics that exist.
+
+        Raises:
+            CheckFailed: if the broker did not answer.
+        """
+        if self.topics is None:
+            raise CheckFailed("not checked, since the broker does not answer")
+        return self.topics
+
+    def own_topics(self) -> Iterator[str]:
+        """Yield the names of ragweir's topics."""
+        return (self.settings.topics.prefix + name for name in TOPICS)
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of a topic.
+
+        Raises:
+            CheckFailed: if it does not exist.
+        """
+        count = self.existing.get(topic, 0)
+        if not count:
+            raise CheckFailed(f"not checked, since there is no topic {topic}")
+        return [TopicPartition(topic, partition) for partition in range(count)]
+
+    def committed(self, identity: Identity, partitions: Sequence[TopicPartition]) -> tuple[list[TopicPartition], int]:
+        """Return the committed offsets of a group, where there are any, and its lag in offsets.
+
+        Raises:
+            CheckFailed: if retention has deleted unread records.
+        """
+        if not partitions:
+            return [], 0
+        with build(Consumer, {**reader_properties(self.settings), "group.id": identity.group}) as consumer:
+            offsets = consumer.committed(list(partitions), timeout=TIMEOUT_SECONDS)
+            committed = [each for each in offsets if each.offset >= 0]
+            lag = 0
+            for each in committed:
+                low, high = consumer.get_watermark_offsets(each, timeout=TIMEOUT_SECONDS)
+                if each.offset < low:
+                    raise CheckFailed(
+                        f"retention has deleted {low - each.offset} unread records of {each.topic}/{each.partition}; "
+                        "run more workers or keep the topic longer"
+                    )
+                lag += high - each.offset
+        return committed, lag
+
+
+def not_permitted(error: KafkaException) -> Exception:
+    """Return a warning if the user lacks the right to describe configurations; else the error."""
+    if denied(error):
+        return CheckWarning("not checked: the user lacks the right DescribeConfigs on topics or the cluster")
+    return error
