@@ -1,7 +1,7 @@
-"""Recognising the shape of somebody else's events, and proposing the map that reads them.
+"""Infers the schema of foreign events, and proposes the map that reads them.
 
-A proposal is a guess from names and types, to be read by a person: each of our fields takes the path whose name is
-most usual for it, among those that hold the right type in most of the sampled events.
+A proposal is inferred from names and types, and has to be checked by a person: each of ragweir's fields gets the path
+with the most usual name for it, among those that have the right type in most of the sampled events.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ragweir.schemas.times import FIRST_YEAR, LAST_YEAR, parse_time
 Rules = dict[str, object]
 Step = str | int | None
 Path = tuple[Step, ...]
-"""A name, a place in a list, or None for every item of a list."""
+"""The steps to a value: a name, an index of a list, or None for every item of a list."""
 Columns = Mapping[Path, dict[int, object]]
-"""The paths of a sample, each with one value of every event that has it, by the event's place. Null is absent."""
+"""The paths of a sample, each with one value of every event that has it, by the event's index. Null is absent."""
 Fits = Callable[[object], bool]
 Row = tuple[str, Fits, str]
 
@@ -26,17 +26,17 @@ REQUIRED = ("event_id", "query", "response")
 
 _MOST_PATHS = 1_000
 _MOST_STEPS = 2_000
-"""How much is looked at of the whole sample, and of one event: keys that are data make any number of paths."""
+"""Most paths of the whole sample and of one event, since keys that are data make any number of paths."""
 _DEEPEST = 7
 _ITEMS = 3
 _SHARE = 0.5
-"""A field is proposed when this share of the events has it,"""
+"""The least share of the events that must have a path."""
 _MOST = 0.9
-"""and this share of its values is as it should be. Ids may repeat as much as that, by redelivery."""
+"""The least share of its values that must have the right type. Ids may repeat to this degree, by redelivery."""
 _FIRST_OF = frozenset({"choices"})
-"""Lists that stand for their first item."""
+"""Lists of which only the first item is used."""
 _VAGUE = frozenset({"id", "name", "value", "version"})
-"""Names that say nothing without the one above them: `session.id` is a session_id."""
+"""Names that are read together with the one above them: `session.id` is a session_id."""
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 _BARE = re.compile(r'[^.\[\]"]+')
 
@@ -94,7 +94,7 @@ FIELDS: tuple[Row, ...] = (
     ("usage.cost_usd", _is_number, "cost_usd total_cost cost"),
     ("feedback.score", _is_number, "feedback_score rating user_rating"),
 )
-"""Our fields, what their values must be, and the usual names for them, the most usual first."""
+"""Ragweir's fields, the checks of their values, and their usual names, the most usual first."""
 
 _LIST = ("contexts", _is_list, "contexts retrieved_contexts retrieval_context context documents docs chunks passages")
 LIST_FIELDS: tuple[Row, ...] = (
@@ -105,11 +105,11 @@ LIST_FIELDS: tuple[Row, ...] = (
     ("page", _is_whole, "page page_number"),
     ("retrieval_method", _is_text, "retrieval_method retriever method"),
 )
-"""The same for the items of the list of contexts; the point is the item itself."""
+"""The same for the items of the list of contexts; the name `.` is the item itself."""
 
 
 def _walk(event: object) -> Iterator[tuple[Path, object]]:
-    """All that a map can reach in an event, what lies near the top first."""
+    """Yield the paths of an event that a map can use, with their values, those near the top first."""
     ahead: deque[tuple[Path, object]] = deque([((), event)])
     while ahead:
         path, data = ahead.popleft()
@@ -117,7 +117,7 @@ def _walk(event: object) -> Iterator[tuple[Path, object]]:
         if len(path) == _DEEPEST:
             continue
         if isinstance(data, dict):
-            # A map has no way to write the others.
+            # A map cannot name the others.
             names = (name for name in data if name and '"' not in name and name != "[]")
             ahead.extend(((*path, name), data[name]) for name in islice(names, _MOST_STEPS))
         elif isinstance(data, list) and None not in path:
@@ -127,7 +127,7 @@ def _walk(event: object) -> Iterator[tuple[Path, object]]:
 
 
 def columns(events: Sequence[object]) -> Columns:
-    """The sample by paths; what is no object has none."""
+    """Return the values of a sample by their paths; events that are no objects have none."""
     found: dict[Path, dict[int, object]] = {}
     for place, event in enumerate(events):
         if isinstance(event, dict):
@@ -137,10 +137,10 @@ def columns(events: Sequence[object]) -> Columns:
     return found
 
 
-def _called(path: Path) -> tuple[str, ...]:
-    """The names that a path answers to: its last, and its last two together.
+def _names_of(path: Path) -> tuple[str, ...]:
+    """Return the names of a path: its last, and its last two together.
 
-    >>> _called(("outputs", "actualAnswer")), _called(("attributes", "session.id"))
+    >>> _names_of(("outputs", "actualAnswer")), _names_of(("attributes", "session.id"))
     (('actual_answer', 'outputs_actual_answer'), ('session_id',))
     """
     dotted = ".".join(step for step in path if isinstance(step, str))
@@ -151,21 +151,21 @@ def _called(path: Path) -> tuple[str, ...]:
 
 
 def _best(found: Columns, row: Row, least: float) -> Path | None:
-    """The path that is most usually named, then nearest to the top, then in most events."""
+    """Return the path with the most usual name, then nearest to the top, then in most events."""
     _, fits, usual = row
     names = usual.split()
     candidates = [
         ((names.index(name), len(path), -len(values)), path)
         for path, values in found.items()
         if not any(isinstance(step, str) and step.isdecimal() for step in path)  # An id as a key is data.
-        for name in _called(path)
+        for name in _names_of(path)
         if name in names and len(values) >= least and sum(map(fits, values.values())) >= _MOST * len(values)
     ]
     return min(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
 
 
 def _identity(found: Columns, events: int, usual: Path | None) -> tuple[Path, ...]:
-    """An id that differs from event to event, or an id and something short that do so together."""
+    """Return the path of an id that is unique, or those of an id and a short value that are so together."""
 
     def differ(*paths: Path) -> bool:
         together = set.intersection(*(set(found[path]) for path in paths))
@@ -173,11 +173,11 @@ def _identity(found: Columns, events: int, usual: Path | None) -> tuple[Path, ..
         return len(together) >= _SHARE * events and len(values) >= _MOST * len(together)
 
     usable = [path for path, values in found.items() if all(map(_is_id, values.values()))]
-    ids = [path for path in usable if _called(path)[-1].rpartition("_")[2] in ("id", "uuid")]
+    ids = [path for path in usable if _names_of(path)[-1].rpartition("_")[2] in ("id", "uuid")]
     ids.sort(key=lambda path: (path != usual, len(path)))
     if single := next(filter(differ, ids), None):
         return (single,)
-    # Texts are no ids: an id stands on every evaluation.
+    # Texts are no ids, since each evaluation repeats the id.
     short = [
         path for path in usable if not any(len(word) > 99 or " " in word for word in map(str, found[path].values()))
     ]
@@ -187,7 +187,7 @@ def _identity(found: Columns, events: int, usual: Path | None) -> tuple[Path, ..
 
 
 def _contexts(found: Columns, plain: Columns) -> dict[str, Path]:
-    """The rules for the list of contexts, if there is one that holds texts."""
+    """Return the rules for the list of contexts, if there is one with texts."""
     path = _best(plain, _LIST, 1)
     if path is None:
         return {}
@@ -198,7 +198,7 @@ def _contexts(found: Columns, plain: Columns) -> dict[str, Path]:
 
 
 def propose(events: Sequence[object]) -> Rules:
-    """The rules of a map for these events; what could not be found is left out.
+    """Return the rules of a map for these events, without the fields for which no path was found.
 
     >>> propose([{"id": 1, "question": "Who?", "answer": "Ada.", "docs": [{"content": "Ada."}], "ts": 1764000000000}])
     ... # doctest: +NORMALIZE_WHITESPACE
@@ -209,15 +209,15 @@ def propose(events: Sequence[object]) -> Rules:
     plain = {path: values for path, values in found.items() if None not in path}
     count = sum(isinstance(event, dict) for event in events)
     chosen = {row[0]: path for row in FIELDS if (path := _best(plain, row, _SHARE * count)) is not None}
-    identity = [spelled(path) for path in _identity(plain, count, chosen.pop("event_id", None))]
+    identity = [path_text(path) for path in _identity(plain, count, chosen.pop("event_id", None))]
     rules: Rules = {"event_id": identity if len(identity) > 1 else identity[0]} if identity else {}
-    return rules | {field: spelled(path) for field, path in (chosen | _contexts(found, plain)).items()}
+    return rules | {field: path_text(path) for field, path in (chosen | _contexts(found, plain)).items()}
 
 
-def spelled(path: Path) -> str:
-    """A path as maps write it.
+def path_text(path: Path) -> str:
+    """Return a path as maps write it.
 
-    >>> spelled(("choices", 0, "b.c", None))
+    >>> path_text(("choices", 0, "b.c", None))
     'choices[0]."b.c"[]'
     """
     text = ""
@@ -230,12 +230,12 @@ def spelled(path: Path) -> str:
 
 
 def innermost(events: Sequence[object], most: int = 40) -> list[str]:
-    """The paths that lead to values in at least a tenth of the events, those near the top first, as TOML."""
+    """Return the paths of values that a tenth of the events have, those near the top first, as TOML."""
     found = columns(events)
     above = {path[:-1] for path in found}
     leaves = [path for path in found if path not in above and len(found[path]) >= len(events) / 10]
     leaves.sort(key=lambda path: (len(path), -len(found[path])))
-    return [_toml(spelled(path)) for path in leaves[:most]]
+    return [_toml(path_text(path)) for path in leaves[:most]]
 
 
 def _toml(value: object) -> str:
@@ -244,13 +244,13 @@ def _toml(value: object) -> str:
     text = str(value)
     if text.isprintable() and "'" not in text and ('"' in text or "\\" in text):
         return f"'{text}'"
-    # Names may hold anything, and what a terminal obeys must not reach it.
+    # Names may contain control characters, which must not reach the terminal.
     plain = (each if each.isprintable() and each not in '"\\' else f"\\U{ord(each):08X}" for each in text)
     return f'"{"".join(plain)}"'
 
 
 def written(rules: Mapping[str, object]) -> str:
-    """The rules as the TOML of a map, with a comment for each that a map must have and this one lacks.
+    """Return the rules as the TOML of a map, with a comment for each required rule that is missing.
 
     >>> print(written({"event_id": ["a", "b"], "response": "reply", "contexts[].text": "docs[]"}))
     # query = ""  # required; none was found as query, question, user_query, ...

@@ -1,4 +1,4 @@
-"""Text on a terminal: nothing from outside (events, topics, endpoints, files) reaches it as more than text."""
+"""Output on a terminal: text from events, topics, endpoints and files cannot control it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _WIDTH = 48
 
 
 class Terminal(Console):
-    """A console that prints text as it is: no markup, no emoji names, and no character that a terminal obeys.
+    """A console that prints text without markup, emoji names and control characters.
 
-    Rich's own control sequences (colours, redrawing) stay. `print(..., markup=True)` is for texts of ours alone.
+    Rich's own control sequences (colours, redrawing) stay. `print(..., markup=True)` is for constant texts alone.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
 
     def say(self, text: str | Text, style: str = "") -> None:
-        """Print a sentence, which a terminal may wrap but which stays one line in a file."""
+        """Print a text; its lines are wrapped by the terminal alone, and stay whole in a file."""
         self.print(text, style=style, soft_wrap=True)
 
     @override
@@ -41,9 +41,9 @@ class Terminal(Console):
 
 
 def printable(text: str, most: int | None = _WIDTH) -> str:
-    r"""Text from outside on one line, without what a terminal obeys, cut to so many characters; None cuts nothing.
+    r"""Return a text on one line without control characters, cut to a number of characters; None cuts nothing.
 
-    White space becomes a blank, a line's end and all else that is not printable U+FFFD.
+    White space becomes a space; line ends and other characters that are not printable become U+FFFD.
 
     >>> printable("a\x1b[2Jb"), printable("a" * 9, 5), printable("a\u202e\x9b\u00a0b\n")
     ('a\ufffd[2Jb', 'aaaa…', 'a\ufffd\ufffd b\ufffd')
@@ -71,19 +71,19 @@ def record_time(epoch_ms: int | None) -> str:
         return f"{epoch_ms} ms"
 
 
-_OBEYED = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
+_CONTROL = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
 
 
 def printable_json(data: bytes) -> bytes:
-    r"""The same JSON, in which what a terminal obeys stands as an escape. What is below U+0020 already does in JSON.
+    r"""Escape the control characters of a JSON text. Those below U+0020 are always escaped in JSON.
 
     >>> printable_json('{"a": "ü\u009b2J\u202e"}'.encode()).decode()
     '{"a": "ü\\u009b2J\\u202e"}'
     """
-    return _OBEYED.sub(_escaped, data.decode()).encode()
+    return _CONTROL.sub(_escaped, data.decode()).encode()
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """A character as JSON escapes it: in UTF-16."""
+    """Return a character as JSON escapes it, in UTF-16."""
     units = found[0].encode("utf-16-be")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

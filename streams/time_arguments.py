@@ -1,4 +1,4 @@
-"""Times as people give them on the command line."""
+"""Times as arguments of commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ragweir.schemas.window import duration_s
 
 
 def time_argument(text: str, flag: str, now: datetime | None = None) -> datetime:
-    """A time: RFC 3339, a date, or, where there is a present, a duration before it.
+    """Parse a time: RFC 3339, a date, or, if `now` is given, a duration before it.
 
     >>> time_argument("90m", "--from", time_argument("2026-11-22T12:00:00Z", "now")).isoformat()
     '2026-11-22T10:30:00+00:00'
@@ -18,7 +18,7 @@ def time_argument(text: str, flag: str, now: datetime | None = None) -> datetime
     '2026-11-22T00:00:00+00:00'
 
     Raises:
-        ConfigurationError: if it is none.
+        ConfigurationError: if it is no time.
     """
     if now is not None:
         try:

@@ -40,7 +40,7 @@ from ragweir.streams.settings import Settings
 from ragweir.streams.slo.rules import FAST, duration
 
 _EVENTS = 200
-_POLL_SECONDS = 0.2
+_POLL_SECONDS = 0.05
 
 _NEXT = """
 [bold]Next, with your own Kafka[/]
@@ -135,7 +135,7 @@ def _run(
             else:
                 out.print(_NEXT, markup=True, soft_wrap=True)
                 if keep:
-                    _keep(settings, lambda: _watch(check))
+                    _keep(settings, check)
 
 
 def _programs_found() -> bool:
@@ -161,32 +161,28 @@ def _alert(settings: Settings, found: Results, folder: Path, check: Callable[[],
         f" {duration(short)}; here these are {duration(long * SCALE)} and {duration(short * SCALE)}.\n"
         f"Windows show the mean {slo.metric} per pipeline version.\n"
     )
-    with monitoring(settings, folder) as watch:
-        drill = AlertDrill(settings, watch, check, out)
+    with monitoring(settings, folder) as monitor:
+        drill = AlertDrill(settings, monitor, check, out)
         drill.run()
         out.print(_NEXT, markup=True, soft_wrap=True)
         if keep:
-            pages = {"Prometheus": f"{watch.prometheus.url}/graph", "Alertmanager": watch.alertmanager.url}
-            _keep(settings, drill.linger, pages)
+            pages = {"Prometheus": f"{monitor.prometheus.url}/graph", "Alertmanager": monitor.alertmanager.url}
+            _keep(settings, drill.step, pages)
 
 
-def _keep(settings: Settings, work: Callable[[], None], pages: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Print the addresses, and work until Ctrl-C."""
+def _keep(settings: Settings, step: Callable[[], None], pages: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Print the addresses, and repeat a step until Ctrl-C."""
     exporter = {"Windows": f"http://{targets(settings)['ragweir-export'][0]}/metrics"}
     out.say("\nEverything keeps running until Ctrl-C:")
     for name, url in {**pages, **exporter, "Judge": f"{settings.judge.base_url} (simulated)"}.items():
         out.say(f"  {name:<13} {url}")
     out.say(f"  {'Kafka':<13} ragweir --bootstrap-servers {settings.kafka.bootstrap_servers} doctor")
     try:
-        work()
+        while True:
+            step()
+            time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
         out.say("Stopping everything")
-
-
-def _watch(check: Callable[[], None]) -> None:
-    while True:
-        check()
-        time.sleep(_POLL_SECONDS)
 
 
 def _write(file: Path, count: int) -> None:

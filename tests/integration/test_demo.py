@@ -49,7 +49,7 @@ from ragweir.streams.playground.demo import services as service
 from ragweir.streams.playground.demo.samples import QUESTIONS, UNREADABLE, drill, interactions, samples
 from ragweir.streams.playground.demo.screen import RISK, Results, screen, summarise
 from ragweir.streams.playground.demo.services import demo_settings, services, settings_file
-from ragweir.streams.playground.demo.traffic import Awaited, Result
+from ragweir.streams.playground.demo.traffic import Pending, Result
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
 from ragweir.streams.settings import BatchSettings, load
@@ -366,12 +366,12 @@ def test_in_whatever_order_topics_are_read_all_is_awaited_and_counted(seed: int)
     """Nothing is awaited once all is heard, and something is as long as anything is not."""
     results = traffic(60)
     random.Random(seed).shuffle(results)
-    awaited, found = Awaited(61), Results(CATALOGUE, 60)
+    pending, found = Pending(61), Results(CATALOGUE, 60)
     for result in results:
-        assert awaited
-        awaited.heard(result)
+        assert pending
+        pending.receive(result)
         found.add(result)
-    assert not awaited
+    assert not pending
     assert found.total.scored == 60
     assert found.total.settled == found.total.selected == len(found.judged)
     assert not [text for text in found.judged.values() if text.startswith("asked")]

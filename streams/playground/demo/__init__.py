@@ -1,1 +1,1 @@
-"""The demo: the whole system on a Kafka of its own, with sample traffic written for it."""
+"""The demo: sample traffic, the services and their screens, on a local Kafka."""

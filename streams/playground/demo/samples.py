@@ -1,8 +1,8 @@
-"""The sample interactions of the demo: fictional companies, two pipeline versions, times that become real when asked.
+"""The sample interactions of the demo: fictional companies, and two pipeline versions.
 
-`samples.jsonl` holds an interaction a line in the shape of the contract, but for its times, which a file cannot know.
-They are milliseconds since the question came: `took_ms` becomes `ended_at`, `first_token_ms` becomes `first_token_at`,
-and a span's `from_ms` and `to_ms` become its `started_at` and `ended_at`.
+`samples.jsonl` holds one interaction a line. Its times are milliseconds since the question: `took_ms` becomes
+`ended_at`, `first_token_ms` becomes `first_token_at`, and a span's `from_ms` and `to_ms` become its `started_at` and
+`ended_at`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import orjson
 Event = dict[str, Any]
 
 _SLOWEST, _STEPS = 1.3, 7
-"""Durations vary by up to this factor, in this many steps, so that repeated samples do not all take equally long."""
+"""Durations vary by up to this factor, in this number of steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A record that holds no interaction, and the class of the dead letter that it becomes."""
+    """A record that holds no interaction, and the error class of its dead letter."""
 
     key: str
     value: bytes | None
@@ -36,10 +36,10 @@ QUESTIONS = tuple(
     "returns-window descale-machine longer-warranty burst-pipe claim-deadline roof-type late-train late-boarding "
     "garantie-dauer".split()
 )
-"""Of the drill: v1's answers to these are grounded, v2's are not."""
+"""The questions of the alert drill: v1's answers to these are grounded, v2's are not."""
 
 _V1_EVERY = 4
-"""Has no divisor in common with the number of questions, so that each version gets them all."""
+"""One answer in this number is of v1. It is coprime to the number of questions, so that each version gets all."""
 
 UNREADABLE = (
     Unreadable("demo-cut-short", b'{"event_id": "demo-cut-short", "query": "How do I', "not_json"),
@@ -53,16 +53,16 @@ UNREADABLE = (
 
 @cache
 def samples() -> Sequence[Mapping[str, Any]]:
-    """The samples as their file has them, in its order."""
+    """Return the samples as in their file."""
     lines = files("ragweir.streams.playground.demo").joinpath("samples.jsonl").read_bytes().splitlines()
     return tuple(orjson.loads(line) for line in lines)
 
 
 def interaction(number: int, ended_at: datetime) -> Event:
-    """The interaction that ends at this time, ready to be published: the samples come round again and again.
+    """Return the interaction of this number, which ends at this time; the samples repeat.
 
-    Its event id is the sample's and the round; `labels.sample` names the sample, trace and span ids follow from the
-    event id, and the durations vary a little with the number.
+    Its event id is the sample's with the number of the repetition, `labels.sample` is the sample's, trace and span ids
+    are derived from the event id, and durations vary with the number.
 
     >>> from datetime import UTC
     >>> event = interaction(len(samples()), datetime(2026, 11, 21, 10, tzinfo=UTC))
@@ -75,12 +75,12 @@ def interaction(number: int, ended_at: datetime) -> Event:
 
 
 def drill(number: int, ended_at: datetime, *, dropped: bool) -> Event:
-    """The interaction of this number in the drill of an alert: every fourth is of v1, the others are of v2.
+    """Return the interaction of this number in the alert drill: every fourth is of v1, the others are of v2.
 
     Args:
-        number: what the event id ends with.
-        ended_at: when the answer was complete.
-        dropped: whether v2 answers as its samples do, with what no context says; else it answers as well as v1.
+        number: the end of the event id.
+        ended_at: the end of the answer.
+        dropped: true if v2 gives the ungrounded answers of its samples, false if it answers as v1 does.
 
     >>> from datetime import UTC
     >>> event = drill(1, datetime(2026, 11, 21, 10, tzinfo=UTC), dropped=False)
@@ -96,7 +96,7 @@ def drill(number: int, ended_at: datetime, *, dropped: bool) -> Event:
 
 
 def _ended(sample: Mapping[str, Any], event_id: str, number: int, ended_at: datetime) -> Event:
-    """A sample as the interaction with this id that ends at this time."""
+    """Return a sample as an interaction with this id that ends at this time."""
     sample = dict(sample)
     name = sample["event_id"]
     digest = blake2b(event_id.encode(), digest_size=24).hexdigest()
@@ -125,5 +125,5 @@ def _ended(sample: Mapping[str, Any], event_id: str, number: int, ended_at: date
 
 
 def interactions(count: int, ended_at: datetime) -> list[Event]:
-    """So many interactions, one a second, the last ending at this time: what a file to try things on holds."""
+    """Return a number of interactions, one a second, of which the last ends at this time."""
     return [interaction(number, ended_at - timedelta(seconds=count - 1 - number)) for number in range(count)]

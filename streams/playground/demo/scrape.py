@@ -1,4 +1,4 @@
-"""What the services show over HTTP: whether they are ready, the last closed window, and the SLO's counters."""
+"""Reads the services' telemetry over HTTP: readiness, the last closed window, and the SLO's counters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 from typing_extensions import override
 
-_SECONDS = 2
+_TIMEOUT_SECONDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +19,13 @@ class Means:
     """The means of a metric in the last closed window."""
 
     end_s: float = 0.0
-    """When the window ended, in epoch seconds of event time; 0 when none has closed."""
+    """The end of the window, in epoch seconds of event time; 0 if none has closed."""
     versions: Mapping[str, float] = field(default_factory=dict)
-    """Per pipeline version."""
+    """The means by pipeline version."""
 
     @override
     def __str__(self) -> str:
-        """The line that the demo shows.
+        """Return the line that the demo shows.
 
         >>> print(Means(1_795_255_205.0, {"v1": 0.01, "v2": 0.934}))
         window until 10:00:05 UTC: v1 0.01, v2 0.93
@@ -35,21 +35,21 @@ class Means:
 
 
 def ready(address: str) -> bool:
-    """Whether a service can do its work."""
+    """Return true if a service is ready."""
     try:
-        with urllib.request.urlopen(f"http://{address}/readyz", timeout=_SECONDS):
+        with urllib.request.urlopen(f"http://{address}/readyz", timeout=_TIMEOUT_SECONDS):
             return True
-    except OSError:  # An HTTP status that says no is one too.
+    except OSError:  # HTTP errors are among them.
         return False
 
 
 def means(exporter: str, metric: str, window: str) -> Means:
-    """The last closed window of this size.
+    """Return the means in the last closed window.
 
     Args:
-        exporter: address of its telemetry.
-        metric: whose means.
-        window: which size, as the settings write it.
+        exporter: address of the telemetry of `ragweir export`.
+        metric: the metric of the means.
+        window: the size of the window, as in the settings.
     """
     end_s, versions = 0.0, {}
     for sample in _samples(exporter):
@@ -62,7 +62,7 @@ def means(exporter: str, metric: str, window: str) -> Means:
 
 
 def counted(aggregate: str, slo: str) -> dict[str, int]:
-    """How many events of an SLO were good and bad until now; nothing while the service does not answer."""
+    """Return the numbers of good and bad events of an SLO; empty while the service does not answer."""
     return {
         sample.labels["outcome"]: int(sample.value)
         for sample in _samples(aggregate)
@@ -72,9 +72,9 @@ def counted(aggregate: str, slo: str) -> dict[str, int]:
 
 def _samples(address: str) -> Iterator[Sample]:
     try:
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=_SECONDS) as answer:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=_TIMEOUT_SECONDS) as answer:
             text = answer.read().decode()
     except OSError:
-        return  # A service on its way up; whoever waits for it asks again.
+        return  # The service starts; callers try again.
     for family in text_string_to_metric_families(text):
         yield from family.samples

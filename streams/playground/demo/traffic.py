@@ -1,4 +1,4 @@
-"""The demo's traffic: samples sent at an even pace, and what becomes of each, read back as it is committed."""
+"""The demo's traffic: sends samples at an even pace, and reads their results as they are committed."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ragweir.streams.playground.demo.samples import UNREADABLE, Unreadable, dril
 from ragweir.streams.settings import Settings
 
 Result = Evaluation | JudgeRequest | DeadLetter
-"""What becomes of a record: an evaluation, scored or judged, a request that has to wait, or a dead letter."""
+"""The result of a record: an evaluation, scored or judged, a deferred request, or a dead letter."""
 
 DRILL_RATE = 20
-"""Answers a second in the drill of an alert."""
+"""Answers a second in the alert drill."""
 
-_TURN_S = 0.05
-_SILENCE_S = 60.0
-"""How long nothing may come back before something must be wrong."""
+_POLL_SECONDS = 0.05
+_MAX_SILENCE_SECONDS = 60.0
+"""Time without any result after which the demo fails."""
 
 
 def plan(events: int) -> list[int | Unreadable]:
-    """What is sent, in order: the numbers of the interactions, and the unreadable records spread among them.
+    """Return what is sent, in order: the numbers of the interactions, and the unreadable records spread among them.
 
     >>> [isinstance(each, Unreadable) for each in plan(8)]
     [False, True, False, False, True, False, False, True, False, False, True, False]
@@ -42,7 +42,7 @@ def plan(events: int) -> list[int | Unreadable]:
 
 
 class _Sender:
-    """Sends to the interactions topic, and remembers what Kafka would not take."""
+    """Sends to the interactions topic, and keeps the last delivery error."""
 
     def __init__(self, settings: Settings) -> None:
         self._topic = f"{settings.topics.prefix}interactions"
@@ -52,15 +52,15 @@ class _Sender:
     def send(self, key: str, value: bytes | None) -> None:
         self._producer.produce(self._topic, value=value, key=key.encode(), on_delivery=self._delivered)
 
-    def settle(self) -> None:
-        """Hear what became of records.
+    def check(self) -> None:
+        """Handle delivery reports.
 
         Raises:
-            DemoError: if Kafka does not take one.
+            DemoError: if a record was not delivered.
         """
         self._producer.poll(0)
         if self._lost is not None:
-            raise DemoError(f"Kafka did not take a sample: {self._lost.str()}.")
+            raise DemoError(f"A sample was not delivered: {self._lost.str()}.")
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
@@ -68,12 +68,12 @@ class _Sender:
 
 
 class PacedPublisher:
-    """Sends a plan at an even pace; each interaction ends at the moment that it is sent.
+    """Sends samples at an even pace; each interaction ends when it is sent.
 
     Args:
-        settings: where to.
-        events: how many interactions.
-        seconds: how long it takes.
+        settings: the connection and the topic.
+        events: the number of interactions.
+        seconds: the time over which they are sent.
     """
 
     def __init__(self, settings: Settings, events: int, seconds: float) -> None:
@@ -85,14 +85,14 @@ class PacedPublisher:
 
     @property
     def total(self) -> int:
-        """How many records there are to send, the unreadable ones among them."""
+        """The number of records to send, with the unreadable ones."""
         return len(self._plan)
 
     def send_due(self) -> None:
-        """Send what is due by now.
+        """Send the records that are due.
 
         Raises:
-            DemoError: if Kafka does not take a record.
+            DemoError: if a record was not delivered.
         """
         elapsed = time.monotonic() - self._began
         try:
@@ -105,15 +105,15 @@ class PacedPublisher:
                     self._sender.send(event["event_id"], encode_json(event))
                 self.sent += 1
         except BufferError:
-            pass  # The rest is still due at the next turn.
-        self._sender.settle()
+            pass  # The rest is due at the next call.
+        self._sender.check()
 
 
 class Drill:
-    """Sends answers without end at an even pace, good ones or, while quality is dropped, mostly bad ones.
+    """Sends answers continuously, good ones or, while quality is dropped, mostly bad ones.
 
     Args:
-        settings: where to.
+        settings: the connection and the topic.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -122,17 +122,17 @@ class Drill:
         self.sent = 0
 
     def send_due(self, *, dropped: bool) -> None:
-        """Send what is due by now.
+        """Send the records that are due.
 
         Raises:
-            DemoError: if Kafka does not take a record.
+            DemoError: if a record was not delivered.
         """
         while self._due <= time.monotonic():
             event = drill(self.sent, datetime.now(UTC), dropped=dropped)
             self._sender.send(event["event_id"], encode_json(event))
             self._due += 1 / DRILL_RATE
             self.sent += 1
-        self._sender.settle()
+        self._sender.check()
 
 
 def _dead_letter(message: Message) -> DeadLetter:
@@ -145,48 +145,49 @@ _READERS: Mapping[str, Callable[[Message], Result]] = {
     "judge.deferred": lambda message: JudgeRequest.model_validate_json(message.value() or b""),
     "dead-letter": _dead_letter,
 }
-"""How each topic is read that says what became of something."""
+"""The topics of the results, and how their records are read."""
 
 
-class Awaited:
-    """What is still to come: what becomes of each record, and of each event that the judge is asked about.
+class Pending:
+    """The results that are still to come: one of each record, and the judge's of each selected event.
 
-    Topics are read side by side, so that an event may be heard to wait before it is heard to have been selected.
+    The topics are read at the same time, so that the judge's result may come before the evaluation that selects an
+    event.
     """
 
     def __init__(self, records: int) -> None:
         self._records = records
-        self._asked: set[str] = set()
-        self._answered: set[str] = set()
+        self._selected: set[str] = set()
+        self._judged: set[str] = set()
 
     def __bool__(self) -> bool:
-        return self._records > 0 or bool(self._asked)
+        return self._records > 0 or bool(self._selected)
 
-    def heard(self, result: Result) -> None:
-        """Take one result in."""
+    def receive(self, result: Result) -> None:
+        """Handle one result."""
         if isinstance(result, JudgeRequest):
             self._settle(result.evaluation)
         elif isinstance(result, Evaluation) and result.stage == "judged":
             self._settle(result)
         else:
             self._records -= 1
-            if isinstance(result, Evaluation) and chosen(result) and result.event_id not in self._answered:
-                self._asked.add(result.event_id)
+            if isinstance(result, Evaluation) and chosen(result) and result.event_id not in self._judged:
+                self._selected.add(result.event_id)
 
     def _settle(self, evaluation: Evaluation) -> None:
-        self._answered.add(evaluation.event_id)
-        self._asked.discard(evaluation.event_id)
+        self._judged.add(evaluation.event_id)
+        self._selected.discard(evaluation.event_id)
 
 
 def results(settings: Settings, publisher: PacedPublisher, check: Callable[[], None]) -> Iterator[Result | None]:
-    """Publish, and give what becomes of every record until all are settled; None when a turn brought nothing.
+    """Publish, and yield the results until all have come; None after each poll without one.
 
-    An event that was selected is settled once it is judged, or waits for the budget.
+    A selected event has two results: its evaluation, and the judged one or the deferred request.
 
     Args:
-        settings: where from.
-        publisher: sends meanwhile.
-        check: raises when the service has ended.
+        settings: the connection and the topics.
+        publisher: sends the records.
+        check: raises an error if the services have ended.
 
     Raises:
         DemoError: if results do not come.
@@ -196,7 +197,7 @@ def results(settings: Settings, publisher: PacedPublisher, check: Callable[[], N
         Consumer,
         {
             **client_properties(settings),
-            # Never joined and never committed to: the partitions are assigned by hand.
+            # Partitions are assigned, so that the group is never joined.
             "group.id": f"{settings.topics.prefix}demo",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
@@ -205,24 +206,24 @@ def results(settings: Settings, publisher: PacedPublisher, check: Callable[[], N
     )
     partitions = range(settings.topics.partitions)
     consumer.assign([TopicPartition(topic, each, 0) for topic in readers for each in partitions])
-    awaited, heard = Awaited(publisher.total), time.monotonic()
+    pending, last = Pending(publisher.total), time.monotonic()
     try:
-        while awaited:
+        while pending:
             publisher.send_due()
-            message = consumer.poll(_TURN_S)
-            # A message is false when its value is empty, as a tombstone's dead letter is.
+            message = consumer.poll(_POLL_SECONDS)
+            # A message without a value is false, such as the dead letter of a tombstone.
             error = None if message is None else message.error()
             if message is not None and error is None:
-                heard = time.monotonic()
+                last = time.monotonic()
                 result = readers[message.topic() or ""](message)
-                awaited.heard(result)
+                pending.receive(result)
                 yield result
                 continue
             if error is not None and not error.retriable():
                 raise KafkaException(error)
             check()
-            if time.monotonic() - heard > _SILENCE_S:
-                raise DemoError(f"Nothing has come of some records for {_SILENCE_S:.0f} s.")
+            if time.monotonic() - last > _MAX_SILENCE_SECONDS:
+                raise DemoError(f"Some records have no result after {_MAX_SILENCE_SECONDS:.0f} s.")
             yield None
     finally:
         consumer.close()

@@ -1,4 +1,4 @@
-"""A webhook on loopback that keeps what Alertmanager posts to it, as a pager or a chat would."""
+"""A webhook on loopback that keeps the alerts which Alertmanager posts to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ReceivedAlert:
     """One alert of one post."""
 
     at: float
-    """When it was posted, on the monotonic clock."""
+    """The time of the post, on the monotonic clock."""
     alert: str
     severity: str
     status: str
@@ -32,29 +32,31 @@ class ReceivedAlert:
 
 @contextmanager
 def webhook() -> Iterator[tuple[str, list[ReceivedAlert]]]:
-    """Listen for the length of a `with` block; gives the URL to post to, and a list that grows with each alert."""
-    told: list[ReceivedAlert] = []
+    """Listen for the length of a `with` block, which gets the URL to post to, and a list that grows with each alert."""
+    received: list[ReceivedAlert] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             now = time.monotonic()
             for alert in body["alerts"]:
-                labels, words = alert["labels"], alert["annotations"]
-                told.append(
-                    ReceivedAlert(now, labels["alertname"], labels["severity"], alert["status"], words["description"])
+                labels, annotations = alert["labels"], alert["annotations"]
+                received.append(
+                    ReceivedAlert(
+                        now, labels["alertname"], labels["severity"], alert["status"], annotations["description"]
+                    )
                 )
             self.send_response(HTTPStatus.NO_CONTENT)
             self.end_headers()
 
         @override
         def log_message(self, format: str, *args: Any) -> None:
-            """What was posted is shown elsewhere."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://{LOOPBACK}:{server.server_port}/", told
+        yield f"http://{LOOPBACK}:{server.server_port}/", received
     finally:
         server.shutdown()
         server.server_close()

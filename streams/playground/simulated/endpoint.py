@@ -1,6 +1,6 @@
-"""The simulated judge's endpoint without I/O: requests in, replies out, and what was called kept for who asks.
+"""The simulated judge's endpoint without I/O: from requests to replies, with a record of the calls.
 
-Beside OpenAI's paths there are two under /admin for tests and the demo: what was called, and the faults.
+In addition to OpenAI's paths there are two under /admin for tests and the demo: the calls, and the faults.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from ragweir.streams.playground.simulated.openai_api import (
     models,
 )
 
-_KEPT_CALLS = 200_000
+_MAX_CALLS = 200_000
 _GARBAGE = b'{"id": "simulated", "choices": [\xff\xfe<html>'
 _CHAT, _EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the simulated judge is started with."""
+    """The options of a simulated judge."""
 
     key: str | None = None
-    """Which requests must bear; None lets everybody in."""
+    """API key that requests must have; none if None."""
     models: tuple[str, ...] = ()
-    """Which may be asked for; empty for any."""
+    """Models that may be requested; any if empty."""
     structured_outputs: bool = True
-    """Whether response_format json_schema is served; else it is refused."""
+    """True if response_format json_schema is supported."""
     json_mode: bool = True
-    """Whether response_format json_object is."""
+    """True if response_format json_object is supported."""
     requests_per_minute: int | None = None
-    """In any 60 s; what goes beyond is refused, with Retry-After."""
+    """Rate limit in any 60 s; requests above it get a 429 with Retry-After."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request. Names of headers are lower case."""
+    """One HTTP request, with lower-case names of headers."""
 
     method: str
     path: str
@@ -61,29 +61,29 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """What is remembered of one request for an answer."""
+    """The record of one request for an answer."""
 
     at: float
-    """When it came, in seconds since the epoch."""
+    """Time of the request, in seconds since the epoch."""
     path: str
     schema: str
-    """The name of the answer's schema; empty where there was none."""
+    """Name of the answer's schema; empty without one."""
     digest: str
-    """Of what was asked, without marks and check words: a repeated question has the same."""
+    """Digest of the question without marks and check words, the same for a repeated question."""
     status: int
-    """Of the response; 0 when none was sent."""
+    """HTTP status of the response; 0 if none was sent."""
     fault: str
     prompt_tokens: int
-    """What it was charged with: 0 when no answer was made; an answer that did not arrive is charged for."""
+    """Tokens that are charged: 0 without an answer; answers that do not arrive are charged."""
     completion_tokens: int
 
 
 class Endpoint:
-    """All that the simulated judge says, and remembers.
+    """Answers requests, with faults, and records the calls.
 
     Args:
-        options: what it is started with.
-        faults: how it misbehaves until told otherwise.
+        options: of the simulated judge.
+        faults: the faults, until others are set.
         now: the time, in seconds since the epoch.
     """
 
@@ -93,21 +93,21 @@ class Endpoint:
         self._initial = faults
         self._draws = Draws(faults, now)
         self._limit = RateLimit(options.requests_per_minute)
-        self._calls: deque[RecordedCall] = deque(maxlen=_KEPT_CALLS)
+        self._calls: deque[RecordedCall] = deque(maxlen=_MAX_CALLS)
         self._totals: Counter[str] = Counter()
         self._by_schema: Counter[str] = Counter()
 
     def respond(self, request: Request, now: float) -> Reply:
-        """The reply to a request that came at this time."""
+        """Return the reply to a request that comes at this time."""
         try:
-            self._must_bear_key(request.headers.get("authorization", ""))
-            handle = _ROUTES.get((request.method, request.path), Endpoint._nothing)
+            self._check_key(request.headers.get("authorization", ""))
+            handle = _ROUTES.get((request.method, request.path), Endpoint._not_found)
             return handle(self, request.body, now)
-        except ErrorReply as refused:
-            return refused.reply
+        except ErrorReply as error:
+            return error.reply
 
     def calls(self) -> dict[str, Any]:
-        """What was called: counts and tokens of all calls, and each of the newest."""
+        """Return the numbers of calls and tokens, and the newest calls."""
         return {
             **{name: self._totals[name] for name in ("count", "prompt_tokens", "completion_tokens")},
             "by_schema": dict(self._by_schema),
@@ -115,16 +115,16 @@ class Endpoint:
         }
 
     def set_faults(self, changes: Mapping[str, Any], now: float) -> Faults:
-        """Misbehave as at the start but for these fields; schedule and seed begin anew.
+        """Set the initial faults with these changes; schedule and random numbers start again.
 
         Raises:
-            WrongFaults: if they cannot be.
+            WrongFaults: if the changes are invalid.
         """
         faults = Faults.read(self._initial.model_dump() | dict(changes))
         self._draws = Draws(faults, now)
         return faults
 
-    def _must_bear_key(self, authorization: str) -> None:
+    def _check_key(self, authorization: str) -> None:
         key = self._options.key
         if key is not None and not compare_digest(authorization.encode(), f"Bearer {key}".encode()):
             raise ErrorReply(401, "incorrect API key provided", "invalid_api_key")
@@ -138,58 +138,62 @@ class Endpoint:
     def _models(self, _: bytes, now: float) -> Reply:
         return models(self._options.models or (SIMULATED,), now)
 
-    def _nothing(self, _: bytes, __: float) -> Reply:
+    def _not_found(self, _: bytes, __: float) -> Reply:
         raise ErrorReply(404, "there is nothing at this path, or not by this method")
 
-    def _told_calls(self, _: bytes, __: float) -> Reply:
+    def _get_calls(self, _: bytes, __: float) -> Reply:
         return Reply(200, orjson.dumps(self.calls()))
 
-    def _told_faults(self, body: bytes, now: float) -> Reply:
+    def _post_faults(self, body: bytes, now: float) -> Reply:
         try:
             return Reply(200, orjson.dumps(self.set_faults(json_object(body), now).model_dump()))
         except WrongFaults as wrong:
             raise ErrorReply(400, str(wrong)) from None
 
-    def _answered(self, path: str, asked: AnswerRequest, now: float) -> Reply:
+    def _answered(self, path: str, question: AnswerRequest, now: float) -> Reply:
         fault, answer = "", Composed(b"", 0)
         try:
-            self._must_serve(asked.model)
+            self._check_model(question.model)
             if wait_s := self._limit.wait_s(now):
                 raise _too_many({"Retry-After": str(ceil(wait_s))})
             delay_s, fault = self._draws.draw(now)
             if path == _EMBEDDINGS and fault in OF_COMPLETIONS:
                 fault = ""
-            self._must_not_fail(fault)
+            self._raise_fault(fault)
             if fault == "hang":
                 reply = Reply(0, b"", ending="never")
             else:
-                answer = asked.compose(fault)
+                answer = question.compose(fault)
                 body = _GARBAGE if fault == "garbage" else answer.body
                 reply = Reply(200, body, delay_s=delay_s, ending="cut" if fault == "cut-connection" else "whole")
-        except ErrorReply as refused:
-            reply = refused.reply
-        self._remember(now, path, asked, reply.status, fault, answer)
+        except ErrorReply as error:
+            reply = error.reply
+        self._record(now, path, question, reply.status, fault, answer)
         return reply
 
-    def _must_not_fail(self, fault: str) -> None:
+    def _raise_fault(self, fault: str) -> None:
         match fault:
             case "429":
                 raise _too_many({"Retry-After": str(self._draws.faults.retry_after_s)})
             case "429-bare":
                 raise _too_many({})
             case "500" | "503":
-                raise ErrorReply(int(fault), "a failure that was asked for")
+                raise ErrorReply(int(fault), "a fault that was requested")
 
-    def _must_serve(self, model: str) -> None:
+    def _check_model(self, model: str) -> None:
         if self._options.models and model not in self._options.models:
             raise ErrorReply(404, f"the model {model!r} does not exist", "model_not_found")
 
-    def _remember(self, now: float, path: str, asked: AnswerRequest, status: int, fault: str, answer: Composed) -> None:
+    def _record(
+        self, now: float, path: str, question: AnswerRequest, status: int, fault: str, answer: Composed
+    ) -> None:
         tokens_in, tokens_out = answer.prompt_tokens, answer.completion_tokens
-        self._calls.append(RecordedCall(now, path, asked.schema, asked.digest, status, fault, tokens_in, tokens_out))
+        self._calls.append(
+            RecordedCall(now, path, question.schema, question.digest, status, fault, tokens_in, tokens_out)
+        )
         self._totals.update(count=1, prompt_tokens=tokens_in, completion_tokens=tokens_out)
         if path == _CHAT:
-            self._by_schema[asked.schema] += 1
+            self._by_schema[question.schema] += 1
 
 
 def _too_many(headers: Mapping[str, str]) -> ErrorReply:
@@ -201,7 +205,7 @@ _ROUTES: Mapping[tuple[str, str], Callable[[Endpoint, bytes, float], Reply]] = M
         ("POST", _CHAT): Endpoint._chat,
         ("POST", _EMBEDDINGS): Endpoint._embeddings,
         ("GET", "/v1/models"): Endpoint._models,
-        ("GET", "/admin/calls"): Endpoint._told_calls,
-        ("POST", "/admin/faults"): Endpoint._told_faults,
+        ("GET", "/admin/calls"): Endpoint._get_calls,
+        ("POST", "/admin/faults"): Endpoint._post_faults,
     }
 )

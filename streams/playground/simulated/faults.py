@@ -1,4 +1,4 @@
-"""What goes wrong at the simulated judge: which requests, how, and for how long, drawn from a seed."""
+"""The faults of the simulated judge: the requests that get one, drawn from a seed, and for how long."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 FAULTS: Mapping[str, str] = MappingProxyType(
     {
-        "429": "refused as too many, with Retry-After",
-        "429-bare": "refused as too many, without Retry-After",
+        "429": "too many requests, with Retry-After",
+        "429-bare": "too many requests, without Retry-After",
         "500": "an internal error",
         "503": "overloaded",
         "hang": "no answer until the client leaves",
@@ -25,7 +25,7 @@ FAULTS: Mapping[str, str] = MappingProxyType(
         "cut-answer": "a completion that ends in its middle, finish_reason length",
     }
 )
-"""Every fault and what a client sees. The last three are of completions: embeddings are never met by them."""
+"""Every fault and what the client gets. Embeddings do not get the last three."""
 
 OF_COMPLETIONS = frozenset({"prose", "wrong-schema", "cut-answer"})
 _MINUTE_S = 60.0
@@ -39,11 +39,11 @@ Share = Annotated[float, BeforeValidator(_share), Field(ge=0, le=1)]
 
 
 class WrongFaults(ValueError):
-    """What was given are not faults; the message is one sentence."""
+    """The faults are invalid; the message is one sentence."""
 
 
 class Faults(BaseModel):
-    """How the simulated judge misbehaves: its latency, and the share of requests that each fault meets.
+    """Latency of the simulated judge, and the share of requests that get each fault.
 
     >>> Faults.read({"shares": {"429": 0.1, "hang": 0.05}, "requests": 100}).shares["429"]
     0.1
@@ -56,25 +56,25 @@ class Faults(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     latency_ms: Annotated[float, Field(ge=0, le=600_000)] = 0
-    """Of each answer; its median where `latency_sigma` is set. Errors come at once."""
+    """Latency of each answer in milliseconds, its median if `latency_sigma` is set. Errors have none."""
     latency_sigma: Annotated[float, Field(ge=0, le=5)] = 0
-    """Of the logarithm of a lognormal latency; 0 makes it fixed."""
+    """Standard deviation of the logarithm of a lognormal latency; 0 makes it fixed."""
     shares: dict[str, Share] = {}
-    """The probability of each fault; "all" is 1. A request meets one at most."""
+    """Probability of each fault; "all" is 1. A request gets one at most."""
     retry_after_s: Annotated[int, Field(ge=0)] = 1
-    """What the fault 429 tells."""
+    """Retry-After of the fault 429, in seconds."""
     requests: Annotated[int, Field(ge=1)] | None = None
-    """For so many requests there are faults, and then none."""
+    """Number of requests after which faults end."""
     seconds: Annotated[float, Field(gt=0)] | None = None
-    """For so long there are faults, and then none."""
+    """Seconds after which faults end."""
     seed: int = 0
 
     @classmethod
     def read(cls, given: Mapping[str, object]) -> Faults:
-        """The faults that somebody wants.
+        """Validate faults.
 
         Raises:
-            WrongFaults: if they cannot be.
+            WrongFaults: if they are invalid.
         """
         try:
             return cls.model_validate(given)
@@ -94,11 +94,11 @@ class Faults(BaseModel):
 
 
 class Draws:
-    """The latency and the fault of each request, in the order in which requests come: a function of the seed.
+    """Draws the latency and the fault of each request, in the order of the requests, from the seed.
 
     Args:
-        faults: what may happen.
-        now: the time in seconds, from which on `seconds` counts.
+        faults: the possible faults.
+        now: the time in seconds at which `seconds` begins.
 
     >>> draws = Draws(Faults(latency_ms=200, shares={"503": 1.0}, requests=1), now=0)
     >>> draws.draw(0), draws.draw(0)
@@ -112,14 +112,14 @@ class Draws:
         self._until = None if faults.seconds is None else now + faults.seconds
 
     def draw(self, now: float) -> tuple[float, str]:
-        """The next request's latency in seconds, and its fault; empty for none."""
-        lot, deviation = self._random.random(), self._random.gauss()
-        return self._latency_s(deviation), self._fault(lot) if self._on(now) else ""
+        """Return the latency of the next request in seconds, and its fault; empty for none."""
+        draw, deviation = self._random.random(), self._random.gauss()
+        return self._latency_s(deviation), self._fault(draw) if self._is_active(now) else ""
 
     def _latency_s(self, deviation: float) -> float:
         return self.faults.latency_ms * exp(self.faults.latency_sigma * deviation) / 1_000
 
-    def _on(self, now: float) -> bool:
+    def _is_active(self, now: float) -> bool:
         if self._until is not None and now >= self._until:
             return False
         if self._left is None:
@@ -127,16 +127,16 @@ class Draws:
         self._left -= 1
         return self._left >= 0
 
-    def _fault(self, lot: float) -> str:
+    def _fault(self, draw: float) -> str:
         for name in FAULTS:
-            lot -= self.faults.shares.get(name, 0.0)
-            if lot < 0:
+            draw -= self.faults.shares.get(name, 0.0)
+            if draw < 0:
                 return name
         return ""
 
 
 class RateLimit:
-    """At most so many requests in any 60 s; those that it refuses do not count.
+    """Limits the requests in any 60 s; those that it rejects do not count.
 
     >>> limit = RateLimit(1)
     >>> limit.wait_s(100.0), limit.wait_s(110.0), limit.wait_s(160.0)
@@ -148,7 +148,7 @@ class RateLimit:
         self._taken: deque[float] = deque()
 
     def wait_s(self, now: float) -> float:
-        """0 for a request that is let through; else after how long one could be."""
+        """Return 0 if a request is permitted now, else the seconds until one is."""
         if self._most is None:
             return 0.0
         while self._taken and self._taken[0] <= now - _MINUTE_S:

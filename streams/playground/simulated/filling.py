@@ -1,4 +1,4 @@
-"""Fills a JSON schema in: a valid value for any schema, as near as can be to what is thought of it."""
+"""Fills in JSON schemas: makes a valid value for a schema, from the simulated judge's own values where they fit."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from types import MappingProxyType
 from typing import Any
 
 WORD = "simulated"
-"""What a text says for which there is no thought."""
+"""The text of fields without another value."""
 
 Node = Mapping[str, Any]
 
 
-def filled(schema: Node, thought: object, share: float = 0.0) -> Any:
-    """A value that is valid for a schema, the same every time.
+def filled(schema: Node, proposal: object, share: float = 0.0) -> Any:
+    """Return a value that is valid for a schema, the same every time.
 
-    Serves what schemas of structured outputs consist of: types, properties, items, enum, const, anyOf, references
-    within the schema, bounds of numbers, lengths. What is optional is filled in too. Patterns and formats are not
-    looked at.
+    Supports types, properties, items, enum, const, anyOf, references within the schema, bounds of numbers, and lengths.
+    Optional properties are filled in too. Patterns and formats are ignored.
 
     Args:
         schema: the whole schema.
-        thought: what to say where the schema permits it, in the form of the value. A float is a share between 0 and 1
-            of the way from the least to the most that is allowed; a text is cut, a list cut or continued; what does not
-            fit is passed over.
-        share: thought of numbers of which nothing else is.
+        proposal: the value to use where the schema permits it. A float is a share, from 0 to 1, of the range between
+            the bounds; texts are cut, lists cut or extended; other values that do not fit are ignored.
+        share: the share for numbers without a proposal.
 
     >>> schema = {"type": "object", "properties": {
     ...     "score": {"type": "number", "minimum": 0, "maximum": 100},
@@ -34,7 +32,7 @@ def filled(schema: Node, thought: object, share: float = 0.0) -> Any:
     >>> filled(schema, {"score": 0.25, "grade": "bad", "tags": ["short"]})
     {'score': 25.0, 'grade': 'bad', 'tags': ['short', 'simulated']}
     """
-    return _Filling(schema, share).value(schema, thought)
+    return _Filling(schema, share).value(schema, proposal)
 
 
 class _Filling:
@@ -43,33 +41,33 @@ class _Filling:
     def __init__(self, root: Node, share: float) -> None:
         self._root, self._share = root, share
 
-    def value(self, node: Node, thought: object) -> Any:
+    def value(self, node: Node, proposal: object) -> Any:
         if "$ref" in node:
-            return self.value(_referred(node["$ref"], self._root), thought)
+            return self.value(_resolved(node["$ref"], self._root), proposal)
         if choices := [node["const"]] if "const" in node else node.get("enum"):
-            return _choice(choices, thought)
+            return _choice(choices, proposal)
         if alternatives := node.get("anyOf") or node.get("oneOf"):
-            return self.value(_alternative(alternatives, thought), thought)
-        return _BY_TYPE[_type(node)](self, node, thought)
+            return self.value(_alternative(alternatives, proposal), proposal)
+        return _BY_TYPE[_type(node)](self, node, proposal)
 
-    def members(self, node: Node, thought: object) -> dict[str, Any]:
-        known = thought if isinstance(thought, Mapping) else {}
+    def members(self, node: Node, proposal: object) -> dict[str, Any]:
+        known = proposal if isinstance(proposal, Mapping) else {}
         return {name: self.value(each, known.get(name)) for name, each in node.get("properties", {}).items()}
 
-    def items(self, node: Node, thought: object) -> list[Any]:
-        thoughts = list(thought) if isinstance(thought, list) else []
-        thoughts += [None] * (node.get("minItems", 0) - len(thoughts))
-        return [self.value(node.get("items", {}), each) for each in thoughts[: node.get("maxItems")]]
+    def items(self, node: Node, proposal: object) -> list[Any]:
+        proposals = list(proposal) if isinstance(proposal, list) else []
+        proposals += [None] * (node.get("minItems", 0) - len(proposals))
+        return [self.value(node.get("items", {}), each) for each in proposals[: node.get("maxItems")]]
 
-    def number(self, node: Node, thought: object) -> float:
-        """A whole number that is thought of is meant as it is; a share is of the way between the bounds."""
+    def number(self, node: Node, proposal: object) -> float:
+        """Return an int as it is, and a share as a number between the bounds."""
         low, high = node.get("minimum"), node.get("maximum")
         under, over = node.get("exclusiveMinimum"), node.get("exclusiveMaximum")
         start, end = _bounds(low if low is not None else under, high if high is not None else over)
-        if isinstance(thought, int) and not isinstance(thought, bool):
-            aim = float(thought)
+        if isinstance(proposal, int) and not isinstance(proposal, bool):
+            aim = float(proposal)
         else:
-            aim = start + (end - start) * (thought if isinstance(thought, float) else self._share)
+            aim = start + (end - start) * (proposal if isinstance(proposal, float) else self._share)
         step = node.get("multipleOf", 1 if _type(node) == "integer" else 0)
         if not step:
             inner = (end - start) / 100
@@ -79,12 +77,12 @@ class _Filling:
         steps = int(_clamped(round(aim / step), first, last))
         return float(steps * step) if isinstance(step, float) else steps * step
 
-    def flag(self, _: Node, thought: object) -> bool:
-        return thought if isinstance(thought, bool) else self._share >= 0.5
+    def flag(self, _: Node, proposal: object) -> bool:
+        return proposal if isinstance(proposal, bool) else self._share >= 0.5
 
-    def text(self, node: Node, thought: object) -> str:
-        said = thought if isinstance(thought, str) else WORD
-        return said.ljust(node.get("minLength", 0), ".")[: node.get("maxLength")]
+    def text(self, node: Node, proposal: object) -> str:
+        text = proposal if isinstance(proposal, str) else WORD
+        return text.ljust(node.get("minLength", 0), ".")[: node.get("maxLength")]
 
 
 _BY_TYPE: Mapping[str, Callable[[_Filling, Node, object], Any]] = MappingProxyType(
@@ -105,31 +103,31 @@ def _type(node: Node) -> str:
     return str(given[0] if isinstance(given, list) else given)
 
 
-def _referred(reference: str, root: Node) -> Node:
+def _resolved(reference: str, root: Node) -> Node:
     node = root
     for step in reference.removeprefix("#").split("/")[1:]:
         node = node[step.replace("~1", "/").replace("~0", "~")]
     return node
 
 
-def _choice(choices: list[Any], thought: object) -> Any:
-    if any(type(each) is type(thought) and each == thought for each in choices):  # True equals 1, and is none.
-        return thought
-    if isinstance(thought, float) and all(isinstance(each, int | float) for each in choices):
-        aim = min(choices) + thought * (max(choices) - min(choices))
+def _choice(choices: list[Any], proposal: object) -> Any:
+    if any(type(each) is type(proposal) and each == proposal for each in choices):  # True equals 1.
+        return proposal
+    if isinstance(proposal, float) and all(isinstance(each, int | float) for each in choices):
+        aim = min(choices) + proposal * (max(choices) - min(choices))
         return min(choices, key=lambda each: abs(each - aim))
     return choices[0]
 
 
-def _alternative(nodes: list[Node], thought: object) -> Node:
-    """Nothing is said where nothing is thought of and nothing may be said: so what contains itself comes to an end."""
+def _alternative(nodes: list[Node], proposal: object) -> Node:
+    """Choose null where it is permitted and there is no proposal, which ends recursive schemas."""
     nulls = [node for node in nodes if node.get("type") == "null"]
     others = [node for node in nodes if node not in nulls]
-    return nulls[0] if nulls and (thought is None or not others) else others[0]
+    return nulls[0] if nulls and (proposal is None or not others) else others[0]
 
 
 def _bounds(low: float | None, high: float | None) -> tuple[float, float]:
-    """Between which numbers a share lies: 0 and 1, as far as they are allowed."""
+    """Return the range of a share: 0 to 1, within the bounds."""
     if low is None:
         return (0.0, 1.0) if high is None else (min(0.0, high - 1), high)
     return low, low + 1 if high is None else high

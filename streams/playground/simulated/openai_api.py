@@ -1,4 +1,4 @@
-"""OpenAI's dialect as the simulated judge speaks it: requests read, bodies composed, errors in their shape."""
+"""OpenAI's API as far as the simulated judge has it: reading requests, and composing answers and errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.simulated.scoring import ChatRequest, answered, read, vector
 
 DIMENSIONS = 256
-"""Of vectors, unless a request asks for another number."""
+"""Dimensions of embeddings, unless a request has another number."""
 _MOST_DIMENSIONS = 4_096
 _BYTES_PER_TOKEN = 4
 _PROSE = "simulated: all in all I would call this a rather good answer, 9 out of 10."
@@ -25,7 +25,7 @@ _WRONG_SCHEMA = '{"verdict": "simulated"}'
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One HTTP response, and how it is to be delivered."""
+    """One HTTP response, and how it is delivered."""
 
     status: int
     body: bytes
@@ -49,7 +49,7 @@ class ErrorReply(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """The body of an answer, and what it is charged with."""
+    """The body of an answer, and the tokens that are charged."""
 
     body: bytes
     prompt_tokens: int
@@ -62,18 +62,18 @@ class AnswerRequest:
 
     model: str
     schema: str
-    """The name of the answer's schema; empty where there is none."""
+    """Name of the answer's schema; empty without one."""
     digest: str
-    """Of what is asked, without marks and check words: the same question has the same."""
+    """Digest of the question without marks and check words."""
     compose: Callable[[str], Composed]
-    """From a fault of completions, or an empty string, to the answer."""
+    """Returns the answer with a fault of completions; empty for none."""
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """The object that a request's body holds.
+    """Parse the body of a request, a JSON object.
 
     Raises:
-        ErrorReply: if it holds none.
+        ErrorReply: if it is none.
     """
     try:
         given = orjson.loads(body)
@@ -89,16 +89,20 @@ def chat(body: bytes, formats: Mapping[str, bool], now: float) -> AnswerRequest:
 
     Args:
         body: of the request.
-        formats: which types of response_format are served.
+        formats: for each type of response_format, true if it is supported.
         now: the time, in seconds since the epoch.
 
     Raises:
-        ErrorReply: if it cannot be served.
+        ErrorReply: if it is invalid or not supported.
     """
     given = json_object(body)
-    wanted = given.get("response_format") or {"type": "text"}
+    response_format = given.get("response_format") or {"type": "text"}
     try:
-        kind, model, question = str(wanted["type"]), str(given["model"]), read(given["messages"], wanted)
+        kind, model, question = (
+            str(response_format["type"]),
+            str(given["model"]),
+            read(given["messages"], response_format),
+        )
     except (KeyError, TypeError, AttributeError):
         raise ErrorReply(400, "model, messages or response_format are missing or of a wrong shape") from None
     if not formats.get(kind, False):
@@ -106,15 +110,17 @@ def chat(body: bytes, formats: Mapping[str, bool], now: float) -> AnswerRequest:
     if given.get("stream"):
         raise ErrorReply(400, "stream is not supported")
     most = given.get("max_completion_tokens") or given.get("max_tokens")
-    room = _BYTES_PER_TOKEN * most if isinstance(most, int) else None
-    return AnswerRequest(model, question.name, question.digest, lambda fault: _completion(question, fault, room, now))
+    max_bytes = _BYTES_PER_TOKEN * most if isinstance(most, int) else None
+    return AnswerRequest(
+        model, question.name, question.digest, lambda fault: _completion(question, fault, max_bytes, now)
+    )
 
 
 def embeddings(body: bytes) -> AnswerRequest:
-    """Read a request for vectors.
+    """Read a request for embeddings.
 
     Raises:
-        ErrorReply: if it cannot be served.
+        ErrorReply: if it is invalid or not supported.
     """
     given = json_object(body)
     texts = [given["input"]] if isinstance(given.get("input"), str) else given.get("input")
@@ -129,7 +135,7 @@ def embeddings(body: bytes) -> AnswerRequest:
 
 
 def models(names: Sequence[str], now: float) -> Reply:
-    """The list of the models that may be asked for."""
+    """Return the list of models."""
     data = [{"id": name, "object": "model", "created": int(now), "owned_by": "simulated"} for name in names]
     return Reply(200, orjson.dumps({"object": "list", "data": data}))
 
@@ -150,12 +156,12 @@ def _text(question: ChatRequest, fault: str) -> str:
         raise ErrorReply(400, "the schema of response_format is not one that can be filled in") from None
 
 
-def _completion(question: ChatRequest, fault: str, room: int | None, now: float) -> Composed:
-    """A completion that is cut where the fault, or the most bytes that there is room for, cut it."""
+def _completion(question: ChatRequest, fault: str, max_bytes: int | None, now: float) -> Composed:
+    """Return a completion, cut by the fault or at the largest number of bytes."""
     whole = _text(question, fault).encode()
-    room = len(whole) // 2 if fault == "cut-answer" else room
-    text = whole[:room].decode(errors="ignore")
-    finish = "length" if room is not None and len(whole) > room else "stop"
+    max_bytes = len(whole) // 2 if fault == "cut-answer" else max_bytes
+    text = whole[:max_bytes].decode(errors="ignore")
+    finish = "length" if max_bytes is not None and len(whole) > max_bytes else "stop"
     tokens_in, tokens_out = sum(map(_tokens, question.messages)), _tokens(text)
     message = {"role": "assistant", "content": text, "refusal": None}
     body = {

@@ -1,10 +1,9 @@
-"""What the simulated judge thinks: word overlap, in the shape that a schema asks for. No model is behind it.
+"""The answers of the simulated judge: word overlap, in the form of the requested schema. There is no model.
 
-It keeps to the marks around an event's texts, and knows the fields of our suites' answers by name: relevance is the
-share of the query's words that the response takes up, faithfulness the share of the response's words that stand in the
-contexts, and so on. Any other field is filled in so that it is valid. It reads no meaning; its numbers only behave like
-a judge's: better grounded answers get higher ones. The same question has the same answer, and each reason says that it
-is simulated.
+It reads the texts of an event between the marks of the prompt, and knows the fields of the suites' answers by name:
+relevance is the share of the query's words that the response has, faithfulness the share of the response's words that
+the contexts have, and so on. Other fields are filled in with valid values. Better grounded answers get higher scores.
+The same question has the same answer, and each reason begins with "simulated".
 """
 
 from __future__ import annotations
@@ -45,54 +44,52 @@ class ChatRequest:
     """A chat request as the simulated judge reads it."""
 
     messages: tuple[str, ...]
-    """What all messages say."""
+    """The texts of all messages."""
     texts: Mapping[str, str]
-    """What stands between marks, by name."""
+    """The texts between marks, by name."""
     instructions: str
-    """What stands around it."""
+    """The text outside the marks."""
     check: str
-    """The check word; empty where the request is not framed as ours are."""
+    """The check word; empty if the request has no marks."""
     name: str
-    """Of the schema: as the request names it, else its title or fields; empty without one."""
+    """Name of the schema, else its title or fields; empty without one."""
     schema: Mapping[str, Any] | None
     as_json: bool
-    """Whether the answer must be JSON."""
+    """True if the answer must be JSON."""
 
     def called(self, name: str) -> list[str]:
-        """The texts of a name, those too that are numbered: `context 1`, `context 2`."""
+        """Return the texts of a name, with numbered ones: `context 1`, `context 2`."""
         return [text for own, text in self.texts.items() if own == name or own.startswith(f"{name} ")]
 
     @property
     def digest(self) -> str:
-        """The same for the same question, whatever its marks and check word are."""
+        """The digest of the question, without its marks and check word."""
         around = self.instructions.replace(self.check, "") if self.check else self.instructions
         return sha256(orjson.dumps([self.name, around, *self.texts.items()])).hexdigest()[:32]
 
 
-def read(messages: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> ChatRequest:
+def read(messages: Sequence[Mapping[str, Any]], response_format: Mapping[str, Any]) -> ChatRequest:
     """Read a request's messages and its response_format. In JSON mode the schema is looked for in the instructions.
 
     Raises:
-        AttributeError: if they are not of OpenAI's shape.
-        KeyError: likewise.
-        TypeError: likewise.
+        AttributeError, KeyError, TypeError: if they are not of OpenAI's schema.
     """
-    said = [(message["role"], _content(message["content"])) for message in messages]
-    system = "\n".join(text for role, text in said if role in {"system", "developer"})
-    user = "\n".join(text for role, text in said if role == "user")
+    texts_by_role = [(message["role"], _content(message["content"])) for message in messages]
+    system = "\n".join(text for role, text in texts_by_role if role in {"system", "developer"})
+    user = "\n".join(text for role, text in texts_by_role if role == "user")
     try:
         texts, instructions, check = unframed(system, user)
     except ValueError:
         texts, instructions, check = {}, user, ""
-    by_endpoint = wanted["json_schema"] if wanted["type"] == "json_schema" else None
+    by_endpoint = response_format["json_schema"] if response_format["type"] == "json_schema" else None
     schema = dict(by_endpoint["schema"].items()) if by_endpoint else _schema_in(f"{system}\n{instructions}")
     name = (by_endpoint and by_endpoint.get("name")) or _named(schema)
-    as_json = wanted["type"] != "text" or schema is not None
-    return ChatRequest(tuple(text for _, text in said), texts, instructions, check, str(name), schema, as_json)
+    as_json = response_format["type"] != "text" or schema is not None
+    return ChatRequest(tuple(text for _, text in texts_by_role), texts, instructions, check, str(name), schema, as_json)
 
 
 def answered(question: ChatRequest) -> str:
-    """What the simulated judge says: JSON that fits the schema, if there is one.
+    """Return the answer of the simulated judge: JSON that is valid for the schema, if there is one.
 
     >>> texts = {"response": "Ada wrote poems.", "context 1": "Ada wrote notes."}
     >>> fields = {"faithfulness": {"type": "number"}, "reason": {"type": "string"}}
@@ -100,14 +97,14 @@ def answered(question: ChatRequest) -> str:
     {"faithfulness":0.67,"reason":"simulated: 67 % of the words are shared"}
     """
     if question.schema is not None:
-        thoughts, share = _thoughts(question, question.schema.get("properties", {}))
-        return orjson.dumps(filled(question.schema, thoughts, share)).decode()
-    said = "simulated: no schema was given"
-    return orjson.dumps({"reason": said, "check": question.check}).decode() if question.as_json else said
+        values, share = _values(question, question.schema.get("properties", {}))
+        return orjson.dumps(filled(question.schema, values, share)).decode()
+    text = "simulated: no schema was given"
+    return orjson.dumps({"reason": text, "check": question.check}).decode() if question.as_json else text
 
 
 def vector(text: str, dimensions: int) -> list[float]:
-    """A unit vector of a text's words, hashed and counted, so that texts that share words are near each other.
+    """Return a unit vector of a text's hashed words; texts that share words are near each other.
 
     >>> one, other, third = (vector(text, 256) for text in ("Ada wrote notes", "notes by Ada", "rain falls"))
     >>> sum(a * b for a, b in zip(one, other)) > sum(a * b for a, b in zip(one, third))
@@ -128,7 +125,7 @@ def _bucket(word: str) -> int:
 
 @lru_cache(maxsize=128)
 def _text(raw: str) -> Text:
-    """The questions about one event repeat its texts."""
+    """Analyse a text; the questions about one event repeat its texts."""
     return Text(raw)
 
 
@@ -141,7 +138,7 @@ def _content(content: object) -> str:
 
 
 def _schema_in(text: str) -> dict[str, Any] | None:
-    """The first JSON schema of an object that stands in a text."""
+    """Return the first JSON schema of an object in a text."""
     decode, start = json.JSONDecoder().raw_decode, text.find("{")
     while start >= 0:
         try:
@@ -160,7 +157,7 @@ def _named(schema: Mapping[str, Any] | None) -> str:
 
 
 def _shared(words: Iterable[str], others: Iterable[str]) -> float:
-    """The share of the words of some texts that stand in others: what has no words has none there."""
+    """Return the share of the words of some texts that others have; 0 without words."""
     wanted = frozenset(chain.from_iterable(_text(each).stems for each in words))
     found = frozenset(chain.from_iterable(_text(each).stems for each in others))
     return round(len(wanted & found) / len(wanted), 2) if wanted else 0.0
@@ -204,7 +201,7 @@ def _questions(question: ChatRequest) -> list[str]:
 
 
 def _verdicts(question: ChatRequest) -> list[dict[str, object]]:
-    """On the claims or statements, whether most of one's words are in one context; else on the contexts themselves."""
+    """Judge if a context has most words of each claim or statement; without these, if each context is relevant."""
     contexts = question.called("context")
     lines = [line for name in ("claims", "statements") for text in question.called(name) for line in text.splitlines()]
     if lines:
@@ -223,7 +220,7 @@ def _reason(share: float) -> str:
     return f"simulated: {100 * share:.0f} % of the words are shared"
 
 
-_THOUGHTS: Mapping[str, Callable[[ChatRequest], object]] = MappingProxyType(
+_VALUES: Mapping[str, Callable[[ChatRequest], object]] = MappingProxyType(
     {
         "check": lambda question: question.check,
         "relevance": _relevance,
@@ -244,17 +241,17 @@ _THOUGHTS: Mapping[str, Callable[[ChatRequest], object]] = MappingProxyType(
         "verdicts": _verdicts,
     }
 )
-"""What is thought of each field of our suites' answers."""
+"""The values of the fields of the suites' answers."""
 
 
-def _thoughts(question: ChatRequest, fields: Collection[str]) -> tuple[dict[str, object], float]:
-    """What is thought of some fields, and how much the response shares with whatever it is held against."""
+def _values(question: ChatRequest, fields: Collection[str]) -> tuple[dict[str, object], float]:
+    """Return the values of fields, and the share of the response's words that the other texts have."""
     others = [text for name, text in question.texts.items() if name != "response"]
     share = _shared(question.called("response"), others)
-    thoughts = {name: _THOUGHTS[name](question) for name in fields if name in _THOUGHTS}
-    known = next((thought for thought in thoughts.values() if isinstance(thought, float)), share)
+    values = {name: _VALUES[name](question) for name in fields if name in _VALUES}
+    known = next((value for value in values.values() if isinstance(value, float)), share)
     for name in fields:
         if name.endswith(_REASON):
-            own = thoughts.get(name.removesuffix(_REASON).rstrip("_"))
-            thoughts[name] = _reason(own if isinstance(own, float) else known)
-    return thoughts, share
+            own = values.get(name.removesuffix(_REASON).rstrip("_"))
+            values[name] = _reason(own if isinstance(own, float) else known)
+    return values, share

@@ -1,7 +1,7 @@
-"""The simulated judge over HTTP: an event loop on a thread of its own, connections kept alive, answers that can wait.
+"""The simulated judge over HTTP, on an event loop in another thread, with kept-alive connections and delayed answers.
 
-A loop holds thousands of slow answers at the price of a timer each. On one core it answered 1.1 to 1.3 times as many
-requests a second as the standard library's threaded server, most of the time being spent on the answers themselves.
+A delayed answer costs one timer. On one core the loop answered 1.1 to 1.3 times as many requests a second as the
+standard library's threaded server.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ragweir.streams.playground.simulated.openai_api import Reply
 LOOPBACK = "127.0.0.1"
 _HEAD_BYTES = 64 * 1024
 _BODY_BYTES = 16 * 1024 * 1024
-_WAITING_CONNECTIONS = 1_024
-"""Connections that may come at once; the rest try again a second later."""
+_BACKLOG = 1_024
+"""Connections that may wait to be accepted; others are retried by TCP a second later."""
 T = TypeVar("T")
 
 
@@ -32,17 +32,17 @@ class SimulatedJudge:
     def __init__(self, endpoint: Endpoint, loop: asyncio.AbstractEventLoop, base_url: str) -> None:
         self._endpoint, self._loop = endpoint, loop
         self.base_url = base_url
-        """Of its API, such as http://127.0.0.1:8089/v1."""
+        """Base URL of its API, such as http://127.0.0.1:8089/v1."""
 
     def calls(self) -> dict[str, Any]:
-        """What was called, as GET /admin/calls tells it."""
+        """Return the calls, as GET /admin/calls does."""
         return self._on_loop(self._endpoint.calls)
 
     def set_faults(self, **changes: Any) -> Faults:
-        """Misbehave as at the start but for these fields of `Faults`; schedule and seed begin anew.
+        """Set the initial faults with these changes of fields of `Faults`; schedule and random numbers start again.
 
         Raises:
-            WrongFaults: if they cannot be.
+            WrongFaults: if the changes are invalid.
         """
         return self._on_loop(lambda: self._endpoint.set_faults(changes, time.time()))
 
@@ -62,11 +62,11 @@ def simulated_judge(
     Args:
         host: the address to listen on.
         port: the port to listen on; 0 lets the system choose.
-        faults: how it misbehaves until told otherwise; by default it is instant and well.
+        faults: the faults, until others are set; none by default.
         options: fields of `Options`.
 
     Raises:
-        OSError: if it cannot listen there.
+        OSError: if it cannot listen on the port.
     """
     endpoint = Endpoint(Options(**options), faults or Faults(), time.time())
     with asyncio.Runner() as runner:
@@ -91,15 +91,15 @@ async def _listen(endpoint: Endpoint, host: str, port: int, connections: set[asy
             connections.add(task)
             task.add_done_callback(connections.discard)
         try:
-            # A client may leave whenever it likes.
+            # A client may disconnect at any time.
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 while await _serve_one(endpoint, reader, writer):
                     pass
             writer.close()
-        except asyncio.CancelledError:  # Told to stop: nobody waits for what could still be sent.
+        except asyncio.CancelledError:  # The server stops.
             writer.transport.abort()
 
-    return await asyncio.start_server(connected, host, port, limit=_HEAD_BYTES, backlog=_WAITING_CONNECTIONS)
+    return await asyncio.start_server(connected, host, port, limit=_HEAD_BYTES, backlog=_BACKLOG)
 
 
 async def _close(server: asyncio.Server, connections: set[asyncio.Task[None]]) -> None:
@@ -107,14 +107,14 @@ async def _close(server: asyncio.Server, connections: set[asyncio.Task[None]]) -
     for connection in connections:
         connection.cancel()
     await asyncio.gather(*connections, return_exceptions=True)
-    await asyncio.sleep(0)  # Transports close in the loop's next round.
+    await asyncio.sleep(0)  # Transports close in the next iteration of the loop.
 
 
 async def _serve_one(endpoint: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Answer one request; tells whether another may follow on the connection.
+    """Answer one request; return true if another may follow on the connection.
 
     Raises:
-        IncompleteReadError: if there is none.
+        IncompleteReadError: if the connection ends.
     """
     read = await _read(reader)
     reply = read if isinstance(read, Reply) else endpoint.respond(read, time.time())
@@ -131,7 +131,7 @@ async def _serve_one(endpoint: Endpoint, reader: asyncio.StreamReader, writer: a
 
 
 async def _read(reader: asyncio.StreamReader) -> Request | Reply:
-    """The next request, or the refusal of what cannot be read."""
+    """Return the next request, or the error reply to one that cannot be read."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")

@@ -21,8 +21,8 @@ from ragweir.streams.schema_inference import (
     REQUIRED,
     columns,
     innermost,
+    path_text,
     propose,
-    spelled,
     written,
 )
 
@@ -502,7 +502,7 @@ def test_a_path_leads_where_it_was_found(steps: Sequence[str | int]) -> None:
     event: Any = "found"
     for step in reversed(steps):
         event = [event] if isinstance(step, int) else {step: event}
-    rules = {"event_id": "x", "query": "y", "response": "z", "tenant": spelled(tuple(steps))}
+    rules = {"event_id": "x", "query": "y", "response": "z", "tenant": path_text(tuple(steps))}
     assert FieldMap(rules)({"root": event} if steps[0] == 0 else event).get("tenant") == ("found" if steps[0] else None)
 
 
