@@ -102,9 +102,7 @@ def compare(
     by: By = None,
     fail_on: Annotated[
         list[str] | None,
-        typer.Option(
-            help=f"Metric and least change for the worse that makes the exit status 1, as {_EXAMPLE}. Repeatable."
-        ),
+        typer.Option(help=f"Least change for the worse with exit status 1, as {_EXAMPLE}. Repeatable."),
     ] = None,
     json_file: JsonFile = None,
     html: Annotated[Path | None, typer.Option(help="File for a report with plots, HTML without scripts.")] = None,

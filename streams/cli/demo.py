@@ -18,6 +18,7 @@ from rich.text import Text
 from ragweir.errors import DemoError, LocalServerError
 from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, out, shared_flags
 from ragweir.streams.from_settings import evaluate_config
+from ragweir.streams.kafka.publisher import Publisher
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.permissions import create
 from ragweir.streams.playground.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
@@ -31,7 +32,7 @@ from ragweir.streams.playground.demo.services import (
     targets,
     wait_until_ready,
 )
-from ragweir.streams.playground.demo.traffic import PacedPublisher, results
+from ragweir.streams.playground.demo.traffic import results, sample_publisher
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.prometheus import programs
 from ragweir.streams.playground.simulated.faults import Faults
@@ -120,18 +121,18 @@ def _run(
         out.say(f"Created the topics {', '.join(topics)}")
         out.say(f"Simulated judge at {judge.base_url}: word overlap, no model is asked; {JUDGE_MS} ms an answer")
         out.say(f"Starting `ragweir up`: evaluate with {WORKERS} workers, judge, aggregate, export")
-        with services(settings, Path(folder)) as check:
+        with services(settings, Path(folder)) as check, Publisher(settings) as publisher:
             wait_until_ready(settings, check)
             out.say(f"Publishing {events} interactions of fictional companies, and a few unreadable records\n")
-            publisher = PacedPublisher(settings, events, seconds)
+            traffic = sample_publisher(publisher, events, seconds)
             with screen(out, found) as show:
-                for result in results(settings, publisher, check):
+                for result in results(settings, traffic, check):
                     if result is not None:
                         show(result)
-            summarise(out, found, publisher.sent, settings, judge.calls()["count"])
+            summarise(out, found, traffic.sent, settings, judge.calls()["count"])
             show_worst(out, found, settings)
             if alerts and _programs_found():
-                _alert(settings, found, Path(folder), check, keep=keep)
+                _alert(settings, found, publisher, Path(folder), check, keep=keep)
             else:
                 out.print(_NEXT, markup=True, soft_wrap=True)
                 if keep:
@@ -149,7 +150,9 @@ def _programs_found() -> bool:
     return True
 
 
-def _alert(settings: Settings, found: Results, folder: Path, check: Callable[[], None], *, keep: bool) -> None:
+def _alert(
+    settings: Settings, found: Results, publisher: Publisher, folder: Path, check: Callable[[], None], *, keep: bool
+) -> None:
     """Let quality drop until the alert fires, and return until it is resolved."""
     (slo,) = settings.slo
     counts = wait_until_counted(settings, len(found.total.values(slo.metric)), check)
@@ -162,7 +165,7 @@ def _alert(settings: Settings, found: Results, folder: Path, check: Callable[[],
         f"Windows show the mean {slo.metric} per pipeline version.\n"
     )
     with monitoring(settings, folder) as monitor:
-        drill = AlertDrill(settings, monitor, check, out)
+        drill = AlertDrill(settings, publisher, monitor, check, out)
         drill.run()
         out.print(_NEXT, markup=True, soft_wrap=True)
         if keep:

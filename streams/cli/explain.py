@@ -34,12 +34,7 @@ def _seconds(text: str | None) -> int | None:
 def explain(
     event_id: Annotated[str, typer.Argument(help="Id of the event.")],
     file: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True,
-            dir_okay=False,
-            help="File of evaluations to search, as `ragweir score` writes it; Kafka is not asked then.",
-        ),
+        Path | None, typer.Option(exists=True, dir_okay=False, help="File of evaluations to search in place of Kafka.")
     ] = None,
     run: Annotated[str | None, typer.Option(help="Id of a replay, whose topics are searched.")] = None,
     since: Annotated[

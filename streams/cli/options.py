@@ -11,11 +11,7 @@ import typer
 from ragweir.streams.cli.app import FAILURE
 
 MapFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--map",
-        help="TOML file that maps events of a foreign schema: on each line a field of ragweir and its path in events.",
-    ),
+    Path | None, typer.Option("--map", help="TOML file that maps the fields of foreign events: FIELD = PATH.")
 ]
 Workers = Annotated[
     int, typer.Option(min=1, max=256, help="Number of worker processes; at most one per partition has work.")

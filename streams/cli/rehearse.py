@@ -96,14 +96,10 @@ def rehearsal(
         str, typer.Argument(help="Source of the evaluations: `live`, the id of a replay, or a file.")
     ] = "live",
     since: Annotated[
-        str | None,
-        typer.Option(
-            "--from", help="Start of the events' times: RFC 3339, or a duration before now such as 24h or 7d."
-        ),
+        str | None, typer.Option("--from", help="Start of the events: RFC 3339 time, or age such as 24h or 7d.")
     ] = None,
     until: Annotated[
-        str | None,
-        typer.Option("--to", help="End of the events' times: RFC 3339, or a duration before now such as 24h or 7d."),
+        str | None, typer.Option("--to", help="End of the events: RFC 3339 time, or age such as 24h or 7d.")
     ] = None,
     slo: Annotated[
         list[str] | None,
@@ -117,8 +113,7 @@ def rehearsal(
         typer.Option(
             "--write",
             metavar="DIR",
-            help="Folder for slo.yml, the Prometheus rules, and for promtool tests of them: slo_tests.yml, and "
-            "slo_history.yml, which is made from these evaluations.",
+            help="Folder for Prometheus rules (slo.yml) and promtool tests (slo_tests.yml, slo_history.yml).",
         ),
     ] = None,
 ) -> None:

@@ -44,70 +44,50 @@ _PHASES: Mapping[Phase, str] = {
 
 @app.command()
 def replay(
-    run_id: Annotated[
-        str, typer.Option(help="Id of the replay, part of its topics' names; the id of a stopped replay resumes it.")
-    ],
+    run_id: Annotated[str, typer.Option(help="Id of the replay, in its topics' names; an id that exists is resumed.")],
     files: Annotated[
         list[Path] | None,
         typer.Argument(exists=True, dir_okay=False, help="Files to read in place of a topic: JSON lines or Parquet."),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            help="Start: an offset, a time (RFC 3339) or a duration before now (24h). Default: the topic's beginning.",
-        ),
+        typer.Option("--from", help="Start: offset, RFC 3339 time or age (24h). Default: the oldest record."),
     ] = None,
     until: Annotated[
-        str | None,
-        typer.Option(
-            "--to", help="End: an offset, a time or a duration before now. Default: the end when the replay is created."
-        ),
+        str | None, typer.Option("--to", help="End: offset, RFC 3339 time or age (24h). Default: the newest record.")
     ] = None,
     topic: Annotated[
-        str | None,
-        typer.Option(help="Topic to read, without writing or committing to it. Default: the live input topic."),
+        str | None, typer.Option(help="Topic to read, which is not changed. Default: the live input topic.")
     ] = None,
     map_file: MapFile = None,
     only: Annotated[
         list[str] | None,
         typer.Option(
-            help="Condition that an event must meet, on application, tenant, labels.NAME, time, a score or a category: "
+            help="Condition on application, tenant, labels.NAME, time, a score or a category, which events must meet: "
             "tenant=acme, context_support<0.5, time>2026-11-01. Repeatable; all must hold."
         ),
     ] = None,
     judge: Annotated[
         str,
         typer.Option(
-            help="Judging: `never`; `cached-only`, by the answers in judge.cache_file without any call; `budget`, by "
-            "calls that cost at most --budget."
+            help="`never`; `cached-only`: by answers in judge.cache_file, without calls; `budget`: at most --budget."
         ),
     ] = "never",
     budget: Annotated[
-        float | None,
-        typer.Option(
-            min=0, help="Most that the judge may cost in the whole replay, in US dollars; the live budget is separate."
-        ),
+        float | None, typer.Option(min=0, help="Budget of the judge for the whole replay, in US dollars.")
     ] = None,
     workers: Workers = 1,
     rate: Annotated[
-        float | None,
-        typer.Option(min=1, help="Most events that are evaluated a second, to leave the broker to live traffic."),
+        float | None, typer.Option(min=1, help="Most events a second, to leave the broker to live traffic.")
     ] = None,
     windows_file: Annotated[
-        Path | None, typer.Option("--windows", help="File for the replay's windows, as JSON lines, written at the end.")
+        Path | None, typer.Option("--windows", help="File for the windows, as JSON lines, written at the end.")
     ] = None,
     openmetrics: Annotated[
-        Path | None,
-        typer.Option(
-            help="File for the windows in the OpenMetrics format, for `promtool tsdb create-blocks-from openmetrics`."
-        ),
+        Path | None, typer.Option(help="File for the windows, for `promtool tsdb create-blocks-from openmetrics`.")
     ] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Estimate the number of events, the duration and the judge's cost, and evaluate nothing."
-        ),
+        bool, typer.Option("--dry-run", help="Estimate events, duration and the judge's cost; evaluate nothing.")
     ] = False,
     slot: Annotated[int | None, typer.Option(hidden=True, help="Slot of a worker process of this replay.")] = None,
     canary: Annotated[

@@ -47,17 +47,10 @@ def score(
     ] = None,
     windows: Annotated[Path | None, typer.Option(help="File for the windows of all sizes, as JSON lines.")] = None,
     explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain", help="Add the words and numbers behind the scores to each evaluation, as `evidence`."
-        ),
+        bool, typer.Option("--explain", help="Add the evidence of the scores to each evaluation.")
     ] = False,
     judge: Annotated[
-        bool,
-        typer.Option(
-            "--judge",
-            help="Judge the events that routing selects, by the endpoint judge.base_url; its calls cost money.",
-        ),
+        bool, typer.Option("--judge", help="Judge the events that routing selects, at cost, by judge.base_url.")
     ] = False,
 ) -> None:
     """Score a file of interactions, without a broker.

@@ -26,7 +26,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 Slot = Annotated[
     int | None,
-    typer.Option(min=0, help="Number of the one worker to run, without a supervisor: on Kubernetes the pod's ordinal."),
+    typer.Option(min=0, help="Number of the one worker to run, without a supervisor; on Kubernetes the pod's ordinal."),
 ]
 CANARY = "--canary"
 Canary = Annotated[
@@ -72,10 +72,7 @@ def judge(
     workers: Workers = 1,
     slot: Slot = None,
     slots: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Number of workers on all machines; each one uses its part of the rate limits and the budget."
-        ),
+        int | None, typer.Option(min=1, help="Number of workers on all machines, which share the rate limits.")
     ] = None,
 ) -> None:
     """Judge the selected events by an OpenAI-compatible endpoint, within its rate limits and the budget.

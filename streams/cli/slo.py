@@ -32,13 +32,11 @@ commands.command("rehearse")(rehearsal)
 def rules(
     tests: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", help="Write promtool tests in place of the rules; FILE is the path from them to the rules."
-        ),
+        typer.Option(metavar="FILE", help="Write promtool tests of the rules in FILE (relative to the tests)."),
     ] = None,
     scale: Annotated[
         float,
-        typer.Option(min=0.0001, max=100, help="Factor of all durations, to try alerts out: 0.02 makes an hour 72 s."),
+        typer.Option(min=0.0001, max=100, help="Factor of all durations, to try alerts: 0.02 makes an hour 72 s."),
     ] = 1.0,
 ) -> None:
     """Write the Prometheus rules of the SLOs: a page when an error budget burns fast, a ticket when it burns slowly.

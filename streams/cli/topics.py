@@ -62,12 +62,7 @@ def grow(
     partitions: Annotated[int, typer.Option(min=1, help="Number of partitions that every topic gets.")],
     yes: Yes = False,
     timeout_s: Annotated[
-        float,
-        typer.Option(
-            "--timeout",
-            min=0,
-            help="Time to wait, in seconds, until all requests are judged and the services are stopped.",
-        ),
+        float, typer.Option("--timeout", min=0, help="Seconds to wait until judging is done and services are stopped.")
     ] = 600.0,
 ) -> None:
     """Add partitions to all of ragweir's topics. Publishers may keep running.

@@ -1,4 +1,4 @@
-"""The exit status of a worker, and the message by which its supervisor gets to know why it ends."""
+"""The exit status and the message with which a worker reports an error to its supervisor."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 def as_worker(work: Callable[[], None], heartbeat: Heartbeat | None = None) -> None:
-    """Run a worker; an error ends the process with the status by which its supervisor decides about a restart.
-
-    Args:
-        work: what the worker does.
-        heartbeat: reports to the supervisor why a restart would not help.
-    """
+    """Run a worker; an error ends the process with the status by which its supervisor decides about a restart."""
     try:
         work()
     except RagweirError as error:

@@ -1,1 +1,1 @@
-"""What a first try and the tests need: a demo, local servers and a simulated judge. Services do not import it."""
+"""A demo, local servers and a simulated judge, for a first try and for the tests; services do not import it."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ragweir.errors import RagweirError
 
-# Runs beside the process and reads a pipe that only this process holds open: when this process ends, the pipe does.
+# Reads a pipe that only this process holds open: when this process ends, the pipe does.
 # Linux's own parent-death signal would fire with the thread, not the process, that started the child.
 _WATCHDOG = 'read -r _; kill -9 "$1"; test -z "$2" || rm -rf -- "$2"'
 _LAST_LINES = 15

@@ -192,13 +192,7 @@ def _duration(seconds: float) -> str:
 
 
 def unread(settings: Settings, places: Sequence[TopicPartition], kept_ms: Mapping[str, str]) -> list[Unread]:
-    """Return the oldest unread record of each partition that has one, but for topics without a limit by time.
-
-    Args:
-        settings: the connection.
-        places: the committed offsets of a group.
-        kept_ms: `retention.ms` of each topic.
-    """
+    """Return the oldest unread record of each partition that has one, but for topics without a limit by time."""
     limited = [place for place in places if int(kept_ms[place.topic]) >= 0]
     found = []
     with build(Consumer, reader_properties(settings)) as consumer:

@@ -6,15 +6,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.text import Text
 
 from ragweir.errors import DemoError
+from ragweir.schemas.codec.json import encode_json
 from ragweir.schemas.window import duration_s
+from ragweir.streams.kafka.publisher import Publisher
+from ragweir.streams.playground.demo.samples import drill
 from ragweir.streams.playground.demo.scrape import Means, counted, means
 from ragweir.streams.playground.demo.services import targets
-from ragweir.streams.playground.demo.traffic import DRILL_RATE, Drill
+from ragweir.streams.playground.demo.traffic import PacedPublisher
 from ragweir.streams.playground.demo.webhook import ReceivedAlert, webhook
 from ragweir.streams.playground.local.prometheus import LocalServer, local_alertmanager, local_prometheus
 from ragweir.streams.playground.process import wait_until
@@ -28,6 +32,8 @@ SCALE = 0.02
 _BAD = 0.5
 """The mean risk that separates bad answers of a version from good ones."""
 _MAX_WAIT_SECONDS = 90.0
+_RATE = 20
+"""Answers a second."""
 _SCRAPE_SECONDS = 0.5
 _STYLES = {"injected": "bold yellow", "FIRES": "bold red", "RESOLVED": "bold green"}
 
@@ -43,12 +49,7 @@ class Monitoring:
 
 @contextmanager
 def monitoring(settings: Settings, folder: Path) -> Iterator[Monitoring]:
-    """Monitor the services for the length of a `with` block, by the rules that `ragweir slo rules` writes.
-
-    Args:
-        settings: the SLOs, and the addresses of the services.
-        folder: the folder of the file of rules.
-    """
+    """Monitor the services for the length of a `with` block, by the rules that `ragweir slo rules` writes."""
     file = folder / "slo.yml"
     file.write_text(written(rules(settings.slo, SCALE)), encoding="utf-8")
     with (
@@ -61,11 +62,6 @@ def monitoring(settings: Settings, folder: Path) -> Iterator[Monitoring]:
 
 def wait_until_counted(settings: Settings, events: int, check: Callable[[], None]) -> dict[str, int]:
     """Wait until aggregate has counted the events of the SLO, so that none of them is taken for later traffic.
-
-    Args:
-        settings: the SLO, and the address of aggregate.
-        events: the number of events that have a value of its metric.
-        check: raises an error if the services have ended.
 
     Returns:
         the numbers of good and bad events.
@@ -83,17 +79,15 @@ def wait_until_counted(settings: Settings, events: int, check: Callable[[], None
 
 
 class AlertDrill:
-    """Sends traffic whose quality drops and returns, and prints a line for each window, phase and alert.
-
-    Args:
-        settings: of the services.
-        monitoring: of the services.
-        check: raises an error if they have ended.
-        terminal: the console to print on.
-    """
+    """Sends traffic whose quality drops and returns, and prints a line for each window, phase and alert."""
 
     def __init__(
-        self, settings: Settings, monitoring: Monitoring, check: Callable[[], None], terminal: Terminal
+        self,
+        settings: Settings,
+        publisher: Publisher,
+        monitoring: Monitoring,
+        check: Callable[[], None],
+        terminal: Terminal,
     ) -> None:
         self._slo = settings.slo[0]
         self._window = settings.windows.sizes[0]
@@ -101,7 +95,8 @@ class AlertDrill:
         self._monitoring = monitoring
         self._check = check
         self._terminal = terminal
-        self._traffic = Drill(settings)
+        self._dropped = False
+        self._traffic = PacedPublisher(publisher, self._record, 1 / _RATE)
         self._began = time.monotonic()
         self._turned = self._began
         self._means = Means()
@@ -117,7 +112,7 @@ class AlertDrill:
         Raises:
             DemoError: if that takes too long, or the services end.
         """
-        self._say("steady", f"{DRILL_RATE} sample answers a second, one of v1 to three of v2; all are grounded")
+        self._say("steady", f"{_RATE} sample answers a second, one of v1 to three of v2; all are grounded")
         self._send_until(
             "good answers are seen", lambda: self._v2_is(bad=False) and self._share_is_known(), dropped=False
         )
@@ -134,9 +129,15 @@ class AlertDrill:
         if still_open := self._alerts("firing") - self._alerts("resolved"):
             self._say("", f"{', '.join(still_open)} has longer windows and is resolved later.")
 
+    def _record(self, number: int) -> tuple[str, bytes]:
+        event = drill(number, datetime.now(UTC), dropped=self._dropped)
+        return event["event_id"], encode_json(event)
+
     def _send_until(self, what: str, reached: Callable[[], bool], *, dropped: bool) -> None:
+        self._dropped = dropped
+
         def step() -> None:
-            self.step(dropped=dropped)
+            self.step()
             self._show_window()
 
         late = DemoError(f"In {_MAX_WAIT_SECONDS:.0f} s this did not happen: {what}.")
@@ -144,9 +145,9 @@ class AlertDrill:
         # The alert that ends the phase may have come after those that were shown.
         self._show_alerts()
 
-    def step(self, *, dropped: bool = False) -> None:
+    def step(self) -> None:
         """Send the answers that are due, and show new alerts."""
-        self._traffic.send_due(dropped=dropped)
+        self._traffic.send_due()
         self._check()
         self._show_alerts()
 

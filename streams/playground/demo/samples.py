@@ -77,10 +77,7 @@ def interaction(number: int, ended_at: datetime) -> Event:
 def drill(number: int, ended_at: datetime, *, dropped: bool) -> Event:
     """Return the interaction of this number in the alert drill: every fourth is of v1, the others are of v2.
 
-    Args:
-        number: the end of the event id.
-        ended_at: the end of the answer.
-        dropped: true if v2 gives the ungrounded answers of its samples, false if it answers as v1 does.
+    While quality is dropped, v2 gives the ungrounded answers of its samples; else it answers as v1 does.
 
     >>> from datetime import UTC
     >>> event = drill(1, datetime(2026, 11, 21, 10, tzinfo=UTC), dropped=False)

@@ -44,13 +44,7 @@ def ready(address: str) -> bool:
 
 
 def means(exporter: str, metric: str, window: str) -> Means:
-    """Return the means in the last closed window.
-
-    Args:
-        exporter: address of the telemetry of `ragweir export`.
-        metric: the metric of the means.
-        window: the size of the window, as in the settings.
-    """
+    """Return the means in the last closed window."""
     end_s, versions = 0.0, {}
     for sample in _samples(exporter):
         if sample.labels.get("window") == window:

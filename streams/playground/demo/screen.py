@@ -32,10 +32,8 @@ _MAX_ROWS = 14
 _JUDGED_ROWS = 3
 _OTHER_ROWS = 9 + _JUDGED_ROWS
 """Rows of a terminal that are needed for the title, the header, the judge's lines, and the lines above."""
-_EVENT_WIDTH, _APPLICATION_WIDTH = 21, 17
-"""Fixed widths, so that columns do not jump as rows come and go."""
-_WIDE = 115
-"""The width of a terminal from which on the application and all columns are shown."""
+_EVENT_WIDTH = 21
+"""A fixed width, so that columns do not jump as rows come and go."""
 _JUDGE = "simulated judge"
 
 
@@ -47,8 +45,6 @@ class Column:
     title: str
     limit: float | None = None
     format: str = ".2f"
-    optional: bool = False
-    """True if a narrow terminal does not show it."""
 
 
 COLUMNS = (
@@ -56,8 +52,6 @@ COLUMNS = (
     Column(RISK, "risk", 0.5),
     Column("context_support", "support", 0.6),
     Column("lexical_hallucination", "invented", 0.5),
-    Column("keyword_coverage", "keywords", 0.5, optional=True),
-    Column("number_match", "numbers", 0.5, optional=True),
     Column("refusal", "declines"),
 )
 """Metrics that are switched off are left out."""
@@ -66,12 +60,7 @@ SHOWN = (*(column.metric for column in COLUMNS), FAITHFULNESS)
 
 
 class Results:
-    """The results of the demo's traffic.
-
-    Args:
-        catalogue: the metrics that are switched on.
-        events: the number of interactions to be sent.
-    """
+    """The results of the demo's traffic."""
 
     def __init__(self, catalogue: Catalogue, events: int) -> None:
         self.catalogue, self.events = catalogue, events
@@ -133,10 +122,10 @@ class Results:
             ranked = (evaluation.stage == "judged", risk), evaluation.event_id
             self.worst = max(self.worst or ranked, ranked)
 
-    def row(self, evaluation: Evaluation, columns: list[Column]) -> list[Text]:
+    def row(self, evaluation: Evaluation) -> list[Text]:
         """Return the cells of an evaluation: the columns' values, red where the answer is bad, and the judge's."""
-        cells = []
-        for column in columns:
+        cells = [Text(evaluation.event_id), Text(evaluation.pipeline_version or "")]
+        for column in self.columns:
             value, better = evaluation.scores[column.metric], self.catalogue.metrics[column.metric].better
             if value is None:
                 cells.append(Text("-", "dim"))
@@ -145,24 +134,18 @@ class Results:
             cells.append(Text(format(value, column.format), "bold red" if beyond and not declines(evaluation) else ""))
         return [*cells, Text(self.judged.get(evaluation.event_id, "-"))]
 
-    def table(self, width: int, rows: int) -> Group:
+    def table(self, rows: int) -> Group:
         """Return the newest evaluations, and below them the newest results of the judge."""
         title = f"Evaluations as they come: {self.total.scored} of {self.events}"
         title += f", {self.total.rejected} dead letters" if self.total.rejected else ""
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
         table.add_column("event", no_wrap=True, width=_EVENT_WIDTH)
-        columns = self.columns
-        if width < _WIDE:
-            columns = [column for column in columns if not column.optional]
-        else:
-            table.add_column("application", no_wrap=True, width=_APPLICATION_WIDTH)
         table.add_column("ver", no_wrap=True)
-        for column in columns:
+        for column in self.columns:
             table.add_column(column.title, justify="right", no_wrap=True, min_width=5)
         table.add_column(_JUDGE, no_wrap=True, width=len(_JUDGE))
         for each in list(self._latest)[-rows:]:
-            facts = [each.event_id, *([each.application or ""] if width >= _WIDE else []), each.pipeline_version or ""]
-            table.add_row(*facts, *self.row(each, columns))
+            table.add_row(*self.row(each))
         counts, total = self.total.outcomes, self.total
         ends = f"{counts['judged']} judged, {total.deferred} deferred, {counts['failed']} failed"
         judge = Text(f"Simulated judge: {len(self.judged)} selected, {ends}", "bold")
@@ -187,7 +170,7 @@ def screen(terminal: Terminal, results: Results) -> Iterator[Callable[[Result], 
     """
     if terminal.is_interactive:
         rows = max(3, min(_MAX_ROWS, terminal.height - _OTHER_ROWS))
-        with Live(console=terminal, refresh_per_second=8, get_renderable=lambda: results.table(terminal.width, rows)):
+        with Live(console=terminal, refresh_per_second=8, get_renderable=lambda: results.table(rows)):
             yield results.add
         return
 
@@ -195,7 +178,7 @@ def screen(terminal: Terminal, results: Results) -> Iterator[Callable[[Result], 
         results.add(result)
         terminal.say(_line(results, result))
 
-    terminal.say(_padded(["event", "application", "ver", *(column.title for column in results.columns), _JUDGE]))
+    terminal.say(_padded(["event", "ver", *(column.title for column in results.columns), _JUDGE]))
     yield add
 
 
@@ -206,26 +189,16 @@ def _line(results: Results, result: Result) -> str:
         return f"judge, deferred: {result.evaluation.event_id}: {result.why}"
     if result.stage == "judged":
         return f"simulated judge: {result.event_id}: {results.judged.get(result.event_id)}"
-    cells = (cell.plain for cell in results.row(result, results.columns))
-    return _padded([result.event_id, result.application or "", result.pipeline_version or "", *cells])
+    return _padded([cell.plain for cell in results.row(result)])
 
 
 def _padded(cells: list[str]) -> str:
-    event, application, version, *values, judge = cells
-    facts = [f"{event:<{_EVENT_WIDTH}}", f"{application:<{_APPLICATION_WIDTH}}", f"{version:<3}"]
-    return "  ".join([*facts, *(f"{value:>8}" for value in values), judge])
+    event, version, *values, judge = cells
+    return "  ".join([f"{event:<{_EVENT_WIDTH}}", f"{version:<3}", *(f"{value:>8}" for value in values), judge])
 
 
 def summarise(terminal: Terminal, results: Results, sent: int, settings: Settings, calls: int) -> None:
-    """Print what became of the traffic, and the summaries of the pipeline versions.
-
-    Args:
-        terminal: the console to print on.
-        results: of the traffic.
-        sent: the number of records that were sent.
-        settings: of the services.
-        calls: the number of calls that the simulated judge has answered.
-    """
+    """Print what became of the traffic, and the summaries of the pipeline versions."""
     say, total = terminal.say, results.total
     say(f"\n{sent} records published: {total.line()}")
     for reason, count in sorted(results.rejected.items()):

@@ -49,14 +49,7 @@ class _IsolatedSettings(Settings):
 
 
 def demo_settings(bootstrap: str, judge_url: str, prefix: str = "rag.", key: str | None = None) -> Settings:
-    """The settings of the demo: few partitions, free telemetry ports, windows of seconds, one SLO, a simulated judge.
-
-    Args:
-        bootstrap: address of Kafka.
-        judge_url: base URL of the simulated judge.
-        prefix: of the topics.
-        key: of the routing; a new secret by default.
-    """
+    """Return the settings of the demo: few partitions, free ports, windows of seconds, one SLO, a simulated judge."""
     return _IsolatedSettings.model_validate(
         {
             "kafka": {"bootstrap_servers": bootstrap},
@@ -156,10 +149,6 @@ def services(settings: Settings, folder: Path) -> Iterator[Callable[[], None]]:
     """Run the services for the length of a `with` block, which gets a function that checks that they run.
 
     The check raises DemoError with the end of their log once they have ended.
-
-    Args:
-        settings: their settings.
-        folder: the folder of their settings file and log, in which they run.
     """
     file = folder / "ragweir.toml"
     file.write_text(settings_file(settings), encoding="utf-8")
@@ -179,10 +168,6 @@ def services(settings: Settings, folder: Path) -> Iterator[Callable[[], None]]:
 
 def wait_until_ready(settings: Settings, check: Callable[[], None]) -> None:
     """Wait until every service is ready.
-
-    Args:
-        settings: of the services.
-        check: raises an error if they have ended.
 
     Raises:
         DemoError: if they are not ready in a minute.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from ragweir.errors import DemoError
 from ragweir.schemas.codec.json import encode_json
@@ -14,15 +15,13 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.judge.results import chosen
-from ragweir.streams.kafka.client import Connection, build, client_properties, publisher_properties
-from ragweir.streams.playground.demo.samples import UNREADABLE, Unreadable, drill, interaction
+from ragweir.streams.kafka.client import build, client_properties
+from ragweir.streams.kafka.publisher import Publisher
+from ragweir.streams.playground.demo.samples import UNREADABLE, Unreadable, interaction
 from ragweir.streams.settings import Settings
 
 Result = Evaluation | JudgeRequest | DeadLetter
 """The result of a record: an evaluation, scored or judged, a deferred request, or a dead letter."""
-
-DRILL_RATE = 20
-"""Answers a second in the alert drill."""
 
 _POLL_SECONDS = 0.05
 _MAX_SILENCE_SECONDS = 60.0
@@ -41,98 +40,48 @@ def plan(events: int) -> list[int | Unreadable]:
     return records
 
 
-class _Sender:
-    """Sends to the interactions topic, and keeps the last delivery error."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._topic = f"{settings.topics.prefix}interactions"
-        self._producer = build(Producer, publisher_properties(settings, Connection()))
-        self._lost: KafkaError | None = None
-
-    def send(self, key: str, value: bytes | None) -> None:
-        self._producer.produce(self._topic, value=value, key=key.encode(), on_delivery=self._delivered)
-
-    def check(self) -> None:
-        """Handle delivery reports.
-
-        Raises:
-            DemoError: if a record was not delivered.
-        """
-        self._producer.poll(0)
-        if self._lost is not None:
-            raise DemoError(f"A sample was not delivered: {self._lost.str()}.")
-
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            self._lost = error
-
-
 class PacedPublisher:
-    """Sends samples at an even pace; each interaction ends when it is sent.
+    """Sends records at an even pace.
 
     Args:
-        settings: the connection and the topic.
-        events: the number of interactions.
-        seconds: the time over which they are sent.
+        publisher: sends them.
+        record: returns the key and the value of the record with a number.
+        interval_s: time between two records.
+        total: number of records; unlimited by default.
     """
 
-    def __init__(self, settings: Settings, events: int, seconds: float) -> None:
-        self._sender = _Sender(settings)
-        self._plan = plan(events)
-        self._began = time.monotonic()
-        self._pause = seconds / len(self._plan)
-        self.sent = 0
-
-    @property
-    def total(self) -> int:
-        """The number of records to send, with the unreadable ones."""
-        return len(self._plan)
-
-    def send_due(self) -> None:
-        """Send the records that are due.
-
-        Raises:
-            DemoError: if a record was not delivered.
-        """
-        elapsed = time.monotonic() - self._began
-        try:
-            while self.sent < self.total and self.sent * self._pause <= elapsed:
-                record = self._plan[self.sent]
-                if isinstance(record, Unreadable):
-                    self._sender.send(record.key, record.value)
-                else:
-                    event = interaction(record, datetime.now(UTC))
-                    self._sender.send(event["event_id"], encode_json(event))
-                self.sent += 1
-        except BufferError:
-            pass  # The rest is due at the next call.
-        self._sender.check()
-
-
-class Drill:
-    """Sends answers continuously, good ones or, while quality is dropped, mostly bad ones.
-
-    Args:
-        settings: the connection and the topic.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._sender = _Sender(settings)
+    def __init__(
+        self,
+        publisher: Publisher,
+        record: Callable[[int], tuple[str, bytes | None]],
+        interval_s: float,
+        total: int = sys.maxsize,
+    ) -> None:
+        self._publisher, self._record, self._interval_s, self.total = publisher, record, interval_s, total
         self._due = time.monotonic()
         self.sent = 0
 
-    def send_due(self, *, dropped: bool) -> None:
-        """Send the records that are due.
-
-        Raises:
-            DemoError: if a record was not delivered.
-        """
-        while self._due <= time.monotonic():
-            event = drill(self.sent, datetime.now(UTC), dropped=dropped)
-            self._sender.send(event["event_id"], encode_json(event))
-            self._due += 1 / DRILL_RATE
+    def send_due(self) -> None:
+        """Send the records that are due."""
+        while self.sent < self.total and self._due <= time.monotonic():
+            key, value = self._record(self.sent)
+            self._publisher.send(value, key.encode())
+            self._due += self._interval_s
             self.sent += 1
-        self._sender.check()
+
+
+def sample_publisher(publisher: Publisher, events: int, seconds: float) -> PacedPublisher:
+    """Return the publisher of a number of interactions, each of which ends when it is sent, and unreadable records."""
+    planned = plan(events)
+
+    def record(number: int) -> tuple[str, bytes | None]:
+        sample = planned[number]
+        if isinstance(sample, Unreadable):
+            return sample.key, sample.value
+        event = interaction(sample, datetime.now(UTC))
+        return event["event_id"], encode_json(event)
+
+    return PacedPublisher(publisher, record, seconds / len(planned), len(planned))
 
 
 def _dead_letter(message: Message) -> DeadLetter:
@@ -184,13 +133,8 @@ def results(settings: Settings, publisher: PacedPublisher, check: Callable[[], N
 
     A selected event has two results: its evaluation, and the judged one or the deferred request.
 
-    Args:
-        settings: the connection and the topics.
-        publisher: sends the records.
-        check: raises an error if the services have ended.
-
     Raises:
-        DemoError: if results do not come.
+        DemoError: if results do not come, or `check` finds that the services have ended.
     """
     readers = {settings.topics.prefix + name: read for name, read in _READERS.items()}
     consumer = build(

@@ -79,13 +79,7 @@ class RecordedCall:
 
 
 class Endpoint:
-    """Answers requests, with faults, and records the calls.
-
-    Args:
-        options: of the simulated judge.
-        faults: the faults, until others are set.
-        now: the time, in seconds since the epoch.
-    """
+    """Answers requests, with faults, and records the calls."""
 
     def __init__(self, options: Options, faults: Faults, now: float) -> None:
         self._options = options

@@ -96,10 +96,6 @@ class Faults(BaseModel):
 class Draws:
     """Draws the latency and the fault of each request, in the order of the requests, from the seed.
 
-    Args:
-        faults: the possible faults.
-        now: the time in seconds at which `seconds` begins.
-
     >>> draws = Draws(Faults(latency_ms=200, shares={"503": 1.0}, requests=1), now=0)
     >>> draws.draw(0), draws.draw(0)
     ((0.2, '503'), (0.2, ''))

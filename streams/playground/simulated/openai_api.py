@@ -87,11 +87,6 @@ def json_object(body: bytes) -> dict[str, Any]:
 def chat(body: bytes, formats: Mapping[str, bool], now: float) -> AnswerRequest:
     """Read a request for a chat completion.
 
-    Args:
-        body: of the request.
-        formats: for each type of response_format, true if it is supported.
-        now: the time, in seconds since the epoch.
-
     Raises:
         ErrorReply: if it is invalid or not supported.
     """
