@@ -29,6 +29,7 @@ from ragweir.streams.runtimes.transactions import Transactions
 
 
 def _break(place: Any, name: str, broken: object) -> None:
+    getattr(place, name)  # a name that is gone would break nothing
     setattr(place, name, broken)
 
 
@@ -122,7 +123,7 @@ def offsets_without_one() -> None:
         return [PartitionOffset(at.topic, at.partition, max(0, at.offset - 1)) for at in offsets(self, *given)]
 
     _break(OffsetTracker, "offsets", broken)
-    _break(OffsetRecovery, "mended", lambda _, committed: list(committed))
+    _break(OffsetRecovery, "recovered", lambda _, committed: list(committed))
 
 
 def restore_to_stable_end() -> None:
