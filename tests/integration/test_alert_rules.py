@@ -132,8 +132,11 @@ def test_the_rules_hold(tools: Programs, file: str) -> None:
 
 @pytest.mark.parametrize(
     ("file", "alert", "mutant"),
-    [(file, alert, mutant) for file, alert, _, mutant in MUTANTS],
-    ids=[f"{alert} {change}" for _, alert, change, _ in MUTANTS],
+    [
+        # Of the two changes of each number one is made here, and the other by `make test-long`.
+        pytest.param(file, alert, mutant, id=f"{alert} {change}", marks=[pytest.mark.long] if number % 2 else [])
+        for number, (file, alert, change, mutant) in enumerate(MUTANTS)
+    ],
 )
 def test_a_changed_threshold_is_noticed(tools: Programs, tmp_path: Path, file: str, alert: str, mutant: Rules) -> None:
     """A threshold or a waiting time that is half or double fails a case of its alert."""

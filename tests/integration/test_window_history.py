@@ -364,7 +364,7 @@ def held(count: int) -> int:
 
 def test_merging_holds_one_window_of_each_size() -> None:
     """Held are the accumulators of one window per size, and the base window that was read: however many there are."""
-    assert held(500) == held(150) <= 3 * 3 + 3 + 3
+    assert held(200) == held(100) <= 3 * 3 + 3 + 3
 
 
 def filled(folder: Path, keys: int) -> int:
