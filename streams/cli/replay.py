@@ -18,8 +18,8 @@ from ragweir.errors import PermanentError
 from ragweir.schemas.run import RUN_ID, JudgeMode, Loaded, Phase, ReplayRequest
 from ragweir.schemas.window import Window
 from ragweir.streams.backfill.openmetrics import OpenMetrics
-from ragweir.streams.backfill.output_formats import Format, JsonLines, write
-from ragweir.streams.backfill.windows import Fate, windows
+from ragweir.streams.backfill.output_formats import JsonLines, OutputFormat, write
+from ragweir.streams.backfill.windows import UnusedReason, windows
 from ragweir.streams.cli.app import STOPPED, app, err, out, settings, shared_flags
 from ragweir.streams.cli.worker_exit import as_worker
 from ragweir.streams.kafka.reader import Moved, offset_range, read
@@ -191,10 +191,10 @@ def _said(progress: PhaseProgress, speed: float | None) -> str:
 def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path | None) -> None:
     """Write the run's windows where they are wanted, and say what it came to."""
     found, imported = find_run(effective, run_id), OpenMetrics(run_id, effective)
-    formats: dict[Path, Format] = {lines: JsonLines()} if lines else {}
+    formats: dict[Path, OutputFormat] = {lines: JsonLines()} if lines else {}
     formats |= {samples: imported} if samples else {}
     events = 0
-    left_out: Counter[Fate] = Counter()
+    left_out: Counter[UnusedReason] = Counter()
     base = effective.windows.sizes[0]
 
     def counted(each: Iterable[Window]) -> Iterator[Window]:
