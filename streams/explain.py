@@ -62,15 +62,6 @@ def _murmur2(data: bytes) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchLimit:
-    """Limit of a search in one partition: its newest offsets, or the records of the last seconds."""
-
-    newest: int = 200_000
-    since_s: int | None = None
-    """Takes precedence over `newest`."""
-
-
-@dataclass(frozen=True, slots=True)
 class Searched:
     """A partition or file that was searched."""
 
@@ -181,21 +172,22 @@ def _evaluation(value: bytes | None, event_id: str, max_bytes: int) -> Evaluatio
         return None
 
 
-def from_topics(settings: Settings, event_id: str, limit: SearchLimit, run: str | None, watch: Watch) -> Story:
-    """Return the story of an event from the live topics, or from those of a replay.
+class TopicSearch:
+    """Search for one event in the live topics, or in those of a replay.
 
-    Raises:
-        PermanentError: if the topic of evaluations does not exist.
-        Unreachable: if no broker answers.
+    Args:
+        settings: the live system's settings.
+        event_id: id of the event.
+        run: id of the replay; None for the live topics.
+        watch: shows the progress of each topic.
+        newest: number of offsets of each partition to search.
+        since_s: age in seconds of the records to search; takes precedence over `newest`.
     """
-    return _Search(settings, event_id, limit, run, watch).story()
 
-
-class _Search:
-    """Search for one event in the topics with one prefix."""
-
-    def __init__(self, settings: Settings, event_id: str, limit: SearchLimit, run: str | None, watch: Watch) -> None:
-        self._settings, self._limit, self._watch = settings, limit, watch
+    def __init__(
+        self, settings: Settings, event_id: str, run: str | None, watch: Watch, newest: int, since_s: int | None
+    ) -> None:
+        self._settings, self._watch, self._newest, self._since_s = settings, watch, newest, since_s
         self._story = Story(event_id)
         self._key = event_id.encode()
         self._prefix = settings.topics.prefix + (f"run.{run}." if run else "")
@@ -203,6 +195,12 @@ class _Search:
         self._max_bytes = max_record_bytes(settings.limits.max_event_bytes)
 
     def story(self) -> Story:
+        """Search all topics.
+
+        Raises:
+            PermanentError: if the topic of evaluations does not exist.
+            Unreachable: if no broker answers.
+        """
         story, scored_ms = self._story, 0
         for record in self._records("evaluations", required=True):
             evaluation = _evaluation(record.value, story.event_id, self._max_bytes)
@@ -231,11 +229,11 @@ class _Search:
                 yield record
 
     def _limited(self, whole: OffsetRange, partition: int, since_ms: int | None) -> OffsetRange:
-        if self._limit.since_s is not None:
-            since_ms = max(since_ms or 0, int(1000 * (time.time() - self._limit.since_s)))
+        if self._since_s is not None:
+            since_ms = max(since_ms or 0, int(1000 * (time.time() - self._since_s)))
         if since_ms is not None:
             return offset_range(self._settings, whole.topic, partitions=[partition], since_ms=since_ms)
-        return whole.newest(self._limit.newest)
+        return whole.newest(self._newest)
 
     def _source(self, evaluation: Evaluation) -> StoredRecord | None:
         """Return the record that held the event, if Kafka still has it."""

@@ -59,35 +59,21 @@ class PhaseProgress:
         return self.total - sum(self.lag.values())
 
 
+@dataclass(slots=True)
 class ReplayRunner:
-    """Runs the remaining phases of a run.
+    """Runs the remaining phases of a run."""
 
-    Args:
-        settings: the live system's settings.
-        run: the record of the run.
-        command: returns the command line of a worker from its phase and slot.
-        workers: number of workers of the phase "evaluating"; other phases have one.
-        on_progress: called about twice a second.
-        is_stopped: polled between batches of files and while workers run.
-        quiet: True to capture the workers' logs and show their last error in the progress; False to pass them to
-            standard error.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        run: Run,
-        command: Callable[[Phase, int], Sequence[str]],
-        workers: int,
-        on_progress: Callable[[PhaseProgress], None],
-        is_stopped: Callable[[], bool],
-        *,
-        quiet: bool,
-    ) -> None:
-        self._settings, self._run = settings, run
-        self._run_settings = run_settings(settings, run)
-        self._command, self._workers = command, workers
-        self._on_progress, self._is_stopped, self._quiet = on_progress, is_stopped, quiet
+    settings: Settings
+    """Settings of the live system."""
+    run: Run
+    command: Callable[[Phase, int], Sequence[str]]
+    """Returns the command line of a worker from its phase and slot."""
+    workers: int
+    """Number of workers of the phase "evaluating"; other phases have one."""
+    on_progress: Callable[[PhaseProgress], None]
+    is_stopped: Callable[[], bool]
+    quiet: bool
+    """True to capture the workers' logs and show their last error as the problem of a stalled phase."""
 
     def __call__(self) -> bool:
         """Run phase after phase; return whether the run is complete.
@@ -95,74 +81,74 @@ class ReplayRunner:
         Raises:
             PermanentError: if a person has to correct something; the same call then resumes.
         """
-        create_topics(self._run_settings, [*(TOPICS[name] for name in topic_names(self._run)), RUN])
-        store_run(self._settings, self._run)
-        while self._run.phase != "complete":
-            if self._run.phase == "loading":
+        create_topics(run_settings(self.settings, self.run), [*(TOPICS[name] for name in topic_names(self.run)), RUN])
+        store_run(self.settings, self.run)
+        while self.run.phase != "complete":
+            if self.run.phase == "loading":
                 self._load()
             else:
                 self._run_workers()
-            if self._is_stopped():
+            if self.is_stopped():
                 return False
             self._enter_next_phase()
         return True
 
     def _enter_next_phase(self) -> None:
-        run = self._run
+        run = self.run
         changes: dict[str, object] = {"phase": _NEXT.get(run.phase)}
         if run.phase == "loading":
             # Up to the high watermark: the marker of the last transaction may follow its commit a little later.
-            loaded = offset_range(self._settings, run.topic, committed=False)
+            loaded = offset_range(self.settings, run.topic, committed=False)
             extents = [{"topic": run.topic, "partition": p, "start": 0, "end": end} for p, end in loaded.ends.items()]
             changes["extents"] = extents
         elif run.phase == "evaluating":
             changes["phase"] = "summing" if run.asked.judge == "never" else "judging"
         elif run.phase == "summing":
             changes["ended_at"] = datetime.now(UTC)
-        self._run = Run.model_validate({**run.model_dump(), **changes})
-        store_run(self._settings, self._run)
+        self.run = Run.model_validate({**run.model_dump(), **changes})
+        store_run(self.settings, self.run)
 
     def _load(self) -> None:
-        files = self._run.files
+        files = self.run.files
         lag = {(archive.path, 0): archive.size for archive in files}
         progress = PhaseProgress("loading", sum(lag.values()), lag)
 
         def on_progress(number: int, size: int) -> None:
             lag.update({(archive.path, 0): 0 for archive in files[:number]})
             lag[files[number].path, 0] = max(0, lag[files[number].path, 0] - size)
-            self._on_progress(progress)
+            self.on_progress(progress)
 
         def read_loaded() -> Loaded:
-            stored = find_run(self._settings, self._run.run_id)
+            stored = find_run(self.settings, self.run.run_id)
             return Loaded() if stored is None else stored.loaded
 
-        self._on_progress(progress)
-        load_archives(self._run_settings, files, read_loaded, on_progress, self._is_stopped)
+        self.on_progress(progress)
+        load_archives(run_settings(self.settings, self.run), files, read_loaded, on_progress, self.is_stopped)
 
     def _run_workers(self) -> None:
-        phase = self._run.phase
-        workers = self._workers if phase == "evaluating" else 1
-        monitor = PhaseMonitor(self._run_settings, self._run)
+        phase = self.run.phase
+        workers = self.workers if phase == "evaluating" else 1
+        monitor = PhaseMonitor(run_settings(self.settings, self.run), self.run)
         next_poll_s = 0.0
         with TemporaryFile() as worker_log, closing(monitor):
 
             def is_finished() -> bool:
                 nonlocal next_poll_s
-                if self._is_stopped():
+                if self.is_stopped():
                     return True
                 if time.monotonic() < next_poll_s:
                     return False
                 is_over = monitor.poll()
                 if monitor.is_stalled:
                     monitor.progress.problem = monitor.progress.problem or _last_error(worker_log)
-                self._on_progress(monitor.progress)
+                self.on_progress(monitor.progress)
                 next_poll_s = time.monotonic() + _POLL_SECONDS
                 return is_over
 
             if is_finished():
                 return
-            commands = [Command(SERVICE[phase], slot, self._command(phase, slot)) for slot in range(workers)]
-            if Supervisor(commands, worker_log if self._quiet else None).run(is_finished):
+            commands = [Command(SERVICE[phase], slot, self.command(phase, slot)) for slot in range(workers)]
+            if Supervisor(commands, worker_log if self.quiet else None).run(is_finished):
                 raise PermanentError(_last_error(worker_log) or "a worker of the run has ended; its log has the reason")
 
 
@@ -193,14 +179,15 @@ class PhaseMonitor:
 
     def poll(self) -> bool:
         """Update the progress; return whether the phase is over. An unreachable Kafka is a problem of the progress."""
-        self.progress.problem = ""
+        is_over, problem = False, ""
         try:
-            return self._poll()
+            is_over = self._poll()
         except Unreachable as error:
-            self.progress.problem = str(error)
+            problem = str(error)
         except KafkaException as error:
-            self.progress.problem = error.args[0].str()
-        return False
+            problem = error.args[0].str()
+        self.progress.problem = problem
+        return is_over
 
     def _poll(self) -> bool:
         total, lag = 0, {}

@@ -52,22 +52,15 @@ def _test(
     share: float | None,
     scale: float = 1.0,
 ) -> dict[str, Any]:
-    """Return one test.
+    """Return one test; `intervals_s` are those between samples and from the first sample to the evaluation.
 
-    Args:
-        slo: the SLO.
-        burn: the alert.
-        name: distinguishes the tests of one alert.
-        intervals_s: seconds between two samples, and from the first one to the evaluation.
-        series: the input.
-        share: share of bad events in the long window if the alert has to fire, else None.
-        scale: factor of the durations in the rules.
+    The alert has to fire if `share`, the share of bad events in the long window, is not None.
     """
-    expected = {}
+    alerts = []
     if share is not None:
         shown = f"{100 * share:.{_SHOWN_DIGITS}g}%"
         texts = {key: text.replace(SHARE, shown) for key, text in alert_annotations(slo, burn, scale).items()}
-        expected = {"exp_labels": {"severity": burn.severity, "slo": slo.name}, "exp_annotations": texts}
+        alerts = [{"exp_labels": {"severity": burn.severity, "slo": slo.name}, "exp_annotations": texts}]
     return {
         "name": f"{slo.name}, {burn.severity}: {name}",
         "interval": duration(intervals_s[0]),
@@ -75,13 +68,7 @@ def _test(
             {"series": f'{each}{{slo="{slo.name}", outcome="{outcome}"}}', "values": values}
             for each, outcome, values in series
         ],
-        "alert_rule_test": [
-            {
-                "alertname": burn.alert,
-                "eval_time": duration(intervals_s[1]),
-                "exp_alerts": [expected] if expected else [],
-            }
-        ],
+        "alert_rule_test": [{"alertname": burn.alert, "eval_time": duration(intervals_s[1]), "exp_alerts": alerts}],
     }
 
 
@@ -90,25 +77,18 @@ def _test(
 
 @dataclass(frozen=True, slots=True)
 class _TrafficCase:
-    """Traffic before and within the short window.
-
-    Args:
-        name: the property that the test proves.
-        before: share of bad events before the short window.
-        recent: share of bad events in the short window; None without events.
-        bad: bad events in the long window.
-        fires: True if the alert has to fire.
-        new: True if the counters have no samples before the short window and then start with all events.
-        old: True if the `_created` series of such counters is older than the long window.
-    """
+    """Shares of bad events before and within the short window, and the bad events in the long window."""
 
     name: str
     before: float
     recent: float | None
+    """None without events."""
     bad: float
     fires: bool
     new: bool = False
+    """True if the counters have no samples before the short window and then start with all events."""
     old: bool = False
+    """True if the `_created` series of such counters is older than the long window."""
 
 
 def _cases(threshold: float, burn: Burn) -> tuple[_TrafficCase, ...]:
