@@ -31,7 +31,6 @@ from ragweir.streams.settings import WindowSettings
 FILE = Path(__file__).with_name("ragweir.json")
 
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-_COLUMNS = 24
 _HEIGHT = 8
 _OF_SERVICE = " * on (instance) group_left (service) ragweir_build_info"
 _OF_JUDGE = ' * on (instance) group_left () ragweir_build_info{service="judge"}'
