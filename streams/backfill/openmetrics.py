@@ -17,7 +17,7 @@ from ragweir.streams.from_settings import catalogue, totals
 from ragweir.streams.settings import Settings
 
 _LIVE, _HISTORY = "ragweir_window", "ragweir_backfill_window"
-_AHEAD_S = 300
+_MAX_AHEAD_SECONDS = 300
 """Tolerance for clock differences. Prometheus's retention deletes all blocks older than one that is far ahead."""
 
 
@@ -46,7 +46,7 @@ class OpenMetrics(OutputFormat):
         self._dimensions = settings.windows.dimensions
         self._names = label_names(self._dimensions)
         self._families = [(each.name.replace(_LIVE, _HISTORY, 1), each.samples) for each in FAMILIES]
-        self._until_s = (time.time() if now_s is None else now_s) + _AHEAD_S
+        self._until_s = (time.time() if now_s is None else now_s) + _MAX_AHEAD_SECONDS
         self._last_end_s = 0.0
         self.left_out = 0
         """Number of windows outside the range of times."""

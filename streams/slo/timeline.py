@@ -114,7 +114,7 @@ def _plot(slo: SloRehearsal, rehearsal: Rehearsal) -> str:
     marks = [
         *_axes(scales, rehearsal),
         *_bars(slo, scales, rehearsal.end),
-        *(mark for lane, alert in enumerate(slo.alerts) for mark in _alert(slo, alert, lane, scales)),
+        *(mark for index, alert in enumerate(slo.alerts) for mark in _alert(slo, alert, index, scales)),
     ]
     label = f"Share of bad events of {slo.slo.name} over time, and when its alerts would have fired"
     return drawing(_WIDTH, height, label, marks)
@@ -148,19 +148,19 @@ def _bars(slo: SloRehearsal, scales: _Scales, end: datetime) -> Iterator[str]:
             )
 
 
-def _alert(slo: SloRehearsal, alert: AlertRehearsal, lane: int, scales: _Scales) -> Iterator[str]:
+def _alert(slo: SloRehearsal, alert: AlertRehearsal, index: int, scales: _Scales) -> Iterator[str]:
     """Yield an alert's threshold, the share in its long window, and a bar for each firing."""
     kind, right = alert.burn.severity, _WIDTH - _RIGHT
     y = scales.y(alert.threshold)
     yield f'<line class="{kind}" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
     yield f'<text class="{kind}" x="{right + 4}" y="{y + 4:.1f}">{kind}</text>'
     # Windows end with the minutes of a point and are drawn at its start: a point is at most two pixels wide.
-    shares = [(point.start, point.shares[lane]) for point in slo.timeline]
+    shares = [(point.start, point.shares[index]) for point in slo.timeline]
     for known, group in groupby(shares, key=lambda each: each[1] is not None):
         if known:
             points = [f"{scales.x(time):.1f} {scales.y(share or 0.0):.1f}" for time, share in group]
             yield f'<path class="{kind}" d="M{"L".join(points)}"/>'
-    top = _HEIGHT + _AXIS + _LANE * lane
+    top = _HEIGHT + _AXIS + _LANE * index
     yield f'<text class="{kind}" x="{_LEFT - 6}" y="{top + 12}" text-anchor="end">{kind}</text>'
     for firing in _longest(alert.firings):
         x = scales.x(firing.start)
