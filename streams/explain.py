@@ -29,6 +29,9 @@ from ragweir.streams.kafka.reader import Moved, OffsetRange, StoredRecord, offse
 from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import Settings, WindowSettings
 
+NEWEST_OFFSETS = 200_000
+"""Offsets of each partition that a search covers by default."""
+
 _CLOCK_SKEW_MS = 5 * 60 * 1000
 """Largest expected difference between the clocks of producers."""
 _TIMEOUT_SECONDS = 5.0
@@ -185,7 +188,13 @@ class TopicSearch:
     """
 
     def __init__(
-        self, settings: Settings, event_id: str, run: str | None, watch: Watch, newest: int, since_s: int | None
+        self,
+        settings: Settings,
+        event_id: str,
+        run: str | None,
+        watch: Watch,
+        newest: int = NEWEST_OFFSETS,
+        since_s: int | None = None,
     ) -> None:
         self._settings, self._watch, self._newest, self._since_s = settings, watch, newest, since_s
         self._story = Story(event_id)

@@ -24,13 +24,12 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import duration_s
 from ragweir.streams.cli.app import app, err, out, settings
 from ragweir.streams.dead_letters.listing import Letter, position, shown
-from ragweir.streams.explain import Searched, Story, TopicSearch, Watch, from_file
+from ragweir.streams.explain import NEWEST_OFFSETS, Searched, Story, TopicSearch, Watch, from_file
 from ragweir.streams.kafka.reader import Moved, StoredRecord
 from ragweir.streams.settings import WindowSettings
 from ragweir.streams.terminal import printable_json
 
 _DIRECTION = {"higher": "higher is better", "lower": "lower is better", "neither": "neither way is better"}
-_NEWEST_OFFSETS = 200_000
 _REASON = 400
 """Characters of an explanation or a piece of evidence that are shown."""
 
@@ -53,7 +52,7 @@ def explain(
     since: Annotated[str | None, typer.Option(help="Look at what was written within this time, such as 2h.")] = None,
     newest: Annotated[
         int, typer.Option(min=1, help="Look at this many of the newest offsets of a partition, without --since.")
-    ] = _NEWEST_OFFSETS,
+    ] = NEWEST_OFFSETS,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Tell one event's story: where it came from, its scores, and why; its routing, its judge, its windows.
