@@ -8,7 +8,7 @@ them to zero within the range.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
@@ -32,8 +32,8 @@ _MARGIN = 1e-6
 """Minimum distance of a share from a threshold and from a rounding tie, which Prometheus may round differently."""
 _SHOWN_DIGITS = 4
 
-_Period = tuple[tuple[int, int], bool]
-"""From one minute to before another, and True if the alert fires."""
+_Period = tuple[int, int]
+"""From one minute to before another."""
 _Series = tuple[str, str, str]
 """Name, outcome and samples of an input series."""
 
@@ -165,7 +165,7 @@ class _PastEvaluation:
 
     minute: int
     """Evaluated at its start."""
-    period: tuple[int, int]
+    period: _Period
     fires: bool
     good: Ints
     """Events per minute of the long window."""
@@ -213,36 +213,29 @@ def history_tests(counter: SloCounter, rehearsal: Rehearsal, rule_file: str) -> 
     for place, own in enumerate(rehearsal.slos):
         counts = counter.counts(place)
         for alert in own.alerts:
-            periods = [*_periods(alert, rehearsal)]
-            for fires in (True, False):
-                longest = sorted((each for each in periods if each[1] is fires), key=_length)[-MAX_TESTS:]
-                evaluations = (_robust_evaluation(counts, alert, each) for each in sorted(longest))
+            firing, quiet = _periods(alert, rehearsal)
+            for periods, fires in ((firing, True), (quiet, False)):
+                longest = sorted(periods, key=lambda period: period[1] - period[0])[-MAX_TESTS:]
+                evaluations = (_robust_evaluation(counts, alert, each, fires=fires) for each in sorted(longest))
                 tests += [each.test(own.slo, alert.burn) for each in evaluations if each]
     return _test_file(rule_file, 1.0, tests)
 
 
-def _periods(alert: AlertRehearsal, rehearsal: Rehearsal) -> Iterator[_Period]:
-    """Yield the periods in which an alert fires, then those in between."""
+def _periods(alert: AlertRehearsal, rehearsal: Rehearsal) -> tuple[list[_Period], list[_Period]]:
+    """Return the periods in which an alert fires, and those in between."""
     firing = [(minute_of(each.start), minute_of(each.end)) for each in alert.firings]
     start, end = minute_of(rehearsal.start) + 1, minute_of(rehearsal.end)
-    for period in firing:
-        yield period, True
-    for (_, after), (before, _) in pairwise([(start, start), *firing, (end, end)]):
-        if after < before:
-            yield (after, before), False
+    gaps = pairwise([(start, start), *firing, (end, end)])
+    return firing, [(after, before) for (_, after), (before, _) in gaps if after < before]
 
 
-def _length(period: _Period) -> int:
-    (start, end), _ = period
-    return end - start
-
-
-def _robust_evaluation(counts: Counts, alert: AlertRehearsal, period: _Period) -> _PastEvaluation | None:
+def _robust_evaluation(
+    counts: Counts, alert: AlertRehearsal, period: _Period, *, fires: bool
+) -> _PastEvaluation | None:
     """Return the robust evaluation that is nearest to the middle of a period, if there is one."""
-    (start, end), fires = period
-    middle = (start + end) // 2
-    for minute in sorted(range(start, end), key=lambda each: abs(each - middle)):
-        evaluation = _PastEvaluation(minute, (start, end), fires, *_window(counts, minute, alert.burn.long_m))
+    middle = sum(period) // 2
+    for minute in sorted(range(*period), key=lambda each: abs(each - middle)):
+        evaluation = _PastEvaluation(minute, period, fires, *_window(counts, minute, alert.burn.long_m))
         if evaluation.is_robust(alert.burn, alert.threshold):
             return evaluation
     return None
