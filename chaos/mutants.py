@@ -1,10 +1,11 @@
-"""Mutants: the runtime with one rule broken each. A harness that does not catch them proves nothing.
+"""`python -m chaos.mutants NAME evaluate --slot 0`: one slot of a service with one rule of the runtime broken.
 
-Each is put into a worker's process by `chaos.mutant`; the product has no hook for it.
+Tests that do not detect the mutants prove nothing. The product has no hook for them.
 """
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
@@ -29,6 +30,8 @@ from ragweir.streams.runtimes.transactions import Transactions
 
 
 def _break(place: Any, name: str, broken: object) -> None:
+    """Replace an attribute that exists: a new one would leave the product unbroken."""
+    getattr(place, name)
     setattr(place, name, broken)
 
 
@@ -122,7 +125,7 @@ def offsets_without_one() -> None:
         return [PartitionOffset(at.topic, at.partition, max(0, at.offset - 1)) for at in offsets(self, *given)]
 
     _break(OffsetTracker, "offsets", broken)
-    _break(OffsetRecovery, "mended", lambda _, committed: list(committed))
+    _break(OffsetRecovery, "recovered", lambda _, committed: list(committed))
 
 
 def restore_to_stable_end() -> None:
@@ -167,3 +170,9 @@ MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(
         )
     }
 )
+
+if __name__ == "__main__":
+    from ragweir.streams.cli import main
+
+    MUTANTS[sys.argv.pop(1)]()
+    main()

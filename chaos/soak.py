@@ -1,0 +1,216 @@
+"""The soak: memory, handles, CPU time, lag and latency of a run without faults at a steady rate, and their growth.
+
+All services run with the default metrics except those that load a model, and events have about 4.5 KB. The simulated
+judge has a fixed latency. The checker reads in batches, so that latencies are measured to within 0.15 s.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rich.table import Table
+from typing_extensions import override
+
+from bench.plot import Panel, svg
+from chaos.checker import Checker
+from chaos.fleet import Fleet, Slot
+from chaos.latencies import QUANTILES, Latencies, quantile, quantiles
+
+JUDGE_MS = 300.0
+BROKER: Mapping[str, str] = MappingProxyType({"log.retention.bytes": str(2**29), "log.segment.bytes": str(2**26)})
+"""Properties of the broker. Without them, an hour of records takes tens of gigabytes of disk."""
+SETTINGS: Mapping[str, object] = MappingProxyType(
+    {"metrics__off": ["ragas", "semantic"], "judge__cache_entries": 0, "judge__concurrency": 64}
+)
+_WINDOW, _WINDOW_S = "1m", 60
+_TURN_S = 0.5
+_SAMPLE_S = 5.0
+_BACKLOG_S = 2.0
+"""A service whose lag is more than the records of this time does not keep up."""
+_GROWTH, _GROWTH_OFFSET = 0.1, 16
+"""Share of the mean, and MiB or handles in addition, by which a process may grow from the beginning to the end."""
+_PARTS = 120
+"""Number of points of a latency's line."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """State of a process at one time."""
+
+    minutes: float
+    rss_mib: float
+    handles: int
+    cpu_s: float
+    lag: float
+    """Records of its inputs that it has not processed, by its own telemetry."""
+
+
+class Soak(threading.Thread):
+    """Samples the processes of all services, and measures latencies."""
+
+    def __init__(self, fleet: Fleet, checker: Checker, rate: float) -> None:
+        super().__init__(name="soak", daemon=True)
+        self._fleet, self._rate = fleet, rate
+        self._over = threading.Event()
+        self.began = self.ended = 0.0
+        self.samples: defaultdict[str, list[Sample]] = defaultdict(list)
+        self._latencies = {"scored": Latencies(), "judged": Latencies()}
+        self._closed: dict[float, float] = {}
+        """The time at which the exporter first showed each window, by the window's end."""
+        self._exits: dict[str, int] = {}
+        checker.on_evaluation = self._observe
+
+    @override
+    def run(self) -> None:
+        """Sample until stopped."""
+        self.began = sampled = time.time()
+        while not self._over.wait(_TURN_S):
+            for slot in self._fleet.of("export"):
+                for series, end in slot.samples().items():
+                    if series.startswith("ragweir_window_end_timestamp_seconds{") and f'window="{_WINDOW}"' in series:
+                        self._closed.setdefault(end, time.time())
+            if time.time() >= sampled + _SAMPLE_S:
+                sampled += _SAMPLE_S
+                for slot in self._fleet.slots:
+                    self._sample(slot)
+
+    def stop(self) -> None:
+        """Stop sampling."""
+        self._over.set()
+        self.join()
+        self.ended = time.time()
+        self._exits = {slot.name: slot.exits.total() for slot in self._fleet.slots}
+
+    def _sample(self, slot: Slot) -> None:
+        try:
+            process = Path("/proc") / str(slot.pid)
+            # After the command's name, which may contain anything: state is field 3, user and system time 14 and 15.
+            times = (process / "stat").read_text().rpartition(")")[2].split()
+            pages = int((process / "statm").read_text().split()[1])
+            handles = len(list((process / "fd").iterdir()))
+        except OSError:
+            return  # It ended, which `growth` reports.
+        lag = sum(value for series, value in slot.samples().items() if series.startswith("ragweir_lag{"))
+        mib = pages * os.sysconf("SC_PAGESIZE") / 2**20
+        cpu_s = (int(times[11]) + int(times[12])) / _TICKS
+        self.samples[slot.name].append(Sample((time.time() - self.began) / 60, mib, handles, cpu_s, lag))
+
+    def _observe(self, evaluation: Mapping[str, Any]) -> None:
+        due = datetime.fromisoformat(evaluation["event_time"]).timestamp()
+        self._latencies[evaluation["stage"]].add(due, time.time())
+
+    def growth(self) -> list[str]:
+        """Return a sentence for each process that grew, fell behind or ended; none if the run was steady."""
+        found = [f"{name} ended {times} times" for name, times in self._exits.items() if times]
+        for name, samples in self.samples.items():
+            hours = (samples[-1].minutes - samples[0].minutes) / 60
+            for what, values in (
+                ("MiB of memory", [each.rss_mib for each in samples]),
+                ("handles", [each.handles for each in samples]),
+            ):
+                grown = hours * (_slope([each.minutes for each in samples], values) or 0.0)
+                if grown > _GROWTH * statistics.mean(values) + _GROWTH_OFFSET:
+                    found.append(f"{name} grew by {grown:.0f} {what}")
+            if (behind := samples[-1].lag) > _BACKLOG_S * self._rate:
+                found.append(f"{name} is {behind:,.0f} records behind")
+        return found
+
+    def latencies(self) -> dict[str, Latencies]:
+        """Return the latencies from when an event was due until its evaluations and its window were readable."""
+        window = Latencies()
+        for due in self._latencies["scored"].due:
+            if (closed := self._closed.get((due // _WINDOW_S + 1) * _WINDOW_S)) is not None:
+                window.add(due, closed)
+        return {
+            "committed evaluation": self._latencies["scored"],
+            f"judged evaluation (simulated judge of {JUDGE_MS:g} ms)": self._latencies["judged"],
+            f"its {_WINDOW} window in the exporter": window,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the results as plain data."""
+        return {
+            "growth": self.growth(),
+            "windows_closed": len(self._closed),
+            "latency_s": {
+                name: {"events": len(each.due)} | quantiles(each.seconds) for name, each in self.latencies().items()
+            },
+            "processes": {name: _summary(samples) for name, samples in self.samples.items()},
+        }
+
+    def tables(self) -> list[Table]:
+        """Return the results as tables."""
+        told = self.as_json()
+        return [
+            _table("Latency from when an event was due to", told["latency_s"]),
+            _table("Processes; the slope leaves out the first quarter", told["processes"]),
+        ]
+
+    def picture(self, machine: str) -> str:
+        """Return the results over time as an SVG picture with a line about the machine."""
+
+        def lines(field: str) -> dict[str, list[tuple[float, float]]]:
+            return {
+                name: [(each.minutes, getattr(each, field)) for each in samples]
+                for name, samples in self.samples.items()
+            }
+
+        part_s = max(_SAMPLE_S, (self.ended - self.began) / _PARTS)
+        panels = [
+            Panel("Resident memory", "minutes", "MiB", lines("rss_mib")),
+            Panel("Open handles", "minutes", "handles", lines("handles")),
+            Panel("Lag", "minutes", "records", lines("lag")),
+        ]
+        for name, latencies in self.latencies().items():
+            over_time = {key: latencies.over_time(self.began, part_s, QUANTILES[key]) for key in ("p50", "p99")}
+            panels.append(Panel(f"To {name}", "minutes", "seconds", over_time))
+        return svg(f"Soak at {self._rate:,.0f} events per second", (machine,), panels)
+
+
+def _slope(minutes: Sequence[float], values: Sequence[float]) -> float | None:
+    """Return the slope per hour without the first quarter, in which caches fill; None with too few values.
+
+    >>> _slope([0, 10, 20, 30, 40], [9.0, 9.0, 10.0, 11.0, 12.0])
+    6.0
+    """
+    first = len(values) // 4
+    if len(values) - first < 3:
+        return None
+    return round(60 * statistics.linear_regression(minutes[first:], values[first:]).slope, 6)
+
+
+def _summary(samples: Sequence[Sample]) -> dict[str, float | None]:
+    first, last = samples[0], samples[-1]
+    memory = [each.rss_mib for each in samples]
+    lag = [each.lag for each in samples]
+    seconds = 60 * (last.minutes - first.minutes)
+    return {
+        "CPU, % of a core": 100 * (last.cpu_s - first.cpu_s) / seconds if seconds else None,
+        "RSS MiB first": first.rss_mib,
+        "RSS MiB last": last.rss_mib,
+        "RSS MiB most": max(memory),
+        "slope MiB/h": _slope([each.minutes for each in samples], memory),
+        "handles first": first.handles,
+        "handles last": last.handles,
+        "handles most": max(each.handles for each in samples),
+        "lag p50": quantile(lag, 0.5),
+        "lag most": max(lag),
+    }
+
+
+def _table(title: str, rows: Mapping[str, Mapping[str, float | None]]) -> Table:
+    table = Table("", *next(iter(rows.values()), ()), title=title, title_justify="left")
+    for name, row in rows.items():
+        table.add_row(name, *("-" if each is None else f"{each:,.2f}".removesuffix(".00") for each in row.values()))
+    return table
