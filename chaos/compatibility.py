@@ -22,7 +22,9 @@ from types import MappingProxyType
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
+from rich.table import Table
 
+from bench.tables import markdown
 from chaos.acls import grant, rights
 from chaos.fleet import COMMAND, ROOT, Fleet, Slot, clean_environment, judge_settings, variables
 from chaos.guarded import PREFIX, Guarded
@@ -191,24 +193,18 @@ def _wait(condition: Callable[[], object], what: str) -> None:
         raise TimeoutError(f"not within {_PATIENCE_S:.0f} s: {what}")
 
 
-def table(rows: Sequence[Row], when: datetime) -> str:
+def table(rows: Sequence[Row]) -> str:
     """Return the table in Markdown.
 
-    >>> print(table([Row("4.1.2", {"TLS": "2 of 2"})], datetime(2026, 11, 23, tzinfo=UTC)))
-    Printed by `make compatibility` on 2026-11-23.
-    <BLANKLINE>
+    >>> print(table([Row("4.1.2", {"TLS": "2 of 2"})]))
     | Kafka | plaintext | TLS | SASL/SCRAM | ACLs | services | commands |
     | --- | --- | --- | --- | --- | --- | --- |
     | 4.1.2 | - | 2 of 2 | - | - | - | - |
     """
-    lines = [
-        f"Printed by `make compatibility` on {when:%Y-%m-%d}.",
-        "",
-        f"| Kafka | {' | '.join(COLUMNS)} |",
-        f"|{' --- |' * (1 + len(COLUMNS))}",
-        *(f"| {row.version} | {' | '.join(row.cells.get(column, '-') for column in COLUMNS)} |" for row in rows),
-    ]
-    return "\n".join(lines)
+    table = Table("Kafka", *COLUMNS)
+    for row in rows:
+        table.add_row(row.version, *(row.cells.get(column, "-") for column in COLUMNS))
+    return markdown(table)
 
 
 def main() -> int:
@@ -220,7 +216,7 @@ def main() -> int:
     err = Console(stderr=True, highlight=False)
     folder = given.folder or Path(tempfile.mkdtemp(prefix="ragweir-compatibility-"))
     rows = [check(version, folder / version, err.print) for version in given.versions or VERSIONS]
-    sys.stdout.write(table(rows, datetime.now(UTC)) + "\n")
+    sys.stdout.write(f"Printed by `make compatibility` on {datetime.now(UTC):%Y-%m-%d}.\n\n{table(rows)}\n")
     wrong = [each for row in rows for each in row.wrong]
     for each in wrong:
         err.print(each, style="red", markup=False)

@@ -10,13 +10,14 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from chaos.broker_faults import BrokerFaults
+from chaos.broker_faults import BROKER_FAULTS
 from chaos.fleet import Slot
-from chaos.operator_faults import OperatorFaults
+from chaos.operator_faults import OPERATOR_FAULTS
 from chaos.schedule import Fault, When
 from chaos.target import Target
-from chaos.transactions import Verdict
+from chaos.transactions import Action, Verdict
 from chaos.waiting import wait_for
 
 _TRAP_S = 10.0
@@ -79,8 +80,7 @@ class FaultInjector:
         self._zombies = 0
         self._timers: list[threading.Timer] = []
         self._kinds: Mapping[str, Callable[[Fault], bool]] = {
-            **BrokerFaults(target).kinds,
-            **OperatorFaults(target).kinds,
+            **{kind: partial(inject, target) for kind, inject in {**BROKER_FAULTS, **OPERATOR_FAULTS}.items()},
             "kill": self._kill,
             "zombie": self._zombie,
             "rolling restart": self._rolling_restart,
@@ -150,7 +150,7 @@ class FaultInjector:
         slot = fault.choose(slots) if slots else None
         return slot if slot is not None and wait_for(lambda: slot.pid is not None, _START_S, _TURN_S) else None
 
-    def _at(self, slot: Slot, when: When, act: Callable[[], Verdict]) -> None:
+    def _at(self, slot: Slot, when: When, act: Action) -> None:
         """Act when the worker reaches a moment, or later if it does not reach it."""
         proxy = self._proxy
         if when != "any":

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from chaos.kafka_protocol import Request, request
-from chaos.transactions import Moment, Transactions, Trap, Verdict
+from chaos.transactions import Action, Moment, Transactions, Verdict
 
 LOOPBACK: Final = "127.0.0.1"
 _CONNECT_S: Final = 5.0
@@ -131,9 +131,9 @@ class Proxy:
 
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result(30)
 
-    def trap(self, member: str, moment: Moment, action: Callable[[], Verdict]) -> None:
+    def trap(self, member: str, moment: Moment, action: Action) -> None:
         """Run an action once, when a worker's transaction reaches a moment."""
-        self.call(lambda: self.transactions.traps.update({member: Trap(moment, action)}))
+        self.call(lambda: self.transactions.traps.update({member: (moment, action)}))
 
     def is_trapped(self, member: str) -> bool:
         """Return True while a worker has a trap that was not sprung."""

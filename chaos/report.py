@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from chaos.broker_faults import BrokerFaults
+from chaos.broker_faults import BROKER_FAULTS
 from chaos.checker import Stall
 from chaos.fault_injector import Recovery
 from chaos.findings import DEFECTS
@@ -41,7 +41,7 @@ def as_json(result: Result) -> dict[str, Any]:
             asdict(each) for each in sorted(injected.recoveries, key=lambda each: -each.seconds)[:_LONGEST]
         ],
         "stalls_s": _stalls(checker.stalls),
-        "broker_faults": sum(count for kind, count in injected.faults.items() if kind in BrokerFaults.KINDS),
+        "broker_faults": sum(count for kind, count in injected.faults.items() if kind in BROKER_FAULTS),
         "bill_microdollars": result.bill,
         "ledger_microdollars": result.ledger,
         "budget_microdollars": None if options.budget_usd is None else round(options.budget_usd * 1_000_000),
@@ -121,6 +121,7 @@ def show(result: Result, console: Console) -> None:
         {
             kind: (str(row["count"]), *(_seconds(row[each]) for each in columns))
             for kind, row in told["recovery_s"].items()
+            if result.injected.recoveries
         },
     )
     _print(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from chaos.fault_injector import FaultInjector, Injected
 from chaos.findings import Findings
 from chaos.fleet import COMMAND, MUTANT, Fleet, Slot, environment, judge_settings
 from chaos.oracle import Oracle
-from chaos.schedule import schedule
+from chaos.schedule import Fault, schedule
 from chaos.soak import BROKER, JUDGE_MS, SETTINGS, Soak
 from chaos.target import Lengths, Target
 from chaos.waiting import wait_for
@@ -192,7 +193,6 @@ class _Run:
         self._schedule = schedule(options.seed, options.numbers)
         self._begun = 0
         self._over = threading.Event()
-        self._raised: list[Exception] = []
 
     def go(self) -> Result:
         began = time.monotonic()
@@ -202,28 +202,24 @@ class _Run:
             logs = ", ".join(str(slot.log) for slot in waiting if not slot.assignments)
             raise RuntimeError(f"services did not start; their logs are {logs}")
         self._checker.start()
-        injecting = threading.Thread(target=self._inject, name="faults", daemon=True)
-        scraping = threading.Thread(target=self._scrape, name="scraping", daemon=True)
-        injecting.start()
-        scraping.start()
-        try:
-            if self._soak is not None:
-                self._judge.set_faults(latency_ms=JUDGE_MS)
-                self._soak.start()
-            self._send()
-            self._progress(self._workload.sent, "waiting for the last faults to end")
-            injecting.join()
-            self._injector.settle()
-            if self._raised:
-                raise self._raised[0]
-            self._workload.flush()
-            if self._soak is not None:
-                self._soak.stop()
-            self._progress(self._workload.sent, "waiting for the outputs")
-            self._wait_while(lambda: not self._checker.complete(self._workload.sent))
-        finally:
-            self._over.set()
-            scraping.join()
+        with ThreadPoolExecutor() as pool:
+            try:
+                injecting = pool.submit(self._inject)
+                pool.submit(self._scrape)
+                if self._soak is not None:
+                    self._judge.set_faults(latency_ms=JUDGE_MS)
+                    self._soak.start()
+                self._send(injecting)
+                self._progress(self._workload.sent, "waiting for the last faults to end")
+                injecting.result()
+                self._injector.settle()
+                self._workload.flush()
+                if self._soak is not None:
+                    self._soak.stop()
+                self._progress(self._workload.sent, "waiting for the outputs")
+                self._wait_while(lambda: not self._checker.complete(self._workload.sent))
+            finally:
+                self._over.set()
         unrecovered = self._injector.unrecovered
         self._progress(self._workload.sent, "stopping the services, reading to the end")
         self._fleet.close()
@@ -241,7 +237,7 @@ class _Run:
             self._soak,
         )
 
-    def _send(self) -> None:
+    def _send(self, injecting: Future[None]) -> None:
         options, due = self._options, time.time()
         for number in range(options.events):
             if not options.soak:
@@ -252,26 +248,23 @@ class _Run:
                 time.sleep(pause)
             self._workload.send_next(due * 1_000 if options.soak else None)
             if number % 100 == 0:
-                self._progress(number, self._schedule[self._begun].kind if self._begun < len(self._schedule) else "")
+                self._progress(number, fault.kind if (fault := self._next_fault()) else "")
                 self._wait_while(lambda: self._checker.lag > _BACKLOG_S * options.rate)
-            while self._waits_for_fault(number):
+            # The next fault is due while the one before is not over.
+            while (fault := self._next_fault()) and fault.at < number / options.events and not injecting.done():
                 time.sleep(_TURN_S)
 
-    def _waits_for_fault(self, number: int) -> bool:
-        """Return True if a fault is due that has not begun, since the one before is not over."""
-        begun, due = self._begun, self._schedule
-        return not self._raised and begun < len(due) and due[begun].at < number / self._options.events
+    def _next_fault(self) -> Fault | None:
+        return self._schedule[self._begun] if self._begun < len(self._schedule) else None
 
     def _inject(self) -> None:
-        try:
-            for fault in self._schedule:
-                while self._workload.sent / self._options.events < fault.at:
-                    time.sleep(_TURN_S)
-                self._begun += 1
-                self._checker.watch(fault.kind)
-                self._injector.inject(fault)
-        except Exception as error:  # It is raised again in the main thread.
-            self._raised.append(error)
+        for fault in self._schedule:
+            while self._workload.sent / self._options.events < fault.at:
+                if self._over.wait(_TURN_S):
+                    return
+            self._begun += 1
+            self._checker.watch(fault.kind)
+            self._injector.inject(fault)
 
     def _scrape(self) -> None:
         while not self._over.wait(_SCRAPE_S):

@@ -22,7 +22,7 @@ from chaos.events import Drawn, Sender, interaction
 from chaos.fleet import COMMAND, MUTANT, Fleet, Slot, environment
 from chaos.oracle import Oracle
 from chaos.run import QUICK_CLIENT, cheap
-from chaos.transactions import Moment, Verdict
+from chaos.transactions import Action, Moment, Verdict
 from chaos.waiting import wait_for
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.kafka.topics import create_topics
@@ -126,7 +126,7 @@ class Stage:
         """Return how many transactions a slot has committed."""
         return self.cluster.proxy.call(lambda: self.cluster.proxy.transactions.commits[slot.member])
 
-    def publish_until(self, slot: Slot, moment: Moment, act: Callable[[], Verdict]) -> None:
+    def publish_until(self, slot: Slot, moment: Moment, act: Action) -> None:
         """Send events, act when a slot reaches a moment of its transaction, and return then."""
         self.cluster.proxy.trap(slot.member, moment, act)
         self.publish(20)

@@ -37,8 +37,10 @@ _TURN_S = 0.5
 _SAMPLE_S = 5.0
 _BACKLOG_S = 2.0
 """A service whose lag is more than the records of this time does not keep up."""
-_GROWTH, _GROWTH_OFFSET = 0.1, 16
-"""Share of the mean, and MiB or handles in addition, by which a process may grow from the beginning to the end."""
+_GROWTH = 0.1
+"""Share of the mean by which memory and handles may grow, beside 16 MiB and the judge's 64 connections."""
+_STEADY_MINUTES = 15
+"""Growth is not judged in shorter runs, in which caches fill."""
 _PARTS = 120
 """Number of points of a latency's line."""
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -114,13 +116,11 @@ class Soak(threading.Thread):
         """Return a sentence for each process that grew, fell behind or ended; none if the run was steady."""
         found = [f"{name} ended {times} times" for name, times in self._exits.items() if times]
         for name, samples in self.samples.items():
-            hours = (samples[-1].minutes - samples[0].minutes) / 60
-            for what, values in (
-                ("MiB of memory", [each.rss_mib for each in samples]),
-                ("handles", [each.handles for each in samples]),
-            ):
-                grown = hours * (_slope([each.minutes for each in samples], values) or 0.0)
-                if grown > _GROWTH * statistics.mean(values) + _GROWTH_OFFSET:
+            minutes = samples[-1].minutes - samples[0].minutes
+            for what, field, allowed in (("MiB of memory", "rss_mib", 16), ("handles", "handles", 64)):
+                values = [getattr(each, field) for each in samples]
+                grown = minutes / 60 * (_slope([each.minutes for each in samples], values) or 0.0)
+                if minutes > _STEADY_MINUTES and grown > _GROWTH * statistics.mean(values) + allowed:
                     found.append(f"{name} grew by {grown:.0f} {what}")
             if (behind := samples[-1].lag) > _BACKLOG_S * self._rate:
                 found.append(f"{name} is {behind:,.0f} records behind")
@@ -152,9 +152,12 @@ class Soak(threading.Thread):
     def tables(self) -> list[Table]:
         """Return the results as tables."""
         told = self.as_json()
+        processes = told["processes"]
+        measures: list[str] = [*next(iter(processes.values()), ())]
+        by_measure = {measure: {name: each[measure] for name, each in processes.items()} for measure in measures}
         return [
             _table("Latency from when an event was due to", told["latency_s"]),
-            _table("Processes; the slope leaves out the first quarter", told["processes"]),
+            _table("Processes; the slope leaves out the first quarter", by_measure),
         ]
 
     def picture(self, machine: str) -> str:

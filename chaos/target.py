@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from chaos.broker import Cluster
-from chaos.fleet import Fleet
+from chaos.fleet import Fleet, Slot
+from chaos.schedule import Fault
 from chaos.workload import Workload
 from ragweir.streams.playground.simulated.server import SimulatedJudge
 
@@ -42,3 +44,12 @@ class Target:
     prefix: str
     """Prefix of the topics and groups."""
     lengths: Lengths = field(default_factory=Lengths)
+
+    def slot(self, fault: Fault, service: str = "") -> Slot | None:
+        """Return the slot that a fault is aimed at, of a service with transactions; None if there is none."""
+        slots = self.fleet.of(service or (fault.service if fault.service != "export" else "evaluate"))
+        return fault.choose(slots) if slots else None
+
+
+Injections = Mapping[str, Callable[[Target, Fault], bool]]
+"""By the kind of fault, a function that injects it, and returns False if it is skipped."""

@@ -14,12 +14,8 @@ Moment = Literal["open", "before offsets", "before commit", "after commit"]
 Verdict = Literal["pass", "drop", "hold"]
 
 
-@dataclass(frozen=True, slots=True)
-class Trap:
-    """An action that runs once, when a worker reaches a moment, and decides about the request or response in hand."""
-
-    moment: Moment
-    action: Callable[[], Verdict]
+Action = Callable[[], Verdict]
+"""Runs when a trap is sprung, and decides about the request or response in hand."""
 
 
 @dataclass(slots=True)
@@ -30,7 +26,7 @@ class Transactions:
     """
 
     opened: set[str] = field(default_factory=set)
-    traps: dict[str, Trap] = field(default_factory=dict)
+    traps: dict[str, tuple[Moment, Action]] = field(default_factory=dict)
     ending: set[str] = field(default_factory=set)
     """Workers that have requested a commit since their trap was set: responses to earlier ones do not spring it."""
     commits: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -66,11 +62,11 @@ class Transactions:
         return verdict
 
     def _spring(self, member: str, moment: Moment) -> Verdict:
-        trap = self.traps.get(member)
-        if trap is None or trap.moment != moment:
+        trapped_at, action = self.traps.get(member, (None, None))
+        if action is None or trapped_at != moment:
             return "pass"
         del self.traps[member]
-        return trap.action()
+        return action()
 
 
 def _slot(request: Request) -> str:

@@ -80,7 +80,7 @@ class Workload(Sender):
         return True
 
     def grow(self) -> bool:
-        """Add a partition to the topic, and send to it at once; return True."""
+        """Add a partition to the topic, and send to it from then on; return True."""
         more = self.generator.partitions + 1
         admin = self._admin(self._bootstrap)
         admin.create_partitions([NewPartitions(self.topic, more)])[self.topic].result(_CALL_S)
@@ -111,7 +111,7 @@ class Workload(Sender):
         return str(described[self.topic].result(_CALL_S).topic_id)
 
     def _wait_for_partitions(self, number: int) -> None:
-        """Wait until every broker knows the topic with this number of partitions, each with a leader."""
+        """Wait until every broker's metadata have this number of partitions, each with a leader."""
         for address in self._bootstrap.split(","):
             admin = self._admin(address)
             self._must(partial(self._has_leaders, admin, number), f"does not get {number} partitions")
