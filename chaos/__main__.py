@@ -111,8 +111,8 @@ def _options(given: argparse.Namespace) -> Options:
     numbers = {name: chosen[name] for name in KINDS if name in chosen}
     mix = {name: chosen[name] for name in _SHARES if name in chosen}
     own = {name: chosen[name] for name in _OWN if name in chosen}
-    if given.minutes and options.soak:
-        own["events"] = round(60 * given.minutes * own.get("rate", options.rate))
+    if options.soak:
+        own.setdefault("events", round(60 * (given.minutes or 60) * own.get("rate", options.rate)))
     elif given.minutes:
         own["rate"] = own.get("events", options.events) / (60 * given.minutes)
     before = {} if given.no_faults else options.numbers

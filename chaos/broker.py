@@ -86,11 +86,6 @@ class Broker:
     """Port that the proxy connects to."""
     disk: Disk | None
 
-    @property
-    def is_running(self) -> bool:
-        """True while its process lives."""
-        return self.runner.last_words() is None
-
     def send(self, what: signal.Signals) -> None:
         """Send a signal to its process. SIGSTOP keeps connections open, and nothing answers until SIGCONT."""
         if (pid := self.runner.pid) is not None:
@@ -99,7 +94,10 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The brokers, and the network that the services reach them through."""
+    """The brokers, and the network that the services reach them through.
+
+    Methods raise KafkaException if no broker answers.
+    """
 
     brokers: tuple[Broker, ...]
     proxy: Proxy
@@ -109,20 +107,12 @@ class Cluster:
     """Addresses of the proxy."""
 
     def leader(self, topic: str, partition: int) -> Broker:
-        """Return the broker that leads a partition now; any broker if none does.
-
-        Raises:
-            KafkaException: if no broker answers.
-        """
+        """Return the broker that leads a partition now; any broker if none does."""
         metadata = self.admin().list_topics(timeout=30).topics.get(topic)
         return self._numbered(metadata.partitions[partition].leader if metadata and metadata.partitions else -1)
 
     def coordinator(self, group: str) -> Broker:
-        """Return the broker that coordinates a group now.
-
-        Raises:
-            KafkaException: if no broker answers.
-        """
+        """Return the broker that coordinates a group now."""
         admin = self.admin()
         described = admin.describe_consumer_groups([group], request_timeout=30)[group].result(30)
         return self._numbered(described.coordinator.id)
@@ -131,9 +121,6 @@ class Cluster:
         """Return the broker that coordinates the transactions of a transactional id now.
 
         Kafka's clients have no request for it; it leads the partition of Kafka's own topic that the id's hash selects.
-
-        Raises:
-            KafkaException: if no broker answers.
         """
         topic = self.admin().list_topics(timeout=30).topics.get("__transaction_state")
         partitions = len(topic.partitions) if topic is not None else 0
@@ -143,11 +130,7 @@ class Cluster:
         return next((broker for broker in self.brokers if broker.number == number), self.brokers[0])
 
     def is_in_sync(self, topics: Collection[str]) -> bool:
-        """Return True if all replicas of these topics, and of Kafka's own, are in sync.
-
-        Raises:
-            KafkaException: if no broker answers.
-        """
+        """Return True if all replicas of these topics, and of Kafka's own, are in sync."""
         metadata = self.admin().list_topics(timeout=5)
         partitions = [
             each
@@ -176,6 +159,14 @@ def java_hash(text: str) -> int:
     return number & 0x7FFFFFFF
 
 
+def free_ports(number: int) -> list[int]:
+    """Choose different ports that nothing listens on."""
+    ports: list[int] = []
+    while len(ports) < number:
+        ports.append(free_port(*ports))
+    return ports
+
+
 @contextmanager
 def cluster(
     folder: Path,
@@ -187,19 +178,12 @@ def cluster(
     """Run brokers and their proxy for the length of a `with` block.
 
     Three brokers keep three replicas of every topic, Kafka's own included, and accept a record only if two have it.
-
-    Args:
-        folder: the folder of their data.
-        properties: further properties of each broker.
-        brokers: the number of brokers: one or three.
-        full_disks: True to give the last broker a mount of its own, if that is allowed.
+    With full disks the last broker has a mount of its own, if that is allowed.
 
     Raises:
         LocalServerError: if Kafka cannot be downloaded or started.
     """
-    ports: list[int] = []
-    for _ in range(4 * brokers):
-        ports.append(free_port(*ports))
+    ports = free_ports(4 * brokers)
     own, inner, outer, controllers = (ports[first::4] for first in range(4))
     voters = ",".join(f"{number}@{LOOPBACK}:{port}" for number, port in enumerate(controllers, 1))
     with ExitStack() as stack:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from chaos.broker import Broker
 from chaos.schedule import Fault
 from chaos.target import Injections, Target
-from chaos.waiting import wait_for
+from chaos.waiting import require, wait_for
 
 _IN_SYNC_S = 90.0
 _FULL_S = 30.0
@@ -22,8 +22,7 @@ _FULL_S = 30.0
 
 def _wait_until_in_sync(target: Target) -> bool:
     topics = [f"{target.prefix}{name}" for name in ("interactions", "evaluations")]
-    if not wait_for(lambda: target.cluster.is_in_sync(topics), _IN_SYNC_S):
-        raise TimeoutError("the brokers' replicas do not become in sync again")
+    require(lambda: target.cluster.is_in_sync(topics), _IN_SYNC_S, "the brokers' replicas do not become in sync again")
     return True
 
 
@@ -71,7 +70,7 @@ def _fill_disk(target: Target, _: Fault) -> bool:
     if broker.disk is None:
         return False
     broker.disk.fill()
-    ended = wait_for(lambda: not broker.is_running, _FULL_S)
+    ended = wait_for(lambda: broker.runner.last_words() is not None, _FULL_S)
     broker.disk.empty()
     if ended:
         broker.kafka.kill()

@@ -22,17 +22,11 @@ from chaos import money
 from chaos.events import POISON
 from chaos.findings import Findings
 from chaos.fleet import Slot
-from chaos.oracle import DEAD_LETTER, EVALUATED, Oracle, Sums, Window
+from chaos.oracle import DEAD_LETTER, EVALUATED, METRICS, Oracle, Sums, Window
 from chaos.tally import Source, Tally
 
 _FINAL = {"judged", "failed"}
 """Statuses that a selected event may end with: in a run of hours no request waits long enough to expire."""
-_METRICS = {
-    "total_latency_ms": ("latency_ms", 887),
-    "input_tokens": ("input_tokens", 997),
-    "output_tokens": ("output_tokens", 89),
-}
-"""Metrics that follow from an event's number: the oracle's sum, and the divisor whose remainder is the metric."""
 _SOURCE = "ragweir-source-"
 _SHOWN = 'ragweir_evaluations_total{stage="scored"}'
 
@@ -57,22 +51,11 @@ class Stall:
             if not self.targets:
                 self.seconds = time.monotonic() - self.began
 
-    def retarget(self, logs: Iterable[int]) -> None:
-        """Wait for the first records of these logs instead: the topic was recreated."""
-        if self.seconds is None:
-            self.targets = dict.fromkeys(logs, 0)
-
 
 class Checker:
-    """Reads the topics of one prefix, past the proxy.
+    """Reads the topics of one prefix, past the proxy, and compares with what the running services have to write.
 
-    Args:
-        bootstrap: the addresses of the brokers.
-        prefix: the prefix of the topics.
-        partitions: the partitions of each topic.
-        oracle: receives the interactions.
-        services: the services that run.
-        budget: the judge's budget per day, in millionths of a dollar; None for no limit.
+    The judge's budget is per day and in millionths of a dollar; None for no limit.
     """
 
     def __init__(
@@ -157,7 +140,7 @@ class Checker:
                 self._ends.pop((each.topic, each.partition), None)
             self._read_inputs(partitions)
             for stall in self.stalls:
-                stall.retarget([self.oracle.newest_log(partition) for partition in range(partitions)])
+                stall.targets = {self.oracle.newest_log(partition): 0 for partition in range(partitions)}
 
     def grown(self, partitions: int) -> None:
         """Begin to read the partitions that were added to the interactions, which are this many now."""
@@ -282,7 +265,7 @@ class Checker:
         self._reach(source)
         scored = evaluation["stage"] == "scored"
         found = self.findings.of("evaluations" if scored else "judged evaluations")
-        if any(evaluation["scores"].get(name) != number % divisor for name, (_, divisor) in _METRICS.items()):
+        if any(evaluation["scores"].get(name) != number % divisor for name, divisor in METRICS.items()):
             found.add("wrong", f"{source[0]}/{source[1]} has scores of another event")
         (self._scored if scored else self._judged).add(source, message.partition() or 0, number)
         for suite in () if scored else evaluation["decision"]["suites"]:
@@ -333,18 +316,18 @@ class Checker:
         if start == "progress":
             return
         before = self._windows.pop(key, None)
-        self._in_windows -= before[1].events if before else 0
+        self._in_windows -= before[1]["events"] if before else 0
         if value is None:
             return
         record = json.loads(value)
         window = round(datetime.fromisoformat(start).timestamp() * 1_000), str(rest[0]["application"])
-        sums = Sums(record["events"])
-        for metric, (field, _) in _METRICS.items():
+        sums = Sums(events=record["events"])
+        for metric in METRICS:
             summary = record["metrics"].get(metric, {"sum": 0, "count": 0})
             # Without a value of each event the sum is wrong.
-            setattr(sums, field, round(float(summary["sum"])) if summary["count"] == sums.events else -1)
+            sums[metric] = round(float(summary["sum"])) if summary["count"] == record["events"] else -1
         self._windows[key] = window, sums
-        self._in_windows += sums.events
+        self._in_windows += record["events"]
 
     # Comparing.
 
@@ -376,7 +359,7 @@ class Checker:
         found, evaluated = self.findings.of("windows"), self.oracle.evaluated
         totals: dict[Window, Sums] = {}
         for window, sums in self._windows.values():
-            totals.setdefault(window, Sums()).add(sums)
+            totals.setdefault(window, Sums()).update(sums)
         found.expected, found.found = evaluated, self._in_windows
         if self._in_windows != evaluated:
             defect: Literal["lost", "duplicated"] = "lost" if self._in_windows < evaluated else "duplicated"
@@ -384,7 +367,7 @@ class Checker:
         for window in sorted(self.oracle.windows.keys() | totals.keys()):
             expected, got = self.oracle.windows.get(window, Sums()), totals.get(window, Sums())
             if expected != got:
-                found.add("wrong", f"{window}: {got}, not {expected}")
+                found.add("wrong", f"{window}: {dict(got)}, not {dict(expected)}")
 
 
 def _consumer(bootstrap: str, isolation: str) -> Consumer:

@@ -28,7 +28,7 @@ from bench.tables import markdown
 from chaos.acls import grant, rights
 from chaos.fleet import COMMAND, ROOT, Fleet, Slot, clean_environment, judge_settings, variables
 from chaos.guarded import PREFIX, Guarded
-from chaos.waiting import wait_for
+from chaos.waiting import require
 from ragweir.errors import RagweirError
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 
@@ -116,8 +116,8 @@ def check(version: str, folder: Path, say: Callable[[str], None]) -> Row:
         with guarded.running() as admin, simulated_judge() as judge:
             say(f"{version}: connections and rights")
             row.add("plaintext", 1, failures(guarded.as_administrator(), _SHOW_TOPICS))
-            wrong = failures(guarded.as_anonymous(), _SHOW_TOPICS)
-            if not failures(guarded.as_anonymous(ca=False), _SHOW_TOPICS):
+            wrong = failures(guarded.as_administrator(tls=True), _SHOW_TOPICS)
+            if not failures(guarded.as_administrator(tls=True, ca=False), _SHOW_TOPICS):
                 wrong.append("a certificate of an unknown authority is accepted")
             row.add("TLS", 2, wrong)
             _check_rights(guarded, admin, row)
@@ -138,7 +138,7 @@ def _check_rights(guarded: Guarded, admin: AdminClient, row: Row) -> None:
     wrong = [] if failures(operator, create) else ["a user without rights creates topics"]
     granted = rights(JUDGE="yes")
     grant(admin, granted)
-    _wait(lambda: not failures(operator, create), "the broker applies the rights")
+    require(lambda: not failures(operator, create), _PATIENCE_S, "the broker does not apply the rights")
     if not failures(operator, ("publish", str(SAMPLES))):
         wrong.append("an operator publishes")
     row.add("ACLs", 2, wrong)
@@ -160,15 +160,13 @@ def _check_services_and_commands(guarded: Guarded, judge: SimulatedJudge, folder
         producer = Producer({"bootstrap.servers": guarded.plain, "log_level": 0})
         producer.produce(f"{PREFIX}interactions", b"not json", b"nobody")
         producer.flush(_CALL_S)
-        aggregate, expected = slots["aggregate"], {"ragweir_events_in_total": 2.0 * len(samples)}
-        _wait(
-            lambda: expected.items() <= aggregate.samples().items(), "each event has a scored and a judged evaluation"
-        )
-        _wait(lambda: slots["export"].fetch("/readyz") is not None, "the exporter has read the windows")
+        aggregate, expected = slots["aggregate"], {"ragweir_events_in_total": 2.0 * len(samples)}.items()
+        require(lambda: expected <= aggregate.samples().items(), _PATIENCE_S, "evaluations are missing")
+        require(lambda: slots["export"].fetch("/readyz") is not None, _PATIENCE_S, "the exporter is not ready")
         event = samples[0]["event_id"]
         commands = [tuple(event if word == "EVENT" else word for word in words) for words in _COMMANDS]
         wrong += failures(guarded.as_user("operator"), *commands)
-        _wait(lambda: not failures(guarded.as_user("operator"), _LAST), "the replay can be deleted")
+        require(lambda: not failures(guarded.as_user("operator"), _LAST), _PATIENCE_S, "the replay cannot be deleted")
         # With the last one, and with `topics create` and `publish`, which have succeeded before.
         row.add("commands", len(commands) + 3, wrong)
         row.add("services", len(_SERVICES), _warnings(fleet)[: len(_SERVICES)])
@@ -186,11 +184,6 @@ def _warnings(fleet: Fleet) -> list[str]:
         for line in slot.logged("")
         if line["level"] in ("warning", "error") and not line["event"].startswith(_EXPECTED)
     ]
-
-
-def _wait(condition: Callable[[], object], what: str) -> None:
-    if not wait_for(condition, _PATIENCE_S):
-        raise TimeoutError(f"not within {_PATIENCE_S:.0f} s: {what}")
 
 
 def table(rows: Sequence[Row]) -> str:

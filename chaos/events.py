@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -100,12 +100,7 @@ class Generator:
         self.partitions = partitions
         self.idle: int | None = None
         """Partition that receives nothing."""
-        self._recent: list[deque[Drawn]] = [deque(maxlen=_RECENT) for _ in range(partitions)]
-
-    def grow(self) -> None:
-        """Use one more partition."""
-        self.partitions += 1
-        self._recent.append(deque(maxlen=_RECENT))
+        self._recent: defaultdict[int, deque[Drawn]] = defaultdict(lambda: deque(maxlen=_RECENT))
 
     def draw(self, due_ms: float | None = None) -> Drawn:
         """Return the next record, whose event ends when it is due, by default within the span of the workload."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import signal
-import subprocess
 import threading
 import time
 from collections import Counter, defaultdict
@@ -76,7 +75,6 @@ class FaultInjector:
         self._killed: defaultdict[str, list[float]] = defaultdict(list)
         self._active: list[_Active] = []
         self._stopped: set[Slot] = set()
-        self._replaced: list[subprocess.Popen[bytes] | None] = []
         self._zombies = 0
         self._timers: list[threading.Timer] = []
         self._kinds: Mapping[str, Callable[[Fault], bool]] = {
@@ -120,13 +118,6 @@ class FaultInjector:
         """Wait for the faults that end by themselves."""
         for timer in self._timers:
             timer.join()
-
-    def close(self) -> None:
-        """End the replaced zombies."""
-        for process in self._replaced:
-            if process is not None and process.poll() is None:
-                process.kill()
-                process.wait()
 
     @property
     def unrecovered(self) -> list[str]:
@@ -196,27 +187,18 @@ class FaultInjector:
         self._zombies += 1
         if replaced:
             slot.abandon()
-            self._replaced.append(zombie)
             self._stopped.discard(slot)
 
         def wake() -> None:
             if zombie is not None and zombie.poll() is None:
                 zombie.send_signal(signal.SIGCONT)
-                if replaced:
-                    self._must_end(zombie)
+                # It has to notice that it was replaced.
+                if replaced and not wait_for(lambda: zombie.poll() is not None, _START_S):
+                    self.injected.zombies_alive += 1
             self._stopped.discard(slot)
 
         self._later(self._target.lengths.zombie, wake)
         return True
-
-    def _must_end(self, zombie: subprocess.Popen[bytes]) -> None:
-        """Wait for a replaced process to end by itself, or record that it did not."""
-        try:
-            zombie.wait(_START_S)
-        except subprocess.TimeoutExpired:
-            self.injected.zombies_alive += 1
-            zombie.kill()
-            zombie.wait()
 
     def _rolling_restart(self, fault: Fault) -> bool:
         slots = self._candidates(fault.service)

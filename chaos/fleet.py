@@ -1,4 +1,4 @@
-"""The fleet: every slot of every service in a process of its own, restarted when it ends, as Kubernetes does."""
+"""The fleet: a process of every slot of every service, restarted when it ends, as Kubernetes does."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ class Slot:
         """Its clients' id, by which the proxy identifies a connection."""
         self.wanted = False
         self.process: subprocess.Popen[bytes] | None = None
+        self.abandoned: list[subprocess.Popen[bytes]] = []
         self.exits: Counter[int] = Counter()
         self.command = tuple(command)
         """Command that its next process is started with."""
@@ -104,6 +105,8 @@ class Slot:
 
     def abandon(self) -> None:
         """Start another process although the current one runs, which is no longer this slot's."""
+        if self.process is not None:
+            self.abandoned.append(self.process)
         self.process, self._start_at = None, 0.0
 
     def logged(self, event: str) -> list[dict[str, Any]]:
@@ -189,6 +192,9 @@ class Fleet:
             slot.wanted = False
             slot.send(signal.SIGCONT)
             slot.send(signal.SIGTERM)
+            for abandoned in slot.abandoned:
+                abandoned.kill()
+                abandoned.wait()
         until = time.monotonic() + _STOP_S
         for process in [slot.process for slot in self.slots if slot.process is not None]:
             try:

@@ -12,11 +12,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from chaos.acls import USERS
+from chaos.broker import free_ports
 from chaos.fleet import environment
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local.jars import JarRunner
 from ragweir.streams.playground.local.kafka import LocalKafka
-from ragweir.streams.playground.local.node import KAFKA_VERSION, LOOPBACK, Node, free_port
+from ragweir.streams.playground.local.node import KAFKA_VERSION, LOOPBACK, Node
 
 PREFIX = "rag."
 _SECRET = "a password of nobody"  # noqa: S105 (of a broker that lives for a minute, on loopback)
@@ -29,10 +30,7 @@ class Guarded:
 
     def __init__(self, folder: Path, version: str = KAFKA_VERSION) -> None:
         self._folder, self._version = folder, version
-        ports: list[int] = []
-        for _ in range(4):
-            ports.append(free_port(*ports))
-        self._plain, self._tls, self._users, self._controller = ports
+        self._plain, self._tls, self._users, self._controller = free_ports(4)
         self.plain = f"{LOOPBACK}:{self._plain}"
         """Address of the plain listener."""
 
@@ -86,13 +84,10 @@ class Guarded:
         (self._folder / "ca.pem").write_bytes(exported.stdout)
         return store
 
-    def as_administrator(self) -> dict[str, str]:
-        """Return settings of the plain listener."""
-        return self._settings(self._plain, {})
-
-    def as_anonymous(self, *, ca: bool = True) -> dict[str, str]:
-        """Return settings of the listener with TLS, with or without the certificate of its authority."""
-        return self._settings(self._tls, {"security.protocol": "SSL"} | (self._ca() if ca else {}))
+    def as_administrator(self, *, tls: bool = False, ca: bool = True) -> dict[str, str]:
+        """Return settings of the plain listener, or of that with TLS, with or without its authority's certificate."""
+        client = {"security.protocol": "SSL"} | (self._ca() if ca else {})
+        return self._settings(self._tls if tls else self._plain, client if tls else {})
 
     def as_user(self, user: str, password: str = "") -> dict[str, str]:
         """Return settings of a user; the password is the user's own unless another is given."""

@@ -104,20 +104,17 @@ class _Link:
 
 
 class Proxy:
-    """Passes connections on to brokers on loopback, in an event loop on a thread of its own.
+    """Passes connections on to brokers on loopback, in an event loop on a thread.
 
-    Args:
-        routes: the broker's port behind each port to listen on.
-
-    Attributes:
-        transactions: the state of each worker's transaction; use it on the loop only (see `call`).
-        delay_s: delay of each frame, either way.
+    Routes are the ports to listen on, with the broker's port of each.
     """
 
     def __init__(self, routes: Mapping[int, int]) -> None:
         self._routes = routes
         self.transactions = Transactions()
+        """State of each worker's transaction; use it on the loop only (see `call`)."""
         self.delay_s = 0.0
+        """Delay of each frame, either way."""
         self._links: set[_Link] = set()
         self.is_cut: Callable[[_Link], bool] = lambda _: False
         """True if a link is cut at present."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +13,7 @@ from chaos.broker_faults import BROKER_FAULTS
 from chaos.checker import Stall
 from chaos.fault_injector import Recovery
 from chaos.findings import DEFECTS
-from chaos.latencies import QUANTILES, quantile, quantiles
+from chaos.latencies import quantile, quantiles
 from chaos.run import Result
 
 _LONGEST = 10
@@ -93,69 +93,63 @@ def _stalls(stalls: Sequence[Stall]) -> dict[str, dict[str, float | None]]:
 
 def show(result: Result, console: Console) -> None:
     """Print the result as tables."""
-    told = as_json(result)
-    outputs = {
-        name: (f"{found.expected:,}", f"{found.found:,}", *(str(found.defects.get(defect, 0)) for defect in DEFECTS))
-        for name, found in result.findings.outputs.items()
-    }
-    _print(console, "Outputs", ("output", "expected", "found", *DEFECTS), outputs)
+    told, injected = as_json(result), result.injected
     facts = {
         "seed": told["seed"],
-        "records, seconds, records/s": f"{result.records:,}, {told['seconds']}, {told['records_per_second']}",
+        "records": result.records,
+        "seconds": result.seconds,
+        "records/s": told["records_per_second"],
         **told["faults_done"],
         **{f"{name}, skipped": count for name, count in told["faults_left_out"].items()},
         "kills by service": _counts(told["kills_by_service"]),
-        "kills in an open transaction": f"{result.injected.in_transaction} of {result.injected.can_transact}",
+        "kills in an open transaction": f"{injected.in_transaction} of {injected.can_transact}",
         "killed, and without a commit since": ", ".join(result.unrecovered) or "none",
         "repeated ids skipped": told["repeated_ids_passed_over"],
         "faults of brokers": told["broker_faults"],
         "bill <= ledger <= budget per day": _dollars(result),
         "judged (by a simulated judge)": _counts(told["judged_statuses"]),
     }
-    _print(console, "Run", ("", ""), {name: (str(value),) for name, value in facts.items()})
-    columns = (*QUANTILES, "most after it")
-    _print(
-        console,
-        "From a SIGKILL to the slot's next commit",
-        ("other faults meanwhile", "kills", *columns),
-        {
-            kind: (str(row["count"]), *(_seconds(row[each]) for each in columns))
-            for kind, row in told["recovery_s"].items()
-            if result.injected.recoveries
-        },
-    )
-    _print(
-        console,
-        "From a fault to the next output of every partition",
-        ("fault", "times", "p50", "most"),
-        {
-            kind: (str(row["count"]), _seconds(row["p50"]), _seconds(row["most"]))
-            for kind, row in told["stalls_s"].items()
-        },
-    )
-    for table in result.soak.tables() if result.soak is not None else ():
-        console.print(table)
+    outputs = {
+        name: {"expected": found.expected, "found": found.found} | dict.fromkeys(DEFECTS, 0) | found.defects
+        for name, found in result.findings.outputs.items()
+    }
+    _print(console, "Outputs", outputs)
+    _print(console, "Run", {name: {"": value} for name, value in facts.items()})
+    if injected.recoveries:
+        _print(
+            console, "Seconds from a SIGKILL to the slot's next commit, by other faults meanwhile", told["recovery_s"]
+        )
+    _print(console, "Seconds from a fault to the next output of every partition", told["stalls_s"])
+    soak = told["soak"] or {"latency_s": {}, "processes": {}, "growth": []}
+    _print(console, "Seconds from when an event was due to", soak["latency_s"])
+    _print(console, "Processes; the slope leaves out the first quarter", soak["processes"])
     wrong = {
         f"{name} {defect}": "; ".join(examples)
         for name, found in result.findings.outputs.items()
         for defect, examples in found.examples.items()
     }
     wrong |= {f"{name} cannot start": f"{count} times" for name, count in result.fatal_exits.items()}
-    if result.injected.zombies_alive:
-        wrong["zombies"] = f"{result.injected.zombies_alive} did not end although they were replaced"
-    wrong |= {"growth": "; ".join(told["soak"]["growth"])} if told["soak"] and told["soak"]["growth"] else {}
-    for what, examples in wrong.items():
+    if injected.zombies_alive:
+        wrong["zombies"] = f"{injected.zombies_alive} did not end although they were replaced"
+    for what, examples in [*wrong.items(), *(("not steady", each) for each in soak["growth"])]:
         console.print(f"[red]{what}[/]: {examples}", highlight=False)
     console.print("[green]healthy[/]" if result.healthy else "[red]not healthy[/]")
 
 
-def _print(console: Console, title: str, columns: Iterable[str], rows: Mapping[str, Iterable[str]]) -> None:
+def _print(console: Console, title: str, rows: Mapping[str, Mapping[str, object]]) -> None:
     """Print a table, unless it is empty."""
+    columns = [*next(iter(rows.values()), ())]
+    table = Table("", *columns, title=title, title_justify="left", show_header=any(columns))
+    for name, row in rows.items():
+        table.add_row(name, *map(_text, row.values()))
     if rows:
-        table = Table(*columns, title=title, title_justify="left", show_header=any(columns))
-        for name, row in rows.items():
-            table.add_row(name, *row)
         console.print(table)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, int | float):
+        return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+    return "-" if value is None else str(value)
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -166,7 +160,3 @@ def _dollars(result: Result) -> str:
     budget = result.options.budget_usd
     amounts = " <= ".join(f"${amount / 1_000_000:.6f}" for amount in (result.bill, result.ledger))
     return f"{amounts} <= " + ("no limit" if budget is None else f"${budget:.6f}")
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} s"

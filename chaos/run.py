@@ -127,13 +127,9 @@ def run(
     progress: Callable[[int, str], None] = lambda _, __: None,
     brokers: Cluster | None = None,
 ) -> Result:
-    """Run brokers, services, workload, faults and checker, with data and logs in a folder.
+    """Run services, workload, faults and checker, on new brokers unless some are given; keep data and logs in a folder.
 
-    Args:
-        options: the options.
-        folder: the folder of the brokers' data and the services' logs.
-        progress: called with the number of records sent, and with the present activity.
-        brokers: the running brokers to use instead of new ones.
+    Progress is called with the number of records sent, and with the present activity.
 
     Raises:
         LocalServerError: if there is no Kafka.
@@ -188,7 +184,6 @@ class _Run:
             brokers.direct, f"{PREFIX}interactions", generator, self._checker, lambda: create_topics(admin_settings)
         )
         self._injector = FaultInjector(Target(brokers, self._fleet, judge, self._workload, PREFIX, options.lengths))
-        stack.callback(self._injector.close)
         self._soak = Soak(self._fleet, self._checker, options.rate) if options.soak else None
         self._schedule = schedule(options.seed, options.numbers)
         self._begun = 0

@@ -23,7 +23,7 @@ from chaos.fleet import COMMAND, MUTANT, Fleet, Slot, environment
 from chaos.oracle import Oracle
 from chaos.run import QUICK_CLIENT, cheap
 from chaos.transactions import Action, Moment, Verdict
-from chaos.waiting import wait_for
+from chaos.waiting import require
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.settings import KafkaSettings, Settings, TopicSettings
@@ -89,13 +89,8 @@ class Stage:
         self._sender.flush()
 
     def until(self, condition: Callable[[], object]) -> None:
-        """Wait for a condition.
-
-        Raises:
-            TimeoutError: if it does not become true.
-        """
-        if not wait_for(condition, _PATIENCE_S, _TURN_S):
-            raise TimeoutError(f"{self.prefix}: a condition did not become true")
+        """Wait for a condition, or raise TimeoutError."""
+        require(condition, _PATIENCE_S, f"{self.prefix}: a condition did not become true", _TURN_S)
 
     def settle(self) -> None:
         """Wait for all outputs; of a mutant, until every offset is committed, since outputs may be missing."""

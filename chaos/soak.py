@@ -11,20 +11,19 @@ import statistics
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rich.table import Table
 from typing_extensions import override
 
 from bench.plot import Panel, svg
 from chaos.checker import Checker
 from chaos.fleet import Fleet, Slot
-from chaos.latencies import QUANTILES, Latencies, quantile, quantiles
+from chaos.latencies import QUANTILES, Latencies, quantiles
 
 JUDGE_MS = 300.0
 BROKER: Mapping[str, str] = MappingProxyType({"log.retention.bytes": str(2**29), "log.segment.bytes": str(2**26)})
@@ -38,7 +37,7 @@ _SAMPLE_S = 5.0
 _BACKLOG_S = 2.0
 """A service whose lag is more than the records of this time does not keep up."""
 _GROWTH = 0.1
-"""Share of the mean by which memory and handles may grow, beside 16 MiB and the judge's 64 connections."""
+"""Share of the mean by which memory and handles may grow, in addition to 16 MiB and to 64 connections of the judge."""
 _STEADY_MINUTES = 15
 """Growth is not judged in shorter runs, in which caches fill."""
 _PARTS = 120
@@ -118,9 +117,9 @@ class Soak(threading.Thread):
         for name, samples in self.samples.items():
             minutes = samples[-1].minutes - samples[0].minutes
             for what, field, allowed in (("MiB of memory", "rss_mib", 16), ("handles", "handles", 64)):
-                values = [getattr(each, field) for each in samples]
-                grown = minutes / 60 * (_slope([each.minutes for each in samples], values) or 0.0)
-                if minutes > _STEADY_MINUTES and grown > _GROWTH * statistics.mean(values) + allowed:
+                mean = statistics.mean(getattr(each, field) for each in samples)
+                grown = minutes / 60 * (_slope(samples, field) or 0.0)
+                if minutes > _STEADY_MINUTES and grown > _GROWTH * mean + allowed:
                     found.append(f"{name} grew by {grown:.0f} {what}")
             if (behind := samples[-1].lag) > _BACKLOG_S * self._rate:
                 found.append(f"{name} is {behind:,.0f} records behind")
@@ -146,19 +145,11 @@ class Soak(threading.Thread):
             "latency_s": {
                 name: {"events": len(each.due)} | quantiles(each.seconds) for name, each in self.latencies().items()
             },
-            "processes": {name: _summary(samples) for name, samples in self.samples.items()},
+            "processes": {
+                measure: {name: measured(samples) for name, samples in self.samples.items()}
+                for measure, measured in _MEASURES.items()
+            },
         }
-
-    def tables(self) -> list[Table]:
-        """Return the results as tables."""
-        told = self.as_json()
-        processes = told["processes"]
-        measures: list[str] = [*next(iter(processes.values()), ())]
-        by_measure = {measure: {name: each[measure] for name, each in processes.items()} for measure in measures}
-        return [
-            _table("Latency from when an event was due to", told["latency_s"]),
-            _table("Processes; the slope leaves out the first quarter", by_measure),
-        ]
 
     def picture(self, machine: str) -> str:
         """Return the results over time as an SVG picture with a line about the machine."""
@@ -181,39 +172,35 @@ class Soak(threading.Thread):
         return svg(f"Soak at {self._rate:,.0f} events per second", (machine,), panels)
 
 
-def _slope(minutes: Sequence[float], values: Sequence[float]) -> float | None:
-    """Return the slope per hour without the first quarter, in which caches fill; None with too few values.
+def _slope(samples: Sequence[Sample], field: str) -> float | None:
+    """Return the slope of a field per hour without the first quarter, in which caches fill; None with too few samples.
 
-    >>> _slope([0, 10, 20, 30, 40], [9.0, 9.0, 10.0, 11.0, 12.0])
+    >>> _slope([Sample(at, mib, 9, 0.0, 0.0) for at, mib in [(0, 9.0), (10, 9.0), (20, 10.0), (30, 11.0)]], "rss_mib")
     6.0
     """
-    first = len(values) // 4
-    if len(values) - first < 3:
+    rest = samples[len(samples) // 4 :]
+    if len(rest) < 3:
         return None
-    return round(60 * statistics.linear_regression(minutes[first:], values[first:]).slope, 6)
+    values = [getattr(each, field) for each in rest]
+    return round(60 * statistics.linear_regression([each.minutes for each in rest], values).slope, 6)
 
 
-def _summary(samples: Sequence[Sample]) -> dict[str, float | None]:
-    first, last = samples[0], samples[-1]
-    memory = [each.rss_mib for each in samples]
-    lag = [each.lag for each in samples]
-    seconds = 60 * (last.minutes - first.minutes)
-    return {
-        "CPU, % of a core": 100 * (last.cpu_s - first.cpu_s) / seconds if seconds else None,
-        "RSS MiB first": first.rss_mib,
-        "RSS MiB last": last.rss_mib,
-        "RSS MiB most": max(memory),
-        "slope MiB/h": _slope([each.minutes for each in samples], memory),
-        "handles first": first.handles,
-        "handles last": last.handles,
-        "handles most": max(each.handles for each in samples),
-        "lag p50": quantile(lag, 0.5),
-        "lag most": max(lag),
+def _cpu(samples: Sequence[Sample]) -> float | None:
+    seconds = 60 * (samples[-1].minutes - samples[0].minutes)
+    return 100 * (samples[-1].cpu_s - samples[0].cpu_s) / seconds if seconds else None
+
+
+_MEASURES: Mapping[str, Callable[[Sequence[Sample]], float | None]] = MappingProxyType(
+    {
+        "CPU, % of a core": _cpu,
+        "memory, MiB, first": lambda samples: samples[0].rss_mib,
+        "memory, MiB, last": lambda samples: samples[-1].rss_mib,
+        "memory, MiB, most": lambda samples: max(each.rss_mib for each in samples),
+        "memory, MiB/h": lambda samples: _slope(samples, "rss_mib"),
+        "handles, first": lambda samples: samples[0].handles,
+        "handles, last": lambda samples: samples[-1].handles,
+        "handles, most": lambda samples: max(each.handles for each in samples),
+        "lag, p50": lambda samples: statistics.median(each.lag for each in samples),
+        "lag, most": lambda samples: max(each.lag for each in samples),
     }
-
-
-def _table(title: str, rows: Mapping[str, Mapping[str, float | None]]) -> Table:
-    table = Table("", *next(iter(rows.values()), ()), title=title, title_justify="left")
-    for name, row in rows.items():
-        table.add_row(name, *("-" if each is None else f"{each:,.2f}".removesuffix(".00") for each in row.values()))
-    return table
+)

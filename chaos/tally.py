@@ -14,11 +14,9 @@ _MAX = 255
 
 
 class Tally:
-    """Counts the records of one output by their source.
+    """Counts the records of one output by their source, and adds defects to its findings.
 
-    Args:
-        found: receives the defects.
-        ordered: True if outputs of one partition must keep their order within each output partition.
+    If ordered, outputs of one partition must keep their order within each output partition.
     """
 
     def __init__(self, found: Found, *, ordered: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from confluent_kafka import KafkaException
 
@@ -16,11 +17,15 @@ def wait_for(condition: Callable[[], object], within_s: float, every_s: float = 
     """
     until = time.monotonic() + within_s
     while True:
-        try:
+        with suppress(KafkaException):
             if condition():
                 return True
-        except KafkaException:
-            pass
         if time.monotonic() >= until:
             return False
         time.sleep(every_s)
+
+
+def require(condition: Callable[[], object], within_s: float, otherwise: str, every_s: float = 0.1) -> None:
+    """Wait until a condition is true; raise TimeoutError with a sentence if it is not within the time."""
+    if not wait_for(condition, within_s, every_s):
+        raise TimeoutError(otherwise)

@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewPartitions
 
 from chaos.checker import Checker
 from chaos.events import Generator, Sender
-from chaos.waiting import wait_for
+from chaos.waiting import require, wait_for
 from ragweir.errors import RagweirError
 
 _CALL_S = 30.0
@@ -21,19 +21,11 @@ _TOPIC_S = 60.0
 
 
 class Workload(Sender):
-    """Sends records drawn by a generator one by one, and changes their topic meanwhile.
+    """Sends the generator's records one by one, changes their topic meanwhile, and informs the checker of changes.
 
-    Args:
-        bootstrap: the addresses of all brokers, not of the proxy.
-        topic: the topic of interactions.
-        generator: draws the records.
-        checker: is informed when the topic changes.
-        create: creates the topic as it was at first, or raises while the deleted one still exists.
-
-    Raises:
-        KafkaException: if the brokers reject a change.
-        RuntimeError: if the brokers did not accept a record.
-        TimeoutError: if a change does not take effect.
+    `create` creates the topic as it was at first, or raises while the deleted one still exists. Methods raise
+    KafkaException if brokers reject a change, TimeoutError if it does not take effect, and RuntimeError if brokers did
+    not accept a record.
     """
 
     def __init__(
@@ -72,7 +64,7 @@ class Workload(Sender):
             before, admin = self._id(), self._admin(self._bootstrap)
             admin.delete_topics([self.topic], operation_timeout=_CALL_S)[self.topic].result(_CALL_S)
             # Until it has another id: brokers may still return the deleted one.
-            self._must(lambda: self._created_anew(before), "cannot be created again")
+            require(lambda: self._created_anew(before), _TOPIC_S, f"{self.topic} cannot be created again")
             self._wait_for_partitions(self._first_partitions)
             self.generator.restart(self._first_partitions)
             self.reconnect()
@@ -87,17 +79,13 @@ class Workload(Sender):
         self._wait_for_partitions(more)
         with self._lock:
             self.reconnect()
-            self.generator.grow()
+            self.generator.partitions = more
             self._checker.grown(more)
         return True
 
     @staticmethod
     def _admin(bootstrap: str) -> AdminClient:
         return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-
-    def _must(self, condition: Callable[[], bool], otherwise: str) -> None:
-        if not wait_for(condition, _TOPIC_S):
-            raise TimeoutError(f"{self.topic} {otherwise}")
 
     def _created_anew(self, before: str) -> bool:
         with suppress(RagweirError):
@@ -114,7 +102,7 @@ class Workload(Sender):
         """Wait until every broker's metadata have this number of partitions, each with a leader."""
         for address in self._bootstrap.split(","):
             admin = self._admin(address)
-            self._must(partial(self._has_leaders, admin, number), f"does not get {number} partitions")
+            require(partial(self._has_leaders, admin, number), _TOPIC_S, f"{self.topic} does not get its partitions")
 
     def _has_leaders(self, admin: AdminClient, number: int) -> bool:
         found = admin.list_topics(timeout=_CALL_S).topics.get(self.topic)
