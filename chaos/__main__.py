@@ -23,7 +23,6 @@ from chaos.schedule import KINDS
 from chaos.target import Lengths
 from ragweir.errors import LocalServerError
 
-PICTURE = ROOT / "docs" / "soak.svg"
 _ON_ONE_BROKER = "kills zombies broker_kills rolling_restarts joins_and_leaves delays partitions resets judge_outages"
 _TWICE = (
     "rolling_restarts broker_partitions rolling_brokers full_disks recreations growths clock_shifts offset_resets twins"
@@ -73,7 +72,14 @@ PRESETS = {
     ),
 }
 """Runs of seconds, minutes and hours on one broker, of half an hour on three, and of an hour without faults."""
-_SHARES = ("poison", "duplicates", "disorder", "late", "ahead", "judged")
+_SHARES = {
+    "poison": "records that cannot be evaluated",
+    "duplicates": "records with a repeated id",
+    "disorder": "events that are up to a minute out of order",
+    "late": "events that are up to six hours late",
+    "ahead": "events whose clock is up to a day ahead",
+    "judged": "valid events that are judged",
+}
 _OWN = ("events", "rate", "seed", "horizon", "mutant", "all_metrics", "brokers", "budget_usd")
 
 
@@ -85,7 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--preset", choices=PRESETS, default="smoke", help="preset that the other options change")
     parser.add_argument("--events", type=int, help="number of records, with poison and repeated ids")
-    parser.add_argument("--minutes", type=float, help="duration; sets the rate, or with --preset soak the records")
+    parser.add_argument(
+        "--minutes", type=float, help="duration; sets the rate, or with the preset soak the number of records"
+    )
     parser.add_argument("--rate", type=float, help="records per second")
     parser.add_argument("--brokers", type=int, choices=(1, 3), help="number of brokers; three keep three replicas")
     parser.add_argument("--budget-usd", type=float, help="the judge's budget per day; no limit by default")
@@ -96,12 +104,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-faults", action="store_true", help="only the faults whose numbers are given")
     for name, (_, what) in KINDS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, help=f"number of {what}")
-    for name in _SHARES:
-        of = "events to judge" if name == "judged" else f"records of the kind {name}"
-        parser.add_argument(f"--{name}", type=float, help=f"share of {of}")
+    for name, what in _SHARES.items():
+        parser.add_argument(f"--{name}", type=float, help=f"share of {what}")
     parser.add_argument("--json", type=Path, help="file to write the report to as JSON")
     parser.add_argument("--folder", type=Path, help="folder in which to keep the brokers' data and the logs")
-    parser.add_argument("--picture", type=Path, default=PICTURE, help="file of the picture that the preset soak draws")
+    parser.add_argument(
+        "--picture",
+        type=Path,
+        default=ROOT / "docs" / "soak.svg",
+        help="file of the picture that the preset soak draws",
+    )
     return parser
 
 

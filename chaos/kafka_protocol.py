@@ -20,7 +20,7 @@ _COMPACT_FROM: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Beginning of a request. `member` is the transactional id, empty if the request concerns no transaction."""
+    """Beginning of a request. `member` is the transactional id up to a `~`; empty if it concerns no transaction."""
 
     key: int
     correlation: int
@@ -54,7 +54,7 @@ def request(frame: bytes) -> Request:
         raise ValueError(f"the client uses version {version} of request {key}, which the proxy cannot read")
     member, at = _text(frame, at)
     commits = key == END and frame[at + 10] == 1  # After the producer id (8 bytes) and the epoch (2).
-    return Request(key, correlation, client, member, commits)
+    return Request(key, correlation, client, member.partition("~")[0], commits)
 
 
 def failed(of: Request, response: bytes) -> bool:

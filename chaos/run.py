@@ -36,8 +36,8 @@ QUICK_CLIENT: Mapping[str, int] = MappingProxyType(
 """Timeouts of the services on a quick broker. On others they are the product's own."""
 _REFRESH: Mapping[str, int] = MappingProxyType({"topic.metadata.refresh.interval.ms": 10_000})
 """Lets clients find added partitions within 10 s instead of 5 minutes."""
-_CHEAP = ("performance", "rubric")
-"""The groups of metrics that are on unless all are."""
+COSTLY = sorted({metric.group for metric in everything()} - {"performance", "rubric"})
+"""Groups of metrics that are off unless all metrics are on."""
 _JUDGE: Mapping[str, object] = MappingProxyType(
     {
         "judge__breaker_wait_s": 0.5,
@@ -160,7 +160,7 @@ class _Run:
         settings = {
             **judge_settings(judge.base_url, **_JUDGE),
             "judge__daily_budget_usd": "none" if options.budget_usd is None else options.budget_usd,
-            "metrics__off": [] if options.all_metrics else cheap(),
+            "metrics__off": [] if options.all_metrics else COSTLY,
             "windows__commit_ms": 300 if options.quick else 1_000,
             "input__duplicate_horizon": options.horizon,
             "judge__slots": options.workers.get("judge", 1),
@@ -273,8 +273,3 @@ class _Run:
             moved = lambda before=before: not waiting() or self._checker.progress != before  # noqa: E731
             if not wait_for(moved, self._options.patience_s, _TURN_S):
                 return
-
-
-def cheap() -> list[str]:
-    """Return the groups of metrics to switch off, so that events cost little."""
-    return sorted({metric.group for metric in everything()} - set(_CHEAP))

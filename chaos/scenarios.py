@@ -21,7 +21,7 @@ from chaos.checker import Checker
 from chaos.events import Drawn, Sender, interaction
 from chaos.fleet import COMMAND, MUTANT, Fleet, Slot, environment
 from chaos.oracle import Oracle
-from chaos.run import QUICK_CLIENT, cheap
+from chaos.run import COSTLY, QUICK_CLIENT
 from chaos.transactions import Action, Moment, Verdict
 from chaos.waiting import require
 from ragweir.errors import DO_NOT_RESTART
@@ -50,7 +50,7 @@ class Stage:
         self._folder, self._mutant, self._services = folder, mutant, services
         client = {**QUICK_CLIENT, **more.pop("client", {})}
         # Skipped ids would hide duplicates.
-        chosen = {"metrics__off": cheap(), "windows__commit_ms": 200, "input__duplicate_horizon": 0, **more}
+        chosen = {"metrics__off": COSTLY, "windows__commit_ms": 200, "input__duplicate_horizon": 0, **more}
         self._environment = environment(cluster.proxied, prefix, client, **chosen)
         kafka = KafkaSettings(bootstrap_servers=cluster.direct)
         topics = TopicSettings(prefix=prefix, partitions=PARTITIONS)

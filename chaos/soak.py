@@ -64,7 +64,7 @@ class Soak(threading.Thread):
         super().__init__(name="soak", daemon=True)
         self._fleet, self._rate = fleet, rate
         self._over = threading.Event()
-        self.began = self.ended = 0.0
+        self._began = 0.0
         self.samples: defaultdict[str, list[Sample]] = defaultdict(list)
         self._latencies = {"scored": Latencies(), "judged": Latencies()}
         self._closed: dict[float, float] = {}
@@ -75,7 +75,7 @@ class Soak(threading.Thread):
     @override
     def run(self) -> None:
         """Sample until stopped."""
-        self.began = sampled = time.time()
+        self._began = sampled = time.time()
         while not self._over.wait(_TURN_S):
             for slot in self._fleet.of("export"):
                 for series, end in slot.samples().items():
@@ -90,7 +90,6 @@ class Soak(threading.Thread):
         """Stop sampling."""
         self._over.set()
         self.join()
-        self.ended = time.time()
         self._exits = {slot.name: slot.exits.total() for slot in self._fleet.slots}
 
     def _sample(self, slot: Slot) -> None:
@@ -105,7 +104,7 @@ class Soak(threading.Thread):
         lag = sum(value for series, value in slot.samples().items() if series.startswith("ragweir_lag{"))
         mib = pages * os.sysconf("SC_PAGESIZE") / 2**20
         cpu_s = (int(times[11]) + int(times[12])) / _TICKS
-        self.samples[slot.name].append(Sample((time.time() - self.began) / 60, mib, handles, cpu_s, lag))
+        self.samples[slot.name].append(Sample((time.time() - self._began) / 60, mib, handles, cpu_s, lag))
 
     def _observe(self, evaluation: Mapping[str, Any]) -> None:
         due = datetime.fromisoformat(evaluation["event_time"]).timestamp()
@@ -160,14 +159,14 @@ class Soak(threading.Thread):
                 for name, samples in self.samples.items()
             }
 
-        part_s = max(_SAMPLE_S, (self.ended - self.began) / _PARTS)
+        part_s = max(_SAMPLE_S, (max(self._latencies["scored"].due, default=0.0) - self._began) / _PARTS)
         panels = [
             Panel("Resident memory", "minutes", "MiB", lines("rss_mib")),
             Panel("Open handles", "minutes", "handles", lines("handles")),
             Panel("Lag", "minutes", "records", lines("lag")),
         ]
         for name, latencies in self.latencies().items():
-            over_time = {key: latencies.over_time(self.began, part_s, QUANTILES[key]) for key in ("p50", "p99")}
+            over_time = {key: latencies.over_time(self._began, part_s, QUANTILES[key]) for key in ("p50", "p99")}
             panels.append(Panel(f"To {name}", "minutes", "seconds", over_time))
         return svg(f"Soak at {self._rate:,.0f} events per second", (machine,), panels)
 

@@ -20,7 +20,7 @@ Action = Callable[[], Verdict]
 
 @dataclass(slots=True)
 class Transactions:
-    """State of the transactions of all workers, by the part of their transactional ids before a `~`.
+    """State of the transactions of all workers, by their transactional ids.
 
     A transaction is open from the response that opens it until the request that ends it is passed on.
     """
@@ -34,7 +34,7 @@ class Transactions:
 
     def on_request(self, request: Request) -> Verdict:
         """Decide about a worker's request."""
-        member = _slot(request)
+        member = request.member
         if request.key != END:
             return self._spring(member, "before offsets") if request.key == ADD_OFFSETS else "pass"
         verdict = self._spring(member, "before commit") if request.commits else "pass"
@@ -48,7 +48,7 @@ class Transactions:
         """Decide about a broker's response to it."""
         if failed(request, response):
             return "pass"
-        member = _slot(request)
+        member = request.member
         if request.key != END:
             fresh = member not in self.opened
             self.opened.add(member)
@@ -67,7 +67,3 @@ class Transactions:
             return "pass"
         del self.traps[member]
         return action()
-
-
-def _slot(request: Request) -> str:
-    return request.member.partition("~")[0]

@@ -10,16 +10,19 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from chaos.broker import QUICK, Cluster, cluster
 from chaos.events import Mix
+from chaos.fault_injector import FaultInjector
 from chaos.fleet import ROOT
 from chaos.mutants import MUTANTS
 from chaos.report import as_json
 from chaos.run import Options, run
 from chaos.scenarios import NAIVE, SCENARIOS, play
+from chaos.schedule import KINDS
 from chaos.target import Lengths
 from ragweir.errors import LocalServerError
 
@@ -139,6 +142,10 @@ def plays(hurt: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
             for mutant in (name, "")
             if mutant != NAIVE or _FAUST
         }
+
+
+def test_every_kind_of_fault_has_an_option_and_is_injected() -> None:
+    assert FaultInjector(Mock())._kinds.keys() == {kind for kinds, _ in KINDS.values() for kind in kinds}
 
 
 def test_every_mutant_has_its_scenario() -> None:
