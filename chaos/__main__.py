@@ -108,12 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", type=float, help=f"share of {what}")
     parser.add_argument("--json", type=Path, help="file to write the report to as JSON")
     parser.add_argument("--folder", type=Path, help="folder in which to keep the brokers' data and the logs")
-    parser.add_argument(
-        "--picture",
-        type=Path,
-        default=ROOT / "docs" / "soak.svg",
-        help="file of the picture that the preset soak draws",
-    )
+    parser.add_argument("--picture", type=Path, default=ROOT / "docs" / "soak.svg", help="file of the soak's picture")
     return parser
 
 

@@ -38,7 +38,6 @@ _REPLICATED: Mapping[str, str] = {
     "num.io.threads": "4",
 }
 """Properties of each of three brokers."""
-_HEAPS = {1: "512m", 3: "320m"}
 _DISK_BYTES = 4 * 1024**3
 """Size of the mount that can be made small, in bytes: more than a run of a million events writes."""
 _KAFKAS_OWN = ("__consumer_offsets", "__transaction_state")
@@ -204,7 +203,7 @@ def cluster(
             }
             replicated = _REPLICATED if brokers > 1 else {}
             node = Node(own[index], controllers[index], {**replicated, **properties, **listeners})
-            runner = JarRunner(node, home, lambda _: None, heap=_HEAPS[brokers])
+            runner = JarRunner(node, home, lambda _: None, heap="512m" if brokers == 1 else "320m")
             stack.callback(runner.discard)
             made.append(Broker(index + 1, LocalKafka(node, runner), runner, inner[index], disk))
         with ThreadPoolExecutor(brokers) as pool:  # None answers before there is a quorum.

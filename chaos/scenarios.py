@@ -35,7 +35,6 @@ _PATIENCE_S = 40.0
 _TURN_S = 0.02
 _READ_S = 1.0
 """Time within which an idle worker has read an event, in seconds."""
-_SOME = 20
 _LIMIT_BYTES = 10_000
 _LARGE = 40_000
 _STEP_MS = 7_000
@@ -257,11 +256,11 @@ def killed_before_commit(stage: Stage) -> None:
 def killed_at_any_moment(stage: Stage) -> None:
     """SIGKILL at no particular moment, while events arrive one after the other."""
     slot = stage.slot()
-    while stage.checker.received < 2 * _SOME:
+    while stage.checker.received < 40:
         stage.publish(2)
         time.sleep(_TURN_S)
     _kill(slot)
-    stage.publish(_SOME)
+    stage.publish(20)
     stage.settle()
 
 
