@@ -21,7 +21,6 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from chaos import money
 from chaos.events import POISON
 from chaos.findings import Findings
-from chaos.fleet import Slot
 from chaos.oracle import DEAD_LETTER, EVALUATED, METRICS, Oracle, Sums, Window
 from chaos.tally import Source, Tally
 
@@ -156,11 +155,10 @@ class Checker:
             targets = {log: len(self.oracle.logs[log].outcomes) for log in logs}
             self.stalls.append(Stall(kind, time.monotonic(), targets))
 
-    def scrape(self, slot: Slot) -> None:
-        """Read how many evaluations a slot's telemetry shows, which must not be more than are committed."""
-        pid = slot.pid
-        if samples := slot.samples():
-            self._shown[f"{slot.name} {pid}"] = samples.get(_SHOWN, 0.0)
+    def scraped(self, process: str, samples: Mapping[str, float]) -> None:
+        """Note how many evaluations a process shows in its telemetry, which must not be more than are committed."""
+        if samples:
+            self._shown[process] = samples.get(_SHOWN, 0.0)
 
     def complete(self, records: int) -> bool:
         """Return True if this number of records has all outputs that they must have, and perhaps more.

@@ -264,7 +264,7 @@ class _Run:
     def _scrape(self) -> None:
         while not self._over.wait(_SCRAPE_S):
             for slot in self._fleet.of("evaluate"):
-                self._checker.scrape(slot)
+                self._checker.scraped(f"{slot.name} {slot.pid}", slot.samples())
 
     def _wait_while(self, waiting: Callable[[], bool]) -> None:
         """Wait, as long as there is some output within the time limit."""

@@ -246,11 +246,11 @@ def killed_before_commit(stage: Stage) -> None:
     slot = stage.slot()
     stage.warm_up(10)
     stage.publish_until(slot, "before commit", lambda: "hold")
-    stage.checker.scrape(slot)
+    stage.checker.scraped(f"{slot.name} {slot.pid}", slot.samples())
     _kill(slot)
     stage.settle()
     stage.until(lambda: slot.exits.total() and slot.pid)
-    stage.checker.scrape(slot)
+    stage.checker.scraped(f"{slot.name} {slot.pid}", slot.samples())
 
 
 def killed_at_any_moment(stage: Stage) -> None:
