@@ -22,7 +22,7 @@ from ragweir.metrics.metric import Metric
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings
 from ragweir.streams.cli.progress import Bars
 from ragweir.streams.cli.reports import By, JsonFile, dimensions_of, write
-from ragweir.streams.evaluations import EvaluationSource, Shown
+from ragweir.streams.evaluations import EvaluationSource, ShowProgress
 from ragweir.streams.from_settings import catalogue
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import printable
@@ -165,7 +165,7 @@ def _compared(
 
 
 @contextmanager
-def _file(effective: Settings, side: str, shown: Shown) -> Iterator[Path]:
+def _file(effective: Settings, side: str, shown: ShowProgress) -> Iterator[Path]:
     """Give the file of a side for the length of a `with` block; for a topic a copy of it."""
     source = EvaluationSource.named(effective, side)
     if source.file is not None:

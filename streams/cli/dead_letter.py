@@ -14,9 +14,9 @@ from ragweir.errors import ErrorClass
 from ragweir.streams.cli.app import app, out, settings
 from ragweir.streams.cli.options import MapFile
 from ragweir.streams.cli.progress import Bars
-from ragweir.streams.dead_letters.listing import Letter, grouped, letter, position, shown
-from ragweir.streams.dead_letters.progress import Fate
-from ragweir.streams.dead_letters.redrive import Choice, Redrive, RedriveReport
+from ragweir.streams.dead_letters.listing import Letter, group_letters, position, read_letter, shown
+from ragweir.streams.dead_letters.progress import RedriveResult
+from ragweir.streams.dead_letters.redrive import Redrive, RedriveOptions, RedriveReport
 from ragweir.streams.from_settings import read_map
 from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.screens.story import place
@@ -40,7 +40,7 @@ _FATAL = (
     "are of class fatal and were left for later: evaluating them has ended processes, or took too long; give evaluate "
     "more memory or upgrade it, and then send them with --force"
 )
-_FATES: tuple[tuple[Fate, str], ...] = (
+_RESULTS: tuple[tuple[RedriveResult, str], ...] = (
     ("other_class", "of another class were left for later"),
     ("fatal", _FATAL),
     ("no_event", _NO_EVENT),
@@ -75,22 +75,23 @@ def list_letters() -> None:
         nonlocal others
         now = offset_range(redrive.settings, redrive.topic)
         for kept in read(redrive.settings, now, bars.watch("Reading", len(now))):
-            if (each := letter(kept)) is not None:
+            if (each := read_letter(kept)) is not None:
                 yield each
             else:
                 others += 1
 
     with Bars() as bars:
-        groups = grouped(
-            letters(bars), lambda each: each.redrivable and progress[each.kept.partition].waits(each.kept.offset)
+        groups = group_letters(
+            letters(bars),
+            lambda each: each.redrivable and progress[each.record.partition].is_pending(each.record.offset),
         )
     if not groups:
         out.say(f"{redrive.topic} holds no dead letters")
     for group in groups:
-        out.say(f"{group.letters:,} {group.error_class} of {shown(group.by, 100)}: {shown(group.message)}", "bold")
+        out.say(f"{group.letters:,} {group.error_class} of {shown(group.service, 100)}: {shown(group.message)}", "bold")
         topics = ", ".join(f"{shown(topic)} {number:,}" for topic, number in group.topics.most_common())
         when = f"from {record_time(group.first_ms)} to {record_time(group.last_ms)}"
-        out.say(f"    {group.waiting:,} waiting; {when}; read in {topics}")
+        out.say(f"    {group.pending:,} waiting; {when}; read in {topics}")
     if others:
         out.say(f"{others:,} records there are no dead letters")
 
@@ -113,26 +114,26 @@ def show(
     with Bars() as bars:
         now = offset_range(effective, f"{effective.topics.prefix}dead-letter")
         for kept in read(effective, now, bars.watch("Reading", len(now))):
-            each = letter(kept)
-            if each is None or error_class not in (None, each.said.error_class):
+            each = read_letter(kept)
+            if each is None or error_class not in (None, each.details.error_class):
                 continue
             found.append(each)
             if len(found) >= 2 * limit:
                 found = _newest(found, limit)
     for each in _newest(found, limit):
-        out.say(f"\n{place(each.kept)}", "bold")
+        out.say(f"\n{place(each.record)}", "bold")
         out.print(_table(each, most_bytes))
     if not found:
         out.say("there are no such dead letters")
 
 
 def _table(each: Letter, most_bytes: int) -> Table:
-    kept, said = each.kept, each.said
+    kept, said = each.record, each.details
     source = position(said.source_topic, said.source_partition, said.source_offset, said.source_index)
     others = [f"{shown(name, 100)}={shown(value, 100)}" for name, value in kept.headers if _foreign(name)]
     reason = f"{said.error_class}: {shown(said.message)}"
     rows = {
-        "rejected": f"{record_time(kept.timestamp_ms)} by {shown(each.by, 100)} as {reason}",
+        "rejected": f"{record_time(kept.timestamp_ms)} by {shown(each.service, 100)} as {reason}",
         "read at": f"{source}, written {record_time(said.source_timestamp)}",
         "cut": f"the whole has {said.length:,} bytes, SHA-256 {shown(said.sha256)}" if said.length else "",
         "headers": " ".join(others[:_MAX_HEADERS]),
@@ -172,7 +173,7 @@ def redrive(
     """
     effective = settings()
     run = Redrive(effective)
-    choice = Choice(error_class, _mapping(effective, map_file), effective.limits.max_event_bytes, force)
+    choice = RedriveOptions(error_class, _mapping(effective, map_file), effective.limits.max_event_bytes, force)
     with Bars() as bars:
         doing = "Checking" if dry_run else "Redriving"
         report = run(choice, dry_run=dry_run, watch=lambda total: bars.watch(doing, total))
@@ -187,16 +188,16 @@ def _mapping(effective: Settings, given: Path | None) -> Callable[[Letter], Call
     if effective.input.map is None:
         return lambda _: None
     own = read_map(effective.input.map)
-    return lambda each: own if each.said.source_topic == effective.input_topic else None
+    return lambda each: own if each.details.source_topic == effective.input_topic else None
 
 
 def _show_report(report: RedriveReport, target: str, *, dry_run: bool) -> None:
-    fates = report.fates
-    lines = [f"{fates['sent']:,} {'would be sent' if dry_run else 'sent'} to {target}"]
-    if fates["refused"]:
-        lines.append(f"{fates['refused']:,} would still be rejected, and were left for later:")
+    results = report.results
+    lines = [f"{results['sent']:,} {'would be sent' if dry_run else 'sent'} to {target}"]
+    if results["rejected"]:
+        lines.append(f"{results['rejected']:,} would still be rejected, and were left for later:")
     lines += [f"  {number:>6,}  {shown(reason)}" for reason, number in report.reasons.most_common(20)]
-    lines += [f"{fates[fate]:,} {text}" for fate, text in _FATES if fates[fate]]
+    lines += [f"{results[result]:,} {text}" for result, text in _RESULTS if results[result]]
     if report.full:
         lines.append(
             f"partitions {', '.join(map(str, sorted(report.full)))} were not read to their ends, since no more "
@@ -207,7 +208,7 @@ def _show_report(report: RedriveReport, target: str, *, dry_run: bool) -> None:
 
 
 def _newest(letters: list[Letter], limit: int) -> list[Letter]:
-    return sorted(letters, key=lambda each: (each.kept.timestamp_ms or 0, each.kept.partition, each.kept.offset))[
+    return sorted(letters, key=lambda each: (each.record.timestamp_ms or 0, each.record.partition, each.record.offset))[
         -limit:
     ]
 

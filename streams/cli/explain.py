@@ -17,7 +17,7 @@ from ragweir.schemas.window import duration_s
 from ragweir.streams.cli.app import app, out, settings
 from ragweir.streams.cli.progress import Bars
 from ragweir.streams.dead_letters.listing import shown
-from ragweir.streams.explain import Reach, Story, from_file, from_topics
+from ragweir.streams.explain import NEWEST_OFFSETS, Story, TopicSearch, from_file
 from ragweir.streams.kafka.reader import StoredRecord
 from ragweir.streams.screens.story import StoryScreen, place, redriven_from, searched
 from ragweir.streams.terminal import printable_json
@@ -42,7 +42,7 @@ def explain(
     ] = None,
     newest: Annotated[
         int, typer.Option(min=1, help="Number of offsets of a partition that are searched, the newest ones.")
-    ] = Reach().newest,
+    ] = NEWEST_OFFSETS,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Tell one event's story: where it was read, its scores and their reasons, its routing, judge and windows.
@@ -56,9 +56,9 @@ def explain(
         if file is not None:
             story = from_file(file, event_id, effective, bars.watch)
         else:
-            story = from_topics(effective, event_id, Reach(newest, since_s), run, bars.watch)
+            story = TopicSearch(effective, event_id, run, bars.watch, newest, since_s).story()
     if not story.known:
-        where = " nor in ".join(map(searched, story.looked))
+        where = " nor in ".join(map(searched, story.searched))
         raise PermanentError(f"there is nothing of the event {shown(event_id, 200)} in {where}")
     catalogue = {metric.name: metric for metric in everything(effective.metrics.packs)}
     if as_json:
@@ -83,17 +83,17 @@ def _data(story: Story, catalogue: Mapping[str, Metric]) -> dict[str, Any]:
         },
         "source": story.source and _record(story.source),
         "windows": story.windows,
-        "waits": story.waits,
+        "waits": story.pending,
         "dead_letters": [
             {
-                "at": place(each.kept),
-                "written_ms": each.kept.timestamp_ms,
-                "by": each.by,
-                **each.said.model_dump(exclude_none=True),
+                "at": place(each.record),
+                "written_ms": each.record.timestamp_ms,
+                "by": each.service,
+                **each.details.model_dump(exclude_none=True),
             }
             for each in story.letters
         ],
-        "looked": story.looked,
+        "looked": story.searched,
     }
 
 

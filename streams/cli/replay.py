@@ -17,8 +17,8 @@ from ragweir.errors import PermanentError
 from ragweir.schemas.run import RUN_ID, JudgeMode, Loaded, Phase, ReplayRequest
 from ragweir.schemas.window import Window
 from ragweir.streams.backfill.openmetrics import OpenMetrics
-from ragweir.streams.backfill.output_formats import Format, JsonLines, write
-from ragweir.streams.backfill.windows import Fate, windows
+from ragweir.streams.backfill.output_formats import JsonLines, OutputFormat, write
+from ragweir.streams.backfill.windows import UnusedReason, windows
 from ragweir.streams.cli.app import STOPPED, app, err, out, settings, shared_flags
 from ragweir.streams.cli.options import MapFile, Workers
 from ragweir.streams.cli.progress import Bars
@@ -27,7 +27,7 @@ from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.replay.forecast import ReplayEstimate, estimate
 from ragweir.streams.replay.request import check_resumable, create_run
 from ragweir.streams.replay.runner import PhaseProgress, ReplayRunner, run_worker
-from ragweir.streams.replay.runs import StoredRun, find, prefix_of, run_settings
+from ragweir.streams.replay.runs import StoredRun, find_run, prefix_of, run_settings
 from ragweir.streams.settings import Settings
 from ragweir.streams.supervisor import own_command, same_command, stop_flag
 
@@ -118,13 +118,13 @@ def replay(
     if windows_file and openmetrics and windows_file.resolve() == openmetrics.resolve():
         raise typer.BadParameter("--windows and --openmetrics are two files")
     request, archives = _request(topic, since, until, only, judge, budget, files), files or []
-    found = find(effective, run_id)
+    found = find_run(effective, run_id)
     if found is None:
         found = StoredRun(create_run(effective, run_id, request, archives), Loaded())
     else:
         check_resumable(effective, found, request, archives)
     if dry_run:
-        _show_estimate(estimate(effective, run_settings(effective, found.run), found.run), found, workers, rate)
+        _show_estimate(estimate(run_settings(effective, found.run), found.run), found, workers, rate)
         return
     flags = ["--run-id", run_id, "--workers", str(workers)]
     flags += ["--topic", topic] if topic else []
@@ -177,7 +177,7 @@ def _run(effective: Settings, found: StoredRun, workers: int, flags: list[str]) 
             detail = _rate_and_lag(progress, bars.tasks[0].speed)
             bars.update(task, total=progress.total, completed=progress.done, detail=detail)
 
-        return ReplayRunner(effective, found, command, workers, show, stop_flag(), quiet=err.is_terminal)()
+        return ReplayRunner(effective, found.run, command, workers, show, stop_flag(), quiet=err.is_terminal)()
 
 
 def _rate_and_lag(progress: PhaseProgress, speed: float | None) -> str:
@@ -186,9 +186,9 @@ def _rate_and_lag(progress: PhaseProgress, speed: float | None) -> str:
     >>> _rate_and_lag(PhaseProgress("evaluating", 30, {("t", 0): 7, ("t", 1): 0, ("u", 0): 20}), 12.3)
     '12/s; lag u/0 20, t/0 7'
     """
-    if progress.waits:
-        return f"waiting: {progress.waits}"
-    longest = sorted(((left, place) for place, left in progress.left.items() if left), reverse=True)
+    if progress.problem:
+        return f"waiting: {progress.problem}"
+    longest = sorted(((left, place) for place, left in progress.lag.items() if left), reverse=True)
     lags = ", ".join(f"{topic}/{partition} {left:,}" for left, (topic, partition) in longest[:_MAX_LAGS])
     more = f" and {len(longest) - _MAX_LAGS} more" if len(longest) > _MAX_LAGS else ""
     return "; ".join(filter(None, (f"{speed:,.0f}/s" if speed else "", f"lag {lags}{more}" if lags else "")))
@@ -196,11 +196,11 @@ def _rate_and_lag(progress: PhaseProgress, speed: float | None) -> str:
 
 def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path | None) -> None:
     """Write the files of windows, and print the numbers of the whole replay."""
-    found, imported = find(effective, run_id), OpenMetrics(run_id, effective)
-    formats: dict[Path, Format] = {lines: JsonLines()} if lines else {}
+    found, imported = find_run(effective, run_id), OpenMetrics(run_id, effective)
+    formats: dict[Path, OutputFormat] = {lines: JsonLines()} if lines else {}
     formats |= {samples: imported} if samples else {}
     events = 0
-    left_out: Counter[Fate] = Counter()
+    left_out: Counter[UnusedReason] = Counter()
     base = effective.windows.sizes[0]
 
     def counted(each: Iterable[Window]) -> Iterator[Window]:
@@ -251,12 +251,12 @@ def _show_estimate(found: ReplayEstimate, where: StoredRun, workers: int, rate: 
     lasts = timedelta(seconds=round(3600 * found.hours(workers, rate)))
     ends = datetime.now(UTC) + lasts
     table.add_row("evaluating takes about", f"{lasts} with {workers} workers, until {ends:%Y-%m-%d %H:%M} UTC")
-    for bill in found.bills:
+    for bill in found.costs:
         cost = f"about {bill.events:,} events, at most {bill.calls:,} calls and ${bill.usd:,.2f}"
         table.add_row(f"judge, {bill.suite}", cost)
-    if found.bills:
+    if found.costs:
         budget = where.run.asked.budget_usd
-        most = sum(bill.usd for bill in found.bills)
+        most = sum(bill.usd for bill in found.costs)
         cap = "nothing, from the cache alone" if budget is None else f"${min(most, budget):,.2f} within --budget"
         table.add_row("judge, at most", cap)
     out.print(table)

@@ -13,8 +13,7 @@ from ragweir.schemas.codec.json import encode
 from ragweir.streams.cli.app import app, err, out, settings
 from ragweir.streams.cli.options import Yes, check_can_confirm, confirm
 from ragweir.streams.masking import masked
-from ragweir.streams.replay.runs import StoredRun, every, find, prefix_of
-from ragweir.streams.replay.runs import delete as delete_run
+from ragweir.streams.replay.runs import StoredRun, delete_run, find_run, prefix_of, stored_runs
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import printable, printable_json
 
@@ -28,7 +27,7 @@ RunId = Annotated[str, typer.Argument(help="Id of the replay.")]
 def list_runs() -> None:
     """List the replays: start, phase, the events that each one reads, and its judge."""
     table = Table("run", "began", "phase", "what", "judge", "catalogue")
-    for run in every(settings()):
+    for run in stored_runs(settings()):
         request = run.asked
         read = ", ".join(archive.path for archive in run.files) or run.topic
         bounds = (("from", request.since), ("to", request.until), ("only", " and ".join(request.only)))
@@ -66,7 +65,7 @@ def delete(run_id: RunId, yes: Yes = False) -> None:
 
 
 def _found(effective: Settings, run_id: str) -> StoredRun:
-    found = find(effective, run_id)
+    found = find_run(effective, run_id)
     if found is None:
         raise PermanentError(f"there is no run {run_id}; `ragweir runs list` lists them")
     return found

@@ -13,7 +13,7 @@ from ragweir.metrics.metric import Metric
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.dead_letters.listing import Letter, position, shown
-from ragweir.streams.explain import Looked, Story
+from ragweir.streams.explain import Searched, Story
 from ragweir.streams.kafka.reader import StoredRecord
 from ragweir.streams.settings import WindowSettings
 from ragweir.streams.terminal import Terminal, record_time
@@ -36,7 +36,7 @@ def place(record: StoredRecord) -> str:
     return f"{record.topic}/{record.partition}/{record.offset}"
 
 
-def searched(each: Looked) -> str:
+def searched(each: Searched) -> str:
     """Describe how much of a topic or file was searched."""
     return f"{each.where} ({'all' if each.whole else 'only the newest'} {each.records:,} records)"
 
@@ -70,7 +70,7 @@ class StoryScreen:
             self._windows(story)
         for each in story.letters:
             self._dead_letter(each)
-        say(f"\nSearched: {', '.join(map(searched, story.looked))}.", "dim")
+        say(f"\nSearched: {', '.join(map(searched, story.searched))}.", "dim")
 
     def _origin(self, story: Story, evaluation: Evaluation) -> None:
         say = self.terminal.say
@@ -82,7 +82,7 @@ class StoryScreen:
             say(", ".join(facts))
         source, record = evaluation.source, story.source
         if source is not None:
-            gone = ", which Kafka no longer holds, or the user may not read" if story.asked else ""
+            gone = ", which Kafka no longer holds, or the user may not read" if story.source_searched else ""
             written = f", written {record_time(record.timestamp_ms)}" if record else gone
             say(f"read at {position(source.topic, source.partition, source.offset, source.index)}{written}")
             if record is not None and (before := redriven_from(record)) is not None:
@@ -142,7 +142,7 @@ class StoryScreen:
             tokens = f"{judge.input_tokens:,} input and {judge.output_tokens:,} output tokens"
             cached = ", all from the cache" if judge.cached else ""
             say(f"  {shown(judge.model)}, {tokens}, ${judge.cost_usd:,.6f}{cached}; {shown(judge.prompt_version)}")
-        for wait in story.waits:
+        for wait in story.pending:
             since = f" since {wait.since.isoformat()}" if wait.since else ""
             until = f", not before {wait.not_before.isoformat()}" if wait.not_before else ""
             why = f": {shown(wait.why, _MAX_REASON)}" if wait.why else ""
@@ -162,10 +162,10 @@ class StoryScreen:
         say(f"  counted under {labels}, unless {most} label sets came before it, or {new} new ones within an hour")
 
     def _dead_letter(self, each: Letter) -> None:
-        said, say = each.said, self.terminal.say
-        say(f"\nDead letter {place(each.kept)}", "bold underline")
-        written, reason = record_time(each.kept.timestamp_ms), f"{said.error_class}: {shown(said.message)}"
-        say(f"  rejected {written} by {shown(each.by)} as {reason}")
+        said, say = each.details, self.terminal.say
+        say(f"\nDead letter {place(each.record)}", "bold underline")
+        written, reason = record_time(each.record.timestamp_ms), f"{said.error_class}: {shown(said.message)}"
+        say(f"  rejected {written} by {shown(each.service)} as {reason}")
         say(f"  read at {_read_at(said)}")
 
     def _indented(self, text: str, style: str = "") -> None:

@@ -18,7 +18,7 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.evaluate.routing import FLOOR
-from ragweir.streams.explain import Reach, from_topics
+from ragweir.streams.explain import TopicSearch
 from ragweir.streams.playground.demo.traffic import Result
 from ragweir.streams.screens.story import StoryScreen
 from ragweir.streams.screens.summary import EvaluationSummary, judge_outcome
@@ -229,7 +229,7 @@ def show_worst(terminal: Terminal, results: Results, settings: Settings) -> None
         return
     event_id = results.worst[1]
     _head(terminal, f"The worst answer, as `ragweir explain {event_id}` tells it", "some of its metrics")
-    story = from_topics(settings, event_id, Reach(), None, lambda _, __: lambda _: None)
+    story = TopicSearch(settings, event_id, None, lambda _, __: lambda _: None).story()
     StoryScreen(terminal, results.catalogue.metrics, settings.windows, SHOWN).show(story)
 
 
