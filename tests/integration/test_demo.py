@@ -48,7 +48,7 @@ from ragweir.streams.judge.results import chosen, judged, unjudged, waiting
 from ragweir.streams.playground.demo import services as service
 from ragweir.streams.playground.demo.samples import QUESTIONS, UNREADABLE, drill, interactions, samples
 from ragweir.streams.playground.demo.screen import RISK, Results, screen, summarise
-from ragweir.streams.playground.demo.services import demo_settings, services, settings_file
+from ragweir.streams.playground.demo.services import demo_settings, environment, services
 from ragweir.streams.playground.demo.traffic import Pending, Result
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
@@ -378,12 +378,11 @@ def test_in_whatever_order_topics_are_read_all_is_awaited_and_counted(seed: int)
 
 
 def test_the_services_are_given_the_demos_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is written to their file is read back as it was, tables within tables too; the key is a secret beside it."""
-    file = tmp_path / "ragweir.toml"
-    file.write_text(settings_file(SETTINGS), encoding="utf-8")
-    assert SETTINGS.routing.key not in file.read_text(encoding="utf-8")
-    monkeypatch.setenv("RAGWEIR_ROUTING__KEY", SETTINGS.routing.key)
-    assert load(file).model_dump() == SETTINGS.model_dump()
+    """The services read the demo's settings from their environment, tables within tables too."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in environment(SETTINGS).items():
+        monkeypatch.setenv(name, value)
+    assert load(None).model_dump() == SETTINGS.model_dump()
     assert SETTINGS.judge.model == "simulated-judge"
 
 
@@ -540,10 +539,7 @@ def test_a_service_that_ends_is_told_with_its_last_words(
 
 
 def test_the_service_runs_on_the_demos_settings_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """RAGWEIR_ variables reach neither the demo's own settings nor, in whatever case, its service.
-
-    One is the demo's own: the key of the routing, another one each time.
-    """
+    """RAGWEIR_ variables reach neither the demo's own settings nor, in whatever case, its services."""
     monkeypatch.setenv("RAGWEIR_TOPICS__PARTITIONS", "99")
     monkeypatch.setenv("RAGWEIR_BATCH__MAX_EVENTS", "7")
     monkeypatch.setenv("ragweir_topics__prefix", "other.")
@@ -560,7 +556,7 @@ def test_the_service_runs_on_the_demos_settings_alone(tmp_path: Path, monkeypatc
     given = json.loads(done.read_bytes())
     assert "PATH" in given
     ours = {name: value for name, value in given.items() if "RAGWEIR" in name.upper()}
-    assert ours == {"RAGWEIR_ROUTING__KEY": settings.routing.key}
+    assert ours == environment(settings)
 
 
 def test_written_samples_can_be_scored(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from typing_extensions import override
@@ -112,36 +111,17 @@ def _free_base() -> int:
     raise DemoError("There are not enough free ports for the services.")
 
 
-def settings_file(settings: Settings) -> str:
-    """Return the settings that are not defaults as TOML, without `routing.key`, which is a secret.
+def environment(settings: Settings) -> dict[str, str]:
+    """Return the settings that are not defaults as environment variables.
 
-    >>> print(settings_file(demo_settings("127.0.0.1:9999", "http://127.0.0.1:8089/v1")))  # doctest: +ELLIPSIS
-    [kafka]
-    bootstrap_servers = "127.0.0.1:9999"
-    ...
-    [routing]
-    floors = { "rubric" = 0.25 }
-    ...
-    [[slo]]
-    name = "grounded"
-    metric = "unsupported_risk"
-    at_most = 0.5
-    objective = 0.95
+    >>> environment(demo_settings("127.0.0.1:9999", "http://127.0.0.1:8089/v1"))["RAGWEIR_ROUTING__FLOORS"]
+    '{"rubric": 0.25}'
     """
-    lines: list[str] = []
-    changed = settings.model_dump(mode="json", exclude_defaults=True, exclude={"routing": {"key"}})
-    for group, content in changed.items():
-        heading, tables = (f"[[{group}]]", content) if isinstance(content, list) else (f"[{group}]", [content])
-        for values in tables:
-            lines += [heading, *(f"{name} = {_toml(value)}" for name, value in values.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    """Return a value in TOML; strings, numbers and lists of them are the same in JSON."""
-    if isinstance(value, dict):
-        return f"{{ {', '.join(f'{json.dumps(name)} = {_toml(inner)}' for name, inner in value.items())} }}"
-    return json.dumps(value)
+    groups = settings.model_dump(mode="json", exclude_defaults=True)
+    values = {"slo": groups.pop("slo")}
+    values |= {f"{group}__{name}": value for group, content in groups.items() for name, value in content.items()}
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in values.items()}
+    return {f"RAGWEIR_{name.upper()}": text for name, text in texts.items()}
 
 
 @contextmanager
@@ -150,13 +130,16 @@ def services(settings: Settings, folder: Path) -> Iterator[Callable[[], None]]:
 
     The check raises DemoError with the end of their log once they have ended.
     """
-    file = folder / "ragweir.toml"
-    file.write_text(settings_file(settings), encoding="utf-8")
-    environment = {name: value for name, value in os.environ.items() if not name.upper().startswith("RAGWEIR_")}
-    environment["RAGWEIR_ROUTING__KEY"] = settings.routing.key
-    command = own_command("--config", str(file), "up", "--evaluate-workers", str(WORKERS))
+    inherited = {name: value for name, value in os.environ.items() if not name.upper().startswith("RAGWEIR_")}
+    command = own_command("up", "--evaluate-workers", str(WORKERS))
     # After SIGKILL to `ragweir up` its workers end by themselves.
-    process = LocalProcess(command, folder / "up.log", folder=folder, environment=environment, stop_seconds=STOP_S + 3)
+    process = LocalProcess(
+        command,
+        folder / "up.log",
+        folder=folder,
+        environment=inherited | environment(settings),
+        stop_seconds=STOP_S + 3,
+    )
 
     def check() -> None:
         if process.status is not None:
