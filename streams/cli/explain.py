@@ -45,7 +45,7 @@ def explain(
     ] = NEWEST_OFFSETS,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Tell one event's story: where it was read, its scores and their reasons, its routing, judge and windows.
+    """Show the story of one event: where it was read, its scores and their reasons, its routing, judge and windows.
 
     The event id is the key of the records, so that one partition of each topic is searched. The windows are those that
     the present settings give the event. A request to the judge that has no answer yet is shown with the topic where it

@@ -1,6 +1,6 @@
 """The answers of the simulated judge: word overlap, in the form of the requested schema. There is no model.
 
-It reads the texts of an event between the marks of the prompt, and knows the fields of the suites' answers by name:
+It reads the texts of an event between the marks of the prompt, and fills in the fields of the suites' answers by name:
 relevance is the share of the query's words that the response has, faithfulness the share of the response's words that
 the contexts have, and so on. Other fields are filled in with valid values. Better grounded answers get higher scores.
 The same question has the same answer, and each reason begins with "simulated".
