@@ -220,7 +220,7 @@ def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path 
             raise PermanentError(f"the windows cannot be written: {error}") from None
     facts = [f"the replay {run_id} is complete: {events:,} events evaluated, {number:,} windows"]
     if dead:
-        facts.append(f"{dead:,} dead letters, for reasons see `ragweir --prefix {own} dead-letter show`")
+        facts.append(f"{dead:,} dead letters, and `ragweir --prefix {own} dead-letter show` shows the reasons")
     if found is not None and found.loaded.left_out:
         facts.append(f"{found.loaded.left_out:,} lines too large for Kafka left out")
     if imported.left_out:

@@ -124,7 +124,7 @@ WRONG: tuple[tuple[str, str, dict[str, str], str, str], ...] = (
     ("a mechanism that the broker lacks", "sasl", SCRAM | {"sasl.password": SECRET}, "", "Unsupported SASL mechanism"),
     ("no sign-in where one is asked for", "sasl", {}, "", "where TLS or SASL is expected and not set"),
     ("TLS to a plain port", "plain", TLS, "", "in state SSL_HANDSHAKE"),
-    ("no TLS to a TLS port", "tls", {}, "", "expects TLS, which the client does not speak: set"),
+    ("no TLS to a TLS port", "tls", {}, "", "expects TLS, which the client does not use: set"),
     ("a CA file that does not exist", "tls", TLS | {"ssl.ca.location": "nowhere.pem"}, "", "ssl.ca.location failed"),
     ("a certificate that nobody vouches for", "tls", {"security.protocol": "SSL"}, "", "certificate"),
     ("a sign-in function that does not exist", "sasl", OAUTH, "sign_in:nothing", "'sign_in:nothing' cannot be"),
