@@ -122,7 +122,7 @@ def offsets_without_one() -> None:
         return [PartitionOffset(at.topic, at.partition, max(0, at.offset - 1)) for at in offsets(self, *given)]
 
     _break(OffsetTracker, "offsets", broken)
-    _break(OffsetRecovery, "mended", lambda _, committed: list(committed))
+    _break(OffsetRecovery, "recovered", lambda _, committed: list(committed))
 
 
 def restore_to_stable_end() -> None:

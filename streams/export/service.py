@@ -1,4 +1,4 @@
-"""The projections that run as services: how each is made from the settings."""
+"""The projections that run as services, made from the settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragweir.streams.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class ProjectionService:
-    """One line of the table: a projection as a service, with a command of its own name."""
+    """One projection as a service, with a command of the same name."""
 
     name: str
     """The name of the command and of the service in logs and telemetry."""

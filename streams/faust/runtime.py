@@ -42,15 +42,13 @@ from ragweir.errors import DO_NOT_RESTART, ConfigurationError, PermanentError
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.agent import Agent
 from ragweir.streams.faust.connection import connection_options
-from ragweir.streams.heartbeat import Heartbeat
-from ragweir.streams.kafka.client import Identity, build, client_properties, missing_topics, wait_for_broker
+from ragweir.streams.kafka.client import Identity, build, client_properties
 from ragweir.streams.records import Emission, Record
 from ragweir.streams.runtimes.poison import RECORD_FAULTS
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.dead_letter_log import DeadLetterLog
-from ragweir.streams.serving.health import Health, serve
-from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
+from ragweir.streams.slot import started, wait_for_topics
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -103,13 +101,11 @@ class EvaluateApp(faust.App):
         identity = Identity("evaluate-faust", slot, settings.topics.prefix)
         structlog.contextvars.bind_contextvars(service="evaluate", slot=slot, pid=os.getpid())
         service = SERVICES["evaluate"]
-        self._settings, self._slot, self._member, self._told = settings, slot, identity.member, stopped
+        self._settings, self._slot, self._member, self._stopped_outside = settings, slot, identity.member, stopped
         self._inputs = service.inputs(settings)
         self._agent: Agent = service.agent(settings, 1)
         self._outputs = {name: settings.topics.prefix + name for name in self._agent.outputs}
-        self._heartbeat = Heartbeat.inherited()
-        self._telemetry = Telemetry("evaluate", slot, service.known_labels(settings))
-        self._health = Health(pulse=self._heartbeat)
+        self._known, self._port = service.known_labels(settings), service.port
         self._dead_letters = DeadLetterLog()
         self._joined = False
         self._reached: dict[TP, int] = {}
@@ -156,29 +152,23 @@ class EvaluateApp(faust.App):
 
     @override
     async def on_first_start(self) -> None:
-        """Wait for the broker and look for the topics; with something that people have to mend, the process ends."""
-        telemetry = self._settings.telemetry
-        port = telemetry.port and telemetry.port + self._slot
+        """Start the slot and wait for its topics; end the process after an error that a restart does not remove."""
+        settings, needed = self._settings, [*self._inputs, *self._outputs.values()]
         try:
-            bound = self.add_context(serve(self._telemetry.registry, self._health, telemetry.host, port))
-        except OSError as error:
-            _refused(f"the telemetry port {port} cannot be opened ({error.strerror}); set telemetry.port")
-        where = f"http://{telemetry.host}:{bound}"
-        log.info("started", member=self._member, runtime="faust", guarantee=GUARANTEE, telemetry=where)
-        self._heartbeat.announce("evaluate", self._slot, bound)
-        self._health.not_ready = "waiting for a broker"
-        try:
-            topics = await asyncio.to_thread(wait_for_broker, self._settings, self._waiting)
+            slot = started(
+                *("evaluate", self._slot, settings, self._port, self._known, self._must_stop),
+                member=self._member,
+                runtime="faust",
+                guarantee=GUARANTEE,
+            )
+            own = self.add_context(slot)
+            self._telemetry, self._health = own.telemetry, own.health
+            await asyncio.to_thread(wait_for_topics, settings, needed, own.stopped)
         except (PermanentError, ConfigurationError) as error:
-            _refused(str(error))
-        if topics is not None and (missing := missing_topics([*self._inputs, *self._outputs.values()], topics)):
-            names = ", ".join(missing)
-            _refused(f"there is no topic {names}, or it may not be seen; `ragweir topics create` makes ours")
+            _exit_for_good(str(error))
 
-    def _waiting(self) -> bool:
-        """Return whether to stop. Asking is a sign of life: waiting is not standing still."""
-        self._health.alive()
-        return self.should_stop or self._told()
+    def _must_stop(self) -> bool:
+        return self.should_stop or self._stopped_outside()
 
     @override
     async def stop(self) -> None:
@@ -267,7 +257,7 @@ class EvaluateApp(faust.App):
         while not self.should_stop:
             self._health.alive()
             self._dead_letters.tick()
-            if self._told():
+            if self._stopped_outside():
                 os.kill(os.getpid(), signal.SIGTERM)
             try:
                 await asyncio.to_thread(admin.list_topics, self._inputs[0], timeout=_WATCH_EVERY_S)
@@ -295,7 +285,7 @@ class _FaustLog(logging.Handler):
         log.warning(record.getMessage().strip(), logger=record.name, **why)
 
 
-def _refused(why: str) -> NoReturn:
+def _exit_for_good(why: str) -> NoReturn:
     """End the process with one sentence; an exception would come out of Faust as pages of tracebacks."""
     log.error(why)
     os._exit(DO_NOT_RESTART)

@@ -25,33 +25,33 @@ class Health:
 
     not_ready: str = "starting"
     """Why the service cannot work now; empty when it can."""
-    beat: float = field(default_factory=time.monotonic)
-    pulse: Callable[[], object] = lambda: None
-    """Called each time that the loop comes round."""
+    last_alive_s: float = field(default_factory=time.monotonic)
+    heartbeat: Callable[[], object] = lambda: None
+    """Called by each call of `alive`."""
 
     def alive(self) -> None:
-        """The loop came round."""
-        self.beat = time.monotonic()
-        self.pulse()
+        """Record an iteration of the loop."""
+        self.last_alive_s = time.monotonic()
+        self.heartbeat()
 
     def beating(self, stopped: Callable[[], bool]) -> Callable[[], bool]:
-        """Return `stopped` as a question that also beats, for loops that wait: waiting is not standing still.
+        """Return a function that calls `alive` and returns `stopped()`, for loops that wait.
 
-        >>> health = Health(beat=0.0)
+        >>> health = Health(last_alive_s=0.0)
         >>> health.beating(lambda: True)(), health.stalled
         (True, False)
         """
 
-        def asked() -> bool:
+        def stopped_and_alive() -> bool:
             self.alive()
             return stopped()
 
-        return asked
+        return stopped_and_alive
 
     @property
     def stalled(self) -> bool:
         """Return whether the loop has stopped coming round."""
-        return time.monotonic() - self.beat > STALLED_S
+        return time.monotonic() - self.last_alive_s > STALLED_S
 
 
 def exposition(registry: CollectorRegistry, more: bytes, accept: str) -> tuple[bytes, str]:

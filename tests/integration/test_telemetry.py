@@ -257,7 +257,7 @@ def test_the_paths_tell_the_truth() -> None:
         health.not_ready = ""
         assert ask("/readyz") == (200, "ok\n")
         assert ask("/healthz") == (200, "ok\n")
-        health.beat -= STALLED_S + 1
+        health.last_alive_s -= STALLED_S + 1
         assert ask("/healthz") == (503, "the loop has stalled\n")
         health.alive()
         assert ask("/healthz") == (200, "ok\n")
