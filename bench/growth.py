@@ -242,7 +242,7 @@ def restore(days: int) -> Table:
         producer.init_transactions(30)
 
         def restored(offset: int) -> tuple[AggregateAgent, int, float]:
-            changelog = KafkaChangelog(made, "windows", 0, lambda: False, lambda: None)
+            changelog = KafkaChangelog(made, "windows", 0, lambda: False)
             agent = AggregateAgent(config)
             began = time.perf_counter()
             agent.on_assigned(Assignment(("restore.evaluations", 0), offset or None, offset, changelog))

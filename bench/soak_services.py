@@ -17,7 +17,7 @@ from ragweir.streams.playground.demo.scrape import ready
 from ragweir.streams.playground.demo.services import last_words, settings_file
 from ragweir.streams.playground.local.node import LOOPBACK
 from ragweir.streams.settings import Settings
-from ragweir.streams.supervisor import STOP_S, own_command
+from ragweir.streams.supervisor import STOP_SECONDS, own_command
 
 JUDGE = "simulated judge"
 _START_S = 60.0
@@ -107,7 +107,7 @@ class Process:
         """End it, in order if it listens."""
         self._process.terminate()
         try:
-            self._process.wait(STOP_S)
+            self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 HEARTBEAT = "RAGWEIR_HEARTBEAT"
 """The environment variable that names a worker's end of the pipe, as a file descriptor."""
-_EVERY_S = 1.0
+_EVERY_SECONDS = 1.0
 _MOST_BYTES = 64 * 1024
 """The bytes that are read at once, and kept of a line without an end."""
 _MOST_CHARACTERS = 600
@@ -79,7 +79,7 @@ class Heartbeat:
         """Tell that the loop came round; at most once a second."""
         now = time.monotonic()
         if now >= self._next_s:
-            self._next_s = now + _EVERY_S
+            self._next_s = now + _EVERY_SECONDS
             self._write(b"\n")
 
     def _write(self, data: bytes) -> None:

@@ -19,7 +19,7 @@ from ragweir.streams.judge.ledgers import nothing_spent
 from ragweir.streams.judge.pool import LiveJudgePool
 from ragweir.streams.kafka.client import Assignor
 from ragweir.streams.records import Count, ReplayBounds
-from ragweir.streams.serving.telemetry import Known
+from ragweir.streams.serving.telemetry import KnownLabels
 from ragweir.streams.settings import BatchSettings, Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -46,10 +46,10 @@ class Service:
     """The offsets to read; None reads the inputs without end."""
     tries_suspects: bool = False
     """True if records on which a process may have died are tried one by one in a canary process first."""
-    known: Callable[[Settings], Known] = lambda _: Known()
+    known: Callable[[Settings], KnownLabels] = lambda _: KnownLabels()
     """Returns the label values that its telemetry shows from the start, without its inputs."""
 
-    def known_labels(self, settings: Settings) -> Known:
+    def known_labels(self, settings: Settings) -> KnownLabels:
         """Return the label values that its telemetry shows from the start, with its inputs."""
         return replace(self.known(settings), topics=self.inputs(settings))
 
@@ -58,9 +58,9 @@ def _evaluate_agent(settings: Settings, _: int) -> Agent:
     return EvaluateAgent(evaluate_config(settings, settings.input_topic))
 
 
-def _evaluate_known(settings: Settings) -> Known:
+def _evaluate_known(settings: Settings) -> KnownLabels:
     config = evaluate_config(settings, settings.input_topic)
-    return Known(
+    return KnownLabels(
         stages=("scored",),
         metrics=config.catalogue.free,
         suites=config.router.suites if config.router else (),
@@ -78,9 +78,9 @@ def _aggregate_agent(settings: Settings, _: int) -> Agent:
     return AggregateAgent(AggregateConfig(totals(settings), settings.windows, settings.slo, most))
 
 
-def _aggregate_known(settings: Settings) -> Known:
+def _aggregate_known(settings: Settings) -> KnownLabels:
     objectives: dict[Count, float] = {("ragweir_slo_objective", slo.name): slo.objective for slo in settings.slo}
-    return Known(slos=[slo.name for slo in settings.slo], levels=objectives)
+    return KnownLabels(slos=[slo.name for slo in settings.slo], levels=objectives)
 
 
 _JUDGED = ("judge.requests", "judge.retry", "judge.deferred")
@@ -128,7 +128,7 @@ SERVICES: Mapping[str, Service] = {
             copartitioned=(*_JUDGED[1:], "judge.ledger"),
             # One worker reads a partition's requests, retries, deferred requests and ledger.
             assignor="range",
-            known=lambda settings: Known(
+            known=lambda settings: KnownLabels(
                 stages=("judged",), levels=nothing_spent(settings.judge.budgets_by_application)
             ),
         ),

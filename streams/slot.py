@@ -23,7 +23,7 @@ from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.runtimes.projection import ProjectionRuntime
 from ragweir.streams.service import Service
 from ragweir.streams.serving.health import Health, serve
-from ragweir.streams.serving.telemetry import Known, Telemetry
+from ragweir.streams.serving.telemetry import KnownLabels, Telemetry
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -48,7 +48,7 @@ def started(
     slot: int,
     settings: Settings,
     port: int,
-    known: Known,
+    known: KnownLabels,
     stopped: Callable[[], bool],
     more: Callable[[], bytes] = bytes,
     **fields: str,

@@ -23,7 +23,7 @@ from typing_extensions import override
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.heartbeat import HEARTBEAT, Announcement, Listener
 from ragweir.streams.serving.discovery import discovery
-from ragweir.streams.serving.health import STALLED_S, Health
+from ragweir.streams.serving.health import STALLED_SECONDS, Health
 from ragweir.streams.serving.telemetry import SUPERVISOR as NAME
 from ragweir.streams.serving.telemetry import Telemetry
 
@@ -33,20 +33,20 @@ UP_PORT = 400
 """Added to the base of the telemetry ports for the supervisor of `up`."""
 OWN_PORT = 90
 """Added to a service's first telemetry port for the supervisor of that service alone."""
-STOP_S = 9.0
+STOP_SECONDS = 9.0
 """How long workers have to finish their batch before they are killed; they need well under it."""
-_FIRST_DELAY_S = 0.1
-_LAST_DELAY_S = 30.0
-_SETTLED_S = 30.0
+_FIRST_DELAY_SECONDS = 0.1
+_LAST_DELAY_SECONDS = 30.0
+_SETTLED_SECONDS = 30.0
 """A worker that lived this long is taken as well again: its next restart is at once."""
-_POLL_S = 0.05
-_REMIND_S = 300.0
+_POLL_SECONDS = 0.05
+_REMIND_SECONDS = 300.0
 """The time in seconds after which the log names a worker again that stays down."""
 _DOWN = "worker cannot run and stays down; correct the cause, then start again"
 _UNREPORTED = f"it ended with status {DO_NOT_RESTART}, after which a restart does not help; its log says why"
-START_S = 300.0
+START_SECONDS = 300.0
 """The time in seconds that a worker may take to its first heartbeat, on the slowest machine."""
-_LONGEST_TURN_S = 1.0
+_LONGEST_TURN_SECONDS = 1.0
 """The most that counts of the time between two looks at a worker: it is not at fault where the machine stood still."""
 SUPERVISOR = "RAGWEIR_SUPERVISOR"
 """Tells a worker the process that it must not outlive; asking for its parent may come too late."""
@@ -90,7 +90,7 @@ class _Worker:
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     next_start: float = 0.0
-    delay: float = _FIRST_DELAY_S
+    delay: float = _FIRST_DELAY_SECONDS
     listener: Listener | None = None
     beats: bool = False
     """True once a heartbeat has come from the process."""
@@ -135,8 +135,8 @@ class Supervisor:
         log: IO[bytes] | None = None,
         *,
         listen: tuple[str, int] | None = None,
-        stalled_s: float = STALLED_S,
-        start_s: float = START_S,
+        stalled_s: float = STALLED_SECONDS,
+        start_s: float = START_SECONDS,
     ) -> None:
         self._log = log
         self._workers = [_Worker(command) for command in commands]
@@ -181,10 +181,10 @@ class Supervisor:
                 elif (code := worker.process.poll()) is not None:
                     self._ended(worker, code, now)
                 else:
-                    self._listen_to(worker, worker.process, min(now - before, _LONGEST_TURN_S))
+                    self._listen_to(worker, worker.process, min(now - before, _LONGEST_TURN_SECONDS))
             self._show()
             before = now
-            time.sleep(_POLL_S)
+            time.sleep(_POLL_SECONDS)
         self._stop()
         return int(any(worker.failure for worker in self._workers))
 
@@ -238,24 +238,24 @@ class Supervisor:
             worker.failure = reason or _UNREPORTED
             self._remind(worker, now)
             return
-        if now - worker.started > _SETTLED_S:
-            worker.delay = _FIRST_DELAY_S
+        if now - worker.started > _SETTLED_SECONDS:
+            worker.delay = _FIRST_DELAY_SECONDS
         worker.next_start = now + worker.delay
         delay = round(worker.delay, 1)
         log.warning("worker ended", **worker.about, status=code, restart_in_s=delay)
-        worker.delay = min(worker.delay * 2, _LAST_DELAY_S)
+        worker.delay = min(worker.delay * 2, _LAST_DELAY_SECONDS)
 
     def _remind(self, worker: _Worker, now: float) -> None:
         """Log that a worker stays down, every few minutes."""
         if now >= worker.remind_at:
-            worker.remind_at = now + _REMIND_S
+            worker.remind_at = now + _REMIND_SECONDS
             log.error(_DOWN, **worker.about, why=worker.failure)
 
     def _stop(self) -> None:
         running = [worker.process for worker in self._workers if worker.process is not None]
         for process in running:
             process.terminate()
-        deadline = time.monotonic() + STOP_S
+        deadline = time.monotonic() + STOP_SECONDS
         for process in running:
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))

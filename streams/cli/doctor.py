@@ -31,7 +31,14 @@ from ragweir.streams.judge.days import next_day
 from ragweir.streams.judge.ledger import affordable
 from ragweir.streams.judge.probe import probe, told, unpriced
 from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS, JudgeError
-from ragweir.streams.kafka.client import Connection, Identity, ask, build, client_properties, reader_properties
+from ragweir.streams.kafka.client import (
+    Connection,
+    Identity,
+    build,
+    client_properties,
+    partition_counts,
+    reader_properties,
+)
 from ragweir.streams.masking import masked, masked_url
 from ragweir.streams.permissions import readable_by_others
 from ragweir.streams.service import SERVICES
@@ -88,7 +95,7 @@ def broker(findings: CheckContext) -> str:
     connection = Connection(quiet=True)
     try:
         admin = build(AdminClient, client_properties(findings.settings, connection))
-        findings.topics = ask(admin, connection, _TIMEOUT_S)
+        findings.topics = partition_counts(admin, connection, _TIMEOUT_S)
     except Unreachable as error:
         raise Unwell(f"{servers}: {error}{_tls_hint(findings.settings)}") from None
     except (PermanentError, ConfigurationError) as error:

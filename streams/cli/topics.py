@@ -18,7 +18,7 @@ from ragweir.errors import PermanentError
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.cli import ledger_time
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings
-from ragweir.streams.kafka.client import Connection, ask, build, client_properties
+from ragweir.streams.kafka.client import Connection, build, client_properties, partition_counts
 from ragweir.streams.kafka.topic_growth import Obstacles, TopicGrowth
 from ragweir.streams.kafka.topics import create_topics, retention_h
 
@@ -46,7 +46,7 @@ def show() -> None:
     """Show our topics: what each holds, for how long, and whether it exists."""
     effective = settings()
     connection = Connection(quiet=True)
-    present = ask(build(AdminClient, client_properties(effective, connection)), connection)
+    present = partition_counts(build(AdminClient, client_properties(effective, connection)), connection)
     table = Table("topic", "partitions", "key", "kept", "holds text of users or documents")
     for topic in TOPICS.values():
         name = effective.topics.prefix + topic.name

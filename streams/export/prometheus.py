@@ -17,7 +17,7 @@ from ragweir.streams.projection import Projection
 from ragweir.streams.records import Count, Measurements, Record
 from ragweir.streams.settings import WindowSettings
 
-_SLACK_S = 900
+_SLACK_SECONDS = 900
 """The time by which a record that is needed may be older than the end of its window: disorder, grace, and lag of the
 aggregation."""
 
@@ -33,7 +33,7 @@ class PrometheusExporter(Projection):
 
     def __init__(self, windows: WindowSettings, reading: WindowDecoder, booleans: Collection[str]) -> None:
         # The last closed window of the largest size can have been written this long ago.
-        self._since_s = 2 * duration_s(windows.sizes[-1]) + windows.grace_s + _SLACK_S
+        self._since_s = 2 * duration_s(windows.sizes[-1]) + windows.grace_s + _SLACK_SECONDS
         limits = admission_limits(windows)
         self._closing = WindowMerger(windows.sizes, windows.dimensions, reading, windows.grace_s, limits)
         self._exposition = Exposition(windows.dimensions, booleans)

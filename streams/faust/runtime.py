@@ -43,7 +43,7 @@ from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.agent import Agent
 from ragweir.streams.faust.connection import connection_options
 from ragweir.streams.kafka.client import Identity, build, client_properties
-from ragweir.streams.records import Emission, Record
+from ragweir.streams.records import Emission, Measurements, Record
 from ragweir.streams.runtimes.poison import RECORD_FAULTS
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.dead_letter_log import DeadLetterLog
@@ -53,10 +53,10 @@ from ragweir.streams.slot import started, wait_for_topics
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 GUARANTEE = "at least once: after a crash some events are evaluated again; readers keep the newest record per key"
-STOP_S = 7.0
+STOP_SECONDS = 7.0
 """When a stop that waits for a broker is cut short; well under what the supervisor grants, and nothing is lost."""
-_WATCH_EVERY_S = 1.0
-_LAST_DELAY_S = 2.0
+_WATCH_EVERY_SECONDS = 1.0
+_LAST_DELAY_SECONDS = 2.0
 
 
 class _Thread(AIOKafkaConsumerThread):
@@ -173,7 +173,7 @@ class EvaluateApp(faust.App):
     @override
     async def stop(self) -> None:
         """Stop in time, also where Faust waits for a broker that does not answer."""
-        cut = threading.Timer(STOP_S, os._exit, (1,))
+        cut = threading.Timer(STOP_SECONDS, os._exit, (1,))
         cut.daemon = True
         cut.start()
         await super().stop()
@@ -209,9 +209,8 @@ class EvaluateApp(faust.App):
             else:
                 self._agent.on_abort()
         self._reached[message.tp] = message.offset + 1
-        self._telemetry.add(outcome.counts)
-        self._telemetry.show(outcome.levels)
-        self._dead_letters.committed(outcome)
+        self._telemetry.add(Measurements(outcome.counts, outcome.levels))
+        self._dead_letters.on_commit(outcome)
         self._telemetry.observe("ragweir_batch_events", 1)
         self._telemetry.observe("ragweir_handle_seconds", handled - began)
         self._telemetry.observe("ragweir_commit_seconds", time.perf_counter() - handled)
@@ -232,7 +231,7 @@ class EvaluateApp(faust.App):
                     return type(cause).__name__
             log.warning("Kafka does not take what was evaluated; trying again", reason=type(causes[0]).__name__)
             await asyncio.sleep(delay)
-            delay = min(2 * delay, _LAST_DELAY_S)
+            delay = min(2 * delay, _LAST_DELAY_SECONDS)
 
     async def _sent(self, emission: Emission) -> None:
         # No timestamp: Kafka refuses stamps far ahead, and retention would delete old ones at once.
@@ -248,7 +247,7 @@ class EvaluateApp(faust.App):
     async def _revoked(self, _: faust.App, revoked: set[TP], **__: Any) -> None:
         for tp in revoked:
             self._reached.pop(tp, None)
-            self._telemetry.forget("ragweir_lag", tp.topic, str(tp.partition))
+            self._telemetry.remove("ragweir_lag", tp.topic, str(tp.partition))
         self._agent.on_revoked([(tp.topic, tp.partition) for tp in revoked])
 
     async def _watch(self) -> None:
@@ -260,7 +259,7 @@ class EvaluateApp(faust.App):
             if self._stopped_outside():
                 os.kill(os.getpid(), signal.SIGTERM)
             try:
-                await asyncio.to_thread(admin.list_topics, self._inputs[0], timeout=_WATCH_EVERY_S)
+                await asyncio.to_thread(admin.list_topics, self._inputs[0], timeout=_WATCH_EVERY_SECONDS)
                 lost = ""
             except KafkaException as error:
                 lost = f"the broker is lost: {error.args[0].str()}"
@@ -270,7 +269,7 @@ class EvaluateApp(faust.App):
                 with suppress(AssertionError):  # The consumer has a thread of its own, and may have given it up.
                     if (end := self.consumer.highwater(tp)) is not None:
                         self._telemetry.set("ragweir_lag", max(0, end - reached), tp.topic, str(tp.partition))
-            await self.sleep(_WATCH_EVERY_S)
+            await self.sleep(_WATCH_EVERY_SECONDS)
         self._health.not_ready = "stopped"
         self._dead_letters.flush()
 

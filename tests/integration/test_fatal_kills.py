@@ -12,7 +12,7 @@ from faults import Traffic, eventually, gone
 from harm import CAUSES, Start, child, evaluations_to_sum, healthy, letters, metadata, publish, starting, works_in
 
 from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
-from ragweir.streams.runtimes.attempts import MOST
+from ragweir.streams.runtimes.delivery_attempts import MAX_ATTEMPTS
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_a_worker_that_was_stopped_for_a_while_is_replaced_and_buries_nothing(
 def test_kills_never_stop_aggregate_for_good(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """However often it is killed with its first records handled and not committed, the next one goes on."""
     traffic = evaluations_to_sum(kafka, prefix, start, {})
-    for _ in range(MOST + 1):
+    for _ in range(MAX_ATTEMPTS + 1):
         killed = start(traffic, "--slot", "0", service="aggregate", variables={"DIES": "1"})
         assert killed.ended() == -signal.SIGKILL
         assert metadata(traffic, "aggregate", "evaluations").attempts < 2

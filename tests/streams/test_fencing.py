@@ -76,6 +76,6 @@ def test_a_connection_remembers_when_a_broker_was_away(code: int, trouble: bool)
     connection = Connection(quiet=True)
     connection.on_error(KafkaError(code))
     assert (connection.quiet_s < 60) is trouble
-    connection._trouble_at = -math.inf
-    connection.back()
+    connection._failed_at = -math.inf
+    connection.on_answer()
     assert (connection.quiet_s < 60) is (code in (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE))

@@ -22,7 +22,7 @@ from ragweir.streams.playground.demo.scrape import ready
 from ragweir.streams.playground.local.node import LOOPBACK, free_port, require_free
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
-from ragweir.streams.supervisor import STOP_S, UP_PORT, own_command
+from ragweir.streams.supervisor import STOP_SECONDS, UP_PORT, own_command
 
 WORKERS = 2
 JUDGE_MS = 150
@@ -191,7 +191,7 @@ def services(settings: Settings, folder: Path) -> Iterator[Callable[[], None]]:
     finally:
         process.terminate()
         try:
-            process.wait(STOP_S + 3)
+            process.wait(STOP_SECONDS + 3)
         except subprocess.TimeoutExpired:
             # Its workers end by themselves when their supervisor is gone.
             process.kill()
