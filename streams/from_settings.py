@@ -1,4 +1,4 @@
-"""What the settings come to: the catalogue, decoders and configurations of agents, made from the settings."""
+"""Makes the catalogue, the decoders and the configurations of agents from the settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_map(file: Path) -> FieldMap:
     """Read and compile a map.
 
     Raises:
-        ConfigurationError: if it cannot be read, is wrong, or every user of the machine may change it.
+        ConfigurationError: if it cannot be read, is invalid, or every user of the machine may change it.
     """
     must_be_closed(file)
     try:
@@ -41,10 +41,10 @@ def read_map(file: Path) -> FieldMap:
 
 
 def catalogue(settings: Settings) -> Catalogue:
-    """The metrics that are switched on.
+    """Return the catalogue of enabled metrics.
 
     Raises:
-        ConfigurationError: if a metric or a pack is not what it should be.
+        ConfigurationError: if a metric or a pack is invalid.
     """
     try:
         return Catalogue(everything(settings.metrics.packs), settings.metrics.off)
@@ -53,10 +53,10 @@ def catalogue(settings: Settings) -> Catalogue:
 
 
 def totals(settings: Settings) -> Aggregator:
-    """How windows sum metrics up, those too that are switched off: windows from before may hold them.
+    """Return the aggregator of windows, for disabled metrics as well, which earlier windows may have.
 
     Raises:
-        ConfigurationError: if a metric or a pack is not what it should be.
+        ConfigurationError: if a metric or a pack is invalid.
     """
     every = settings.metrics.model_copy(update={"off": ()})
     return Aggregator(catalogue(settings.model_copy(update={"metrics": every})))
@@ -66,7 +66,7 @@ def decoder(settings: Settings) -> Decoder:
     """Return the decoder of the input topic.
 
     Raises:
-        ConfigurationError: if the map is not what it should be.
+        ConfigurationError: if the map is invalid.
     """
     limits = settings.limits
     if settings.input.map is None:
@@ -75,10 +75,10 @@ def decoder(settings: Settings) -> Decoder:
 
 
 def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) -> EvaluateConfig:
-    """All that evaluations depend on, for interactions that are read from `topic`.
+    """Return the configuration of evaluate for interactions from `topic`.
 
     Raises:
-        ConfigurationError: if a metric, a pack, the map or a rule of the routing is not what it should be.
+        ConfigurationError: if a metric, a pack, the map or a routing rule is invalid.
     """
     metrics = catalogue(settings)
     return EvaluateConfig(
@@ -95,10 +95,10 @@ def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) ->
 
 
 def judge_config(settings: Settings, partitions: int) -> JudgeConfig:
-    """All that judging depends on, for requests in so many partitions.
+    """Return the configuration of judge for requests in a number of partitions.
 
     Raises:
-        ConfigurationError: if there is no judge, a price is unknown while there is a budget, or settings are wrong.
+        ConfigurationError: if there is no judge, a price is unknown while there is a budget, or a setting is invalid.
     """
     judge = settings.judge
     if judge.base_url is None:

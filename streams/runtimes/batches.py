@@ -21,15 +21,9 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class BatchReader:
-    """Reads batches from the partitions that a consumer holds.
+    """Reads batches; the consumer's rebalance callbacks run in `read`.
 
-    Args:
-        consumer: the consumer; its rebalance callbacks run while a batch is read.
-        offsets: the offsets of its partitions.
-        limits: the limits of a batch.
-        backpressure: pauses partitions for the agent.
-        replay_limiter: pauses partitions that a replay has read to their end.
-        restart_error: returns the error to raise after one that ends the consumer for good.
+    `restart_error` returns the error to raise after one that ends the consumer for good.
     """
 
     def __init__(

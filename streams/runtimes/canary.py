@@ -5,13 +5,12 @@ A record that would end a worker ends this process instead, and its exit status 
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import select
 import signal
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,39 +47,8 @@ def memory_limit(max_event_bytes: int) -> int:
     return _MEMORY_PER_BYTE * max(max_event_bytes, MAX_EVENT_BYTES)
 
 
-def frame(record: Record) -> bytes:
-    """Return a record as bytes for `unframed`."""
-    parts = [part for part in (record.key, record.value) if part is not None]
-    head = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "key": None if record.key is None else len(record.key),
-        "value": None if record.value is None else len(record.value),
-    }
-    return b"".join([json.dumps(head).encode(), b"\n", *parts])
-
-
-def unframed(source: BinaryIO) -> Record | None:
-    r"""Read the next record; None at the end.
-
-    >>> import io
-    >>> record = Record("t", 0, 7, None, b'{"a":\n1}', 1_790_000_000_123)
-    >>> unframed(io.BytesIO(frame(record))) == record, unframed(io.BytesIO(b""))
-    (True, None)
-    """
-    line = source.readline()
-    if not line.endswith(b"\n"):
-        return None
-    head: Mapping[str, int | None] = json.loads(line)
-    sizes = {name: head[name] for name in ("key", "value")}
-    parts = {name: None if size is None else source.read(size) for name, size in sizes.items()}
-    return Record(**{**head, **parts})  # type: ignore[arg-type] # both sides are ours
-
-
 def run(agent: Agent, max_event_bytes: int) -> None:
-    """Handle the records from standard input until its end; end the process when its memory is used up."""
+    """Handle the pickled records from standard input until its end; end the process when its memory is used up."""
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     # The output of a metric that prints must not be taken for an answer.
     os.dup2(2, 1)
@@ -89,7 +57,7 @@ def run(agent: Agent, max_event_bytes: int) -> None:
     _limit_memory(memory_limit(max_event_bytes))
     sink.write(READY)
     try:
-        while (record := unframed(source)) is not None:
+        while (record := _next_record(source)) is not None:
             _limit_time()
             agent.handle([record])
             agent.on_abort()
@@ -98,6 +66,18 @@ def run(agent: Agent, max_event_bytes: int) -> None:
         os._exit(OUT_OF_MEMORY)
     except BrokenPipeError:
         return
+
+
+def _next_record(source: BinaryIO) -> Record | None:
+    """Return the next record; None at the end."""
+    try:
+        record: Record = pickle.load(source)  # noqa: S301 - the worker writes it
+    except EOFError:
+        return None
+    except Exception:  # A worker of another release; it restarts once its canary is ended from outside.
+        signal.raise_signal(signal.SIGTERM)
+        return None
+    return record
 
 
 def _end_with_worker() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import time
@@ -15,7 +16,7 @@ import structlog
 from ragweir.errors import Interrupted, RestartRequired
 from ragweir.streams.heartbeat import HEARTBEAT
 from ragweir.streams.records import Record
-from ragweir.streams.runtimes.canary import OUT_OF_MEMORY, SURVIVED, frame
+from ragweir.streams.runtimes.canary import OUT_OF_MEMORY, SURVIVED
 from ragweir.streams.supervisor import SUPERVISOR
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -154,7 +155,7 @@ class _Canary:
             return False
         try:
             if record is not None:
-                sink.write(frame(record))
+                pickle.dump(record, sink)
                 sink.flush()
             return source.read(len(SURVIVED)) != b""
         except OSError:

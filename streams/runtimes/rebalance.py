@@ -35,21 +35,7 @@ can answer wrong ones; see `ragweir.streams.runtimes.offset_recovery`."""
 
 
 class RebalanceListener:
-    """Hands assigned partitions to the agent and takes revoked ones from it.
-
-    Args:
-        settings: all settings.
-        consumer: the member of the group.
-        identity: the topics' ids.
-        progress: the progress group.
-        agent: the agent.
-        group: the name of the consumer group.
-        offsets: the offsets of the held partitions.
-        reader: reads the held partitions.
-        crash_protection: counts the delivery attempts of the held partitions.
-        telemetry: the service's instruments.
-        stopped: returns true once the worker is to stop; each call is a heartbeat.
-    """
+    """Hands assigned partitions to the agent and takes revoked ones from it. Each call of `stopped` is a heartbeat."""
 
     def __init__(
         self,

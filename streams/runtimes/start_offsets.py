@@ -23,16 +23,7 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class StartOffsets:
-    """Checks the committed offsets that Kafka answers.
-
-    Args:
-        consumer: asks for the committed offsets of further partitions.
-        identity: the topics' ids.
-        offsets: starts partitions at their beginnings.
-        recovery: replaces offsets that are older than the agent's output proves.
-        on_recreated: called with each topic that was deleted and created again.
-        stopped: returns true once the worker is to stop.
-    """
+    """Checks the committed offsets that Kafka answers."""
 
     def __init__(
         self,

@@ -31,18 +31,7 @@ def show_broker(connection: Connection, telemetry: Telemetry, health: Health, no
 
 
 class Status:
-    """Keeps readiness, lag and connection up to date, and counts what is committed.
-
-    Args:
-        consumer: returns the ends of partitions.
-        topic: a topic that the consumer may describe, to detect that a lost broker is back.
-        connection: the state of the connection.
-        rebalance: has joined the group once the worker is ready.
-        offsets: the offsets of the held partitions.
-        reader: the partitions that were read to their end.
-        telemetry: the service's instruments.
-        health: the worker's health.
-    """
+    """Keeps readiness and lag up to date; a lost broker is back once it describes `topic`."""
 
     def __init__(
         self,

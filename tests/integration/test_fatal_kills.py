@@ -33,7 +33,7 @@ def test_a_supervisor_finds_the_record_that_stops_workers(kafka: LocalKafka, pre
         8: ("fatal", CAUSES["abort"]),
         30: ("fatal", CAUSES["segv"]),
     }
-    assert service.logged("stands still", level="error")
+    assert service.logged("is stalled", level="error")
     assert metadata(traffic).fatal == (7, 8, 30)
     assert service.stop() == 0
 
@@ -113,7 +113,7 @@ def test_a_worker_that_was_stopped_for_a_while_is_replaced_and_buries_nothing(
     os.kill(first, signal.SIGSTOP)
     eventually(lambda: gone(first), "it is ended")
     healthy(traffic)
-    assert service.logged("stands still", level="error")
+    assert service.logged("is stalled", level="error")
 
 
 @pytest.mark.long
