@@ -58,27 +58,15 @@ def _after_scheme(rest: str) -> str:
     return "".join((*shown, fragment_mark, MASK if fragment else ""))
 
 
-def _whole(_: str) -> str:
-    return MASK
-
-
-def _unless_shipped(text: str) -> str:
-    return text if text == SHIPPED_KEY else MASK
-
-
-def _unless_a_number(text: str) -> str:
-    return text if _NUMBER.fullmatch(text) else MASK
-
-
 _RULES: Sequence[tuple[re.Pattern[str], Callable[[str], str]]] = tuple(
     (re.compile(pattern), treatment)
     for pattern, treatment in (
-        (r"routing\.key", _unless_shipped),
+        (r"routing\.key", lambda text: text if text == SHIPPED_KEY else MASK),
         (r"judge\.base_url|kafka\.client\.sasl\.oauthbearer\.token\.endpoint\.url", masked_url),
-        (rf".*(?:{_WORDS}).*", _whole),
+        (rf".*(?:{_WORDS}).*", lambda _: MASK),
         (rf"kafka\.client\.{_PLAIN_PROPERTY}", _urls),
         # Of unknown properties, such as those of plugins, only numbers are shown.
-        (r"kafka\.client\..*", _unless_a_number),
+        (r"kafka\.client\..*", lambda text: text if _NUMBER.fullmatch(text) else MASK),
         (r".*", _urls),
     )
 )

@@ -1,13 +1,11 @@
 """Starts one slot of a service: telemetry, heartbeat and topics first, then the runtime that drives it.
 
-Services and projections of the command line, replays and the Faust runtime start through `started` and
-`wait_for_topics`.
+Services and projections of the command line, replays and the Faust runtime start through `started`.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ import structlog
 from ragweir.errors import PermanentError
 from ragweir.streams.export.service import ProjectionService
 from ragweir.streams.heartbeat import Heartbeat
-from ragweir.streams.kafka.client import Identity, missing_topics, wait_for_broker
+from ragweir.streams.kafka.client import Identity, wait_for_topics
 from ragweir.streams.runtimes import canary as canary_process
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.runtimes.projection import ProjectionRuntime
@@ -27,9 +25,6 @@ from ragweir.streams.serving.telemetry import KnownLabels, Telemetry
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
-
-_NEW_TOPIC_SECONDS = 3.0
-"""Time to wait for a missing topic: brokers learn of a new one at different times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,29 +79,10 @@ def started(
         yield Slot(telemetry, health, health.beating(stopped))
 
 
-def wait_for_topics(settings: Settings, wanted: Sequence[str], stopped: Callable[[], bool]) -> Mapping[str, int] | None:
-    """Wait for a broker and for topics; return the partition counts of all topics, or None once told to stop.
-
-    Raises:
-        PermanentError: if a wanted topic is missing for some seconds, or signing in failed.
-    """
-    wait_until = time.monotonic() + _NEW_TOPIC_SECONDS
-    while (present := wait_for_broker(settings, stopped)) is not None:
-        if not (missing := missing_topics(wanted, present)):
-            return present
-        if time.monotonic() > wait_until:
-            names = ", ".join(missing)
-            raise PermanentError(
-                f"there is no topic {names}, or it may not be seen; `ragweir topics create` makes ours"
-            )
-        time.sleep(0.2)
-    return None
-
-
 def run_slot(
     service: Service, settings: Settings, slot: int, stopped: Callable[[], bool], canary: Sequence[str] = ()
 ) -> None:
-    """Run one slot of a service until told to stop.
+    """Run one slot of a service until `stopped` returns true.
 
     Args:
         service: the service.
@@ -147,13 +123,7 @@ def run_slot(
 
 
 def run_projection(service: ProjectionService, settings: Settings, slot: int, stopped: Callable[[], bool]) -> None:
-    """Run one slot of a projection until told to stop.
-
-    Args:
-        service: the projection's service.
-        settings: all settings.
-        slot: the slot's number on this host.
-        stopped: returns true once the slot is to stop.
+    """Run one slot of a projection until `stopped` returns true.
 
     Raises:
         PermanentError, ConfigurationError: if a restart would not help.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from ragweir.schemas.window import Window
-from ragweir.streams.export.exposition import FAMILIES, Shown, label_names, pairs, quoted
+from ragweir.streams.export.exposition import FAMILIES, LabelSet, label_names, pairs, quoted
 from ragweir.streams.from_settings import catalogue, totals
 from ragweir.streams.settings import Settings
 
@@ -62,7 +62,7 @@ class OpenMetrics:
         if end_s < self._reached_s:
             raise ValueError("windows that do not ascend by their ends")
         self._reached_s = end_s
-        shown = Shown.of(self._reading.contents(window), self._booleans)
+        shown = LabelSet.of(self._reading.contents(window), self._booleans)
         values = [window.dimensions[name] for name in self._dimensions]
         common = f'run="{self._run}",window="{quoted(window.window)}"{pairs(self._names, values)}'
         return "".join(

@@ -1,17 +1,18 @@
 """The Faust runtime: the evaluate agent as a Faust agent, at least once, for teams that already run Faust.
 
-Nothing is lost; after a crash or a rebalance some events are evaluated again, so readers keep the newest record per
-key. That rests on what is done here against Faust's own ways. It acknowledges an event whose agent raised or was
-cancelled, so events are acknowledged by hand, once everything that they came to is written. It commits past an event
-that is not acknowledged as soon as the next one is, so one event at a time is worked on, and the process ends where
-one cannot be finished. It would drop what it cannot decode, so it is given bytes. Its exactly_once is refused: over
-four SIGKILLs it wrote 1,924 of 85,623 outputs twice.
+No event is lost; after a crash or a rebalance some events are evaluated again, so readers keep the newest record per
+key. Faust's defaults do not guarantee that:
 
-A record on which the process dies is read again by the next one, over and over: only the kafka runtime tries such
-records in a child first.
+- Faust acknowledges an event whose agent raised or was cancelled. Here events are acknowledged explicitly, after their
+  outputs are written.
+- Faust commits past an unacknowledged event once the next one is acknowledged. Here one event at a time is handled, and
+  the process ends if one cannot be finished.
+- Faust drops events that it cannot decode. Here it gets bytes.
+- Faust's exactly_once is rejected: over four SIGKILLs it wrote 1,924 of 85,623 outputs twice.
 
-What counts as a duplicate is only what this process has read: what stood before its start is not looked at. Counters
-count what was written, and so an event that is evaluated again, again.
+A record on which the process dies is read again by each new process; only the Kafka runtime tries such records in a
+canary first. Duplicates are detected among the records that this process has read. Counters count an event again when
+it is evaluated again.
 """
 
 from __future__ import annotations
@@ -42,27 +43,27 @@ from ragweir.errors import DO_NOT_RESTART, ConfigurationError, PermanentError
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.agent import Agent
 from ragweir.streams.faust.connection import connection_options
-from ragweir.streams.kafka.client import Identity, build, client_properties
+from ragweir.streams.kafka.client import Identity, build, client_properties, wait_for_topics
 from ragweir.streams.records import Emission, Measurements, Record
 from ragweir.streams.runtimes.poison import RECORD_FAULTS
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.dead_letter_log import DeadLetterLog
 from ragweir.streams.settings import Settings
-from ragweir.streams.slot import started, wait_for_topics
+from ragweir.streams.slot import started
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 GUARANTEE = "at least once: after a crash some events are evaluated again; readers keep the newest record per key"
 STOP_SECONDS = 7.0
-"""When a stop that waits for a broker is cut short; well under what the supervisor grants, and nothing is lost."""
-_WATCH_EVERY_SECONDS = 1.0
-_LAST_DELAY_SECONDS = 2.0
+"""Time after which a stop that waits for a broker ends the process; well below the supervisor's limit."""
+_WATCH_SECONDS = 1.0
+_MAX_DELAY_SECONDS = 2.0
 
 
 class _Thread(AIOKafkaConsumerThread):
     @override
     def _create_worker_consumer(self, transport: Transport) -> AIOKafkaConsumer:
-        # Faust has no setting for it, and would evaluate what an aborted transaction wrote.
+        # Faust has no setting for it, and would evaluate records of aborted transactions.
         consumer = super()._create_worker_consumer(transport)
         consumer._isolation_level = "read_committed"
         return consumer
@@ -79,16 +80,16 @@ class _FaustTransport(Transport):
 
 
 class _Boot(BootStrategy):
-    enable_web = False  # Against `faust worker`, which switches it on whatever the settings say.
+    enable_web = False  # `faust worker` enables it in spite of the settings.
 
 
 class EvaluateApp(faust.App):
     """One slot of evaluate as a Faust application.
 
     Args:
-        settings: ragweir's; of Faust's environment variables only PROCESSING_GUARANTEE is looked at, to be refused.
-        slot: its number on this host.
-        stopped: says whether to stop, beside the signals that Faust listens to.
+        settings: all settings. Of Faust's environment variables only PROCESSING_GUARANTEE is read, to reject it.
+        slot: the slot's number on this host.
+        stopped: returns true once the slot is to stop; Faust handles signals as well.
 
     Raises:
         ConfigurationError: if the settings cannot be used, or not with Faust.
@@ -97,7 +98,7 @@ class EvaluateApp(faust.App):
     BootStrategy = _Boot
 
     def __init__(self, settings: Settings, slot: int, stopped: Callable[[], bool] = lambda: False) -> None:
-        # A group of its own. In the kafka runtime's, part of its partitions would silently lose exactly once.
+        # Not the group of the Kafka runtime, where some partitions would lose exactly once without an error.
         identity = Identity("evaluate-faust", slot, settings.topics.prefix)
         structlog.contextvars.bind_contextvars(service="evaluate", slot=slot, pid=os.getpid())
         service = SERVICES["evaluate"]
@@ -108,7 +109,7 @@ class EvaluateApp(faust.App):
         self._known, self._port = service.known_labels(settings), service.port
         self._dead_letters = DeadLetterLog()
         self._joined = False
-        self._reached: dict[TP, int] = {}
+        self._consumed: dict[TP, int] = {}
         most = max_record_bytes(settings.limits.max_event_bytes)
         options: dict[str, Any] = {
             **connection_options(settings.kafka),
@@ -121,7 +122,7 @@ class EvaluateApp(faust.App):
             "producer_compression_type": "lz4",
             "producer_max_request_size": most,
             "stream_buffer_maxsize": settings.batch.max_events,
-            "stream_wait_empty": False,  # What is in hand and not acknowledged is read again.
+            "stream_wait_empty": False,  # Unacknowledged events are read again.
             "topic_allow_declare": False,
             "topic_disable_leader": True,
             "worker_redirect_stdouts": False,
@@ -130,10 +131,10 @@ class EvaluateApp(faust.App):
             super().__init__(identity.group, **options)
             guarantee = cast("ProcessingGuarantee", self.conf.processing_guarantee)
         except ValueError as error:
-            raise ConfigurationError(f"Faust refuses its settings: {error}") from None
+            raise ConfigurationError(f"Faust rejects its settings: {error}") from None
         if guarantee is ProcessingGuarantee.EXACTLY_ONCE:
             raise ConfigurationError(
-                "Faust's processing_guarantee=exactly_once is refused: over four SIGKILLs it wrote 1,924 of 85,623 "
+                "Faust's processing_guarantee=exactly_once is rejected: over four SIGKILLs it wrote 1,924 of 85,623 "
                 "outputs twice; unset PROCESSING_GUARANTEE to run at least once, or use `--runtime kafka`, which is "
                 "exactly once"
             )
@@ -141,14 +142,16 @@ class EvaluateApp(faust.App):
         topic = self.topic(
             *self._inputs, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
         )
-        self.agent(topic, name="evaluate", concurrency=1)(self._work)
+        self.agent(topic, name="evaluate", concurrency=1)(self._run)
         self.task(self._watch)
-        self.on_partitions_assigned.connect(cast("Any", self._assigned))  # Its types want what it never passes.
+        self.on_partitions_assigned.connect(
+            cast("Any", self._assigned)
+        )  # Its types have parameters that it never passes.
         self.on_partitions_revoked.connect(cast("Any", self._revoked))
 
     @override
     def _create_directories(self) -> None:
-        """None: they would be for tables."""
+        """Create none: they are for tables."""
 
     @override
     async def on_first_start(self) -> None:
@@ -172,14 +175,14 @@ class EvaluateApp(faust.App):
 
     @override
     async def stop(self) -> None:
-        """Stop in time, also where Faust waits for a broker that does not answer."""
-        cut = threading.Timer(STOP_SECONDS, os._exit, (1,))
-        cut.daemon = True
-        cut.start()
+        """Stop in time, even if Faust waits for a broker that does not answer."""
+        timer = threading.Timer(STOP_SECONDS, os._exit, (1,))
+        timer.daemon = True
+        timer.start()
         await super().stop()
 
-    async def _work(self, given: StreamT[bytes]) -> None:
-        stream = cast("Stream[bytes]", given).noack()
+    async def _run(self, events: StreamT[bytes]) -> None:
+        stream = cast("Stream[bytes]", events).noack()
         async for event in stream.events():
             try:
                 await self._settle(event.message)
@@ -191,7 +194,7 @@ class EvaluateApp(faust.App):
             await stream.ack(event)
 
     async def _settle(self, message: Message) -> None:
-        """Evaluate one event and write what it comes to, however long that takes. Never raises but when cancelled."""
+        """Evaluate one event and write its outputs, with retries until that succeeds. Raise only when cancelled."""
         stamp = round(message.timestamp * 1000) if message.timestamp >= 0 else None
         record = Record(message.topic, message.partition, message.offset, message.key, message.value, stamp)
         began = time.perf_counter()
@@ -199,16 +202,16 @@ class EvaluateApp(faust.App):
         handled = time.perf_counter()
         written = False
         try:
-            while refused := await self._written(outcome.emissions):
+            while rejection := await self._write(outcome.emissions):
                 self._agent.on_abort()
-                outcome = self._agent.dead_letter(record, f"Kafka refuses what it came to: {refused}")
+                outcome = self._agent.dead_letter(record, f"Kafka refuses what it came to: {rejection}")
             written = True
         finally:
             if written:
                 self._agent.on_commit()
             else:
                 self._agent.on_abort()
-        self._reached[message.tp] = message.offset + 1
+        self._consumed[message.tp] = message.offset + 1
         self._telemetry.add(Measurements(outcome.counts, outcome.levels))
         self._dead_letters.on_commit(outcome)
         self._telemetry.observe("ragweir_batch_events", 1)
@@ -216,25 +219,25 @@ class EvaluateApp(faust.App):
         self._telemetry.observe("ragweir_commit_seconds", time.perf_counter() - handled)
         self._telemetry.set("ragweir_last_commit_timestamp_seconds", time.time())
 
-    async def _written(self, emissions: Sequence[Emission]) -> str:
-        """Write until Kafka has it all; gives why not, where the record itself is at fault."""
+    async def _write(self, emissions: Sequence[Emission]) -> str:
+        """Write with retries until Kafka accepts all emissions; return the name of an error of the record itself."""
         delay = 0.1
         while True:
-            sent = [self._sent(emission) for emission in emissions]
+            sent = [self._send(emission) for emission in emissions]
             failed = [each for each in await asyncio.gather(*sent, return_exceptions=True) if each is not None]
             if not failed:
                 return ""
-            # Faust wraps what the client raises.
+            # Faust wraps errors of the client.
             causes = [error.__cause__ or error for error in failed]
             for cause in causes:
                 if getattr(cause, "errno", None) in RECORD_FAULTS:
                     return type(cause).__name__
-            log.warning("Kafka does not take what was evaluated; trying again", reason=type(causes[0]).__name__)
+            log.warning("Kafka does not accept an evaluation; trying again", reason=type(causes[0]).__name__)
             await asyncio.sleep(delay)
-            delay = min(2 * delay, _LAST_DELAY_SECONDS)
+            delay = min(2 * delay, _MAX_DELAY_SECONDS)
 
-    async def _sent(self, emission: Emission) -> None:
-        # No timestamp: Kafka refuses stamps far ahead, and retention would delete old ones at once.
+    async def _send(self, emission: Emission) -> None:
+        # No timestamp: Kafka rejects timestamps far ahead, and retention would delete records with old ones.
         to, headers = self._outputs[emission.topic], list(emission.headers)
         partition = None if emission.partition < 0 else emission.partition
         await self.producer.send_and_wait(to, emission.key, emission.value, partition, None, headers)
@@ -246,12 +249,12 @@ class EvaluateApp(faust.App):
 
     async def _revoked(self, _: faust.App, revoked: set[TP], **__: Any) -> None:
         for tp in revoked:
-            self._reached.pop(tp, None)
+            self._consumed.pop(tp, None)
             self._telemetry.remove("ragweir_lag", tp.topic, str(tp.partition))
         self._agent.on_revoked([(tp.topic, tp.partition) for tp in revoked])
 
     async def _watch(self) -> None:
-        """Keep health and lag current, and end with the supervisor."""
+        """Keep health and lag up to date, and end with the supervisor."""
         admin = build(AdminClient, client_properties(self._settings))
         while not self.should_stop:
             self._health.alive()
@@ -259,39 +262,39 @@ class EvaluateApp(faust.App):
             if self._stopped_outside():
                 os.kill(os.getpid(), signal.SIGTERM)
             try:
-                await asyncio.to_thread(admin.list_topics, self._inputs[0], timeout=_WATCH_EVERY_SECONDS)
+                await asyncio.to_thread(admin.list_topics, self._inputs[0], timeout=_WATCH_SECONDS)
                 lost = ""
             except KafkaException as error:
                 lost = f"the broker is lost: {error.args[0].str()}"
             self._telemetry.set("ragweir_broker_up", 0 if lost else 1)
             self._health.not_ready = lost or ("" if self._joined else "waiting for partitions")
-            for tp, reached in self._reached.items():
-                with suppress(AssertionError):  # The consumer has a thread of its own, and may have given it up.
+            for tp, consumed in self._consumed.items():
+                with suppress(AssertionError):  # The consumer's thread may have revoked it.
                     if (end := self.consumer.highwater(tp)) is not None:
-                        self._telemetry.set("ragweir_lag", max(0, end - reached), tp.topic, str(tp.partition))
-            await self.sleep(_WATCH_EVERY_SECONDS)
+                        self._telemetry.set("ragweir_lag", max(0, end - consumed), tp.topic, str(tp.partition))
+            await self.sleep(_WATCH_SECONDS)
         self._health.not_ready = "stopped"
         self._dead_letters.flush()
 
 
 class _FaustLog(logging.Handler):
-    """Tells what Faust and its client warn of in our own logs."""
+    """Writes warnings of Faust and its client to the structured log."""
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
         reason = record.exc_info and record.exc_info[1]
-        why = {"reason": repr(reason)} if reason else {}
-        log.warning(record.getMessage().strip(), logger=record.name, **why)
+        fields = {"reason": repr(reason)} if reason else {}
+        log.warning(record.getMessage().strip(), logger=record.name, **fields)
 
 
-def _exit_for_good(why: str) -> NoReturn:
-    """End the process with one sentence; an exception would come out of Faust as pages of tracebacks."""
-    log.error(why)
+def _exit_for_good(reason: str) -> NoReturn:
+    """Log an error and end the process, since Faust shows exceptions as pages of tracebacks."""
+    log.error(reason)
     os._exit(DO_NOT_RESTART)
 
 
 def run_slot(settings: Settings, slot: int, stopped: Callable[[], bool]) -> None:
-    """Run one slot until told to stop; ends the process.
+    """Run one slot until it is to stop; end the process.
 
     Raises:
         ConfigurationError: if the settings cannot be used, or not with Faust.
@@ -300,13 +303,13 @@ def run_slot(settings: Settings, slot: int, stopped: Callable[[], bool]) -> None
     asyncio.set_event_loop(loop)
     app = EvaluateApp(settings, slot, stopped)
     worker = faust.Worker(app, loop=loop, quiet=True, override_logging=False)
-    worker.spinner = None  # It moves the cursor of whatever standard output is.
+    worker.spinner = None  # It writes control characters to standard output.
     logging.getLogger().addHandler(_FaustLog(logging.WARNING))
     worker.execute_from_commandline()
 
 
 def check(settings: Settings) -> None:
-    """Find out what is wrong for every slot before any starts.
+    """Check the settings before any slot starts.
 
     Raises:
         ConfigurationError: if the settings cannot be used, or not with Faust.

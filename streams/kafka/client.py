@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-import stamina
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -20,8 +19,13 @@ from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.settings import Settings, imported
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+_LIBRDKAFKA_LOG = logging.getLogger("librdkafka")
+_LIBRDKAFKA_LOG.setLevel(logging.CRITICAL)  # It repeats each connection error once a second; `Connection` logs it once.
 
 _CALL_SECONDS = 5.0
+_PAUSE_SECONDS = 0.2
+_NEW_TOPIC_SECONDS = 3.0
+"""Time to wait for a missing topic: brokers learn of a new one at different times."""
 SILENCE_SECONDS = 5.0
 """Time after which a broker that does not answer a call is lost. The error callback reports broken connections only,
 and may have reported one to another client."""
@@ -131,18 +135,6 @@ class Connection:
         self.lost_reason = self.auth_error = ""
 
 
-def _silent(record: logging.LogRecord) -> bool:
-    # librdkafka repeats each connection error once a second; `Connection` logs it once.
-    return record.levelno >= logging.CRITICAL
-
-
-def _rdkafka_logger() -> logging.Logger:
-    logger = logging.getLogger("librdkafka")
-    if _silent not in logger.filters:
-        logger.addFilter(_silent)
-    return logger
-
-
 def client_properties(settings: Settings, connection: Connection | None = None) -> dict[str, Any]:
     """Return the properties that all clients share, with those of the user.
 
@@ -153,7 +145,7 @@ def client_properties(settings: Settings, connection: Connection | None = None) 
         "bootstrap.servers": settings.kafka.bootstrap_servers,
         "client.id": "ragweir",
         "reconnect.backoff.max.ms": 2_000,
-        "logger": _rdkafka_logger(),
+        "logger": _LIBRDKAFKA_LOG,
         **settings.kafka.client,
     }
     if connection is not None:
@@ -288,36 +280,37 @@ def partition_counts(admin: AdminClient, connection: Connection, timeout_s: floa
     return {name: len(topic.partitions) for name, topic in topics.items()}
 
 
-def wait_for_broker(settings: Settings, stopped: Callable[[], bool]) -> Mapping[str, int] | None:
-    """Wait with backoff until a broker answers; return the partition counts of all topics, or None once stopped.
+def wait_for_topics(settings: Settings, wanted: Iterable[str], stopped: Callable[[], bool]) -> Mapping[str, int] | None:
+    """Wait for a broker and for topics; return the partition counts of all topics, or None once stopped.
 
     Raises:
-        PermanentError: if authentication failed.
+        PermanentError: if a wanted topic is missing for some seconds, or authentication failed.
         ConfigurationError: if the settings cannot be used.
     """
     connection = Connection(quiet=True)
     admin = build(AdminClient, client_properties(settings, connection))
+    missing_until: float | None = None
     logged = False
-    for attempt in stamina.retry_context(on=Unreachable, attempts=None, timeout=None, wait_initial=0.2, wait_max=3):
-        with attempt:
-            if stopped():
-                return None
-            try:
-                return partition_counts(admin, connection, timeout_s=2.0)
-            except Unreachable as error:
-                if not logged:
-                    logged = True
-                    servers = settings.kafka.bootstrap_servers
-                    log.warning("no broker answers; waiting for one", servers=servers, reason=str(error))
-                raise
+    while not stopped():
+        try:
+            present = partition_counts(admin, connection, timeout_s=2.0)
+        except Unreachable as error:
+            if not logged:
+                servers = settings.kafka.bootstrap_servers
+                log.warning("no broker answers; waiting for one", servers=servers, reason=str(error))
+            logged = True
+        else:
+            if not (missing := [topic for topic in wanted if topic not in present]):
+                return present
+            missing_until = missing_until or time.monotonic() + _NEW_TOPIC_SECONDS
+            if time.monotonic() > missing_until:
+                raise PermanentError(
+                    f"there is no topic {', '.join(missing)}, or it may not be seen; `ragweir topics create` makes ours"
+                )
+        time.sleep(_PAUSE_SECONDS)
     return None
 
 
 def is_transient(error: Exception) -> bool:
     """Return whether an error passes by itself, as leaders and coordinators are being elected."""
     return isinstance(error, KafkaException) and error.args[0].code() in _TRANSIENT
-
-
-def missing_topics(wanted: Iterable[str], present: Mapping[str, int]) -> list[str]:
-    """Return the wanted topics that do not exist."""
-    return [topic for topic in wanted if topic not in present]

@@ -34,15 +34,7 @@ _AWAY = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_D
 
 
 class OffsetRecovery:
-    """Replaces committed offsets that are older than is proven.
-
-    Args:
-        settings: all settings.
-        agent: the agent; without a `provenance`, committed offsets are used as they are.
-        topics: the current versions of the input topics, by name.
-        progress: the progress group.
-        stopped: returns true once the worker is to stop; each call is a heartbeat.
-    """
+    """Replaces committed offsets that are older than is proven. Each call of `stopped` is a heartbeat."""
 
     def __init__(
         self,
@@ -105,13 +97,7 @@ class OffsetRecovery:
     def _recovered(
         self, committed: PartitionOffset, written: Mapping[EventPosition, str], progress: int | None
     ) -> PartitionOffset:
-        """Return a committed offset, or the later one that is proven.
-
-        Args:
-            committed: as Kafka answered it.
-            written: the positions and ids of the partition's events in the output.
-            progress: the offset in the progress group; None without one.
-        """
+        """Return a committed offset, or the later one that is proven by written events or the progress group."""
         topic, partition, first = committed.topic, committed.partition, max(committed.offset, 0)
         ahead = [position for position in written if position[0] >= max(first, progress or 0)]
         if not ahead and (progress is None or progress <= committed.offset):

@@ -42,12 +42,7 @@ class StartOffsets:
         """The partitions of the last check whose topic was deleted and created again."""
 
     def check(self, answered: Sequence[PartitionOffset]) -> list[PartitionOffset]:
-        """Return the offsets to start at, OFFSET_INVALID for a partition without a valid one.
-
-        Raises:
-            PermanentError: if a topic was deleted and created again during its replay.
-            Interrupted, RestartRequired, KafkaException: if Kafka does not answer.
-        """
+        """Return the offsets to start at, OFFSET_INVALID for a partition without a valid one."""
         before = dict(self._identity.topics)
         topics = self._identity.learn(sorted({each.topic for each in answered}))
         self.metadata = {}

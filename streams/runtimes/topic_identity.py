@@ -40,15 +40,7 @@ class TopicVersion:
 
 
 class TopicIdentity:
-    """Reads the ids of topics and detects those that have changed.
-
-    Args:
-        settings: all settings.
-        inputs: the full names of the topics.
-        connection: is set to lost while no broker answers.
-        on_wait: called between two attempts.
-        stopped: returns true once the worker is to stop.
-    """
+    """Reads the ids of topics and detects changed ones; `on_wait` is called between two attempts to read them."""
 
     def __init__(
         self,

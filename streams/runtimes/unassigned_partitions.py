@@ -127,17 +127,12 @@ class UnassignedPartitions:
         elif not unassigned:
             self._backoff.interrupt()
         elif self._backoff.is_due(now, member):
-            log.warning(
-                "partitions are assigned to no worker; joining the group again", partitions=_by_topic(unassigned)
-            )
+            by_topic = {name: [number for topic, number in unassigned if topic == name] for name, _ in unassigned}
+            log.warning("partitions are assigned to no worker; joining the group again", partitions=by_topic)
             self._rejoin()
 
     def _not_started(self, topics: Mapping[str, int]) -> list[TopicPartition]:
-        """Return the partitions without a committed offset.
-
-        Raises:
-            KafkaException: if Kafka does not answer.
-        """
+        """Return the partitions without a committed offset."""
         wanted = [PartitionOffset(name, number) for name, count in topics.items() for number in range(count)]
         answered = self._consumer.committed(wanted, timeout=_CALL_SECONDS)
         if errors := [each.error for each in answered if each.error is not None]:
@@ -150,9 +145,6 @@ class UnassignedPartitions:
         """Return those of the partitions that no member is assigned, and this member's number in the group.
 
         During a rebalance none are returned, as it may assign them.
-
-        Raises:
-            KafkaException: if Kafka does not answer.
         """
         if not partitions:
             return [], 0
@@ -195,12 +187,3 @@ def assigned_partitions(assignment: bytes | None) -> list[TopicPartition]:
         partitions += [(name, number) for number in struct.unpack_from(f">{count}i", assignment, at)]
         at += 4 * count
     return partitions
-
-
-def _by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
-    """Group partitions by their topics.
-
-    >>> _by_topic([("t", 2), ("t", 3)])
-    {'t': [2, 3]}
-    """
-    return {name: [number for topic, number in partitions if topic == name] for name, _ in partitions}

@@ -62,12 +62,7 @@ def discovery(
 ) -> AbstractContextManager[int]:
     """Serve while a `with` block runs; yield the port, which the system chooses if `port` is 0.
 
-    Args:
-        host: the address to listen on, which the workers share.
-        port: the port to listen on.
-        workers: returns the announcements of the supervisor and its workers.
-        registry: the instruments of the supervisor for /metrics.
-        health: the state of the supervisor for /healthz and /readyz.
+    `workers` returns the announcements of the supervisor and its workers, which all listen on `host`.
 
     Raises:
         OSError: if the port is taken.

@@ -55,13 +55,7 @@ class Health:
 
 
 def exposition(registry: CollectorRegistry, more: bytes, accept: str) -> tuple[bytes, str]:
-    """Return the body of /metrics in the format that the Accept header asks for, and its content type.
-
-    Args:
-        registry: the service's instruments.
-        more: further lines, which are valid in all formats.
-        accept: the Accept header.
-    """
+    """Return the body of /metrics with further lines, in the format of the Accept header, and its content type."""
     encode, content_type = choose_encoder(accept)
     own = encode(registry)
     if own.endswith(_END_OF_OPENMETRICS):
@@ -70,13 +64,7 @@ def exposition(registry: CollectorRegistry, more: bytes, accept: str) -> tuple[b
 
 
 def telemetry_app(registry: CollectorRegistry, health: Health, more: Callable[[], bytes] = bytes) -> App:
-    """Return the WSGI application of /metrics, /healthz and /readyz.
-
-    Args:
-        registry: the service's instruments.
-        health: the state for /healthz and /readyz.
-        more: returns further lines of /metrics.
-    """
+    """Return the WSGI application of /metrics, to which `more` adds lines, /healthz and /readyz."""
 
     def metrics(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         body, content_type = exposition(registry, more(), environ.get("HTTP_ACCEPT", ""))
