@@ -171,13 +171,13 @@ class Agent(ABC):
             error_class: `refused` for a record whose outcome Kafka rejects, `fatal` for one that ends the process.
         """
 
-    def tick(self, now_s: float, caught_up: Collection[TopicPartition], most: int) -> Outcome:  # noqa: ARG002
+    def tick(self, now_s: float, caught_up: Collection[TopicPartition], max_settled: int) -> Outcome:  # noqa: ARG002
         """Return the outcome of earlier records and of the passing of time.
 
         Args:
             now_s: epoch seconds of this machine, or of the brokers for an agent with a `clock_record`.
             caught_up: the partitions that have been read to their end.
-            most: the number of records that the outcome may settle.
+            max_settled: the number of records that the outcome may settle.
         """
         return Outcome()
 

@@ -334,7 +334,7 @@ class AggregateAgent(Agent):
     # Time.
 
     @override
-    def tick(self, now_s: float, caught_up: Collection[TopicPartition], most: int) -> Outcome:
+    def tick(self, now_s: float, caught_up: Collection[TopicPartition], max_settled: int) -> Outcome:
         """Emit the progress of partitions that fell idle, and of those whose progress was not emitted lately."""
         outcome, elapsed_s = Outcome(), self._clock()
         at_end = {partition for _, partition in caught_up}

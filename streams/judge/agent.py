@@ -224,7 +224,7 @@ class JudgeAgent(Agent):
         return outcome
 
     @override
-    def tick(self, now_s: float, caught_up: Collection[TopicPartition], most: int) -> Outcome:
+    def tick(self, now_s: float, caught_up: Collection[TopicPartition], max_settled: int) -> Outcome:
         """Settle finished requests, and emit what is reserved for the next ones and what the last ones have cost."""
         self._now = datetime.fromtimestamp(now_s, UTC)
         self._shares.count(self._requests)
@@ -236,13 +236,13 @@ class JudgeAgent(Agent):
         self._ledgers.begin(self._days.days())
         self._book()
         outcome = Outcome()
-        self._requests.emit(outcome, most)
+        self._requests.emit(outcome, max_settled)
         # Before any are moved: no slot is left free for fairness.
         self._admission.admit(self._requests.in_state(RequestState.WAITING), self._free_slots(), self._now)
         if self._shares_out:
             surplus = self._shares.surplus(self._requests.in_state(RequestState.WAITING))
             self._admission.move(surplus, self._now)
-        self._requests.emit(outcome, most)
+        self._requests.emit(outcome, max_settled)
         outcome.emissions += self._ledgers.emissions(day, self._requests.finished)
         outcome.levels |= self._ledgers.levels(day)
         return outcome
