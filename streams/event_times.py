@@ -38,10 +38,10 @@ class Distances:
         >>> print(Distances((1.0, 2.0, 90.0), 0))
         event times are 2 s before their records (median; 1 s before to 90 s before)
         >>> print(Distances((), 0))
-        no event has a time of its own
+        no event has a time
         """
         if not self.seconds:
-            return "no event has a time of its own"
+            return "no event has a time"
         middle, least, most = map(_readable, (median(self.seconds), min(self.seconds), max(self.seconds)))
         return f"event times are {middle} their records (median; {least} to {most})"
 

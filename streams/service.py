@@ -74,8 +74,8 @@ def _aggregate_agent(settings: Settings, _: int) -> Agent:
     ]
     if unknown:
         raise ConfigurationError(f"an SLO is on {unknown[0]!r}, which is no numeric metric that is switched on")
-    most = max_record_bytes(settings.limits.max_event_bytes)
-    return AggregateAgent(AggregateConfig(totals(settings), settings.windows, settings.slo, most))
+    max_bytes = max_record_bytes(settings.limits.max_event_bytes)
+    return AggregateAgent(AggregateConfig(totals(settings), settings.windows, settings.slo, max_bytes))
 
 
 def _aggregate_known(settings: Settings) -> KnownLabels:

@@ -71,8 +71,8 @@ def started(
         try:
             bound = stack.enter_context(serve(telemetry.registry, health, host, number, more=more))
         except OSError as error:
-            why = f"the telemetry port {number} cannot be opened ({error.strerror}); set telemetry.port"
-            raise PermanentError(why) from None
+            reason = f"the telemetry port {number} cannot be opened ({error.strerror}); set telemetry.port"
+            raise PermanentError(reason) from None
         log.info("started", **fields, telemetry=f"http://{host}:{bound}")
         heartbeat.announce(service, slot, bound)
         health.not_ready = "waiting for a broker"

@@ -43,7 +43,7 @@ _POLL_SECONDS = 0.05
 _REMIND_SECONDS = 300.0
 """Time between two log lines about a worker that stays down."""
 _DOWN = "worker cannot run and stays down; correct the cause, then start again"
-_UNREPORTED = f"it ended with status {DO_NOT_RESTART}, after which a restart does not help; its log says why"
+_UNREPORTED = f"it ended with status {DO_NOT_RESTART}, after which a restart does not help; its log has the reason"
 START_SECONDS = 300.0
 """Time limit for a worker's first heartbeat."""
 _MAX_CHECK_SECONDS = 1.0

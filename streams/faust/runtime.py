@@ -110,7 +110,7 @@ class EvaluateApp(faust.App):
         self._dead_letters = DeadLetterLog()
         self._joined = False
         self._consumed: dict[TP, int] = {}
-        most = max_record_bytes(settings.limits.max_event_bytes)
+        max_bytes = max_record_bytes(settings.limits.max_event_bytes)
         options: dict[str, Any] = {
             **connection_options(settings.kafka),
             "env": {name: text for name, text in os.environ.items() if name == "PROCESSING_GUARANTEE"},
@@ -120,7 +120,7 @@ class EvaluateApp(faust.App):
             "consumer_group_instance_id": identity.member,
             "producer_acks": -1,
             "producer_compression_type": "lz4",
-            "producer_max_request_size": most,
+            "producer_max_request_size": max_bytes,
             "stream_buffer_maxsize": settings.batch.max_events,
             "stream_wait_empty": False,  # Unacknowledged events are read again.
             "topic_allow_declare": False,

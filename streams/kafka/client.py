@@ -270,9 +270,7 @@ def partition_counts(admin: AdminClient, connection: Connection, timeout_s: floa
         if connection.auth_error:
             raise PermanentError(f"Kafka rejects the connection: {connection.auth_error}") from None
         # A connection that is closed without an answer has no better error.
-        reason = (
-            connection.last_error or f"{error.args[0].str()}; so it looks too where TLS or SASL is expected and not set"
-        )
+        reason = connection.last_error or f"{error.args[0].str()}; a broker that expects TLS or SASL may look the same"
         raise Unreachable(
             f"no broker answers ({reason}); is Kafka running, are kafka.bootstrap_servers and kafka.client right?"
         ) from None

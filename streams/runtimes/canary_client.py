@@ -75,9 +75,9 @@ class CanaryClient:
             except Interrupted:
                 return number
             if cause:
-                place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+                fields = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
                 log.error(
-                    "a record ends the process that evaluates it; writing it to dead-letter", **place, reason=cause
+                    "a record ends the process that evaluates it; writing it to dead-letter", **fields, reason=cause
                 )
         return len(records)
 
@@ -162,7 +162,7 @@ class _Canary:
             return False
 
     def end(self) -> int:
-        """End the process, at once if it is overdue; return its exit status."""
+        """End the process, without a delay if it is overdue; return its exit status."""
         try:
             return self._process.wait(0 if self.overdue else _END_SECONDS)
         except subprocess.TimeoutExpired:

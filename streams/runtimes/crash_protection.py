@@ -104,10 +104,10 @@ class CrashProtection:
         if not self.attempts.in_progress:
             return
         held, moved = self._agent.held, {record.topic_partition for record in outcome.settled}
-        begun_before_s = time.monotonic() - _SURVIVED_SECONDS
+        started_before_s = time.monotonic() - _SURVIVED_SECONDS
 
-        def is_safe(partition: TopicPartition, begun_s: float, attempts: int) -> bool:
-            return begun_s <= begun_before_s or (partition not in held and (attempts > 1 or partition not in moved))
+        def is_safe(partition: TopicPartition, started_s: float, attempts: int) -> bool:
+            return started_s <= started_before_s or (partition not in held and (attempts > 1 or partition not in moved))
 
         if self.attempts.survive(is_safe):
             self._commit_metadata()

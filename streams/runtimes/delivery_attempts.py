@@ -41,7 +41,7 @@ class DeliveryAttempts:
         self._stored: dict[TopicPartition, OffsetMetadata] = {}
         self._next: dict[TopicPartition, OffsetMetadata] = {}
         """The metadata that the next commit of each held partition writes, unless its offset moves."""
-        self._begun_s: dict[TopicPartition, float] = {}
+        self._started_s: dict[TopicPartition, float] = {}
         """The partitions whose first records this process handles, with the time at which it began."""
         self._survived: set[TopicPartition] = set()
         """The partitions whose first records this process has survived."""
@@ -50,8 +50,8 @@ class DeliveryAttempts:
 
     @property
     def in_progress(self) -> bool:
-        """True while this process has begun the first records of some partition and not survived them yet."""
-        return bool(self._begun_s)
+        """True while this process handles the first records of some partition."""
+        return bool(self._started_s)
 
     def on_assigned(self, start: PartitionOffset, stored: OffsetMetadata) -> OffsetMetadata:
         """Add a partition that starts at an offset, and return the metadata that is valid there.
@@ -64,14 +64,14 @@ class DeliveryAttempts:
         if stored.until <= start.offset:  # Reading begins after the suspects.
             stored = stored.without_attempts()
         self._stored[partition] = self._next[partition] = stored
-        self._begun_s.pop(partition, None)
+        self._started_s.pop(partition, None)
         self._survived.discard(partition)
         return stored
 
     def on_revoked(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove partitions."""
         for partition in partitions:
-            for table in (self._stored, self._next, self._begun_s):
+            for table in (self._stored, self._next, self._started_s):
                 table.pop(partition, None)
             self._survived.discard(partition)
 
@@ -84,12 +84,12 @@ class DeliveryAttempts:
         """Count an attempt for records before they are handled; return whether metadata must be committed first."""
         ends = {record.topic_partition: record.offset + 1 for record in records}
         for partition, end in ends.items():
-            if partition in self._begun_s or partition in self._survived:
+            if partition in self._started_s or partition in self._survived:
                 continue
             stored = self._stored.get(partition, _NONE)
             attempts, until = min(stored.attempts + 1, MAX_COUNT), max(stored.until, end)
             self._next[partition] = stored.model_copy(update={"attempts": attempts, "until": until})
-            self._begun_s[partition] = now_s
+            self._started_s[partition] = now_s
             self.uncommitted = True
         return bool(records) and self.uncommitted
 
@@ -100,19 +100,21 @@ class DeliveryAttempts:
 
     def survive(self, is_safe: Callable[[TopicPartition, float, int], bool]) -> bool:
         """Reset the partitions that are safe by their time of begin and their count; return whether there are any."""
-        safe = [each for each, begun_s in self._begun_s.items() if is_safe(each, begun_s, self._next[each].attempts)]
+        safe = [
+            each for each, started_s in self._started_s.items() if is_safe(each, started_s, self._next[each].attempts)
+        ]
         for partition in safe:
             self._reset(partition)
         return bool(safe)
 
     def withdraw(self) -> bool:
         """Take back the attempts in progress, as the process stops in good order; return whether there were any."""
-        for partition in self._begun_s:
+        for partition in self._started_s:
             stored, metadata = self._stored.get(partition, _NONE), self._next[partition]
             self._next[partition] = metadata.model_copy(update={"attempts": stored.attempts, "until": stored.until})
-        withdrawn = bool(self._begun_s)
+        withdrawn = bool(self._started_s)
         self.uncommitted |= withdrawn
-        self._begun_s.clear()
+        self._started_s.clear()
         return withdrawn
 
     def with_metadata(
@@ -147,6 +149,6 @@ class DeliveryAttempts:
 
     def _reset(self, partition: TopicPartition) -> None:
         self._next[partition] = self._next[partition].without_attempts()
-        self._begun_s.pop(partition, None)
+        self._started_s.pop(partition, None)
         self._survived.add(partition)
         self.uncommitted = True

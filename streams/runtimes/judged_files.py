@@ -105,10 +105,10 @@ class JudgedFiles:
             if not seen and not outcome.emissions:
                 time.sleep(_TICK_SECONDS)
 
-    def _due(self, most: int) -> list[Record]:
+    def _due(self, limit: int) -> list[Record]:
         """Return the requests to retry now."""
         due: list[Record] = []
-        while self._retries and self._retries[0][0] <= self._now_s and len(due) < most:
+        while self._retries and self._retries[0][0] <= self._now_s and len(due) < limit:
             due.append(self._queued(self._retries.popleft()[1]))
         return due
 

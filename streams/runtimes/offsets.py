@@ -73,7 +73,7 @@ class OffsetTracker:
         """True while the start of some partition is not committed, so that a restart could start elsewhere."""
 
     def begin_at_start(self, partition: TopicPartition) -> None:
-        """Start a partition without a committed offset at its beginning, whatever `start_from` says."""
+        """Start a partition without a committed offset at its beginning, in spite of `start_from`."""
         self._starts[partition] = 0
 
     def start(

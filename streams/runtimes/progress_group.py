@@ -79,7 +79,7 @@ class ProgressGroup:
         return topic is not None and metadata_of(at).topic == topic.id
 
     def end(self) -> None:
-        """Make the next commit due at once, as the process ends."""
+        """Make the next commit due now, as the process ends."""
         self._due_at = 0.0
 
     def due(self, committed: Mapping[TopicPartition, int]) -> bool:

@@ -105,8 +105,8 @@ class RebalanceListener:
                 raise
         if changelog is not None:
             seconds = round(time.monotonic() - began, 1)
-            place = {"topic": start.topic, "partition": start.partition}
-            log.info("state restored", **place, records=changelog.read, seconds=seconds)
+            fields = {"topic": start.topic, "partition": start.partition}
+            log.info("state restored", **fields, records=changelog.read, seconds=seconds)
 
     def _revoked(self, consumer: Consumer, partitions: list[PartitionOffset]) -> None:
         revoked = {(each.topic, each.partition) for each in partitions}

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as PartitionOffset
 from ragweir.streams.records import Record, ReplayBounds, TopicPartition
 
 _SLICE_SECONDS = 0.5
-"""A rate-limited worker reads the records of this time at once, and then polls again."""
+"""Duration whose records a rate-limited worker reads in one batch."""
 
 
 class ReplayLimiter:

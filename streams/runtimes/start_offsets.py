@@ -1,7 +1,7 @@
 """The offsets at which partitions start: the committed ones, if they belong to the topic and nothing proves later ones.
 
 A topic that was deleted and created again starts at its beginning. So does a partition that was added after the group
-had begun to read its topic, since all its records were written after that.
+started to read its topic, since all its records were written after that.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def restart_after(error: KafkaError, member: str, quiet_s: float, open_s: float 
     """
     name, text = repr(member), error.str()
     if error.code() in _JOINED:
-        own = f"an earlier request of its own to join its group has come after a later one ({text})"
+        own = f"an earlier request of its own to join its group arrived after a later one ({text})"
         twin = f"another process has joined the group as {name} ({text})"
     elif error.code() in _FENCED:
         own = f"the broker has ended its transaction, which was open for {open_s:.1f} s ({text})"
@@ -72,7 +72,7 @@ def restart_after(error: KafkaError, member: str, quiet_s: float, open_s: float 
         seen = (
             f"a broker was away {quiet_s:.0f} s ago"
             if quiet_s < _BROKER_FAILURE_SECONDS
-            else "this process or a broker stood still"
+            else "this process or a broker was suspended"
         )
         return RestartRequired(
             f"{name} has to start again: {seen}, and probably {own}; the restart settles it. "

@@ -118,7 +118,7 @@ def test_one_worker_that_cannot_run_leaves_the_others_running(monkeypatch: pytes
         assert Supervisor(commands, listen=("127.0.0.1", 0)).run(stopped) == 1
     assert {(line["service"], line["slot"], line["reason"]) for line in down} == {
         ("aggregate", 0, "mend me"),
-        ("export", 0, "it ended with status 2, after which a restart does not help; its log says why"),
+        ("export", 0, "it ended with status 2, after which a restart does not help; its log has the reason"),
     }
     assert {line["log_level"] for line in down} == {"error"}
     assert not [line for line in logs if "restart_in_s" in line]
