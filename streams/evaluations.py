@@ -28,7 +28,7 @@ go wrong."""
 _TOLD = 500
 """Lines after which somebody is told how far it is."""
 
-Shown = Callable[[str, int], AbstractContextManager[reading.Moved]]
+Shown = Callable[[str, int], AbstractContextManager[reading.OnProgress]]
 """Shows what is read, and how much of it there is, for as long as it takes."""
 
 

@@ -25,7 +25,7 @@ from ragweir.streams.aggregate.dimensions import Dimensions
 from ragweir.streams.aggregate.windowing import start_of
 from ragweir.streams.dead_letters.listing import Letter, letter
 from ragweir.streams.kafka.client import Identity, build, reader_properties
-from ragweir.streams.kafka.reader import Moved, OffsetRange, StoredRecord, offset_range, read, topics
+from ragweir.streams.kafka.reader import OffsetRange, OnProgress, StoredRecord, offset_range, read, topics
 from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import Settings, WindowSettings
 
@@ -34,7 +34,7 @@ _CLOCKS_MS = 5 * 60 * 1000
 _TIMEOUT_S = 5.0
 _WORD = 0xFFFFFFFF
 
-Watch = Callable[[str, int], Moved]
+Watch = Callable[[str, int], OnProgress]
 """Is told what is looked at and how much of it there is, and gives what is told of each step."""
 
 

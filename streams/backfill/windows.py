@@ -20,7 +20,7 @@ from ragweir.streams.aggregate.windowing import has_windows, of_all_sizes
 from ragweir.streams.backfill.compaction import CompactedRecords
 from ragweir.streams.explain import Watch
 from ragweir.streams.from_settings import totals
-from ragweir.streams.kafka.reader import Moved, offset_range, read
+from ragweir.streams.kafka.reader import OnProgress, offset_range, read
 from ragweir.streams.settings import Settings, WindowSettings
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -93,7 +93,7 @@ class _Merging:
         except ValueError:
             self._fates["unreadable"] += 1
 
-    def sets(self, start: datetime, values: Iterable[bytes], moved: Moved) -> dict[Labels, WindowAggregate]:
+    def sets(self, start: datetime, values: Iterable[bytes], moved: OnProgress) -> dict[Labels, WindowAggregate]:
         """What the records of one base window hold together, per label set."""
         sets: dict[Labels, WindowAggregate] = {}
         for value in values:

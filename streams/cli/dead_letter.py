@@ -19,13 +19,13 @@ from ragweir.streams.dead_letters.listing import Letter, grouped, letter, positi
 from ragweir.streams.dead_letters.progress import Fate
 from ragweir.streams.dead_letters.redrive import Choice, Redrive, RedriveReport
 from ragweir.streams.from_settings import read_map
-from ragweir.streams.kafka.reader import Moved, offset_range, read
+from ragweir.streams.kafka.reader import OnProgress, offset_range, read
 from ragweir.streams.settings import Settings
 
 commands = typer.Typer(help="Look at the records that were refused, and send them again.", no_args_is_help=True)
 app.add_typer(commands, name="dead-letter")
 
-Watch = Callable[[int], Moved]
+Watch = Callable[[int], OnProgress]
 
 _HEADERS = 20
 """Of a letter that are shown, beside ours."""
@@ -208,7 +208,7 @@ def _progress(doing: str) -> Iterator[Watch]:
     columns = (TextColumn(doing), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
 
-        def watch(total: int) -> Moved:
+        def watch(total: int) -> OnProgress:
             task = progress.add_task(doing, total=total)
             return lambda steps: progress.advance(task, steps)
 

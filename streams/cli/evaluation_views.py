@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from ragweir.errors import PermanentError
 from ragweir.streams.cli.app import err
 from ragweir.streams.evaluations import Shown
-from ragweir.streams.kafka.reader import Moved
+from ragweir.streams.kafka.reader import OnProgress
 from ragweir.streams.permissions import create
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import printable
@@ -33,7 +33,7 @@ def showing(bar: Progress) -> Shown:
     """Shows on a bar how far it is with reading evaluations."""
 
     @contextmanager
-    def shown(what: str, size: int) -> Iterator[Moved]:
+    def shown(what: str, size: int) -> Iterator[OnProgress]:
         task = bar.add_task(printable(what), total=size)
         try:
             yield lambda more: bar.advance(task, more)

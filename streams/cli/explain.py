@@ -25,7 +25,7 @@ from ragweir.schemas.window import duration_s
 from ragweir.streams.cli.app import app, err, out, settings
 from ragweir.streams.dead_letters.listing import Letter, position, shown
 from ragweir.streams.explain import Looked, Reach, Story, Watch, from_file, from_topics
-from ragweir.streams.kafka.reader import Moved, StoredRecord
+from ragweir.streams.kafka.reader import OnProgress, StoredRecord
 from ragweir.streams.settings import WindowSettings
 from ragweir.streams.terminal import printable_json
 
@@ -285,7 +285,7 @@ def _progress() -> Iterator[Watch]:
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
 
-        def watch(what: str, total: int) -> Moved:
+        def watch(what: str, total: int) -> OnProgress:
             task = progress.add_task(shown(what), total=total)
             return lambda steps: progress.advance(task, steps)
 

@@ -22,7 +22,7 @@ from ragweir.streams.backfill.output_formats import Format, JsonLines, write
 from ragweir.streams.backfill.windows import Fate, windows
 from ragweir.streams.cli.app import STOPPED, app, err, out, settings, shared_flags
 from ragweir.streams.cli.worker_exit import as_worker
-from ragweir.streams.kafka.reader import Moved, offset_range, read
+from ragweir.streams.kafka.reader import OnProgress, offset_range, read
 from ragweir.streams.replay.forecast import ReplayEstimate, estimate
 from ragweir.streams.replay.request import check_resumable, create_run
 from ragweir.streams.replay.runner import PhaseProgress, ReplayRunner, run_worker
@@ -205,7 +205,7 @@ def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path 
 
     with _bar() as bar:
 
-        def watch(what: str, total: int) -> Moved:
+        def watch(what: str, total: int) -> OnProgress:
             task = bar.add_task(f"reading {what}", total=total, said="")
             return lambda more: bar.advance(task, more)
 

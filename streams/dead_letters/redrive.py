@@ -20,7 +20,7 @@ from ragweir.streams.dead_letters.listing import Letter, letter
 from ragweir.streams.dead_letters.progress import Fate, RedriveProgress
 from ragweir.streams.emissions import cloud_event
 from ragweir.streams.kafka.client import Identity, build, reader_properties
-from ragweir.streams.kafka.reader import Moved, StoredRecord, offset_range, read, topics
+from ragweir.streams.kafka.reader import OnProgress, StoredRecord, offset_range, read, topics
 from ragweir.streams.kafka.transactional_sender import TransactionalSender
 from ragweir.streams.records import Headers
 from ragweir.streams.settings import Settings
@@ -134,7 +134,7 @@ class Redrive:
                 "delete the group with kafka-consumer-groups, and all dead letters are sent again"
             ) from None
 
-    def __call__(self, choice: Choice, *, dry_run: bool, watch: Callable[[int], Moved]) -> RedriveReport:
+    def __call__(self, choice: Choice, *, dry_run: bool, watch: Callable[[int], OnProgress]) -> RedriveReport:
         """Send what is chosen and would now be accepted.
 
         Args:

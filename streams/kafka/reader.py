@@ -28,7 +28,7 @@ _TIMEOUT_SECONDS = 10.0
 _WAIT_SECONDS = 0.1
 _BATCH = 1_000
 
-Moved = Callable[[int], None]
+OnProgress = Callable[[int], None]
 """A progress callback, called with the number of offsets or bytes since its last call."""
 
 
@@ -131,7 +131,7 @@ def _offsets(
     return {each.partition: found[each].result().offset for each in partitions}
 
 
-def read(settings: Settings, wanted: OffsetRange, moved: Moved = lambda _: None) -> Iterator[StoredRecord]:
+def read(settings: Settings, wanted: OffsetRange, moved: OnProgress = lambda _: None) -> Iterator[StoredRecord]:
     """Yield the records of a range, in order within each partition.
 
     `moved` is called with the number of offsets since its last call.

@@ -29,7 +29,7 @@ from ragweir.streams.backfill import compaction as latest
 from ragweir.streams.backfill.compaction import CompactedRecords
 from ragweir.streams.backfill.output_formats import JsonLines, write
 from ragweir.streams.backfill.windows import Fate, windows
-from ragweir.streams.kafka.reader import Moved
+from ragweir.streams.kafka.reader import OnProgress
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import Settings, WindowSettings, load
 
@@ -175,7 +175,7 @@ class Watched:
         self.sizes: dict[str, int] = {}
         self.steps: Counter[str] = Counter()
 
-    def __call__(self, what: str, size: int) -> Moved:
+    def __call__(self, what: str, size: int) -> OnProgress:
         self.sizes[what] = size
 
         def moved(step: int) -> None:
