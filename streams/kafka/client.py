@@ -278,6 +278,13 @@ def partition_counts(admin: AdminClient, connection: Connection, timeout_s: floa
     return {name: len(topic.partitions) for name, topic in topics.items()}
 
 
+def connected_admin(settings: Settings) -> tuple[AdminClient, Mapping[str, int]]:
+    """Return an admin client and the partition counts of all topics; may raise what `partition_counts` raises."""
+    connection = Connection(quiet=True)
+    admin = build(AdminClient, client_properties(settings, connection))
+    return admin, partition_counts(admin, connection)
+
+
 def wait_for_topics(settings: Settings, wanted: Iterable[str], stopped: Callable[[], bool]) -> Mapping[str, int] | None:
     """Wait for a broker and for topics; return the partition counts of all topics, or None once stopped.
 

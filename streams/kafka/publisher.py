@@ -6,10 +6,9 @@ from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient
 
 from ragweir.errors import PermanentError
-from ragweir.streams.kafka.client import Connection, build, client_properties, partition_counts, publisher_properties
+from ragweir.streams.kafka.client import Connection, build, connected_admin, publisher_properties
 from ragweir.streams.settings import Settings
 
 
@@ -28,11 +27,9 @@ class Publisher:
 
     def __enter__(self) -> Self:
         """Check that the topic exists, and make the producer."""
-        connection = Connection(quiet=True)
-        present = partition_counts(build(AdminClient, client_properties(self._settings, connection)), connection)
-        if self.topic not in present:
+        if self.topic not in connected_admin(self._settings)[1]:
             raise PermanentError(f"there is no topic {self.topic}; `ragweir topics create` makes it")
-        self._producer = build(Producer, publisher_properties(self._settings, connection))
+        self._producer = build(Producer, publisher_properties(self._settings, Connection(quiet=True)))
         return self
 
     def send(self, value: bytes | None, key: bytes | None) -> None:

@@ -12,14 +12,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from ragweir.errors import PermanentError, Unreachable
-from ragweir.streams.kafka.client import (
-    Connection,
-    build,
-    client_properties,
-    is_transient,
-    partition_counts,
-    reader_properties,
-)
+from ragweir.streams.kafka.client import build, connected_admin, is_transient, reader_properties
 from ragweir.streams.kafka.messages import record_of, topic_partition_of
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Settings
@@ -72,7 +65,7 @@ def topics(settings: Settings) -> Mapping[str, int]:
         Unreachable: if no broker answers.
         PermanentError: if authentication failed.
     """
-    return _ask(settings)[1]
+    return connected_admin(settings)[1]
 
 
 def offset_range(
@@ -98,7 +91,7 @@ def offset_range(
         Unreachable: if no broker answers.
         PermanentError: if there is no such topic, or authentication failed.
     """
-    admin, present = _ask(settings)
+    admin, present = connected_admin(settings)
     if topic not in present:
         raise PermanentError(f"there is no topic {topic}, or it may not be seen; `ragweir topics create` makes ours")
     asked = [TopicPartition(topic, each) for each in (range(present[topic]) if partitions is None else partitions)]
@@ -113,12 +106,6 @@ def offset_range(
 
     starts = lows if since_ms is None else written(since_ms)
     return OffsetRange(topic, starts, ends if until_ms is None else written(until_ms))
-
-
-def _ask(settings: Settings) -> tuple[AdminClient, Mapping[str, int]]:
-    connection = Connection(quiet=True)
-    admin = build(AdminClient, client_properties(settings, connection))
-    return admin, partition_counts(admin, connection)
 
 
 @stamina.retry(on=is_transient, attempts=None, timeout=_TIMEOUT_SECONDS, wait_initial=0.05, wait_max=0.5)

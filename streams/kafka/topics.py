@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.topics import TOPICS, Topic, max_record_bytes
-from ragweir.streams.kafka.client import Connection, build, client_properties, partition_counts
+from ragweir.streams.kafka.client import connected_admin
 from ragweir.streams.settings import Settings
 
 _HOUR_MS = 3_600_000
@@ -29,9 +28,7 @@ def create_topics(effective: Settings, topics: Iterable[Topic] = tuple(TOPICS.va
         Unreachable: if no broker answers.
     """
     topics = tuple(topics)
-    connection = Connection(quiet=True)
-    admin = build(AdminClient, client_properties(effective, connection))
-    present = partition_counts(admin, connection)
+    admin, present = connected_admin(effective)
     wanted = effective.topics.partitions
     names = {topic.name: effective.topics.prefix + topic.name for topic in topics}
     for name in names.values():
