@@ -37,6 +37,11 @@ class Slot:
     """Returns true once the slot is to stop. Each call is a heartbeat, so that loops that wait call it."""
 
 
+def bind_slot(service: str, slot: int) -> None:
+    """Add the slot to all log lines of this process."""
+    structlog.contextvars.bind_contextvars(service=service, slot=slot, pid=os.getpid())
+
+
 @contextmanager
 def started(
     service: str,
@@ -63,7 +68,6 @@ def started(
     Raises:
         PermanentError: if the telemetry port cannot be opened.
     """
-    structlog.contextvars.bind_contextvars(service=service, slot=slot, pid=os.getpid())
     heartbeat = Heartbeat.inherited()
     telemetry, health = Telemetry(service, slot, known), Health(heartbeat=heartbeat)
     host, number = settings.telemetry.host, settings.telemetry.port and settings.telemetry.port + port + slot
@@ -95,6 +99,7 @@ def run_slot(
         PermanentError, ConfigurationError: if a restart would not help.
         RestartRequired: if a new process has to go on.
     """
+    bind_slot(service.name, slot)
     identity = Identity(service.name, slot, settings.topics.prefix)
     service.check(settings)
     known = service.known_labels(settings)
@@ -129,6 +134,7 @@ def run_projection(service: ProjectionService, settings: Settings, slot: int, st
         PermanentError, ConfigurationError: if a restart would not help.
         RestartRequired: if a new process has to go on.
     """
+    bind_slot(service.name, slot)
     projection, known = service.projection(settings), service.known(settings)
     with started(service.name, slot, settings, service.port, known, stopped, projection.exposition) as own:
         topics = [settings.topics.prefix + name for name in projection.topics]
@@ -145,7 +151,7 @@ def run_canary(service: Service, settings: Settings, slot: int) -> None:
     Raises:
         ConfigurationError: if the settings cannot be used.
     """
-    structlog.contextvars.bind_contextvars(service=service.name, slot=slot, pid=os.getpid())
+    bind_slot(service.name, slot)
     canary_process.run(service.agent(settings, 1), settings.limits.max_event_bytes)
 
 

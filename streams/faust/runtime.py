@@ -49,7 +49,7 @@ from ragweir.streams.runtimes.poison import RECORD_FAULTS
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.dead_letter_log import DeadLetterLog
 from ragweir.streams.settings import Settings
-from ragweir.streams.slot import started
+from ragweir.streams.slot import bind_slot, started
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -100,7 +100,7 @@ class EvaluateApp(faust.App):
     def __init__(self, settings: Settings, slot: int, stopped: Callable[[], bool] = lambda: False) -> None:
         # Not the group of the Kafka runtime, where some partitions would lose exactly once without an error.
         identity = Identity("evaluate-faust", slot, settings.topics.prefix)
-        structlog.contextvars.bind_contextvars(service="evaluate", slot=slot, pid=os.getpid())
+        bind_slot("evaluate", slot)
         service = SERVICES["evaluate"]
         self._settings, self._slot, self._member, self._stopped_outside = settings, slot, identity.member, stopped
         self._inputs = service.inputs(settings)
