@@ -59,12 +59,7 @@ class OffsetRange:
 
 
 def topics(settings: Settings) -> Mapping[str, int]:
-    """Return the partition counts of all topics.
-
-    Raises:
-        Unreachable: if no broker answers.
-        PermanentError: if authentication failed.
-    """
+    """Return the partition counts of all topics; may raise what `partition_counts` raises."""
     return connected_admin(settings)[1]
 
 

@@ -53,12 +53,7 @@ class _Backoff:
         self._delay_s = _STAGGER_SECONDS
 
     def is_due(self, now_s: float, member: int) -> bool:
-        """Return whether to join again now, while partitions are unassigned.
-
-        Args:
-            now_s: monotonic seconds.
-            member: this member's number in the group, from 0.
-        """
+        """Return whether to join again now, as the member with this number, while partitions are unassigned."""
         if self._found_s is None:
             self._found_s = now_s
         if now_s - self._found_s < self._delay_s + member * _STAGGER_SECONDS:
@@ -78,16 +73,8 @@ class _Backoff:
 class UnassignedPartitions:
     """Joins the group again when a partition of the inputs is not assigned to any of its members.
 
-    Every partition that was ever assigned has a committed offset. While all partitions have one, there are no checks.
-
-    Args:
-        settings: all settings.
-        consumer: the worker's member of the group.
-        group: the name of the group.
-        partitions: returns the current partition count of each input.
-        connection: there are no checks while it is lost.
-        rejoin: leaves the group and joins it again.
-        clock: monotonic seconds.
+    Every partition that was ever assigned has a committed offset. While all `partitions`, by the current count of each
+    input, have one, there are no checks, nor while the connection is lost.
     """
 
     def __init__(
@@ -98,9 +85,8 @@ class UnassignedPartitions:
         partitions: Callable[[], Mapping[str, int]],
         connection: Connection,
         rejoin: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._settings, self._consumer, self._group, self._clock = settings, consumer, group, clock
+        self._settings, self._consumer, self._group = settings, consumer, group
         self._partitions, self._connection, self._rejoin = partitions, connection, rejoin
         self._started: dict[str, int] = {}
         """The partition count of each topic when all partitions had committed offsets."""
@@ -109,7 +95,7 @@ class UnassignedPartitions:
 
     def tick(self) -> None:
         """Check every few seconds whether partitions are unassigned. Block for at most some seconds."""
-        now = self._clock()
+        now = time.monotonic()
         if now < self._check_at or self._connection.lost_reason:
             return
         self._check_at = now + _CHECK_SECONDS

@@ -298,10 +298,9 @@ class Telemetry:
         with suppress(KeyError):
             self._gauges[name].remove(*labels)
 
-    def observe(self, name: str, value: float, *labels: str) -> None:
-        """Observe a value in a histogram."""
-        histogram = self._histograms[name]
-        (histogram.labels(*labels) if labels else histogram).observe(value)
+    def observe(self, name: str, value: float) -> None:
+        """Observe a value in a histogram, which has no labels."""
+        self._histograms[name].observe(value)
 
     def add(self, measurements: Measurements) -> None:
         """Add to counters, set or remove gauges, and observe values in histograms."""
@@ -312,5 +311,5 @@ class Telemetry:
                 self.remove(name, *labels)
             else:
                 self.set(name, value, *labels)
-        for (name, *labels), value in measurements.observations:
-            self.observe(name, value, *labels)
+        for (name,), value in measurements.observations:
+            self.observe(name, value)
