@@ -100,7 +100,7 @@ def asked(url: str) -> tuple[int, str]:
 
 def test_one_worker_that_cannot_run_leaves_the_others_running(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is started once; /readyz, /metrics and the log, again and again, name it; the end has status 1."""
-    monkeypatch.setattr(supervisor, "_REMIND_S", 0.5)
+    monkeypatch.setattr(supervisor, "_REMIND_SECONDS", 0.5)
     commands = [failing("aggregate", "mend me"), failing("export", ""), Command("evaluate", 0, worker(0, 0, "on"))]
     down: list[Any] = []
     shown: dict[str, tuple[int, str]] = {}
