@@ -80,7 +80,7 @@ def started(
         log.info("started", **fields, telemetry=f"http://{host}:{bound}")
         heartbeat.announce(service, slot, bound)
         health.not_ready = "waiting for a broker"
-        yield Slot(telemetry, health, health.beating(stopped))
+        yield Slot(telemetry, health, health.with_heartbeat(stopped))
 
 
 def run_slot(

@@ -80,7 +80,7 @@ class KafkaRuntime:
         canary: Sequence[str] = (),
     ) -> None:
         connection, group = Connection(), identity.group
-        stopped_and_alive = health.beating(stopped)
+        stopped_and_alive = health.with_heartbeat(stopped)
         self._agent, self._inputs, self._stopped, self._telemetry = agent, inputs, stopped, telemetry
         self._aborts = 0
         self._bisection = PoisonBisection(settings.batch.max_events)

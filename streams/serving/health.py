@@ -34,11 +34,11 @@ class Health:
         self.last_alive_s = time.monotonic()
         self.heartbeat()
 
-    def beating(self, stopped: Callable[[], bool]) -> Callable[[], bool]:
+    def with_heartbeat(self, stopped: Callable[[], bool]) -> Callable[[], bool]:
         """Return a function that calls `alive` and returns `stopped()`, for loops that wait.
 
         >>> health = Health(last_alive_s=0.0)
-        >>> health.beating(lambda: True)(), health.stalled
+        >>> health.with_heartbeat(lambda: True)(), health.stalled
         (True, False)
         """
 
