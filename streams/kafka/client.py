@@ -270,7 +270,9 @@ def partition_counts(admin: AdminClient, connection: Connection, timeout_s: floa
         if connection.auth_error:
             raise PermanentError(f"Kafka rejects the connection: {connection.auth_error}") from None
         # A connection that is closed without an answer has no better error.
-        reason = connection.last_error or f"{error.args[0].str()}; a broker that expects TLS or SASL may look the same"
+        reason = (
+            connection.last_error or f"{error.args[0].str()}; a broker that expects TLS or SASL gives the same error"
+        )
         raise Unreachable(
             f"no broker answers ({reason}); is Kafka running, are kafka.bootstrap_servers and kafka.client right?"
         ) from None
