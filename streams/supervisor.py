@@ -211,7 +211,7 @@ class Supervisor:
             worker.silent_s = 0.0
 
     def _start(self, worker: _Worker, now: float) -> None:
-        # With a new session, Ctrl-C reaches the supervisor only, which stops the workers in order.
+        # Ctrl-C reaches the supervisor only, which stops the workers in order.
         listener = worker.listener = Listener()
         environment = {**os.environ, SUPERVISOR: str(os.getpid()), HEARTBEAT: str(listener.descriptor)}
         try:
