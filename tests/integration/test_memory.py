@@ -76,7 +76,7 @@ import orjson
 
 from aggregation import evaluations
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.streams.agent import Assignment, StoredChangelog
 from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.records import Record
@@ -88,7 +88,7 @@ def peak(of="VmHWM"):
 
 max_bytes, minutes, each = map(int, sys.argv[1:])
 events = [orjson.loads(value) for value in evaluations(210 * each)]
-agent = AggregateAgent(AggregateConfig(Totals(Catalogue(everything())), WindowSettings(max_bytes=max_bytes)))
+agent = AggregateAgent(AggregateConfig(Aggregator(Catalogue(everything())), WindowSettings(max_bytes=max_bytes)))
 for partition in range(6):
     agent.on_assigned(Assignment(("evaluations", partition), None, 0))
 start, before, overflow = datetime(2026, 11, 21, tzinfo=UTC), peak(), 0
