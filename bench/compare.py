@@ -1,6 +1,6 @@
 """What `ragweir compare` costs by the size of its files, and what the same costs in plain Python.
 
-    .venv/bin/python bench/compare.py --events 10000 100000 1000000
+    .venv/bin/python -m bench.compare --events 10000 100000 1000000
 
 A million events on each side are 6.4 GB of files, in the folder for temporary ones, and some minutes to make.
 """
@@ -20,10 +20,10 @@ from math import sqrt
 from pathlib import Path
 
 import orjson
-from interactions import interactions
 from rich.console import Console
 from rich.table import Table
 
+from bench.interactions import interactions
 from ragweir.metrics.catalogue import everything
 from ragweir.streams.compare.compare import compare
 

@@ -1,6 +1,6 @@
 """How the cost of an event grows: with its size, its contexts, the label sets of a window, and the partitions.
 
-    .venv/bin/python bench/growth.py              # the tables, and the picture docs/growth.svg
+    .venv/bin/python -m bench.growth             # the tables, and the picture docs/growth.svg
 
 Sizes, contexts and label sets are measured without Kafka, the token limit lifted; partitions with it. So is what the
 restore of windows costs after a long history.
@@ -19,19 +19,18 @@ from itertools import accumulate, cycle, islice
 from pathlib import Path
 
 import orjson
-import tables
-from aggregation import evaluations
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from interactions import interactions
-from peer_loops import OURS, Task
-from peers_kafka import measure
-from plot import Panel, svg
 from rich.table import Table
-from scoring import tokenised
-from timing import microseconds
 
+from bench import tables
+from bench.aggregation import evaluations
+from bench.interactions import interactions
+from bench.peer_loops import OURS, Task
+from bench.peers_kafka import measure
+from bench.scoring import tokenised
+from bench.timing import microseconds
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.view import TextLimits, View
@@ -43,6 +42,7 @@ from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.records import Record
 from ragweir.streams.runtimes.restore import KafkaChangelog
 from ragweir.streams.settings import Settings, WindowSettings
+from tools.plot import Panel, svg
 
 KILOBYTES = (1, 4, 16, 64, 256, 1024)
 CONTEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)

@@ -15,10 +15,10 @@ import structlog
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from interactions import interactions
 from rich.progress import track
 from rich.table import Table
 
+from bench.interactions import interactions
 from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest

@@ -14,11 +14,11 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as PartitionOffset
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from interactions import interactions
 from rich.progress import track
 from rich.table import Table
 from typing_extensions import override
 
+from bench.interactions import interactions
 from ragweir.errors import ErrorClass
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.streams.agent import Agent, Assignment

@@ -15,9 +15,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as PartitionOffset
-from kafka_to_kafka import Echo, Wrapper
 from typing_extensions import override
 
+from bench.kafka_to_kafka import Echo, Wrapper
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.streams.agent import Agent
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig

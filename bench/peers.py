@@ -16,10 +16,7 @@ from typing import Any
 
 import orjson
 import pandas as pd
-import peers_kafka
-import tables
 from evidently import DataDefinition, Dataset, descriptors
-from interactions import interactions
 from ragas import metrics as ragas
 from ragas.dataset_schema import SingleTurnSample
 from rank_bm25 import BM25Okapi
@@ -27,8 +24,10 @@ from rich.table import Table
 from rouge_score.rouge_scorer import RougeScorer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
-from timing import microseconds
 
+from bench import peers_kafka, tables
+from bench.interactions import interactions
+from bench.timing import microseconds
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.view import View
 from ragweir.schemas.codec.json import decode

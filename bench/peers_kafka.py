@@ -19,12 +19,12 @@ import structlog
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from interactions import interactions
-from kafka_to_kafka import PARTITIONS
-from peer_loops import BATCH, LOOPS, OURS, Loop, Measured, Meter, Task
 from rich.progress import Progress
 from rich.table import Table
 
+from bench.interactions import interactions
+from bench.kafka_to_kafka import PARTITIONS
+from bench.peer_loops import BATCH, LOOPS, OURS, Loop, Measured, Meter, Task
 from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.playground.local.kafka import local_kafka
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from time import perf_counter
 
-from interactions import interactions
 from rich.table import Table
-from timing import microseconds
 
+from bench.interactions import interactions
+from bench.timing import microseconds
 from ragweir.metrics.catalogue import Catalogue, Scored, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.view import View

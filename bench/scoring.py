@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 
-from interactions import interactions
 from rich.table import Table
-from timing import microseconds
 
+from bench.interactions import interactions
+from bench.timing import microseconds
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.metric import Metric
 from ragweir.metrics.view import View

@@ -1,8 +1,8 @@
 """All services at the highest steady rate of this machine, for an hour: memory, handles, lag and latency.
 
-    .venv/bin/python bench/soak.py                  # ramp, then an hour; docs/soak.svg
-    .venv/bin/python bench/soak.py --minutes 5
-    .venv/bin/python bench/soak.py --minutes 1 --rate 50 --window 5s     # a look at whether it works
+    .venv/bin/python -m bench.soak                  # ramp, then an hour; docs/soak.svg
+    .venv/bin/python -m bench.soak --minutes 5
+    .venv/bin/python -m bench.soak --minutes 1 --rate 50 --window 5s     # a look at whether it works
 
 One broker, evaluate, judge, aggregate and export, the sender and the observer share the machine's cores. The judge's
 endpoint is simulated: its scores are word overlap and its latency is set, so that the time to a judgement is ragweir's
@@ -16,20 +16,17 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import soak_report
-import tables
 from rich.console import Console
 from rich.progress import Progress
-from soak_services import JUDGE, Look, Process, SoakError, services, simulated_judge
-from soak_traffic import Observer, Sender, window_waits
 
+from bench import soak_report, tables
+from bench.soak_services import JUDGE, Process, Seen, SoakError, services, simulated_judge
+from bench.soak_traffic import Observer, Sender, window_waits
 from ragweir.errors import LocalServerError
 from ragweir.schemas.window import duration_s
 from ragweir.streams.judge.probe import SIMULATED
@@ -45,19 +42,6 @@ _BROKER = {"log.retention.bytes": str(2**29), "log.segment.bytes": str(2**26)}
 _FIRST_RATE, _STEP, _LEAST_STEP = 50.0, 1.5, 1.08
 _DRAIN_S = 120.0
 _LOOK_S = 1.0
-
-
-@dataclass(slots=True)
-class Seen:
-    """What was measured while the rate was steady: per look its time, and per process what was found."""
-
-    began: float = 0.0
-    ended: float = 0.0
-    at: list[float] = field(default_factory=list)
-    looks: dict[str, list[Look]] = field(default_factory=lambda: defaultdict(list))
-    lags: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    closed_at: dict[float, float] = field(default_factory=dict)
-    """When the exporter first showed the window that ended then."""
 
 
 def soak_settings(bootstrap: str, judge_port: int, latency_ms: float, window: str) -> Settings:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from plot import Panel, svg
 from rich.table import Table
 
 from ragweir.schemas.window import duration_s
 from ragweir.streams.settings import Settings
+from tools.plot import Panel, svg
 
 if TYPE_CHECKING:
-    from soak import Seen
-    from soak_traffic import Observer, Sender, Waits
+    from bench.soak_services import Seen
+    from bench.soak_traffic import Observer, Sender, Waits
 
 BACKLOG_S = 2.0
 """A rate does not hold where more than so much of it is unfinished."""

@@ -7,9 +7,10 @@ import os
 import subprocess
 import time
 import urllib.request
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
 
@@ -165,3 +166,16 @@ def services(settings: Settings, workers: int, folder: Path) -> Iterator[Mapping
     finally:
         for process in processes.values():
             process.stop()
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was measured while the rate was steady: per look its time, and per process what was found."""
+
+    began: float = 0.0
+    ended: float = 0.0
+    at: list[float] = field(default_factory=list)
+    looks: dict[str, list[Look]] = field(default_factory=lambda: defaultdict(list))
+    lags: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    closed_at: dict[float, float] = field(default_factory=dict)
+    """When the exporter first showed the window that ended then."""

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import orjson
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from interactions import interactions
 
+from bench.interactions import interactions
 from ragweir.streams.kafka.client import Connection, publisher_properties, reader_properties
 from ragweir.streams.settings import Settings
 

@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-import hostile
-from interactions import interactions
 from rich.console import Console
 from rich.table import Table
 
+from bench import hostile
+from bench.interactions import interactions
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig

@@ -11,10 +11,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from conftest import create_topic
 
+from bench.interactions import interactions
 from ragweir.streams.playground.local.kafka import LocalKafka
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-from interactions import interactions
 
 LIMIT_MB = 200
 
@@ -74,9 +72,9 @@ from pathlib import Path
 
 import orjson
 
-from aggregation import evaluations
+from bench.aggregation import evaluations
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.aggregation.aggregator import Totals
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.streams.agent import Assignment, StoredChangelog
 from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.records import Record
@@ -88,7 +86,7 @@ def peak(of="VmHWM"):
 
 max_bytes, minutes, each = map(int, sys.argv[1:])
 events = [orjson.loads(value) for value in evaluations(210 * each)]
-agent = AggregateAgent(AggregateConfig(Totals(Catalogue(everything())), WindowSettings(max_bytes=max_bytes)))
+agent = AggregateAgent(AggregateConfig(Aggregator(Catalogue(everything())), WindowSettings(max_bytes=max_bytes)))
 for partition in range(6):
     agent.on_assigned(Assignment(("evaluations", partition), None, 0))
 start, before, overflow = datetime(2026, 11, 21, tzinfo=UTC), peak(), 0
@@ -118,10 +116,8 @@ print(peak() - before, overflow)
 )
 def test_windows_of_many_label_sets_stay_within_their_memory(max_mb: int, minutes: int, each: int) -> None:
     """210 label sets a minute on 6 partitions take what `windows.max_bytes` says; a batch may take 64 MB beside it."""
-    bench = str(Path(__file__).parents[2] / "bench")
-    environment = {**os.environ, "PYTHONPATH": bench}
     command = [sys.executable, "-c", _HOLDING, str(max_mb << 20), str(minutes), str(each)]
-    ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    ended = subprocess.run(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, check=True)
     taken, overflow = map(int, ended.stdout.split()[-2:])
     print(f"{taken >> 20} MiB of {max_mb}, {overflow:,} events overflow")
     assert taken < (max_mb + 64) << 20

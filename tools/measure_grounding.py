@@ -1,6 +1,6 @@
 """How well the grounding metrics find the answers that people found unfaithful.
 
-Run from the project's root: `python bench/labelled.py [--data FOLDER]`. Needs numpy and scipy.
+Run from the project's root: `python -m tools.measure_grounding [--data FOLDER]`. Needs numpy and scipy.
 
 Per labelled set and metric: the AUROC (the chance that a bad answer looks worse than a good one) with the interval
 that drawing whole questions again gives, and the share of the bad answers that are found when the riskiest 10 % and
@@ -13,22 +13,17 @@ rest. A median vote of at most 2 (of 4) is bad in mtrag, "not fully attributable
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-import humans  # noqa: E402 (the project's root must be on the path first)
-from fit_risk import Sample, cross_validated, fit, risks, sample  # noqa: E402
-from humans import Labelled, Labels, Scores, auroc, found_within, interval  # noqa: E402
-
-from ragweir.metrics.metric import Metric  # noqa: E402
-from ragweir.metrics.scores import grounding, overlap, risk  # noqa: E402
+from ragweir.metrics.metric import Metric
+from ragweir.metrics.scores import grounding, overlap, risk
+from tools import labelled_answers
+from tools.fit_risk import Sample, cross_validated, fit, risks, sample
+from tools.labelled_answers import Labelled, Labels, Scores, auroc, found_within, interval
 
 HALLUCINATION = tuple(metric for metric in overlap.METRICS if metric.better == "lower")
 METRICS = grounding.METRICS + HALLUCINATION + risk.METRICS
@@ -68,7 +63,7 @@ def _calibration(model: risk.Model, one: Sample) -> Iterator[str]:
 
 def report(folder: Path) -> Iterator[str]:
     """The lines of the report."""
-    sets = {name: humans.read(name, folder) for name in humans.SETS}
+    sets = {name: labelled_answers.read(name, folder) for name in labelled_answers.SETS}
     samples = {name: sample(answers) for name, answers in sets.items()}
     for name, answers in sets.items():
         one = samples[name]
@@ -89,7 +84,7 @@ def report(folder: Path) -> Iterator[str]:
 def main() -> None:
     """Print the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--data", type=Path, default=humans.DATA, help="folder of the labelled sets")
+    parser.add_argument("--data", type=Path, default=labelled_answers.DATA, help="folder of the labelled sets")
     for line in report(parser.parse_args().data):
         print(line)
 

@@ -2,7 +2,7 @@
 
 Run it with a Python whose `unicodedata` is 14.0 (that is 3.11); any other is refused:
 
-    python3.11 bench/unicode_table.py > metrics/text/unicode14.py
+    python3.11 tools/unicode_table.py > metrics/text/unicode14.py
 """
 
 import sys
@@ -116,7 +116,7 @@ def constant(identifier: str, meaning: str, value: str) -> Iterable[str]:
 
 def module() -> Iterable[str]:
     """The source lines of the table."""
-    yield '"""Unicode 14.0 as far as tokens need it. Written by bench/unicode_table.py; not to be edited by hand.'
+    yield '"""Unicode 14.0 as far as tokens need it. Written by tools/unicode_table.py; not to be edited by hand.'
     yield ""
     yield "Sets of code points are lengths in base 16: of the gap from 0, of a range, of the next gap, and so on."
     yield '"""'

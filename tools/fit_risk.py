@@ -1,6 +1,6 @@
 """Fit the model behind `unsupported_risk` on answers that people judged, and write it beside its module.
 
-Run from the project's root: `python bench/fit_risk.py [--data FOLDER] [--write]`. Needs numpy and scipy.
+Run from the project's root: `python -m tools.fit_risk [--data FOLDER] [--write]`. Needs numpy and scipy.
 
 Few features, signs fixed, strong regularisation: the model has to hold on traffic that nobody labelled.
 
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,14 +23,12 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize  # type: ignore[import-untyped] # scipy ships no types
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from ragweir.metrics.metric import Null
+from ragweir.metrics.scores.risk import FEATURES, Model, features
+from tools import labelled_answers
+from tools.labelled_answers import Labels, Scores, auroc
 
-import humans  # noqa: E402 (the project's root must be on the path first)
-from humans import Labels, Scores, auroc  # noqa: E402
-
-from ragweir.metrics.metric import Null  # noqa: E402
-from ragweir.metrics.scores.risk import FEATURES, Model, features  # noqa: E402
+MODEL = Path(__file__).resolve().parents[1] / "metrics" / "scores" / "risk.toml"
 
 RIDGE = 0.1
 
@@ -50,7 +47,7 @@ class Sample:
         return Sample(self.features[rows], self.bad[rows], kept)
 
 
-def sample(answers: Sequence[humans.Labelled]) -> Sample:
+def sample(answers: Sequence[labelled_answers.Labelled]) -> Sample:
     """The features of a set's answers."""
     rows = [(features(answer.view), answer) for answer in answers]
     kept = [(row, answer) for row, answer in rows if not isinstance(row, Null)]
@@ -127,7 +124,7 @@ def _file(samples: dict[str, Sample]) -> str:
     model = fit(list(samples.values()))
     _, own = calibrate(list(samples.values()))
     lines = [
-        "# The logistic model behind `unsupported_risk`, written by bench/fit_risk.py: fit it again, do not edit it.",
+        "# The logistic model behind `unsupported_risk`, written by tools/fit_risk.py: fit it again, do not edit it.",
         "# risk = 1 / (1 + e^-(intercept + sum of coefficient x feature)); the features: metrics/scores/risk.py.",
         "",
         f"intercept = {model.intercept:.3f}",
@@ -159,14 +156,14 @@ def _file(samples: dict[str, Sample]) -> str:
 def main() -> None:
     """Fit, print the model's file, and write it when asked to."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--data", type=Path, default=humans.DATA, help="folder of the labelled sets")
+    parser.add_argument("--data", type=Path, default=labelled_answers.DATA, help="folder of the labelled sets")
     parser.add_argument("--write", action="store_true", help="write metrics/scores/risk.toml")
     arguments = parser.parse_args()
-    samples = {name: sample(humans.read(name, arguments.data)) for name in humans.SETS}
+    samples = {name: sample(labelled_answers.read(name, arguments.data)) for name in labelled_answers.SETS}
     text = _file(samples)
     print(text, end="")
     if arguments.write:
-        (ROOT / "metrics" / "risk.toml").write_text(text, encoding="utf-8")
+        MODEL.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

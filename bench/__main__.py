@@ -6,14 +6,10 @@ import argparse
 import os
 import platform
 
-import aggregation
 import confluent_kafka
-import growth
-import judging
-import kafka_to_kafka
-import routing
-import scoring
 from rich.console import Console
+
+from bench import aggregation, growth, judging, kafka_to_kafka, routing, scoring
 
 console = Console(width=120)
 

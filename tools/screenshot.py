@@ -1,7 +1,7 @@
 """Make the pictures in docs/ again, by a headless Chromium.
 
-    .venv/bin/python bench/screenshot.py prometheus     # Prometheus' own page on the demo's drop in quality
-    .venv/bin/python bench/screenshot.py compare        # the report of the demo's samples with fewer contexts
+    .venv/bin/python -m tools.screenshot prometheus    # Prometheus' own page on the demo's drop in quality
+    .venv/bin/python -m tools.screenshot compare       # the report of the demo's samples with fewer contexts
 
 Chromium is no part of the project (Debian: apt-get install chromium).
 """
