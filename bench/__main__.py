@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from bench import aggregation, growth, judging, kafka_to_kafka, scoring, tables
+from bench import aggregation, growth, judging, kafka_to_kafka, scoring
+from tools import tables
 
 
 def main() -> None:

@@ -23,7 +23,6 @@ import orjson
 from confluent_kafka import Producer
 from rich.table import Table
 
-from bench import tables
 from bench.aggregation import commit, evaluations, new_agent
 from bench.interactions import interactions
 from bench.kafka_loops import RAGWEIR, Task, measure, publish, topics
@@ -39,6 +38,7 @@ from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.records import Record
 from ragweir.streams.runtimes.restore import KafkaChangelog
 from ragweir.streams.settings import Settings, WindowSettings
+from tools import tables
 from tools.plot import Panel, svg
 
 KILOBYTES = (1, 4, 16, 64, 256, 1024)

@@ -24,7 +24,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from bench import soak_report, tables
+from bench import soak_report
 from bench.soak_services import JUDGE, Process, Seen, SoakError, services, simulated_judge
 from bench.soak_traffic import Observer, Sender, window_waits
 from ragweir.errors import LocalServerError
@@ -34,6 +34,7 @@ from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.node import LOOPBACK, free_port
 from ragweir.streams.settings import Settings, load
+from tools import tables
 
 PICTURE = Path(__file__).parents[1] / "docs" / "soak.svg"
 PREFIX, PARTITIONS = "soak.", 4
@@ -220,8 +221,8 @@ def _run(chosen: argparse.Namespace, folder: Path, err: Console) -> soak_report.
         soak.start()
         stack.callback(soak.stop)
         highest = None if chosen.rate else soak.ramp(chosen.step_s)
-        rate = chosen.rate or highest * chosen.share
-        say(f"{rate:,.0f} events a second")
+        rate: float = chosen.rate or (highest or 0) * chosen.share
+        say(f"{rate:,.0f} events a second")  # type: ignore[no-untyped-call]
         seen = soak.steady(rate, chosen.minutes * 60, chosen.every_s, lambda done: bar.update(task, completed=done))
         soak.stop()
         size_s = duration_s(chosen.window)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import orjson
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from typing_extensions import override
 
 from bench.interactions import interactions
 from ragweir.streams.kafka.client import Connection, publisher_properties, reader_properties
@@ -74,6 +75,7 @@ class Sender(threading.Thread):
 
     _behind_s = 0.0
 
+    @override
     def run(self) -> None:
         """Send until told to stop."""
         samples = _samples()
@@ -150,6 +152,7 @@ class Observer(threading.Thread):
         """Events of which some suite was selected."""
         self.failed = ""
 
+    @override
     def run(self) -> None:
         """Read until told to stop."""
         try:

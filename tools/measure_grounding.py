@@ -1,13 +1,13 @@
-"""How well the grounding metrics find the answers that people found unfaithful.
+"""Measure how well the grounding metrics find the answers that people labelled unfaithful.
 
 Run from the project's root: `python -m tools.measure_grounding [--data FOLDER]`. Needs numpy and scipy.
 
-Per labelled set and metric: the AUROC (the chance that a bad answer looks worse than a good one) with the interval
-that drawing whole questions again gives, and the share of the bad answers that are found when the riskiest 10 % and
-20 % are judged; random choice finds 10 % and 20 % of them, and a perfect order no more than there is room for.
-`unsupported_risk` stands there as it ships, fitted on the other set, fitted on this set without the question at hand,
-and at last with its calibration. Answers for which a metric is null are left out of its line; `answers` counts the
-rest. A median vote of at most 2 (of 4) is bad in mtrag, "not fully attributable" in begin.
+For each labelled set and metric it prints the AUROC (the probability that a bad answer scores worse than a good one)
+with a bootstrap interval over questions, and the share of the bad answers among the riskiest 10 % and 20 %. Random
+choice finds 10 % and 20 % of them. `unsupported_risk` is measured with the shipped model, fitted on the other set, and
+cross-validated on this set; a calibration table of the shipped model follows. Answers for which a metric is null are
+excluded from its line; `answers` is the number of the others. Bad is a median vote of at most 2 (of 4) in mtrag, and
+"not fully attributable" in begin.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ def _calibration(model: risk.Model, one: Sample) -> Iterator[str]:
     for low, high in pairwise(BINS):
         within = (found >= low) & (found < high)
         if within.any():
-            told, seen = float(found[within].mean()), float(one.bad[within].mean())
-            yield f"{f'{low:.1f} to {high:.1f}':<20}{int(within.sum()):>8}{told:>11.2f}{seen:>7.2f}"
+            mean, share = float(found[within].mean()), float(one.bad[within].mean())
+            yield f"{f'{low:.1f} to {high:.1f}':<20}{int(within.sum()):>8}{mean:>11.2f}{share:>7.2f}"
 
 
 def report(folder: Path) -> Iterator[str]:
-    """The lines of the report."""
+    """Yield the lines of the report."""
     sets = {name: labelled_answers.read(name, folder) for name in labelled_answers.SETS}
     samples = {name: sample(answers) for name, answers in sets.items()}
     for name, answers in sets.items():
