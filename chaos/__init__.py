@@ -1,1 +1,1 @@
-"""Chaos: all services on one real broker or on three, hurt from a seed, and a checker that shares no code with them."""
+"""Chaos: faults in all services and in one broker or three, drawn from a seed, and a checker of all outputs."""

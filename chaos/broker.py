@@ -1,4 +1,4 @@
-"""The brokers, one or three, each with a second listener that tells clients the proxy's address instead of its own."""
+"""The brokers, one or three, each with a second listener that advertises the proxy's address."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from chaos.proxy import LOOPBACK, Proxy
@@ -27,7 +25,7 @@ QUICK: Mapping[str, str] = {
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
 }
-"""Lets sessions and transactions end sooner than Kafka's own limits would."""
+"""Properties that let sessions and transactions end sooner than by Kafka's own limits."""
 _REPLICATED: Mapping[str, str] = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
@@ -39,42 +37,36 @@ _REPLICATED: Mapping[str, str] = {
     "num.network.threads": "2",
     "num.io.threads": "4",
 }
-"""The properties of each broker where there are three."""
-_HEAPS = {1: "512m", 3: "320m"}
+"""Properties of each of three brokers."""
 _DISK_BYTES = 4 * 1024**3
-"""The size of the mount that can be made small: more than a run of a million events writes."""
-_WHOLE_S = 90.0
-_TURN_S = 0.1
-KAFKAS_OWN = ("__consumer_offsets", "__transaction_state")
+"""Size of the mount that can be made small, in bytes: more than a run of a million events writes."""
+_KAFKAS_OWN = ("__consumer_offsets", "__transaction_state")
 
 
 class Disk:
-    """A mount of its own for the data of one broker, in memory, which can be made as small as what is on it."""
+    """A mount in memory for the data of one broker, whose free space can be removed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @staticmethod
     def mount(folder: Path) -> Disk | None:
-        """Mount one; None where that is not allowed."""
+        """Mount a disk; return None if that is not allowed."""
         folder.mkdir(parents=True, exist_ok=True)
         disk = Disk(folder)
         return disk if disk._run("mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "none") else None
 
     def fill(self) -> None:
-        """Leave no room for anything more."""
-        self._resize(shutil.disk_usage(self._folder).used)
+        """Leave no free space."""
+        self._run("mount", "-o", f"remount,size={shutil.disk_usage(self._folder).used}")
 
     def empty(self) -> None:
-        """Give the room back."""
-        self._resize(_DISK_BYTES)
+        """Restore the original size."""
+        self._run("mount", "-o", f"remount,size={_DISK_BYTES}")
 
     def unmount(self) -> None:
-        """Take it away with all that is on it."""
+        """Unmount the disk, which deletes what is on it."""
         self._run("umount", "-l")
-
-    def _resize(self, size: int) -> None:
-        self._run("mount", "-o", f"remount,size={size}")
 
     def _run(self, program: str, *options: str) -> bool:
         found = shutil.which(program)
@@ -90,98 +82,72 @@ class Broker:
     kafka: LocalKafka
     runner: JarRunner
     port: int
-    """Where it listens for what the proxy passes on."""
+    """Port that the proxy connects to."""
     disk: Disk | None
 
-    def freeze(self) -> None:
-        """Stop the process as a machine that stands still does: connections stay open and nothing answers."""
-        self._send(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let the process go on."""
-        self._send(signal.SIGCONT)
-
-    @property
-    def runs(self) -> bool:
-        """True while its process lives."""
-        return self.runner.last_words() is None
-
-    def _send(self, what: signal.Signals) -> None:
+    def send(self, what: signal.Signals) -> None:
+        """Send a signal to its process. SIGSTOP keeps connections open, and nothing answers until SIGCONT."""
         if (pid := self.runner.pid) is not None:
             os.kill(pid, what)
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The brokers, and the network that the services reach them through."""
+    """The brokers, and the network that the services reach them through.
+
+    Methods raise KafkaException if no broker answers.
+    """
 
     brokers: tuple[Broker, ...]
     proxy: Proxy
     direct: str
-    """The addresses past the proxy, for those who watch."""
+    """Addresses of the brokers themselves."""
     proxied: str
-    """The addresses through the proxy, for those who are hurt."""
+    """Addresses of the proxy."""
 
     def leader(self, topic: str, partition: int) -> Broker:
-        """Return the broker that leads a partition now; any broker while nobody leads it.
-
-        Raises:
-            KafkaException: if no broker answers.
-        """
-        metadata = self._admin().list_topics(timeout=30).topics.get(topic)
-        number = metadata.partitions[partition].leader if metadata is not None and metadata.partitions else -1
-        return next((broker for broker in self.brokers if broker.number == number), self.brokers[0])
+        """Return the broker that leads a partition now; any broker if none does."""
+        metadata = self.admin().list_topics(timeout=30).topics.get(topic)
+        return self._numbered(metadata.partitions[partition].leader if metadata and metadata.partitions else -1)
 
     def coordinator(self, group: str) -> Broker:
-        """Return the broker that coordinates a group now.
-
-        Raises:
-            KafkaException: if no broker answers.
-        """
-        admin = self._admin()
-        number = admin.describe_consumer_groups([group], request_timeout=30)[group].result(30).coordinator.id
-        return next((broker for broker in self.brokers if broker.number == number), self.brokers[0])
+        """Return the broker that coordinates a group now."""
+        admin = self.admin()
+        described = admin.describe_consumer_groups([group], request_timeout=30)[group].result(30)
+        return self._numbered(described.coordinator.id)
 
     def transaction_coordinator(self, member: str) -> Broker:
         """Return the broker that coordinates the transactions of a transactional id now.
 
-        Kafka's clients cannot ask for it; it leads the partition of Kafka's own topic to which the id's hash belongs.
-
-        Raises:
-            KafkaException: if no broker answers.
+        Kafka's clients have no request for it; it leads the partition of Kafka's own topic that the id's hash selects.
         """
-        topic = self._admin().list_topics(timeout=30).topics.get("__transaction_state")
+        topic = self.admin().list_topics(timeout=30).topics.get("__transaction_state")
         partitions = len(topic.partitions) if topic is not None else 0
         return self.leader("__transaction_state", java_hash(member) % partitions) if partitions else self.brokers[0]
 
-    def wait_until_whole(self, topics: Collection[str], within_s: float = _WHOLE_S) -> bool:
-        """Wait until every replica of these topics, and of Kafka's own, is in sync; return whether it came to that."""
-        until = time.monotonic() + within_s
-        while time.monotonic() < until:
-            try:
-                if self._is_whole({*topics, *KAFKAS_OWN}):
-                    return True
-            except KafkaException:
-                pass  # Not yet.
-            time.sleep(_TURN_S)
-        return False
+    def _numbered(self, number: int) -> Broker:
+        return next((broker for broker in self.brokers if broker.number == number), self.brokers[0])
 
-    def _is_whole(self, topics: Collection[str]) -> bool:
-        metadata = self._admin().list_topics(timeout=5)
+    def is_in_sync(self, topics: Collection[str]) -> bool:
+        """Return True if all replicas of these topics, and of Kafka's own, are in sync."""
+        metadata = self.admin().list_topics(timeout=5)
         partitions = [
-            each for name, topic in metadata.topics.items() if name in topics for each in topic.partitions.values()
+            each
+            for name, topic in metadata.topics.items()
+            if name in {*topics, *_KAFKAS_OWN}
+            for each in topic.partitions.values()
         ]
         return len(metadata.brokers) == len(self.brokers) and all(
             each.leader >= 0 and len(each.isrs) == len(each.replicas) for each in partitions
         )
 
-    def _admin(self) -> AdminClient:
-        # A new one each time: one that saw a broker go is slow to come back.
+    def admin(self) -> AdminClient:
+        """Return a new admin client, to be kept until it has answered: an old one may take long to reconnect."""
         return AdminClient({"bootstrap.servers": self.direct, "reconnect.backoff.max.ms": 200, "log_level": 0})
 
 
 def java_hash(text: str) -> int:
-    """Return Java's hash of a text of ASCII, without its sign: partitions are chosen by it.
+    """Return Java's hash of an ASCII text, without its sign. Kafka selects partitions by it.
 
     >>> java_hash("a"), java_hash("chaos.evaluate-host-0")
     (97, 1611855505)
@@ -192,6 +158,14 @@ def java_hash(text: str) -> int:
     return number & 0x7FFFFFFF
 
 
+def free_ports(number: int) -> list[int]:
+    """Choose different ports that nothing listens on."""
+    ports: list[int] = []
+    while len(ports) < number:
+        ports.append(free_port(*ports))
+    return ports
+
+
 @contextmanager
 def cluster(
     folder: Path,
@@ -199,25 +173,16 @@ def cluster(
     brokers: int = 1,
     *,
     full_disks: bool = False,
-    say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Cluster]:
     """Run brokers and their proxy for the length of a `with` block.
 
-    Three brokers keep three copies of every topic, Kafka's own among them, and take no record that fewer than two have.
-
-    Args:
-        folder: where their data go.
-        properties: of the brokers, beside those of their listeners.
-        brokers: how many: one or three.
-        full_disks: whether the last broker gets a mount of its own, where that is allowed.
-        say: called with a sentence about what takes long.
+    Three brokers keep three replicas of every topic, Kafka's own included, and accept a record only if two have it.
+    With full disks the last broker has a mount of its own, if that is allowed.
 
     Raises:
-        LocalServerError: if Kafka cannot be fetched or started here.
+        LocalServerError: if Kafka cannot be downloaded or started.
     """
-    ports: list[int] = []
-    for _ in range(4 * brokers):
-        ports.append(free_port(*ports))
+    ports = free_ports(4 * brokers)
     own, inner, outer, controllers = (ports[first::4] for first in range(4))
     voters = ",".join(f"{number}@{LOOPBACK}:{port}" for number, port in enumerate(controllers, 1))
     with ExitStack() as stack:
@@ -238,12 +203,12 @@ def cluster(
             }
             replicated = _REPLICATED if brokers > 1 else {}
             node = Node(own[index], controllers[index], {**replicated, **properties, **listeners})
-            runner = JarRunner(node, home, say, heap=_HEAPS[brokers])
+            runner = JarRunner(node, home, lambda _: None, heap="512m" if brokers == 1 else "320m")
             stack.callback(runner.discard)
             made.append(Broker(index + 1, LocalKafka(node, runner), runner, inner[index], disk))
-        with ThreadPoolExecutor(brokers) as pool:  # A quorum is needed before any of them answers.
+        with ThreadPoolExecutor(brokers) as pool:  # None answers before there is a quorum.
             list(pool.map(lambda broker: broker.kafka.start(), made))
-        if brokers > 1:  # The last ones could not shut down in order: there is no quorum left.
+        if brokers > 1:  # Without a quorum the last ones could not shut down in order.
             for broker in made:
                 stack.callback(broker.kafka.kill)
         proxy = stack.enter_context(Proxy(dict(zip(outer, inner, strict=True))).running())

@@ -1,7 +1,7 @@
 """The checker: reads every topic, committed records only, and compares with the oracle. It shares no code with ragweir.
 
-It reads while the services are hurt, and once more to the very end when all have ended. Interactions are read through a
-consumer of their own, which is replaced when their topic is deleted and made again.
+It reads while faults are injected, and to the very end once all services have ended. Interactions have a consumer of
+their own, which is replaced when their topic is recreated.
 """
 
 from __future__ import annotations
@@ -10,67 +10,51 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from chaos import money
 from chaos.events import POISON
-from chaos.findings import Fault, Findings
-from chaos.oracle import BURIED, EVALUATED, Oracle, Span, Sums
-from chaos.tally import Place, Tally
+from chaos.findings import Findings
+from chaos.oracle import DEAD_LETTER, EVALUATED, METRICS, Oracle, Sums, Window
+from chaos.tally import Source, Tally
 
-FINAL = {"judged", "failed"}
-"""The statuses that a selected event may end with: in a run of hours no request waits long enough to expire."""
-_METRICS = {
-    "total_latency_ms": ("latency_ms", 887),
-    "input_tokens": ("input_tokens", 997),
-    "output_tokens": ("output_tokens", 89),
-}
-"""The metrics that the oracle can tell itself: where it sums them, and what an event's number leaves divided by which.
-"""
+_FINAL = {"judged", "failed"}
+"""Statuses that a selected event may end with: in a run of hours no request waits long enough to expire."""
 _SOURCE = "ragweir-source-"
+_SHOWN = 'ragweir_evaluations_total{stage="scored"}'
 
 
 @dataclass(slots=True)
 class Stall:
-    """The time from a fault's beginning until the next record of every partition has come out."""
+    """The time from a fault's beginning until the next record of every partition has output."""
 
     kind: str
     began: float
-    """By a monotonic clock, as seconds."""
+    """Monotonic clock, in seconds."""
     targets: dict[int, int]
-    """The offset of the next record of each lane whose next record has not come out."""
+    """Offset of the next record of each log, until it has output."""
     seconds: float | None = None
-    """None until it is over."""
+    """None until the stall is over."""
 
-    def look(self, reached: Mapping[int, int]) -> None:
-        """End it if every record that it waits for, or a later one, has come out."""
+    def update(self, reached: Mapping[int, int]) -> None:
+        """End the stall if every target, or a later record, has output."""
         if self.seconds is None:
-            for lane in [lane for lane, offset in self.targets.items() if reached.get(lane, -1) >= offset]:
-                del self.targets[lane]
+            for log in [log for log, offset in self.targets.items() if reached.get(log, -1) >= offset]:
+                del self.targets[log]
             if not self.targets:
                 self.seconds = time.monotonic() - self.began
 
-    def move(self, lanes: Iterable[int]) -> None:
-        """Wait for the first records of these lanes instead: the topic was deleted and made again."""
-        if self.seconds is None:
-            self.targets = dict.fromkeys(lanes, 0)
-
 
 class Checker:
-    """Reads the topics of one prefix.
+    """Reads the topics of one prefix, past the proxy, and compares with what the running services have to write.
 
-    Args:
-        bootstrap: the broker, past the proxy.
-        prefix: of the topics.
-        partitions: of each.
-        oracle: is told the interactions as they are read.
-        services: those that are there to do their part.
-        budget: of the judge for a day, in millionths of a dollar; None where it has none.
+    The judge's budget is per day and in millionths of a dollar; None for no limit.
     """
 
     def __init__(
@@ -82,109 +66,105 @@ class Checker:
         services: Collection[str],
         budget: int | None = None,
     ) -> None:
+        self._bootstrap, self._prefix = bootstrap, prefix
         self._services, self._budget = services, budget
-        self._prefix = prefix
         self.oracle = oracle
         self.findings = Findings()
         of = self.findings.of
         self._scored = Tally(of("evaluations"), ordered=True)
-        self._buried = Tally(of("dead letters"), ordered=True)
-        self._asked = Tally(of("requests to judge"), ordered=True)
+        self._dead = Tally(of("dead letters"), ordered=True)
+        self._requested = Tally(of("requests to judge"), ordered=True)
         self._judged = Tally(of("judged evaluations"), ordered=False)
-        self._letters: dict[Place, bytes | None] = {}
+        self._dead_letters: dict[Source, bytes | None] = {}
         self.statuses: Counter[str] = Counter()
-        self._windows: dict[bytes, tuple[Span, Sums]] = {}
-        self.counted = 0
-        """Events in windows, as these stand now."""
-        self.shown: dict[str, float] = {}
-        """What each process showed last in its telemetry as written."""
+        self._windows: dict[bytes, tuple[Window, Sums]] = {}
+        self._in_windows = 0
+        """Events in windows at present."""
+        self._shown: dict[str, float] = {}
+        """The value that each process last showed in its telemetry."""
         self.stalls: list[Stall] = []
-        """The stalls that faults caused; guarded by the lock."""
+        """Stalls caused by faults; guarded by the lock."""
         self.bill: Mapping[str, int] = {}
-        """The endpoint's own bill, by day; it has to be set before `finish`."""
-        self.ledger: dict[str, int] = {}
-        """The amounts that the ledger counts as spent, by day, once all of it is read."""
+        """The endpoint's bill by day; set it before `finish`."""
+        self.ledger: Counter[str] = Counter()
+        """Amounts that the ledger counts as spent, by day, once all of it is read."""
+        self.on_evaluation: Callable[[Mapping[str, Any]], None] = lambda _: None
+        """Called with each evaluation that is read."""
         self._reached: dict[int, int] = {}
-        """The highest offset of each lane that has an evaluation or a dead letter."""
+        """Highest offset of each log that has an evaluation or a dead letter."""
         self._accounts: dict[tuple[str, ...], int] = {}
-        self._deferred: set[Place] = set()
+        self._deferred: set[Source] = set()
         self._readers: Mapping[str, Callable[[Message], None]] = {
-            "interactions": self._interaction,
-            "evaluations": self._evaluation,
-            "dead-letter": self._dead_letter,
-            "judge.requests": self._request,
-            "judge.deferred": self._put_off,
-            "judge.ledger": self._account,
-            "windows": self._window,
+            "evaluations": self._read_evaluation,
+            "dead-letter": self._read_dead_letter,
+            "judge.requests": self._read_request,
+            "judge.deferred": self._read_deferred,
+            "judge.ledger": self._read_account,
+            "windows": self._read_window,
+            "interactions": self._read_interaction,
         }
         self._ends: dict[tuple[str, int], int] = {}
-        self._bootstrap = bootstrap
         self._lock = threading.Lock()
-        self._consumer = _consumer(bootstrap, "read_committed")
-        self._places = [
-            TopicPartition(prefix + name, partition, 0)
+        self._outputs = _consumer(bootstrap, "read_committed")
+        self._output_partitions = [
+            each
             for name in self._readers
             if name != "interactions"
-            for partition in range(partitions)
+            for each in self._partitions(name, range(partitions))
         ]
-        self._consumer.assign(self._places)
-        self._inputs, self._interactions = self._reading(range(partitions))
+        self._outputs.assign(self._output_partitions)
+        self._read_inputs(partitions)
         self._stop = threading.Event()
         self._raised: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="checker", daemon=True)
 
+    def _partitions(self, topic: str, partitions: Iterable[int]) -> list[TopicPartition]:
+        return [TopicPartition(self._prefix + topic, partition, 0) for partition in partitions]
+
+    def _read_inputs(self, partitions: int) -> None:
+        self._inputs = _consumer(self._bootstrap, "read_committed")
+        self._input_partitions = self._partitions("interactions", range(partitions))
+        self._inputs.assign(self._input_partitions)
+
     def start(self) -> None:
-        """Read from now on, beside everything else."""
+        """Begin to read, on a thread."""
         self._thread.start()
 
-    def _reading(self, partitions: Iterable[int]) -> tuple[Consumer, list[TopicPartition]]:
-        consumer = _consumer(self._bootstrap, "read_committed")
-        places = [TopicPartition(f"{self._prefix}interactions", partition, 0) for partition in partitions]
-        consumer.assign(places)
-        return consumer, places
-
     def recreated(self, number: int, partitions: int) -> None:
-        """Begin to read a new incarnation of the interactions; all of the one before has come out.
-
-        Args:
-            number: of the first event of the new one.
-            partitions: of the new one.
-        """
+        """Begin to read the recreated topic, whose first event has this number; all earlier records have output."""
         with self._lock:
             self._inputs.close()
             self.oracle.recreated(number)
-            for place in self._interactions:
-                self._ends.pop((place.topic, place.partition), None)
-            self._inputs, self._interactions = self._reading(range(partitions))
+            for each in self._input_partitions:
+                self._ends.pop((each.topic, each.partition), None)
+            self._read_inputs(partitions)
             for stall in self.stalls:
-                stall.move([self.oracle.newest_lane(partition) for partition in range(partitions)])
+                stall.targets = {self.oracle.newest_log(partition): 0 for partition in range(partitions)}
 
     def grown(self, partitions: int) -> None:
-        """Read the partitions as well that were added to the interactions.
-
-        Args:
-            partitions: how many there are now.
-        """
+        """Begin to read the partitions that were added to the interactions, which are this many now."""
         with self._lock:
-            new = [
-                TopicPartition(f"{self._prefix}interactions", partition, 0)
-                for partition in range(len(self._interactions), partitions)
-            ]
+            new = self._partitions("interactions", range(len(self._input_partitions), partitions))
             self._inputs.incremental_assign(new)
-            self._interactions += new
+            self._input_partitions += new
 
     def watch(self, kind: str) -> None:
-        """Note from now on how long it takes until the next record of every partition has come out."""
+        """Begin to measure the time until the next record of every partition has output."""
         with self._lock:
-            lanes = [self.oracle.newest_lane(place.partition) for place in self._interactions]
-            targets = {lane: len(self.oracle.lanes[lane].fates) for lane in lanes}
+            logs = [self.oracle.newest_log(each.partition) for each in self._input_partitions]
+            targets = {log: len(self.oracle.logs[log].outcomes) for log in logs}
             self.stalls.append(Stall(kind, time.monotonic(), targets))
 
+    def scraped(self, process: str, samples: Mapping[str, float]) -> None:
+        """Note how many evaluations a process shows in its telemetry, which must not be more than are committed."""
+        if samples:
+            self._shown[process] = samples.get(_SHOWN, 0.0)
+
     def complete(self, records: int) -> bool:
-        """Whether all is there that is to come of so many records. More may be there than should.
+        """Return True if this number of records has all outputs that they must have, and perhaps more.
 
         Raises:
-            Exception: whatever kept the checker from reading.
+            Exception: the error that ended the reading.
         """
         if self._raised is not None:
             raise self._raised
@@ -192,47 +172,43 @@ class Checker:
         return (
             oracle.read == records
             and self._scored.distinct >= oracle.evaluated
-            and self._buried.distinct >= oracle.buried
-            and (self._judged.distinct + self.deferred >= oracle.selected or "judge" not in self._services)
-            and (self.counted >= oracle.evaluated or "aggregate" not in self._services)
+            and self._dead.distinct >= oracle.dead_letters
+            and ("judge" not in self._services or self._judged.distinct + len(self._waiting()) >= oracle.selected)
+            and ("aggregate" not in self._services or self._in_windows >= oracle.evaluated)
         )
 
     @property
     def progress(self) -> tuple[int, ...]:
-        """Something that changes as long as anything comes out."""
-        tallies = (self._scored, self._buried, self._asked, self._judged)
-        return (*(each.distinct for each in tallies), self.counted, len(self._deferred))
+        """A value that changes whenever there is new output."""
+        tallies = (self._scored, self._dead, self._requested, self._judged)
+        return (*(each.distinct for each in tallies), self._in_windows, len(self._deferred))
 
-    @property
-    def deferred(self) -> int:
-        """The number of requests that wait for the budget of another day."""
-        return sum(not self._judged.holds(place) for place in tuple(self._deferred))
+    def _waiting(self) -> set[Source]:
+        """Return the requests that wait for the budget of another day."""
+        return {source for source in tuple(self._deferred) if not self._judged.has(source)}
 
     @property
     def received(self) -> int:
-        """How many events have an evaluation."""
+        """Number of events that have an evaluation."""
         return self._scored.distinct
 
     @property
     def lag(self) -> int:
-        """How many records that were read have not come out."""
-        return max(0, self.oracle.evaluated + self.oracle.buried - self._scored.distinct - self._buried.distinct)
+        """Number of records that were read and have no output."""
+        return max(0, self.oracle.evaluated + self.oracle.dead_letters - self._scored.distinct - self._dead.distinct)
 
     def finish(self, within_s: float) -> Findings:
-        """Read to the very end, now that nobody writes any more, and compare.
-
-        Args:
-            within_s: how long what an open transaction holds back is waited for.
+        """Read to the very end, once nothing writes any more, and compare.
 
         Raises:
-            TimeoutError: if the end is not reached.
+            TimeoutError: if an open transaction does not end within the time.
         """
         self._stop.set()
         self._thread.join()
         if self._raised is not None:
             raise self._raised
         self._read_to_end(within_s)
-        self._consumer.close()
+        self._outputs.close()
         self._inputs.close()
         self._compare()
         return self.findings
@@ -242,161 +218,154 @@ class Checker:
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                self._turn()
-        except Exception as error:  # It is raised again where somebody looks.
+                self._read()
+        except Exception as error:  # It is raised again by `complete` and `finish`.
             self._raised = error
 
-    def _turn(self) -> None:
+    def _read(self) -> None:
         with self._lock:
             self._take(self._inputs.consume(1_000, 0.02))
-        self._take(self._consumer.consume(1_000, 0.1))
+        self._take(self._outputs.consume(1_000, 0.1))
         with self._lock:
             for stall in self.stalls:
-                stall.look(self._reached)
+                stall.update(self._reached)
 
     def _take(self, messages: Iterable[Message]) -> None:
         for message in messages:
-            topic, partition, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
-            error = message.error()
+            topic, error = message.topic() or "", message.error()
             if error is None:
                 self._readers[topic.removeprefix(self._prefix)](message)
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._ends[topic, partition] = offset
+                self._ends[topic, message.partition() or 0] = message.offset() or 0
 
     def _read_to_end(self, within_s: float) -> None:
-        """Up to where all records end, committed or not: where committed ones end may lie before one that is open."""
+        """Read up to the high watermarks: committed records may end before them at an open transaction."""
         until = time.monotonic() + within_s
-        looking = _consumer(self._bootstrap, "read_uncommitted")
+        consumer = _consumer(self._bootstrap, "read_uncommitted")
         ends = {
-            (each.topic, each.partition): looking.get_watermark_offsets(each, timeout=within_s)[1]
-            for each in [*self._places, *self._interactions]
+            (each.topic, each.partition): consumer.get_watermark_offsets(each, timeout=within_s)[1]
+            for each in [*self._output_partitions, *self._input_partitions]
         }
-        looking.close()
-        while any(self._ends.get(place, 0) < end for place, end in ends.items()):
+        consumer.close()
+        while behind := {f"{at[0]}/{at[1]}": end for at, end in ends.items() if self._ends.get(at, 0) < end}:
             if time.monotonic() > until:
-                behind = {f"{t}/{p}": end for (t, p), end in ends.items() if self._ends.get((t, p), 0) < end}
-                raise TimeoutError(f"an open transaction holds back what stands before {behind}")
-            self._turn()
+                raise TimeoutError(f"an open transaction hides records before {behind}")
+            self._read()
 
-    def _interaction(self, message: Message) -> None:
+    def _read_interaction(self, message: Message) -> None:
         poison = POISON in _headers(message)
         self.oracle.record(message.partition() or 0, message.offset() or 0, message.value(), poison=poison)
 
-    def _evaluation(self, message: Message) -> None:
+    def _read_evaluation(self, message: Message) -> None:
         evaluation = json.loads(message.value() or b"")
-        place, number = self._source(evaluation), int(evaluation["event_id"][1:])
-        self._reach(place)
-        output = message.partition() or 0
-        found = self.findings.of("evaluations" if evaluation["stage"] == "scored" else "judged evaluations")
-        if any(evaluation["scores"].get(name) != number % of for name, (_, of) in _METRICS.items()):
-            found.add("wrong", f"{place[0]}/{place[1]} has other scores than its event comes to")
-        if evaluation["stage"] == "scored":
-            self._scored.add(place, output, number)
-            return
-        self._judged.add(place, output, number)
-        for suite in evaluation["decision"]["suites"]:
+        self.on_evaluation(evaluation)
+        source, number = self._source(evaluation), int(evaluation["event_id"][1:])
+        self._reach(source)
+        scored = evaluation["stage"] == "scored"
+        found = self.findings.of("evaluations" if scored else "judged evaluations")
+        if any(evaluation["scores"].get(name) != number % divisor for name, divisor in METRICS.items()):
+            found.add("wrong", f"{source[0]}/{source[1]} has scores of another event")
+        (self._scored if scored else self._judged).add(source, message.partition() or 0, number)
+        for suite in () if scored else evaluation["decision"]["suites"]:
             if suite["status"] != "not_selected":
                 self.statuses[suite["status"]] += 1
-                if suite["status"] not in FINAL:
-                    found.add("wrong", f"{place[0]}/{place[1]} is {suite['status']}")
+                if suite["status"] not in _FINAL:
+                    found.add("wrong", f"{source[0]}/{source[1]} is {suite['status']}")
 
-    def _source(self, evaluation: Mapping[str, Any]) -> Place:
+    def _source(self, evaluation: Mapping[str, Any]) -> Source:
         source = evaluation["source"]
-        return self.oracle.lane(source["partition"], int(evaluation["event_id"][1:])), source["offset"]
+        return self.oracle.log_of(source["partition"], int(evaluation["event_id"][1:])), source["offset"]
 
-    def _reach(self, place: Place) -> None:
-        lane, offset = place
-        self._reached[lane] = max(offset, self._reached.get(lane, -1))
+    def _reach(self, source: Source) -> None:
+        log, offset = source
+        self._reached[log] = max(offset, self._reached.get(log, -1))
 
-    def _dead_letter(self, message: Message) -> None:
-        said = _headers(message)
-        topic = said[f"{_SOURCE}topic"].decode()
+    def _read_dead_letter(self, message: Message) -> None:
+        headers = _headers(message)
+        topic = headers[f"{_SOURCE}topic"].decode()
         number = int((message.key() or b"e0")[1:])
-        place = self.oracle.lane(int(said[f"{_SOURCE}partition"]), number), int(said[f"{_SOURCE}offset"])
+        log = self.oracle.log_of(int(headers[f"{_SOURCE}partition"]), number)
+        source = log, int(headers[f"{_SOURCE}offset"])
         if topic != f"{self._prefix}interactions":
-            self.findings.of("dead letters").add("wrong", f"{topic} {place[0]}/{place[1]}, a record of our own")
+            self.findings.of("dead letters").add("wrong", f"{topic} {source[0]}/{source[1]}, a record of ragweir")
             return
-        self._reach(place)
-        self._buried.add(place, message.partition() or 0, -1)
-        self._letters[place] = message.value()
+        self._reach(source)
+        self._dead.add(source, message.partition() or 0, -1)
+        self._dead_letters[source] = message.value()
 
-    def _request(self, message: Message) -> None:
+    def _read_request(self, message: Message) -> None:
         evaluation = json.loads(message.value() or b"")["evaluation"]
-        self._asked.add(self._source(evaluation), message.partition() or 0, int(evaluation["event_id"][1:]))
+        self._requested.add(self._source(evaluation), message.partition() or 0, int(evaluation["event_id"][1:]))
 
-    def _put_off(self, message: Message) -> None:
+    def _read_deferred(self, message: Message) -> None:
         self._deferred.add(self._source(json.loads(message.value() or b"")["evaluation"]))
 
-    def _account(self, message: Message) -> None:
-        """An amount that a crash leaves reserved counts as spent."""
+    def _read_account(self, message: Message) -> None:
+        """Read an account of the ledger. An amount that a crash leaves reserved counts as spent."""
         match json.loads(message.key() or b"null"):
             case [str(day), str(application), str(tenant), int(partition)]:
                 entry = json.loads(message.value() or b"{}")
                 amount = entry.get("spent", 0) + entry.get("reserved", 0)
                 self._accounts[day, application, tenant, str(partition)] = amount
 
-    def _window(self, message: Message) -> None:
+    def _read_window(self, message: Message) -> None:
         key, value = message.key() or b"", message.value()
         start, *rest = json.loads(key)
         if start == "progress":
             return
         before = self._windows.pop(key, None)
-        self.counted -= before[1].events if before else 0
+        self._in_windows -= before[1]["events"] if before else 0
         if value is None:
             return
-        window = json.loads(value)
-        span = round(datetime.fromisoformat(start).timestamp() * 1_000), str(rest[0]["application"])
-        sums = Sums(window["events"])
-        for metric, (field, _) in _METRICS.items():
-            summary = window["metrics"].get(metric, {"sum": 0, "count": 0})
-            setattr(sums, field, round(float(summary["sum"])))
-            if summary["count"] != sums.events:
-                # Told as a sum that nothing comes to.
-                setattr(sums, field, -1)
-        self._windows[key] = span, sums
-        self.counted += sums.events
+        record = json.loads(value)
+        window = round(datetime.fromisoformat(start).timestamp() * 1_000), str(rest[0]["application"])
+        sums = Sums(events=record["events"])
+        for metric in METRICS:
+            summary = record["metrics"].get(metric, {"sum": 0, "count": 0})
+            # Without a value of each event the sum is wrong.
+            sums[metric] = round(float(summary["sum"])) if summary["count"] == record["events"] else -1
+        self._windows[key] = window, sums
+        self._in_windows += record["events"]
 
     # Comparing.
 
     def _compare(self) -> None:
-        tallies = [(self._scored, _fate(self.oracle, EVALUATED)), (self._buried, _fate(self.oracle, BURIED))]
+        oracle, logs = self.oracle, list(self.oracle.logs)
+        self._scored.compare(partial(oracle.expect, EVALUATED), logs)
+        self._dead.compare(partial(oracle.expect, DEAD_LETTER), logs)
         if "judge" in self._services:
-            waiting = {place for place in self._deferred if not self._judged.holds(place)}
+            waiting = self._waiting()
             self.statuses["deferred"] += len(waiting)
-            tallies += [(self._asked, _wanted(self.oracle)), (self._judged, _wanted(self.oracle, waiting))]
-            self._compare_money()
-        for tally, expected in tallies:
-            tally.compare(expected, list(self.oracle.lanes))
-        for (partition, offset), value in self._letters.items():
-            if self.oracle.lanes[partition].buried.get(offset) != value:
-                self.findings.of("dead letters").add("wrong", f"{partition}/{offset} holds other bytes")
+            self._requested.compare(oracle.expect_judged, logs)
+            self._judged.compare(partial(oracle.expect_judged, deferred=waiting), logs)
+            for (day, *_), amount in self._accounts.items():
+                self.ledger[day] += amount
+            if self._budget is not None:
+                money.compare(self.findings.of("bill, of a day's budget"), self.bill, self.ledger, self._budget)
+        for (log, offset), value in self._dead_letters.items():
+            if oracle.logs[log].dead_letters.get(offset) != value:
+                self.findings.of("dead letters").add("wrong", f"{log}/{offset} has other bytes")
         if "aggregate" in self._services:
             self._compare_windows()
-        shown, written = sum(self.shown.values()), self.findings.of("evaluations").found
+        shown, committed = sum(self._shown.values()), self.findings.of("evaluations").found
         telemetry = self.findings.of("telemetry")
-        telemetry.expected, telemetry.found = written, round(shown)
-        if shown > written:
-            telemetry.add("overcounted", f"{shown:.0f} evaluations shown, {written} committed")
-
-    def _compare_money(self) -> None:
-        for (day, *_), amount in self._accounts.items():
-            self.ledger[day] = self.ledger.get(day, 0) + amount
-        if self._budget is not None:
-            money.compare(self.findings.of("bill, of a day's budget"), self.bill, self.ledger, self._budget)
+        telemetry.expected, telemetry.found = committed, round(shown)
+        if shown > committed:
+            telemetry.add("overcounted", f"{shown:.0f} evaluations shown, {committed} committed")
 
     def _compare_windows(self) -> None:
-        found = self.findings.of("windows")
-        totals: dict[Span, Sums] = {}
-        for span, sums in self._windows.values():
-            totals.setdefault(span, Sums()).add(sums)
-        found.expected, found.found = self.oracle.evaluated, self.counted
-        if self.counted != self.oracle.evaluated:
-            fault: Fault = "lost" if self.counted < self.oracle.evaluated else "duplicated"
-            found.add(fault, f"{self.counted} events in all windows, {self.oracle.evaluated} evaluated")
-        for span in sorted(self.oracle.windows.keys() | totals.keys()):
-            expected, got = self.oracle.windows.get(span, Sums()), totals.get(span, Sums())
+        found, evaluated = self.findings.of("windows"), self.oracle.evaluated
+        totals: dict[Window, Sums] = {}
+        for window, sums in self._windows.values():
+            totals.setdefault(window, Sums()).update(sums)
+        found.expected, found.found = evaluated, self._in_windows
+        if self._in_windows != evaluated:
+            defect: Literal["lost", "duplicated"] = "lost" if self._in_windows < evaluated else "duplicated"
+            found.add(defect, f"{self._in_windows} events in all windows, {evaluated} evaluated")
+        for window in sorted(self.oracle.windows.keys() | totals.keys()):
+            expected, got = self.oracle.windows.get(window, Sums()), totals.get(window, Sums())
             if expected != got:
-                found.add("wrong", f"{span}: {got}, not {expected}")
+                found.add("wrong", f"{window}: {dict(got)}, not {dict(expected)}")
 
 
 def _consumer(bootstrap: str, isolation: str) -> Consumer:
@@ -417,19 +386,3 @@ def _consumer(bootstrap: str, isolation: str) -> Consumer:
 
 def _headers(message: Message) -> dict[str, bytes]:
     return {name: value for name, value in dict(message.headers() or ()).items() if isinstance(value, bytes)}
-
-
-def _fate(oracle: Oracle, fate: int) -> Callable[[int], Iterator[tuple[bool, int]]]:
-    return lambda partition: (
-        (each == fate, number if each == EVALUATED else -1)
-        for each, number in zip(oracle.lanes[partition].fates, oracle.lanes[partition].numbers, strict=True)
-    )
-
-
-def _wanted(oracle: Oracle, waiting: Collection[Place] = ()) -> Callable[[int], Iterator[tuple[bool, int]]]:
-    return lambda partition: (
-        (bool(wanted) and (partition, offset) not in waiting, number)
-        for offset, (wanted, number) in enumerate(
-            zip(oracle.lanes[partition].wanted, oracle.lanes[partition].numbers, strict=True)
-        )
-    )

@@ -1,25 +1,28 @@
-"""The traffic: interactions drawn from a seed, with poison, repeated ids, disorder, late events and wrong clocks."""
+"""Generated interactions: drawn from a seed, with poison, repeated ids, disorder, late events and wrong clocks."""
 
 from __future__ import annotations
 
 import json
 import random
 import time
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Message, Producer
 
 POISON = "poison"
-"""The header that marks what cannot be evaluated: for the oracle, the product does not look at it."""
+"""Header of a record that cannot be evaluated. The oracle reads it, the product does not."""
 _HOUR_MS = 3_600_000
 _RECENT = 500
 _FLUSH_S = 300.0
+_WORDS = "the premium of our policy covers or excludes water damage in basement roof 118 until 9 December 2025".split()
+_TEXTS = 200
+"""Number of different texts that events are made of."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """What the traffic consists of: shares of all records, but for `judged`, which is of good events."""
+    """Composition of the workload: shares of all records; `judged` is a share of valid events."""
 
     poison: float = 0.01
     duplicates: float = 0.05
@@ -28,7 +31,9 @@ class Mix:
     ahead: float = 0.001
     judged: float = 0.01
     span_s: float = 7_200.0
-    """Of event time that the whole traffic covers; it ends now."""
+    """Event time that the workload covers, in seconds; it ends when the workload begins."""
+    context_sentences: int = 0
+    """Sentences of each of five contexts; with 0, events are as short as possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class Drawn:
 
 
 def interaction(number: int, ended_ms: int, *, judged: bool, **more: object) -> bytes:
-    """An event whose numbers follow from its own number, so that whoever reads what became of it can check them."""
+    """Return an event whose values follow from its number, so that its evaluation can be checked."""
     event: dict[str, object] = {
         "event_id": f"e{number}",
         "started_at": ended_ms - number % 887,
@@ -69,85 +74,76 @@ def _poison(number: int) -> bytes | None:
     return kinds[number % len(kinds)]
 
 
-class Traffic:
-    """Draws the records, in order: a function of the seed and of when the traffic begins.
+def _text(number: int, sentences: int) -> dict[str, object]:
+    """Return a response and contexts, which share sentences."""
+    rng = random.Random(number)  # noqa: S311 (the same texts in every run)
+    contexts = [[f"{' '.join(rng.choices(_WORDS, k=14)).capitalize()}." for _ in range(sentences)] for _ in range(5)]
+    response = " ".join(context[0] for context in contexts)
+    return {"response": response, "contexts": [{"text": " ".join(context)} for context in contexts]}
 
-    Args:
-        seed: of the draws.
-        mix: what it consists of.
-        events: how many records there are.
-        partitions: of the interactions.
-    """
+
+class Generator:
+    """Draws the records, in order: a function of the seed and of the time at which the workload begins."""
 
     def __init__(self, seed: int, mix: Mix, events: int, partitions: int) -> None:
-        self._random = random.Random(f"traffic {seed}")  # noqa: S311 (the same traffic for the same seed)
+        self._random = random.Random(f"traffic {seed}")  # noqa: S311 (the same records for the same seed)
         self._mix = mix
         self._step_ms = mix.span_s * 1_000 / max(1, events)
         self._begin_ms = time.time() * 1_000 - mix.span_s * 1_000
+        self._texts = [_text(number, mix.context_sentences) for number in range(_TEXTS if mix.context_sentences else 0)]
         self.number = 0
-        """Of the next record."""
-        self.begin(partitions)
+        """Number of the next record."""
+        self.restart(partitions)
 
-    def begin(self, partitions: int) -> None:
-        """Begin anew on a topic with so many partitions: nothing is repeated of what was drawn before."""
+    def restart(self, partitions: int) -> None:
+        """Go on with an empty topic: repeat no earlier record."""
         self.partitions = partitions
         self.idle: int | None = None
-        """The partition that gets nothing."""
-        self._recent: list[deque[Drawn]] = [deque(maxlen=_RECENT) for _ in range(partitions)]
+        """Partition that receives nothing."""
+        self._recent: defaultdict[int, deque[Drawn]] = defaultdict(lambda: deque(maxlen=_RECENT))
 
-    def grow(self) -> None:
-        """Use one more partition."""
-        self.partitions += 1
-        self._recent.append(deque(maxlen=_RECENT))
-
-    def draw(self) -> Drawn:
-        """The next record."""
-        chance, mix, number = self._random, self._mix, self.number
+    def draw(self, due_ms: float | None = None) -> Drawn:
+        """Return the next record, whose event ends when it is due, by default within the span of the workload."""
+        rng, mix, number = self._random, self._mix, self.number
         self.number += 1
         partition = number % self.partitions
         if partition == self.idle:
             partition = (partition + 1) % self.partitions
-        lot = chance.random()
-        if lot < mix.poison:
+        draw = rng.random()
+        if draw < mix.poison:
             return Drawn(partition, f"e{number}".encode(), _poison(number), poison=True)
-        if lot < mix.poison + mix.duplicates and self._recent[partition]:
-            return chance.choice(self._recent[partition])
-        ended_ms = self._begin_ms + number * self._step_ms + self._wrong_by_ms()
-        value = interaction(number, int(ended_ms), judged=chance.random() < mix.judged)
+        if draw < mix.poison + mix.duplicates and self._recent[partition]:
+            return rng.choice(self._recent[partition])
+        ended_ms = (self._begin_ms + number * self._step_ms if due_ms is None else due_ms) + self._offset_ms()
+        judged = rng.random() < mix.judged
+        texts = self._texts[number % _TEXTS] if self._texts else {}
+        value = interaction(number, int(ended_ms), judged=judged, **texts)
         drawn = Drawn(partition, f"e{number}".encode(), value)
         self._recent[partition].append(drawn)
         return drawn
 
-    def _wrong_by_ms(self) -> float:
-        chance, mix = self._random, self._mix
-        lot = chance.random()
-        if lot < mix.late:
-            return -chance.uniform(0.05, 6) * _HOUR_MS
-        if lot < mix.late + mix.ahead:
-            return chance.uniform(0.2, 24) * _HOUR_MS
-        return -chance.uniform(0, 60_000) if lot < mix.late + mix.ahead + mix.disorder else 0.0
+    def _offset_ms(self) -> float:
+        """Return the difference of an event's time from when it would have been without disorder."""
+        rng, mix = self._random, self._mix
+        draw = rng.random()
+        if draw < mix.late:
+            return -rng.uniform(0.05, 6) * _HOUR_MS
+        if draw < mix.late + mix.ahead:
+            return rng.uniform(0.2, 24) * _HOUR_MS
+        return -rng.uniform(0, 60_000) if draw < mix.late + mix.ahead + mix.disorder else 0.0
 
 
 class Sender:
-    """Sends records past the proxy; a broker that is away is waited for.
-
-    Args:
-        bootstrap: the broker.
-        topic: the interactions.
-    """
+    """Sends records directly to the brokers, and waits for a broker that does not answer."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        self._bootstrap, self._topic = bootstrap, topic
+        self._bootstrap, self.topic = bootstrap, topic
         self._producer = self._connected()
-        self._refused: KafkaError | None = None
+        self._error: KafkaError | None = None
         self.sent = 0
 
-    def connect_anew(self) -> None:
-        """Forget what the topic was like; all that was sent must be in it.
-
-        Raises:
-            RuntimeError: if the broker did not take one.
-        """
+    def reconnect(self) -> None:
+        """Flush, and use a new producer, which has no metadata of the topic."""
         self.flush()
         self._producer = self._connected()
 
@@ -165,12 +161,12 @@ class Sender:
         )
 
     def send(self, drawn: Drawn) -> None:
-        """Send one record; waits while too many are under way."""
+        """Send one record; wait while the producer's queue is full."""
         headers: list[tuple[str, str | bytes | None]] = [(POISON, b"1")] if drawn.poison else []
         while True:
             try:
                 self._producer.produce(
-                    self._topic, drawn.value, drawn.key, drawn.partition, headers=headers, on_delivery=self._delivered
+                    self.topic, drawn.value, drawn.key, drawn.partition, headers=headers, on_delivery=self._delivered
                 )
                 break
             except BufferError:
@@ -179,14 +175,14 @@ class Sender:
         self._producer.poll(0)
 
     def flush(self) -> None:
-        """Wait until all are in the topic.
+        """Wait until the topic has all records.
 
         Raises:
-            RuntimeError: if the broker did not take one.
+            RuntimeError: if the brokers did not accept a record.
         """
         left = self._producer.flush(_FLUSH_S)
-        if left or self._refused is not None:
-            raise RuntimeError(f"the broker did not take all of the traffic: {self._refused or f'{left} are left'}")
+        if left or self._error is not None:
+            raise RuntimeError(f"the brokers did not accept all records: {self._error or f'{left} are left'}")
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        self._refused = error or self._refused
+        self._error = error or self._error

@@ -1,46 +1,40 @@
-"""The fleet: every slot of every service in a process of its own, started again when it ends, as Kubernetes does."""
+"""The fleet: a process of every slot of every service, restarted when it ends, as Kubernetes does."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
+from ragweir.errors import DO_NOT_RESTART
+from ragweir.streams.judge.probe import SIMULATED
+from ragweir.streams.kafka.client import Identity
+from ragweir.streams.supervisor import own_command
+
 ROOT: Final = Path(__file__).parent.parent
-REFUSED: Final = 2
-"""The exit status of a worker that a restart would not help."""
-COMMAND: Final = (sys.executable, "-P", "-m", "ragweir.streams.cli")
-MUTANT: Final = (sys.executable, "-m", "chaos.mutant")
-"""Before the mutant's name and the command line."""
-_LOOK_S = 0.02
+COMMAND: Final = tuple(own_command())
+MUTANT: Final = (sys.executable, "-m", "chaos.mutants")
+"""The command that runs a mutant, before its name and the command line of the service."""
+_CHECK_S = 0.02
 _FIRST_DELAY_S, _LAST_DELAY_S = 0.05, 2.0
-_SETTLED_S = 5.0
+_STABLE_S = 5.0
+"""Lifetime of a process after which its restart is no longer delayed more than the first one."""
 _STOP_S = 20.0
 
 
 class Slot:
-    """One slot of one service.
-
-    Args:
-        service: its name.
-        number: of the slot.
-        prefix: of its topics.
-        environment: its settings.
-        log: where its log goes.
-        command: what runs the command line.
-    """
+    """One slot of one service, with its settings as environment variables."""
 
     def __init__(
         self,
@@ -52,65 +46,49 @@ class Slot:
         command: Sequence[str] = COMMAND,
     ) -> None:
         self.service, self.number, self.log = service, number, log
-        self.member = f"{prefix}{service}-{socket.gethostname()}-{number}"
+        self.name = f"{service} {number}"
+        self.member = Identity(service, number, prefix).member
         """Its transactional id."""
         self.client = f"{prefix}{service}-{number}"
-        """Its clients' id."""
+        """Its clients' id, by which the proxy identifies a connection."""
         self.wanted = False
         self.process: subprocess.Popen[bytes] | None = None
+        self.abandoned: list[subprocess.Popen[bytes]] = []
         self.exits: Counter[int] = Counter()
-        self._prefix, self._given = prefix, environment
-        self._runs_by = tuple(command)
-        self._environment = {
-            **outer_environment(),
-            **environment,
-            # The proxy knows a connection by it.
-            "RAGWEIR_KAFKA__CLIENT__CLIENT_ID": self.client,
-        }
+        self.command = tuple(command)
+        """Command that its next process is started with."""
+        self._prefix = prefix
+        self._environment = {**environment, "RAGWEIR_KAFKA__CLIENT__CLIENT_ID": self.client}
         self._delay = _FIRST_DELAY_S
         self._start_at = self._started_at = 0.0
-        self._telemetry: tuple[int, str] | None = None
+        self._telemetry: tuple[int, str] = -1, ""
 
     def twin(self) -> Slot:
         """Return another slot with the same number, names and settings."""
         log = self.log.with_name(f"{self.log.stem}-twin.log")
-        return Slot(self.service, self.number, self._prefix, self._given, log, self._runs_by)
-
-    @contextmanager
-    def run_by(self, command: Sequence[str]) -> Iterator[None]:
-        """Let another program run the command line for the length of a `with` block, from its next start on."""
-        before, self._runs_by = self._runs_by, tuple(command)
-        try:
-            yield
-        finally:
-            self._runs_by = before
-
-    @property
-    def name(self) -> str:
-        """Service and number."""
-        return f"{self.service} {self.number}"
+        return Slot(self.service, self.number, self._prefix, self._environment, log, self.command)
 
     @property
     def pid(self) -> int | None:
-        """Of the process that runs now."""
+        """Id of the running process; None if there is none."""
         process = self.process
         return process.pid if process is not None and process.poll() is None else None
 
-    def tend(self) -> None:
-        """Start it if it should run and does not."""
+    def keep_running(self) -> None:
+        """Start its process if it should run and does not."""
         now = time.monotonic()
         if self.process is not None and (status := self.process.poll()) is not None:
             self.exits[status] += 1
             self.process = None
-            lived_long = now - self._started_at > _SETTLED_S
-            self._delay = _FIRST_DELAY_S if lived_long else min(2 * self._delay, _LAST_DELAY_S)
+            stable = now - self._started_at > _STABLE_S
+            self._delay = _FIRST_DELAY_S if stable else min(2 * self._delay, _LAST_DELAY_S)
             self._start_at = now + self._delay
         if self.wanted and self.process is None and now >= self._start_at:
             with self.log.open("ab") as log:
                 self.process = subprocess.Popen(
-                    [*self._runs_by, self.service, "--slot", str(self.number)],
+                    [*self.command, self.service, "--slot", str(self.number)],
                     cwd=ROOT,
-                    env=self._environment,
+                    env={**clean_environment(), **self._environment},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -118,20 +96,21 @@ class Slot:
             self._started_at = now
 
     def send(self, what: signal.Signals) -> bool:
-        """Send a signal to the process that runs now; tells whether there is one."""
+        """Send a signal to the running process; return False if there is none."""
         process = self.process
         if process is None or process.poll() is not None:
             return False
         process.send_signal(what)
         return True
 
-    def abandon(self) -> subprocess.Popen[bytes] | None:
-        """Let another process be started in the place of the one that runs, which is given to the caller."""
-        process, self.process, self._start_at = self.process, None, 0.0
-        return process
+    def abandon(self) -> None:
+        """Start another process although the current one runs, which is no longer this slot's."""
+        if self.process is not None:
+            self.abandoned.append(self.process)
+        self.process, self._start_at = None, 0.0
 
     def logged(self, event: str) -> list[dict[str, Any]]:
-        """The log lines with this text in their event."""
+        """Return the log lines that have this text in their event."""
         try:
             whole, _, _ = self.log.read_text().rpartition("\n")  # The last line may be half written.
         except FileNotFoundError:
@@ -139,43 +118,52 @@ class Slot:
         lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
         return [line for line in lines if event in line["event"]]
 
-    def sample(self, series: str) -> tuple[str, float] | None:
-        """The process that shows it, by its address, and the value of one series; None while none answers."""
+    @property
+    def assignments(self) -> int:
+        """Number of times that partitions were assigned to its processes."""
+        return len(self.logged("partitions assigned"))
+
+    def fetch(self, path: str) -> str | None:
+        """Return the text at a path of its telemetry; None if nothing answers, or not with status 200."""
         pid = self.pid
-        if pid is None:
-            return None
-        if self._telemetry is None or self._telemetry[0] != pid:
+        if self._telemetry[0] != pid:
             started = [line for line in self.logged("started") if line.get("pid") == pid]
-            if not started:
+            if pid is None or not started:
                 return None
-            self._telemetry = pid, started[-1]["telemetry"] + "/metrics"
+            self._telemetry = pid, started[-1]["telemetry"]
         try:
-            with urllib.request.urlopen(self._telemetry[1], timeout=2) as response:  # noqa: S310 (our own service)
-                lines = [line.rpartition(" ") for line in response.read().decode().splitlines()]
+            with urllib.request.urlopen(self._telemetry[1] + path, timeout=2) as response:  # noqa: S310 (our own service)
+                return str(response.read().decode())
         except (OSError, HTTPException):
             return None
-        return f"{self.name} {pid}", next((float(value) for name, _, value in lines if name == series), 0.0)
+
+    def samples(self) -> dict[str, float]:
+        """Return the samples of its telemetry by series; empty if nothing answers."""
+        lines = (
+            line.rpartition(" ") for line in (self.fetch("/metrics") or "").splitlines() if line and line[0] != "#"
+        )
+        return {series: float(value) for series, _, value in lines}
 
 
 class Fleet:
-    """All slots, tended by a thread."""
+    """All slots, kept running by a thread."""
 
     def __init__(self) -> None:
         self.slots: list[Slot] = []
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._tend, name="fleet", daemon=True)
+        self._thread = threading.Thread(target=self._keep_running, name="fleet", daemon=True)
         self._thread.start()
 
     def add(self, slot: Slot) -> Slot:
-        """Run one more."""
+        """Run a further slot."""
         slot.wanted = True
         with self._lock:
             self.slots.append(slot)
         return slot
 
     def remove(self, slot: Slot) -> None:
-        """End a slot, and forget it."""
+        """Stop a slot, and forget it."""
         self.leave(slot)
         with self._lock:
             self.slots.remove(slot)
@@ -183,76 +171,89 @@ class Fleet:
             slot.process.wait()
 
     def of(self, service: str) -> list[Slot]:
-        """The slots of a service that should run."""
+        """Return the slots of a service that should run."""
         return [slot for slot in self.slots if slot.service == service and slot.wanted]
 
-    def restart(self, slot: Slot, within_s: float = _STOP_S) -> None:
-        """Stop a slot in order, and let it start again."""
+    def restart(self, slot: Slot) -> None:
+        """Stop a slot with SIGTERM; it is started again if it is wanted."""
         before = slot.process
         if slot.send(signal.SIGTERM) and before is not None:
             with suppress(subprocess.TimeoutExpired):
-                before.wait(within_s)
+                before.wait(_STOP_S)
 
     def leave(self, slot: Slot) -> None:
-        """Stop a slot in order, for good or until `join`."""
+        """Stop a slot until it is wanted again."""
         slot.wanted = False
         self.restart(slot)
 
-    def join(self, slot: Slot) -> None:
-        """Let a slot that left run again."""
-        slot.wanted = True
-
-    def stop(self) -> None:
-        """End all, in order where they still listen."""
+    def close(self) -> None:
+        """Stop all slots, with SIGKILL if SIGTERM does not do, and the thread."""
         for slot in self.slots:
             slot.wanted = False
             slot.send(signal.SIGCONT)
             slot.send(signal.SIGTERM)
+            for abandoned in slot.abandoned:
+                abandoned.kill()
+                abandoned.wait()
         until = time.monotonic() + _STOP_S
-        for slot in self.slots:
-            process = slot.process
-            if process is None:
-                continue
+        for process in [slot.process for slot in self.slots if slot.process is not None]:
             try:
                 process.wait(max(0.1, until - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
 
-    def close(self) -> None:
-        """End all, and the thread."""
-        self.stop()
         self._stop.set()
         self._thread.join()
 
-    def refusals(self) -> dict[str, int]:
-        """How often each slot ended with a status that says that people have to mend something."""
-        return {slot.name: slot.exits[REFUSED] for slot in self.slots if slot.exits[REFUSED]}
+    def fatal_exits(self) -> dict[str, int]:
+        """Return how often each slot ended with the status for errors that a restart does not resolve."""
+        return {slot.name: slot.exits[DO_NOT_RESTART] for slot in self.slots if slot.exits[DO_NOT_RESTART]}
 
-    def _tend(self) -> None:
-        while not self._stop.wait(_LOOK_S):
+    def _keep_running(self) -> None:
+        while not self._stop.wait(_CHECK_S):
             with self._lock:
                 slots = list(self.slots)
             for slot in slots:
-                slot.tend()
+                slot.keep_running()
 
 
-def outer_environment() -> dict[str, str]:
-    """Return this process's environment without settings."""
+def clean_environment() -> dict[str, str]:
+    """Return this process's environment without ragweir's settings."""
     return {name: value for name, value in os.environ.items() if not name.startswith("RAGWEIR_")}
 
 
-def environment(bootstrap: str, prefix: str, client: Mapping[str, Any], **more: Any) -> dict[str, str]:
-    """Settings of all slots, as their environment."""
-    chosen = {
-        "kafka__bootstrap_servers": bootstrap,
-        "kafka__client": dict(client),
-        "topics__prefix": prefix,
-        "telemetry__port": 0,
-        "windows__dimensions": ["application"],
-        **more,
-    }
+def variables(**settings: Any) -> dict[str, str]:
+    """Return settings as environment variables.
+
+    >>> variables(topics__prefix="rag.", judge__prices={"m": 1})
+    {'RAGWEIR_TOPICS__PREFIX': 'rag.', 'RAGWEIR_JUDGE__PRICES': '{"m": 1}'}
+    """
     return {
         f"RAGWEIR_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-        for name, value in chosen.items()
+        for name, value in settings.items()
+    }
+
+
+def environment(bootstrap: str, prefix: str, client: Mapping[str, Any], **more: Any) -> dict[str, str]:
+    """Return the settings that all slots share, as environment variables."""
+    return variables(
+        kafka__bootstrap_servers=bootstrap,
+        kafka__client=dict(client),
+        topics__prefix=prefix,
+        telemetry__port=0,
+        windows__dimensions=["application"],
+        **more,
+    )
+
+
+def judge_settings(url: str, **more: object) -> dict[str, object]:
+    """Return settings of a simulated judge whose tokens cost a millionth of a dollar each."""
+    prices = {SIMULATED: {"input_usd": 1, "output_usd": 1}}
+    return {
+        "judge__base_url": url,
+        "judge__api_key": "none",
+        "judge__model": SIMULATED,
+        "judge__prices": prices,
+        **more,
     }

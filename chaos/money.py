@@ -1,4 +1,4 @@
-"""The money: the endpoint's own bill, what the ledger says of it, and the budget, in millionths of a dollar."""
+"""Money: the bill of the judge's endpoint, the ledger's amounts, and the budget, in millionths of a dollar."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from chaos.findings import Found
 
 USD_PER_MILLION_TOKENS = 1
-"""The price of a token of either kind: a call costs as many millionths of a dollar as it has tokens."""
+"""Price of tokens of either kind: a call costs a millionth of a dollar per token."""
 
 
 def bills(calls: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return what the endpoint charges for its calls, by the day (UTC) on which they came.
+    """Return the amounts that the endpoint charges for its calls, by day in UTC.
 
     >>> bills([{"at": 0.0, "prompt_tokens": 7, "completion_tokens": 2}, {"at": 9.0, "prompt_tokens": 1,
     ...        "completion_tokens": 0}])
@@ -28,20 +28,14 @@ def bills(calls: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def compare(found: Found, bill: Mapping[str, int], ledger: Mapping[str, int], budget: int) -> None:
-    """Note where the bill is above the ledger, or either is above a day's budget.
+    """Add a defect if the bill is above the ledger, or either is above a day's budget.
 
-    A call of the last second of a day may be charged on the next one, so bill and ledger are compared over all days.
+    A call in the last second of a day may be charged on the next day, so bill and ledger are compared over all days.
 
     >>> found = Found()
     >>> compare(found, {"2026-01-01": 5}, {"2026-01-01": 4, "2026-01-05": 0}, 4)
     >>> found.examples["wrong"]
     ['2026-01-01: the bill of 5 is above the budget of 4', 'the bill of 5 is above the ledger of 4']
-
-    Args:
-        found: where it is noted.
-        bill: by day.
-        ledger: by day.
-        budget: of a day.
     """
     found.expected, found.found = budget, sum(bill.values())
     for name, amounts in (("bill", bill), ("ledger", ledger)):

@@ -1,10 +1,11 @@
-"""Mutants: the runtime with one rule broken each. A harness that does not catch them proves nothing.
+"""`python -m chaos.mutants NAME evaluate --slot 0`: one slot of a service with one rule of the runtime broken.
 
-Each is put into a worker's process by `chaos.mutant`; the product has no hook for it.
+Tests that do not detect the mutants prove nothing. The product has no hook for them.
 """
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
@@ -29,11 +30,12 @@ from ragweir.streams.runtimes.transactions import Transactions
 
 
 def _break(place: Any, name: str, broken: object) -> None:
+    getattr(place, name)  # a name that is gone would break nothing
     setattr(place, name, broken)
 
 
 def commit_before_produce() -> None:
-    """The offsets are committed in a transaction of their own, before the one with the outputs."""
+    """Commit offsets in a separate transaction, before the outputs."""
     commit = Transactions.commit
 
     def broken(self: Transactions, emissions: Sequence[Emission], *given: Any) -> None:
@@ -47,12 +49,12 @@ def commit_before_produce() -> None:
 
 
 def no_rewind() -> None:
-    """After an abort the worker goes on behind what it had read."""
+    """After an abort, go on after the records that were read."""
     _break(OffsetTracker, "rewind", lambda _: [])
 
 
 def no_fencing() -> None:
-    """Each process has a transactional id of its own, and sends offsets in the name of the group alone."""
+    """Give each process another transactional id, and commit offsets without the member's metadata."""
 
     def with_fresh_id(*given: Any) -> dict[str, Any]:
         usual = producer_properties(*given)
@@ -68,14 +70,14 @@ def no_fencing() -> None:
         def consumer_group_metadata(self) -> Any:
             return self._nobody.consumer_group_metadata()
 
-    # A worker that was stopped within a call would see how long that took, and end.
+    # A worker that was stopped within a call would notice how long it took, and end.
     _break(transactions, "CALL_LIMIT_S", 600.0)
     _break(kafka, "producer_properties", with_fresh_id)
     _break(kafka, "Consumer", Anybody)
 
 
 def drop_on_revoke() -> None:
-    """What was read of a partition that is taken away is thrown away, and its offsets are committed."""
+    """Discard the records read from a revoked partition, and commit their offsets."""
     made = KafkaRuntime.__init__
 
     def broken(self: KafkaRuntime, *given: Any, **named: Any) -> None:
@@ -93,7 +95,7 @@ def drop_on_revoke() -> None:
 
 
 def commit_revoked() -> None:
-    """What was read of a partition that is taken away is committed all the same."""
+    """Commit the records read from a revoked partition."""
     revoke = BatchReader.revoke
 
     def broken(self: BatchReader, partitions: Collection[TopicPartition]) -> None:
@@ -105,7 +107,7 @@ def commit_revoked() -> None:
 
 
 def wall_clock_windows() -> None:
-    """Windows are of the time at which evaluations are read."""
+    """Assign evaluations to windows by the time at which they are read."""
     read = aggregate._evaluation
 
     def broken(*given: Any) -> Evaluation:
@@ -115,18 +117,18 @@ def wall_clock_windows() -> None:
 
 
 def offsets_without_one() -> None:
-    """The offset of the last record is committed, instead of the next one; and evaluate does not mend that."""
+    """Commit the offset of the last record instead of the next one, without offset recovery."""
     offsets = OffsetTracker.offsets
 
     def broken(self: OffsetTracker, *given: Any) -> list[PartitionOffset]:
         return [PartitionOffset(at.topic, at.partition, max(0, at.offset - 1)) for at in offsets(self, *given)]
 
     _break(OffsetTracker, "offsets", broken)
-    _break(OffsetRecovery, "mended", lambda _, committed: list(committed))
+    _break(OffsetRecovery, "recovered", lambda _, committed: list(committed))
 
 
 def restore_to_stable_end() -> None:
-    """The windows are restored up to the last stable offset, which an open transaction of anybody holds back."""
+    """Restore windows up to the last stable offset, which any open transaction holds back."""
 
     def broken(settings: Any, topic: str, partition: int, _: Callable[[], bool]) -> int:
         consumer = build(Consumer, reader_properties(settings))
@@ -139,7 +141,7 @@ def restore_to_stable_end() -> None:
 
 
 def count_before_commit() -> None:
-    """Telemetry counts what is not committed yet, and may never be."""
+    """Count in telemetry what is not committed yet."""
     work = KafkaRuntime._work
 
     def broken(self: KafkaRuntime, records: Sequence[Record]) -> Outcome:
@@ -167,3 +169,9 @@ MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(
         )
     }
 )
+
+if __name__ == "__main__":
+    from ragweir.streams.cli import main
+
+    MUTANTS[sys.argv.pop(1)]()
+    main()

@@ -1,6 +1,6 @@
-"""The evaluation as a textbook writes it with faust-streaming: an agent that reads, scores and sends. Not exactly once.
+"""An evaluation with faust-streaming as textbooks write it: an agent that reads, scores and sends. Not exactly once.
 
-Run as `python -m chaos.naive_faust BOOTSTRAP PREFIX`. It scores what the checker looks at, and nothing else.
+Run as `python -m chaos.naive_faust BOOTSTRAP PREFIX FOLDER`. It computes only the metrics that the checker compares.
 """
 
 from __future__ import annotations
@@ -13,13 +13,7 @@ import faust
 
 
 def application(bootstrap: str, prefix: str, folder: str) -> faust.App:
-    """The app with its one agent.
-
-    Args:
-        bootstrap: the broker.
-        prefix: of the topics.
-        folder: for what faust keeps.
-    """
+    """Return the app with its agent, whose data are in a folder."""
     app = faust.App(
         f"{prefix}naive",
         broker=f"kafka://{bootstrap}",
@@ -28,7 +22,7 @@ def application(bootstrap: str, prefix: str, folder: str) -> faust.App:
         topic_allow_declare=False,
         topic_disable_leader=True,
         web_enabled=False,
-        # Not the textbook's minute: after it a killed worker's partitions are given to the next one.
+        # Instead of a minute, after which a killed worker's partitions are assigned to the next one.
         broker_session_timeout=3.0,
         broker_heartbeat_interval=1.0,
     )
@@ -45,13 +39,9 @@ def application(bootstrap: str, prefix: str, folder: str) -> faust.App:
 
 
 def scored(value: bytes, partition: int, offset: int) -> bytes:
-    """The evaluation of one interaction."""
+    """Return the evaluation of one interaction."""
     event = json.loads(value)
-    scores = {
-        "total_latency_ms": event["ended_at"] - event["started_at"],
-        "input_tokens": event["usage"]["input_tokens"],
-        "output_tokens": event["usage"]["output_tokens"],
-    }
+    scores = {"total_latency_ms": event["ended_at"] - event["started_at"]} | event["usage"]
     source = {"partition": partition, "offset": offset}
     evaluation = {"event_id": event["event_id"], "stage": "scored", "scores": scores, "source": source}
     return json.dumps(evaluation).encode()
@@ -60,5 +50,4 @@ def scored(value: bytes, partition: int, offset: int) -> bytes:
 if __name__ == "__main__":
     app = application(*sys.argv[1:4])
     app.finalize()
-    worker = faust.Worker(app, loglevel="INFO")
-    worker.execute_from_commandline()
+    faust.Worker(app, loglevel="INFO").execute_from_commandline()

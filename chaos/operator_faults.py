@@ -1,153 +1,106 @@
-"""Faults of people and clocks: topics made again and grown, offsets reset, twins of slots, a clock that goes ahead."""
+"""Faults of operators and clocks: recreated and grown topics, reset offsets, two processes in a slot, a wrong clock."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-from chaos.broker import Cluster
-from chaos.fleet import Fleet, Slot
-from chaos.schedule import Fault, Kind
-from chaos.workload import Workload
+from chaos.fleet import Slot
+from chaos.schedule import Fault
+from chaos.target import Injections, Target
+from chaos.waiting import wait_for
 
 AHEAD_S = 4 * 86_400
-"""The seconds by which a clock goes ahead: more than the age at which requests of the judge expire."""
-SHIFTED = (sys.executable, "-m", "chaos.shifted_clock", str(AHEAD_S))
+"""Time in seconds by which a clock is ahead: more than the age at which requests to the judge expire."""
+_SHIFTED_CLOCK = (sys.executable, "-m", "chaos.shifted_clock", str(AHEAD_S))
 _CALL_S = 30.0
 _START_S = 60.0
 _DRAIN_S = 120.0
-_PAUSE_S = 0.2
-_OTHERS = 3_000
+_OTHER_RECORDS = 3_000
 _WRITTEN_S = 3.0
-"""The time in seconds after which workers that began at a wrong offset have written what they read there."""
-_BACK = 200
-"""The number of offsets that a reset goes back."""
+"""Time in seconds after which workers that start at a wrong offset have written output."""
+_RESET_OFFSETS = 200
+"""Number of offsets by which a committed offset is set back."""
 
 
-class OperatorFaults:
-    """Does what operators do by mistake.
+@contextmanager
+def _assigned_again(slots: Sequence[Slot]) -> Iterator[None]:
+    """At the end of a `with` block that restarts slots, wait until they have partitions again, or for a minute."""
+    before = {slot: slot.assignments for slot in slots}
+    yield
+    wait_for(lambda: all(slot.assignments > before[slot] for slot in slots), _START_S)
 
-    Args:
-        cluster: the brokers.
-        fleet: the services.
-        workload: what is sent, and the topic that it is sent to.
-        prefix: of the topics and groups.
-        idle_s: how long a partition gets nothing, at most, before its offset is reset.
-        twin_s: how long two processes have the same slot.
-        clock_s: how long a clock is ahead, from the time at which its process works.
-    """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        fleet: Fleet,
-        workload: Workload,
-        prefix: str,
-        *,
-        idle_s: float,
-        twin_s: float,
-        clock_s: float,
-    ) -> None:
-        self._cluster, self._fleet, self._workload, self._prefix = cluster, fleet, workload, prefix
-        self._idle_s, self._twin_s, self._clock_s = idle_s, twin_s, clock_s
-        self.kinds: Mapping[Kind, Callable[[Fault], bool]] = {
-            "topic recreated": lambda _: workload.recreate(_DRAIN_S),
-            "topic grown": self._grow,
-            "clock shift": self._shift,
-            "offset reset": self._reset,
-            "twin": self._twin,
-        }
-
-    def _grow(self, _: Fault) -> bool:
-        self._workload.grow()
-        return True
-
-    def _shift(self, fault: Fault) -> bool:
-        """Let a worker of the judge run with its clock ahead for a while."""
-        slots = self._fleet.of("judge")
-        if not slots:
-            return False
-        slot = slots[int(fault.lot * len(slots))]
-        with slot.run_by(SHIFTED):
-            self._restart(slot)
-            time.sleep(self._clock_s)
-        self._restart(slot)
-        return True
-
-    def _restart(self, slot: Slot) -> None:
-        """Restart a slot, and wait until it works, or for a minute."""
-        with self._working_again([slot]):
-            self._fleet.restart(slot)
-
-    @contextmanager
-    def _working_again(self, slots: Sequence[Slot]) -> Iterator[None]:
-        """At the end of a `with` block, wait until slots that were restarted in it work, or for a minute."""
-        lived = {slot: len(slot.logged("partitions assigned")) for slot in slots}
-        yield
-        until = time.monotonic() + _START_S
-        while any(len(slot.logged("partitions assigned")) == lived[slot] for slot in slots):
-            if time.monotonic() > until:
-                return
-            time.sleep(_PAUSE_S)
-
-    def _reset(self, fault: Fault) -> bool:
-        """Stop evaluate, set the offsets of an idle and of a busy partition back, and start it again."""
-        slots = self._fleet.of("evaluate")
-        partitions = self._workload.partitions
-        if not slots or partitions < 2:
-            return False
-        idle = int(fault.lot * partitions)
-        with self._workload.idle(idle):
-            self._wait_for_others()
-            with self._working_again(slots):
-                for slot in slots:
-                    self._fleet.leave(slot)
-                try:
-                    done = self._set_back([idle, (idle + 1) % partitions])
-                finally:
-                    for slot in slots:
-                        self._fleet.join(slot)
-            time.sleep(_WRITTEN_S)
-        return done
-
-    def _wait_for_others(self) -> None:
-        """Wait until so much of other partitions has come that a worker does not look back as far as the idle one."""
-        enough, until = self._workload.sent + _OTHERS, time.monotonic() + self._idle_s
-        while self._workload.sent < enough and time.monotonic() < until:
-            time.sleep(_PAUSE_S)
-
-    def _set_back(self, partitions: Sequence[int]) -> bool:
-        """Set the committed offsets of partitions back, once the members' sessions have ended."""
-        group = f"{self._prefix}evaluate"
-        admin = AdminClient({"bootstrap.servers": self._cluster.direct, "log_level": 0})
-        places = [TopicPartition(self._workload.topic, each) for each in partitions]
-        until = time.monotonic() + _START_S
-        while time.monotonic() < until:
-            with suppress(KafkaException):
-                asked = [ConsumerGroupTopicPartitions(group, places)]
-                found = admin.list_consumer_group_offsets(asked, request_timeout=_CALL_S)[group].result(_CALL_S)
-                back = [
-                    TopicPartition(at.topic, at.partition, max(0, at.offset - _BACK)) for at in found.topic_partitions
-                ]
-                wanted = [ConsumerGroupTopicPartitions(group, back)]
-                set_ = admin.alter_consumer_group_offsets(wanted, request_timeout=_CALL_S)[group].result(_CALL_S)
-                if not any(at.error for at in set_.topic_partitions):
-                    return True
-            time.sleep(_PAUSE_S)  # The group still has members.
+def _shift_clock(target: Target, fault: Fault) -> bool:
+    """Run a worker of the judge with its clock ahead for a while."""
+    slot = target.slot(fault, "judge")
+    if slot is None:
         return False
+    usual = slot.command
+    for command, seconds in ((_SHIFTED_CLOCK, target.lengths.clock), (usual, 0.0)):
+        slot.command = command
+        with _assigned_again([slot]):
+            target.fleet.restart(slot)
+        time.sleep(seconds)
+    return True
 
-    def _twin(self, fault: Fault) -> bool:
-        """Start a second process with a slot's number for a while: a second deployment that shares names."""
-        slots = self._fleet.of(fault.service if fault.service != "export" else "evaluate")
-        if not slots:
-            return False
-        slot = slots[int(fault.lot * len(slots))]
-        twin = self._fleet.add(slot.twin())
-        time.sleep(self._twin_s)
-        self._fleet.remove(twin)
-        return True
+
+def _reset_offsets(target: Target, fault: Fault) -> bool:
+    """Stop evaluate, set the offsets of an idle and of a busy partition back, and start it again."""
+    slots, partitions = target.fleet.of("evaluate"), target.workload.generator.partitions
+    if not slots or partitions < 2:
+        return False
+    idle = fault.choose(range(partitions))
+    with target.workload.idle(idle):
+        # A worker then does not read back as far as the idle partition's last output.
+        enough = target.workload.sent + _OTHER_RECORDS
+        wait_for(lambda: target.workload.sent >= enough, target.lengths.idle)
+        with _assigned_again(slots):
+            for slot in slots:
+                target.fleet.leave(slot)
+            try:
+                # The broker rejects it while the group has members, which is until their sessions end.
+                done = wait_for(lambda: _set_back(target, [idle, (idle + 1) % partitions]), _START_S)
+            finally:
+                for slot in slots:
+                    slot.wanted = True
+        time.sleep(_WRITTEN_S)
+    return done
+
+
+def _set_back(target: Target, partitions: Sequence[int]) -> bool:
+    """Set the committed offsets of partitions back; return False if the broker rejects it."""
+    group, admin = f"{target.prefix}evaluate", target.cluster.admin()
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(target.workload.topic, each) for each in partitions])
+    found = admin.list_consumer_group_offsets([asked], request_timeout=_CALL_S)[group].result(_CALL_S)
+    back = [TopicPartition(at.topic, at.partition, max(0, at.offset - _RESET_OFFSETS)) for at in found.topic_partitions]
+    request = ConsumerGroupTopicPartitions(group, back)
+    answer = admin.alter_consumer_group_offsets([request], request_timeout=_CALL_S)[group].result(_CALL_S)
+    return not any(at.error for at in answer.topic_partitions)
+
+
+def _run_twin(target: Target, fault: Fault) -> bool:
+    """Start a second process with a slot's number for a while, as a second deployment with the same names does."""
+    slot = target.slot(fault)
+    if slot is None:
+        return False
+    twin = target.fleet.add(slot.twin())
+    time.sleep(target.lengths.twin)
+    target.fleet.remove(twin)
+    return True
+
+
+OPERATOR_FAULTS: Injections = MappingProxyType(
+    {
+        "topic recreated": lambda target, _: target.workload.recreate(_DRAIN_S),
+        "topic grown": lambda target, _: target.workload.grow(),
+        "clock shift": _shift_clock,
+        "offset reset": _reset_offsets,
+        "twin": _run_twin,
+    }
+)

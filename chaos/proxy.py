@@ -1,4 +1,4 @@
-"""The network between the services and the brokers: a proxy on loopback that delays, parts and resets connections."""
+"""The network between services and brokers: a proxy on loopback that delays, cuts and resets connections."""
 
 from __future__ import annotations
 
@@ -6,94 +6,20 @@ import asyncio
 import socket
 import struct
 import threading
-from collections import deque
+from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, TypeVar
 
-from typing_extensions import override
-
-from chaos.kafka_protocol import Frames, Request, request
-from chaos.transactions import Moment, Transactions, Trap, Verdict
+from chaos.kafka_protocol import Request, request
+from chaos.transactions import Action, Moment, Transactions, Verdict
 
 LOOPBACK: Final = "127.0.0.1"
-_REQUEST_BYTES: Final = 1_024
-_ANSWER_BYTES: Final = 256
 _CONNECT_S: Final = 5.0
 _TICK_S: Final = 1e-6
 _RESET: Final = struct.pack("ii", 1, 0)
-
 T = TypeVar("T")
-
-
-def _nobody(_: _Link) -> bool:
-    return False
-
-
-class _Side(asyncio.Protocol):
-    """One end of a link: what came in and has not yet been passed on, and why it is not."""
-
-    def __init__(self, link: _Link, enough: int) -> None:
-        self.link = link
-        self.transport: asyncio.Transport | None = None
-        self.frames = Frames(enough)
-        self.waiting: deque[tuple[bytes, bool]] = deque()
-        self.stopped_by: set[str] = set()
-        self.due = 0.0
-
-    @override
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.Transport):
-            self.transport = transport
-        self.link.made(self)
-
-    @override
-    def data_received(self, data: bytes) -> None:
-        self.waiting.extend(self.frames.feed(data))
-        self.link.flow(self)
-
-    @override
-    def pause_writing(self) -> None:
-        self.link.other(self).stop("the other end is full")
-
-    @override
-    def resume_writing(self) -> None:
-        self.link.other(self).go_on("the other end is full")
-
-    @override
-    def connection_lost(self, _: Exception | None) -> None:
-        self.link.end()
-
-    def stop(self, why: str) -> None:
-        """Read and pass on no more, for this reason among others."""
-        self.stopped_by.add(why)
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.pause_reading()
-
-    def go_on(self, why: str) -> None:
-        """One reason is gone."""
-        if why in self.stopped_by:
-            self.stopped_by.remove(why)
-            if not self.stopped_by:
-                if self.transport is not None and not self.transport.is_closing():
-                    self.transport.resume_reading()
-                self.link.flow(self)
-
-    def write(self, data: bytes, delay_s: float) -> None:
-        """Send, later by the delay but never before what was sent earlier."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        due = max(self.due + _TICK_S, now + delay_s) if self.due > now or delay_s else 0.0
-        if due:
-            self.due = due
-            loop.call_at(due, self._write, data)
-        else:
-            self._write(data)
-
-    def _write(self, data: bytes) -> None:
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.write(data)
 
 
 class _Link:
@@ -103,180 +29,160 @@ class _Link:
         self._proxy = proxy
         self.broker_port = broker_port
         self.name = ""
-        """The client's id, once it has asked something."""
-        self.client, self.broker = _Side(self, _REQUEST_BYTES), _Side(self, _ANSWER_BYTES)
-        self._asked: dict[int, Request] = {}
-        self._connecting: asyncio.Task[None] | None = None
+        """The client's id, known from its first request on."""
+        self.is_open, self.is_released = asyncio.Event(), asyncio.Event()
+        self.is_open.set()
+        self._task = asyncio.current_task()
+        self._writers: list[StreamWriter] = []
+        self._due: dict[StreamWriter, float] = {}
+        self._requests: dict[int, Request] = {}
 
-    def other(self, side: _Side) -> _Side:
-        """The other end."""
-        return self.broker if side is self.client else self.client
-
-    def made(self, side: _Side) -> None:
-        """An end stands."""
-        if side is self.client:
-            self._proxy.links.add(self)
-            side.stop("connecting")
-            self._connecting = asyncio.ensure_future(self._connect())
-        else:
-            self.client.go_on("connecting")
-
-    async def _connect(self) -> None:
-        loop = asyncio.get_running_loop()
+    async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        """Pass frames on, both ways, until either end closes."""
+        self._writers.append(writer)
         try:
             async with asyncio.timeout(_CONNECT_S):
-                await loop.create_connection(lambda: self.broker, LOOPBACK, self.broker_port)
-        except OSError:
-            self.end()
+                broker_reader, broker_writer = await asyncio.open_connection(LOOPBACK, self.broker_port)
+            self._writers.append(broker_writer)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pass_on(reader, broker_writer, self._on_request))
+                both.create_task(self._pass_on(broker_reader, writer, self._on_response))
+        except* (OSError, EOFError):
+            pass
+        finally:
+            for each in self._writers:
+                each.transport.abort()
 
-    def flow(self, side: _Side) -> None:
-        """Pass on what may pass."""
-        while side.waiting and not side.stopped_by:
-            piece, head = side.waiting.popleft()
-            verdict = self._verdict(side, piece) if head else "pass"
+    async def _pass_on(self, reader: StreamReader, writer: StreamWriter, decide: Callable[[bytes], Verdict]) -> None:
+        """Pass frames on one way.
+
+        Raises:
+            EOFError: when the connection ends, or a frame is dropped.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            size = await reader.readexactly(4)
+            frame = await reader.readexactly(int.from_bytes(size))
+            await self.is_open.wait()
+            verdict = decide(frame)
             if verdict == "drop":
-                self.end()
-            elif verdict == "hold":
-                side.waiting.appendleft((piece, False))
-                side.stop("held")
+                raise EOFError
+            if verdict == "hold":
+                self.is_released.clear()
+                await self.is_released.wait()
+            await self.is_open.wait()
+            now, delay_s, due = loop.time(), self._proxy.delay_s, self._due.get(writer, 0.0)
+            if delay_s or due > now:  # In order, also when the delay ends.
+                self._due[writer] = max(due + _TICK_S, now + delay_s)
+                loop.call_at(self._due[writer], writer.write, size + frame)
             else:
-                self.other(side).write(piece, self._proxy.delay_s)
+                writer.write(size + frame)
+                await writer.drain()
 
-    def _verdict(self, side: _Side, piece: bytes) -> Verdict:
-        transactions = self._proxy.transactions
-        if side is self.broker:
-            of = self._asked.pop(int.from_bytes(piece[4:8], signed=True), None)
-            return "pass" if of is None else transactions.answered(of, piece[4:])
-        asked = request(piece[4:])
+    def _on_request(self, frame: bytes) -> Verdict:
+        parsed = request(frame)
         if not self.name:
-            self.name = asked.client
-            if self._proxy.is_parted(self):
-                self.part()
-        if not asked.member:
+            self.name = parsed.client
+            if self._proxy.is_cut(self):
+                self.is_open.clear()
+        if not parsed.member:
             return "pass"
-        verdict = transactions.asked(asked)
-        self._asked[asked.correlation] = asked
-        return verdict
+        self._requests[parsed.correlation] = parsed
+        return self._proxy.transactions.on_request(parsed)
 
-    def part(self) -> None:
-        """Let nothing pass either way."""
-        self.client.stop("parted")
-        self.broker.stop("parted")
-
-    def heal(self) -> None:
-        """Let pass again what has waited."""
-        self.client.go_on("parted")
-        self.broker.go_on("parted")
-
-    def release(self) -> None:
-        """Let pass what a trap held."""
-        self.client.go_on("held")
-        self.broker.go_on("held")
+    def _on_response(self, frame: bytes) -> Verdict:
+        of = self._requests.pop(int.from_bytes(frame[:4], signed=True), None)
+        return "pass" if of is None else self._proxy.transactions.on_response(of, frame)
 
     def end(self, *, reset: bool = False) -> None:
-        """Close both ends, with what was under way lost."""
-        self._proxy.links.discard(self)
-        if self._connecting is not None:
-            self._connecting.cancel()
-        for side in (self.client, self.broker):
-            side.waiting.clear()
-            if side.transport is None:
-                continue
-            if reset and (plug := side.transport.get_extra_info("socket")) is not None:
-                with suppress(OSError):
-                    plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            side.transport.abort()
+        """Close both connections; data that were not passed on are lost."""
+        for writer in self._writers if reset else ():
+            with suppress(OSError):
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        if self._task is not None:
+            self._task.cancel()
 
 
 class Proxy:
-    """Passes connections on to brokers on loopback. All that it does happens in one loop, in a thread of its own.
+    """Passes connections on to brokers on loopback, in an event loop on a thread.
 
-    Args:
-        routes: the broker's port behind each port to listen on.
-
-    Attributes:
-        transactions: where each worker's transaction stands; to be touched on the loop only (see `call`).
-        delay_s: how long each piece takes, each way.
+    Routes are the ports to listen on, with the broker's port of each.
     """
 
     def __init__(self, routes: Mapping[int, int]) -> None:
         self._routes = routes
         self.transactions = Transactions()
+        """State of each worker's transaction; use it on the loop only (see `call`)."""
         self.delay_s = 0.0
-        self.links: set[_Link] = set()
-        self._parted: Callable[[_Link], bool] = _nobody
+        """Delay of each frame, either way."""
+        self._links: set[_Link] = set()
+        self.is_cut: Callable[[_Link], bool] = lambda _: False
+        """True if a link is cut at present."""
         self._loop = asyncio.new_event_loop()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run a function on the loop, between what passes, and give what it gives."""
+        """Run a function on the loop, and return its result."""
 
         async def called() -> T:
             return function()
 
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result(30)
 
-    def trap(self, member: str, moment: Moment, action: Callable[[], Verdict]) -> None:
-        """Do something once, when a worker's transaction comes to a moment."""
-        self.call(lambda: self.transactions.traps.update({member: Trap(moment, action)}))
+    def trap(self, member: str, moment: Moment, action: Action) -> None:
+        """Run an action once, when a worker's transaction reaches a moment."""
+        self.call(lambda: self.transactions.traps.update({member: (moment, action)}))
+
+    def is_trapped(self, member: str) -> bool:
+        """Return True while a worker has a trap that was not sprung."""
+        return self.call(lambda: member in self.transactions.traps)
 
     def disarm(self, member: str) -> bool:
-        """Take a trap away; tells whether it was still set."""
+        """Remove a trap; return False if it was sprung already."""
         return self.call(lambda: self.transactions.traps.pop(member, None)) is not None
 
-    def is_parted(self, link: _Link) -> bool:
-        """Return whether a link is cut."""
-        return self._parted(link)
-
-    def part(self, beginning: str = "", broker_port: int | None = None) -> None:
-        """Cut the links of the clients whose ids begin with this, until `heal`: packets are kept, connections stand.
-
-        Args:
-            beginning: of the clients' ids.
-            broker_port: the only broker that is cut off; None for all of them.
-        """
-
-        def part() -> None:
-            self._parted = lambda link: link.name.startswith(beginning) and broker_port in (None, link.broker_port)
-            for link in self.links:
-                if self.is_parted(link):
-                    link.part()
-
-        self.call(part)
+    def cut(self, client: str = "", broker_port: int | None = None) -> None:
+        """Cut the links of clients whose ids begin with this until `heal`: connections stay open, and data wait."""
+        self.is_cut = lambda link: link.name.startswith(client) and broker_port in (None, link.broker_port)
+        self._each(lambda link: link.is_open.clear() if self.is_cut(link) else None)
 
     def heal(self) -> None:
-        """End the partition."""
-
-        def heal() -> None:
-            self._parted = _nobody
-            for link in list(self.links):
-                link.heal()
-
-        self.call(heal)
+        """End the network partition."""
+        self.is_cut = lambda _: False
+        self._each(lambda link: link.is_open.set())
 
     def reset(self) -> None:
-        """Break every connection."""
+        """Reset every connection."""
         self._each(lambda link: link.end(reset=True))
 
-    def release(self, beginning: str) -> None:
-        """Let pass what traps held of the clients whose ids begin with this."""
-        self._each(lambda link: link.release() if link.name.startswith(beginning) else None)
+    def release(self, client: str) -> None:
+        """Pass on what traps hold of the clients whose ids begin with this."""
+        self._each(lambda link: link.is_released.set() if link.name.startswith(client) else None)
 
     def _each(self, act: Callable[[_Link], object]) -> None:
-        def over_all() -> None:
-            for link in list(self.links):
-                act(link)
+        self.call(lambda: [act(link) for link in list(self._links)])
 
-        self.call(over_all)
+    async def _serve(self, broker_port: int, reader: StreamReader, writer: StreamWriter) -> None:
+        link = _Link(self, broker_port)
+        self._links.add(link)
+        with suppress(asyncio.CancelledError):  # By `end`.
+            await link.serve(reader, writer)
+        self._links.discard(link)
 
-    def _linked(self, broker_port: int) -> asyncio.Protocol:
-        return _Link(self, broker_port).client
+    async def _close(self, servers: list[asyncio.Server]) -> None:
+        for server in servers:
+            server.close()
+        while self._links:
+            for link in self._links:
+                link.end()
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # Transports close in the next iteration of the loop.
 
     @contextmanager
     def running(self) -> Iterator[Proxy]:
         """Serve for the length of a `with` block."""
         loop = self._loop
         servers = [
-            loop.run_until_complete(loop.create_server(partial(self._linked, broker_port), LOOPBACK, port))
+            loop.run_until_complete(asyncio.start_server(partial(self._serve, broker_port), LOOPBACK, port))
             for port, broker_port in self._routes.items()
         ]
         thread = threading.Thread(target=loop.run_forever, name="proxy", daemon=True)
@@ -284,10 +190,7 @@ class Proxy:
         try:
             yield self
         finally:
-            for server in servers:
-                self.call(server.close)
-            self._each(_Link.end)
-            self.call(lambda: None)  # Transports close in the loop's next round.
+            asyncio.run_coroutine_threadsafe(self._close(servers), loop).result(30)
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()

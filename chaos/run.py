@@ -1,10 +1,11 @@
-"""One run: the brokers, the services, the traffic, the faults and the checker, from the first record to the verdict."""
+"""One run: the brokers, the services, the workload, the faults and the checker, from the first record to the result."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,18 +13,18 @@ from types import MappingProxyType
 
 from chaos import money
 from chaos.broker import QUICK, Cluster, cluster
-from chaos.broker_faults import BrokerFaults
-from chaos.checker import Checker, Stall
-from chaos.events import Mix, Traffic
-from chaos.fault_injector import Done, FaultInjector, Lengths
+from chaos.checker import Checker
+from chaos.events import Generator, Mix
+from chaos.fault_injector import FaultInjector, Injected
 from chaos.findings import Findings
-from chaos.fleet import COMMAND, MUTANT, Fleet, Slot, environment
-from chaos.operator_faults import OperatorFaults
+from chaos.fleet import COMMAND, MUTANT, Fleet, Slot, environment, judge_settings
 from chaos.oracle import Oracle
-from chaos.schedule import Fault, Numbers, schedule
+from chaos.schedule import Fault, schedule
+from chaos.soak import BROKER, JUDGE_MS, SETTINGS, Soak
+from chaos.target import Lengths, Target
+from chaos.waiting import wait_for
 from chaos.workload import Workload
 from ragweir.metrics.catalogue import everything
-from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.settings import load
@@ -32,97 +33,116 @@ PREFIX = "chaos."
 QUICK_CLIENT: Mapping[str, int] = MappingProxyType(
     {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 500, "transaction.timeout.ms": 3_000}
 )
-"""The services' timeouts on a quick broker. Elsewhere they are the product's own."""
-_DISCOVERING: Mapping[str, int] = MappingProxyType({"topic.metadata.refresh.interval.ms": 10_000})
-"""Lets clients find new partitions within 10 s instead of 5 minutes, where partitions are added."""
-_CHEAP = ("performance", "rubric")
-"""The groups of metrics that stay on unless all do."""
+"""Timeouts of the services on a quick broker. On others they are the product's own."""
+_REFRESH: Mapping[str, int] = MappingProxyType({"topic.metadata.refresh.interval.ms": 10_000})
+"""Lets clients find added partitions within 10 s instead of 5 minutes."""
+COSTLY = sorted({metric.group for metric in everything()} - {"performance", "rubric"})
+"""Groups of metrics that are off unless all metrics are on."""
+_JUDGE: Mapping[str, object] = MappingProxyType(
+    {
+        "judge__breaker_wait_s": 0.5,
+        "judge__timeout_s": 3,
+        "judge__attempts": 2,
+        "judge__retry_delay_s": 2,
+        "judge__retries": 100,
+        "routing__rules": [
+            {"name": "asked", "on": "expected", "present": True, "suites": ["rubric"], "probability": 1.0}
+        ],
+        "routing__floors": {},
+    }
+)
+"""Settings by which exactly the events with an expected answer are judged."""
 _START_S = 60.0
 _TURN_S = 0.02
 _SCRAPE_S = 0.5
-SHOWN = 'ragweir_evaluations_total{stage="scored"}'
-"""The series that must not run ahead of what is committed."""
+_BACKLOG_S = 20
+"""Sending pauses while more than the records of this time, in seconds, have no output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a run consists of."""
+    """Options of a run."""
 
     events: int
     rate: float
-    """Records a second, at most."""
+    """Records per second, at most."""
     seed: int
-    numbers: Numbers
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of faults, by the names in `chaos.schedule.KINDS`."""
     mix: Mix = field(default_factory=Mix)
     lengths: Lengths = field(default_factory=Lengths)
     partitions: int = 4
     brokers: int = 1
-    """One, or three with three copies of everything."""
+    """One, or three with three replicas of everything."""
     budget_usd: float | None = None
-    """The judge's budget of a day in dollars; None for no bound."""
+    """The judge's budget per day in dollars; None for no limit."""
     quick: bool = False
-    """With timeouts scaled down, for runs of seconds."""
+    """True for shorter timeouts, for runs of seconds."""
     all_metrics: bool = False
     mutant: str = ""
-    """What is broken in every worker; nothing without one."""
+    """Rule of the runtime that is broken in every worker; none if empty."""
     horizon: int = 10_000
-    """Over how many offsets ids are known again; 0 for never."""
+    """Offsets within which a repeated id is skipped; 0 to skip none."""
     patience_s: float = 60.0
-    """How long nothing may come out before what is missing is taken for lost."""
+    """Time without any output after which missing output counts as lost, in seconds."""
     workers: Mapping[str, int] = field(default_factory=lambda: {"evaluate": 3, "aggregate": 2, "judge": 1, "export": 1})
+    soak: bool = False
+    """True to measure memory, handles, lag and latency; without faults, a proxy or pauses of sending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a run."""
+    """Result of a run."""
 
     options: Options
     seconds: float
     records: int
-    repeated: int
-    """Ids that were passed over since they were there shortly before."""
+    checker: Checker
     findings: Findings
-    done: Done
-    statuses: Mapping[str, int]
-    refusals: Mapping[str, int]
+    injected: Injected
+    fatal_exits: Mapping[str, int]
     unrecovered: list[str]
-    stalls: Sequence[Stall] = ()
-    bill: int = 0
-    """What the judge's endpoint charges, in millionths of a dollar."""
-    ledger: int = 0
-    """What the ledger counts as spent, likewise."""
+    soak: Soak | None
+
+    @property
+    def bill(self) -> int:
+        """Amount that the judge's endpoint charges, in millionths of a dollar."""
+        return sum(self.checker.bill.values())
+
+    @property
+    def ledger(self) -> int:
+        """Amount that the ledger counts as spent, in millionths of a dollar."""
+        return sum(self.checker.ledger.values())
 
     @property
     def healthy(self) -> bool:
-        """Whether everything is as it must be."""
-        return not self.findings.faults() and not self.refusals and not self.done.zombies_alive
+        """True if nothing is wrong."""
+        growth = self.soak.growth() if self.soak is not None else []
+        return not (self.findings.defects() or self.fatal_exits or self.injected.zombies_alive or growth)
 
 
-def run(options: Options, folder: Path, say: Callable[[int, str], None] = lambda _, __: None) -> Result:
-    """Run it all.
+def run(
+    options: Options,
+    folder: Path,
+    progress: Callable[[int, str], None] = lambda _, __: None,
+    brokers: Cluster | None = None,
+) -> Result:
+    """Run services, workload, faults and checker, on new brokers unless some are given; keep data and logs in a folder.
 
-    Args:
-        options: what it consists of.
-        folder: where the broker's data and the services' logs go.
-        say: is told how many records have been sent, and what is being done.
+    Progress is called with the number of records sent, and with the present activity.
 
     Raises:
-        LocalServerError: if there is no Kafka to be had.
-        RuntimeError: if the broker did not take the traffic, or the services did not come up.
+        LocalServerError: if there is no Kafka.
+        RuntimeError: if the brokers did not accept the records, or the services do not start.
         TimeoutError: if the outputs cannot be read to their end.
     """
-    say(0, "starting Kafka")
-    full_disks = options.numbers.full_disks > 0
-    with cluster(folder / "kafka", QUICK if options.quick else {}, options.brokers, full_disks=full_disks) as hurt:
-        return run_on(hurt, options, folder, say)
-
-
-def run_on(
-    hurt: Cluster, options: Options, folder: Path, say: Callable[[int, str], None] = lambda _, __: None
-) -> Result:
-    """Run it all on a broker that is there, as `run` does."""
+    progress(0, "starting Kafka")
+    properties = QUICK if options.quick else BROKER if options.soak else {}
+    full_disks = options.numbers.get("full_disks", 0) > 0
     with ExitStack() as stack:
-        return _Run(options, folder, hurt, stack.enter_context(simulated_judge()), say, stack).go()
+        own = cluster(folder / "kafka", properties, options.brokers, full_disks=full_disks)
+        judge = stack.enter_context(simulated_judge())
+        return _Run(options, folder, brokers or stack.enter_context(own), judge, progress, stack).go()
 
 
 class _Run:
@@ -130,180 +150,126 @@ class _Run:
         self,
         options: Options,
         folder: Path,
-        hurt: Cluster,
+        brokers: Cluster,
         judge: SimulatedJudge,
-        say: Callable[[int, str], None],
+        progress: Callable[[int, str], None],
         stack: ExitStack,
     ) -> None:
-        self._options, self._cluster, self._say = options, hurt, say
-        self._settings = environment(
-            hurt.proxied,
-            PREFIX,
-            {**(QUICK_CLIENT if options.quick else {}), **(_DISCOVERING if options.numbers.growths else {})},
-            **_judge(judge.base_url, options.budget_usd),
-            metrics__off=[] if options.all_metrics else cheap(),
-            windows__commit_ms=300 if options.quick else 1_000,
-            input__duplicate_horizon=options.horizon,
-            judge__slots=options.workers.get("judge", 1),
-        )
+        self._options, self._progress, self._judge = options, progress, judge
+        client = {**(QUICK_CLIENT if options.quick else {}), **(_REFRESH if options.numbers.get("growths") else {})}
+        settings = {
+            **judge_settings(judge.base_url, **_JUDGE),
+            "judge__daily_budget_usd": "none" if options.budget_usd is None else options.budget_usd,
+            "metrics__off": [] if options.all_metrics else COSTLY,
+            "windows__commit_ms": 300 if options.quick else 1_000,
+            "input__duplicate_horizon": options.horizon,
+            "judge__slots": options.workers.get("judge", 1),
+            **(SETTINGS if options.soak else {}),
+        }
+        own = environment(brokers.direct if options.soak else brokers.proxied, PREFIX, client, **settings)
         topics = {"prefix": PREFIX, "partitions": options.partitions}
-        settings = load(None, {"kafka": {"bootstrap_servers": hurt.direct}, "topics": topics})
-        create_topics(settings)
-        self._judge = judge
+        admin_settings = load(None, {"kafka": {"bootstrap_servers": brokers.direct}, "topics": topics})
+        create_topics(admin_settings)
         self._fleet = Fleet()
         stack.callback(self._fleet.close)
         command = (*MUTANT, options.mutant) if options.mutant else COMMAND
         for service, number in options.workers.items():
             for each in range(number):
-                log = folder / f"{service}-{each}.log"
-                self._fleet.add(Slot(service, each, PREFIX, self._settings, log, command))
+                self._fleet.add(Slot(service, each, PREFIX, own, folder / f"{service}-{each}.log", command))
         budget = None if options.budget_usd is None else round(options.budget_usd * 1_000_000)
         oracle = Oracle(options.horizon)
-        self._checker = Checker(hurt.direct, PREFIX, options.partitions, oracle, options.workers, budget)
-        traffic = Traffic(options.seed, options.mix, options.events, options.partitions)
-        topic = f"{PREFIX}interactions"
-        self._workload = Workload(hurt.direct, topic, traffic, self._checker, lambda: create_topics(settings))
-        lengths = options.lengths
-        brokers = BrokerFaults(
-            hurt, self._fleet, PREFIX, down_s=lengths.broker, frozen_s=lengths.frozen, parted_s=lengths.network
+        self._checker = Checker(brokers.direct, PREFIX, options.partitions, oracle, options.workers, budget)
+        generator = Generator(options.seed, options.mix, options.events, options.partitions)
+        self._workload = Workload(
+            brokers.direct, f"{PREFIX}interactions", generator, self._checker, lambda: create_topics(admin_settings)
         )
-        operators = OperatorFaults(
-            hurt,
-            self._fleet,
-            self._workload,
-            PREFIX,
-            idle_s=lengths.idle,
-            twin_s=lengths.twin,
-            clock_s=lengths.clock,
-        )
-        self._hurting = FaultInjector(hurt, self._fleet, judge, lengths, {**brokers.kinds, **operators.kinds})
-        stack.callback(self._hurting.close)
-        self._plan = schedule(options.seed, options.numbers)
+        self._injector = FaultInjector(Target(brokers, self._fleet, judge, self._workload, PREFIX, options.lengths))
+        self._soak = Soak(self._fleet, self._checker, options.rate) if options.soak else None
+        self._schedule = schedule(options.seed, options.numbers)
         self._begun = 0
         self._over = threading.Event()
-        self._raised: list[Exception] = []
 
     def go(self) -> Result:
         began = time.monotonic()
-        self._say(0, "starting the services")
-        self._wait_for_services()
+        self._progress(0, "starting the services")
+        waiting = [slot for slot in self._fleet.slots if slot.service != "export"]
+        if not wait_for(lambda: all(slot.assignments for slot in waiting), _START_S):
+            logs = ", ".join(str(slot.log) for slot in waiting if not slot.assignments)
+            raise RuntimeError(f"services did not start; their logs are {logs}")
         self._checker.start()
-        hurting = threading.Thread(target=self._inflict, name="faults", daemon=True)
-        scraping = threading.Thread(target=self._scrape, name="scraping", daemon=True)
-        hurting.start()
-        scraping.start()
-        try:
-            self._send()
-            self._say(self._workload.sent, "waiting for the last faults to pass")
-            hurting.join()
-            self._hurting.settle()
-            if self._raised:
-                raise self._raised[0]
-            self._workload.flush()
-            self._say(self._workload.sent, "waiting for what is to come out")
-            self._patiently(lambda: not self._checker.complete(self._workload.sent))
-        finally:
-            self._over.set()
-            scraping.join()
-        unrecovered = self._hurting.unrecovered
-        self._say(self._workload.sent, "stopping the services, reading to the end")
-        self._fleet.stop()
+        with ThreadPoolExecutor() as pool:
+            try:
+                injecting = pool.submit(self._inject)
+                pool.submit(self._scrape)
+                if self._soak is not None:
+                    self._judge.set_faults(latency_ms=JUDGE_MS)
+                    self._soak.start()
+                self._send(injecting)
+                self._progress(self._workload.sent, "waiting for the last faults to end")
+                injecting.result()
+                self._injector.settle()
+                self._workload.flush()
+                if self._soak is not None:
+                    self._soak.stop()
+                self._progress(self._workload.sent, "waiting for the outputs")
+                self._wait_while(lambda: not self._checker.complete(self._workload.sent))
+            finally:
+                self._over.set()
+        unrecovered = self._injector.unrecovered
+        self._progress(self._workload.sent, "stopping the services, reading to the end")
+        self._fleet.close()
         self._checker.bill = money.bills(self._judge.calls()["calls"])
         findings = self._checker.finish(self._options.patience_s)
         return Result(
             self._options,
             time.monotonic() - began,
             self._workload.sent,
-            self._checker.oracle.repeated,
+            self._checker,
             findings,
-            self._hurting.done,
-            self._checker.statuses,
-            self._fleet.refusals(),
+            self._injector.injected,
+            self._fleet.fatal_exits(),
             unrecovered,
-            self._checker.stalls,
-            sum(self._checker.bill.values()),
-            sum(self._checker.ledger.values()),
+            self._soak,
         )
 
-    def _wait_for_services(self) -> None:
-        until = time.monotonic() + _START_S
-        waiting = [slot for slot in self._fleet.slots if slot.service != "export"]
-        while waiting := [slot for slot in waiting if not slot.logged("partitions assigned")]:
-            if time.monotonic() > until:
-                raise RuntimeError(f"{waiting[0].name} does not come up; its log is {waiting[0].log}")
-            time.sleep(0.1)
-
-    def _send(self) -> None:
-        options = self._options
-        due = time.monotonic()
+    def _send(self, injecting: Future[None]) -> None:
+        options, due = self._options, time.time()
         for number in range(options.events):
-            # Later than planned rather than faster: a fault is to meet as much traffic as any other.
-            due = max(due, time.monotonic() - 1) + 1 / options.rate
-            if (pause := due - time.monotonic()) > 0:
+            if not options.soak:
+                # Later than planned rather than faster, so that every fault meets as many records.
+                due = max(due, time.time() - 1)
+            due += 1 / options.rate
+            if (pause := due - time.time()) > 0:
                 time.sleep(pause)
-            self._workload.send()
+            self._workload.send_next(due * 1_000 if options.soak else None)
             if number % 100 == 0:
-                self._say(number, self._plan[self._begun].kind if self._begun < len(self._plan) else "")
-                self._patiently(lambda: self._checker.lag > 20 * options.rate)
-            while self._waits_for_fault(number):
+                self._progress(number, fault.kind if (fault := self._next_fault()) else "")
+                self._wait_while(lambda: self._checker.lag > _BACKLOG_S * options.rate)
+            # The next fault is due while the one before is not over.
+            while (fault := self._next_fault()) and fault.at < number / options.events and not injecting.done():
                 time.sleep(_TURN_S)
 
-    def _waits_for_fault(self, number: int) -> bool:
-        """Whether a fault that belongs here has not begun, since the one before is not over."""
-        begun = self._begun
-        return not self._raised and begun < len(self._plan) and self._plan[begun].at < number / self._options.events
+    def _next_fault(self) -> Fault | None:
+        return self._schedule[self._begun] if self._begun < len(self._schedule) else None
 
-    def _inflict(self) -> None:
-        try:
-            for fault in self._plan:
-                self._wait_until(fault)
-                self._begun += 1
-                self._checker.watch(fault.kind)
-                self._hurting.inject(fault)
-        except Exception as error:  # It is raised again where somebody looks.
-            self._raised.append(error)
-
-    def _wait_until(self, fault: Fault) -> None:
-        while self._workload.sent / self._options.events < fault.at:
-            time.sleep(_TURN_S)
+    def _inject(self) -> None:
+        for fault in self._schedule:
+            while self._workload.sent / self._options.events < fault.at:
+                if self._over.wait(_TURN_S):
+                    return
+            self._begun += 1
+            self._checker.watch(fault.kind)
+            self._injector.inject(fault)
 
     def _scrape(self) -> None:
         while not self._over.wait(_SCRAPE_S):
             for slot in self._fleet.of("evaluate"):
-                if (sample := slot.sample(SHOWN)) is not None:
-                    self._checker.shown[sample[0]] = sample[1]
+                self._checker.scraped(f"{slot.name} {slot.pid}", slot.samples())
 
-    def _patiently(self, waiting: Callable[[], bool]) -> None:
-        """Wait, as long as something comes out every now and then."""
-        progress, until = self._checker.progress, time.monotonic() + self._options.patience_s
+    def _wait_while(self, waiting: Callable[[], bool]) -> None:
+        """Wait, as long as there is some output within the time limit."""
         while waiting():
-            time.sleep(_TURN_S)
-            if self._checker.progress != progress:
-                progress, until = self._checker.progress, time.monotonic() + self._options.patience_s
-            elif time.monotonic() > until:
+            before = self._checker.progress
+            moved = lambda before=before: not waiting() or self._checker.progress != before  # noqa: E731
+            if not wait_for(moved, self._options.patience_s, _TURN_S):
                 return
-
-
-def _judge(url: str, budget_usd: float | None) -> dict[str, object]:
-    """Settings by which exactly the events that have an expected answer are judged, at once, as far as money goes."""
-    price = money.USD_PER_MILLION_TOKENS
-    asked = {"name": "asked", "on": "expected", "present": True, "suites": ["rubric"], "probability": 1.0}
-    return {
-        "judge__base_url": url,
-        "judge__api_key": "none",
-        "judge__model": SIMULATED,
-        "judge__prices": {SIMULATED: {"input_usd": price, "output_usd": price}},
-        "judge__daily_budget_usd": "none" if budget_usd is None else budget_usd,
-        "judge__breaker_wait_s": 0.5,
-        "judge__timeout_s": 3,
-        "judge__attempts": 2,
-        "judge__retry_delay_s": 2,
-        "judge__retries": 100,
-        "routing__rules": [asked],
-        "routing__floors": {},
-    }
-
-
-def cheap() -> list[str]:
-    """The groups of metrics to switch off, so that events cost little."""
-    return sorted({metric.group for metric in everything()} - set(_CHEAP))

@@ -1,4 +1,4 @@
-"""Scenarios: the one moment that each mutant cannot stand, set up on purpose. The healthy product stands all."""
+"""Scenarios: the situation in which each mutant fails, set up on purpose. The unchanged product passes all of them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
@@ -22,56 +21,45 @@ from chaos.checker import Checker
 from chaos.events import Drawn, Sender, interaction
 from chaos.fleet import COMMAND, MUTANT, Fleet, Slot, environment
 from chaos.oracle import Oracle
-from chaos.run import QUICK_CLIENT, SHOWN, cheap
-from chaos.transactions import Verdict
+from chaos.run import COSTLY, QUICK_CLIENT
+from chaos.transactions import Action, Moment, Verdict
+from chaos.waiting import require
+from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.settings import KafkaSettings, Settings, TopicSettings
 
 NAIVE = "naive-faust"
-"""No mutant of ours: the textbook's way with faust-streaming."""
+"""An implementation with faust-streaming as textbooks have it, instead of a mutant of the product."""
 PARTITIONS = 2
 _PATIENCE_S = 40.0
 _TURN_S = 0.02
 _READ_S = 1.0
-"""Within which an idle worker has read an event."""
-_SOME = 20
-_HELD_BYTES = 10_000
+"""Time within which an idle worker has read an event, in seconds."""
+_LIMIT_BYTES = 10_000
 _LARGE = 40_000
 _STEP_MS = 7_000
 _AGE_MS = 3_600_000
 
 
 class Stage:
-    """A few workers, healthy or mutants, under a prefix of their own, with traffic and a checker.
-
-    Args:
-        cluster: shared with others.
-        prefix: of the topics.
-        folder: for the logs.
-        mutant: what is broken in every worker; nothing without one.
-        services: what there is to do.
-        more: settings.
-    """
+    """A few workers, of the product or a mutant, with topics, events and a checker of their own on shared brokers."""
 
     def __init__(self, cluster: Cluster, prefix: str, folder: Path, mutant: str, *services: str, **more: Any) -> None:
         self.cluster, self.prefix = cluster, prefix
         self._folder, self._mutant, self._services = folder, mutant, services
         client = {**QUICK_CLIENT, **more.pop("client", {})}
-        # Repeated ids are not looked for: they would hide some of what is to be seen.
-        chosen = {"metrics__off": cheap(), "windows__commit_ms": 200, "input__duplicate_horizon": 0, **more}
+        # Skipped ids would hide duplicates.
+        chosen = {"metrics__off": COSTLY, "windows__commit_ms": 200, "input__duplicate_horizon": 0, **more}
         self._environment = environment(cluster.proxied, prefix, client, **chosen)
-        kafka, topics = (
-            KafkaSettings(bootstrap_servers=cluster.direct),
-            TopicSettings(prefix=prefix, partitions=PARTITIONS),
-        )
-        # Not from the environment, which changes while scenarios play in threads.
+        kafka = KafkaSettings(bootstrap_servers=cluster.direct)
+        topics = TopicSettings(prefix=prefix, partitions=PARTITIONS)
+        # Without the environment, which changes while scenarios run in threads.
         create_topics(Settings.model_construct(kafka=kafka, topics=topics))
         self.fleet = Fleet()
-        oracle = Oracle(0, refused=lambda event: len(str(event["query"])) >= _LARGE)
+        oracle = Oracle(0, is_too_large=lambda event: len(str(event["query"])) >= _LARGE)
         self.checker = Checker(cluster.direct, prefix, PARTITIONS, oracle, services)
-        topic = f"{prefix}interactions"
-        self._sender = Sender(cluster.direct, topic)
-        self._inputs = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+        self._topic = f"{prefix}interactions"
+        self._sender = Sender(cluster.direct, self._topic)
         self._member = {
             "bootstrap.servers": cluster.direct,
             "group.id": f"{prefix}evaluate",
@@ -85,82 +73,69 @@ class Stage:
         """Start a slot."""
         command: tuple[str, ...] = COMMAND
         if self._mutant == NAIVE:
-            kept = self._folder / f"{self.prefix}faust"
-            command = (sys.executable, "-m", "chaos.naive_faust", self.cluster.proxied, self.prefix, str(kept))
+            data = self._folder / f"{self.prefix}faust"
+            command = (sys.executable, "-m", "chaos.naive_faust", self.cluster.proxied, self.prefix, str(data))
         elif self._mutant:
             command = (*MUTANT, self._mutant)
         log = self._folder / f"{self.prefix}{service}-{number}.log"
         return self.fleet.add(Slot(service, number, self.prefix, self._environment, log, command))
 
-    def publish(self, number: int, **more: object) -> None:
-        """Send so many events, spread over the partitions, some seconds of event time apart."""
-        for _ in range(number):
-            each = self._sender.sent
-            value = interaction(each, int(time.time() * 1_000) - _AGE_MS + each * _STEP_MS, judged=False, **more)
-            self._sender.send(Drawn(each % PARTITIONS, f"e{each}".encode(), value))
+    def publish(self, count: int, **more: object) -> None:
+        """Send events, spread over the partitions, some seconds of event time apart."""
+        for number in range(self._sender.sent, self._sender.sent + count):
+            value = interaction(number, int(time.time() * 1_000) - _AGE_MS + number * _STEP_MS, judged=False, **more)
+            self._sender.send(Drawn(number % PARTITIONS, f"e{number}".encode(), value))
         self._sender.flush()
 
-    def until(self, what: Callable[[], object], within_s: float = _PATIENCE_S) -> None:
-        """Wait for something.
-
-        Raises:
-            TimeoutError: if it does not come.
-        """
-        until = time.monotonic() + within_s
-        while not what():
-            if time.monotonic() > until:
-                raise TimeoutError(f"{self.prefix} waits in vain")
-            time.sleep(_TURN_S)
+    def until(self, condition: Callable[[], object]) -> None:
+        """Wait for a condition, or raise TimeoutError."""
+        require(condition, _PATIENCE_S, f"{self.prefix}: a condition did not become true", _TURN_S)
 
     def settle(self) -> None:
-        """Wait until all has come out; of a mutant, until every offset is committed, for more may never come."""
-        passes_over = self._mutant and self._services == ("evaluate",)
-        self.until(
-            lambda: self.checker.complete(self._sender.sent) or (passes_over and self._committed() == self._sender.sent)
-        )
+        """Wait for all outputs; of a mutant, until every offset is committed, since outputs may be missing."""
+        may_lose = self._mutant and self._services == ("evaluate",)
+        self.until(lambda: self._complete() or (may_lose and self._committed() == self._sender.sent))
 
-    def warm_up(self, number: int) -> None:
-        """Publish so many and wait for what comes of them; a mutant may commit the offsets alone first."""
-        self.publish(number)
-        self.until(lambda: self.checker.complete(self._sender.sent))
+    def warm_up(self, count: int) -> None:
+        """Send events and wait for their outputs; a mutant may commit only the offsets at first."""
+        self.publish(count)
+        self.until(self._complete)
+
+    def _complete(self) -> bool:
+        return self.checker.complete(self._sender.sent)
 
     def _committed(self) -> int:
-        try:
-            places = self._group.committed(self._inputs, timeout=2)
-        except KafkaException:
-            return -1  # An open transaction holds them back, or the group has no coordinator yet.
-        return sum(max(0, place.offset) for place in places)
+        # It raises while an open transaction holds the offsets back, or the group has no coordinator.
+        partitions = [TopicPartition(self._topic, partition) for partition in range(PARTITIONS)]
+        return sum(max(0, at.offset) for at in self._group.committed(partitions, timeout=2))
 
-    def pass_by(self) -> None:
-        """Join the group of evaluate until every partition has been dealt out anew, and leave it."""
+    def rebalance(self) -> None:
+        """Join the group of evaluate until partitions are assigned, and leave it."""
         other = Consumer({**self._member, "partition.assignment.strategy": "roundrobin", "session.timeout.ms": 6_000})
-        other.subscribe([each.topic for each in self._inputs[:1]])
+        other.subscribe([self._topic])
         self.until(lambda: other.poll(_TURN_S) or other.assignment())
         other.close()
 
     def commits(self, slot: Slot) -> int:
-        """How many transactions a slot has committed."""
+        """Return how many transactions a slot has committed."""
         return self.cluster.proxy.call(lambda: self.cluster.proxy.transactions.commits[slot.member])
 
-    def at(self, slot: Slot, moment: Any, act: Callable[[], Verdict]) -> Callable[[], bool]:
-        """Act when a slot comes to a moment of its transaction; gives whether it has."""
+    def publish_until(self, slot: Slot, moment: Moment, act: Action) -> None:
+        """Send events, act when a slot reaches a moment of its transaction, and return then."""
         self.cluster.proxy.trap(slot.member, moment, act)
-        return lambda: self.cluster.proxy.call(lambda: slot.member not in self.cluster.proxy.transactions.traps)
+        self.publish(20)
+        self.until(lambda: not self.cluster.proxy.is_trapped(slot.member))
 
-    def scrape(self, slot: Slot) -> None:
-        """Note what a slot shows."""
-        if (sample := slot.sample(SHOWN)) is not None:
-            self.checker.shown[sample[0]] = sample[1]
-
-    def verdict(self) -> dict[str, int]:
-        """End all, and give what is wrong."""
+    def result(self) -> dict[str, int]:
+        """Stop everything, and return the defects and how often each was found."""
         try:
             self.fleet.close()
             found = self.checker.finish(_PATIENCE_S)
         finally:
             self.fleet.close()
             self._group.close()
-        return {**found.faults(), **{f"{name} refused": times for name, times in self.fleet.refusals().items()}}
+        fatal = {f"{name} fatal": times for name, times in self.fleet.fatal_exits().items()}
+        return {**found.defects(), **fatal}
 
 
 def _kill(slot: Slot) -> Verdict:
@@ -168,26 +143,24 @@ def _kill(slot: Slot) -> Verdict:
     return "drop"
 
 
-def killed_behind_a_commit(stage: Stage) -> None:
-    """SIGKILL between the broker's commit and the worker's hearing of it."""
+def killed_after_commit(stage: Stage) -> None:
+    """SIGKILL between the broker's commit and its response to the worker."""
     slot = stage.slot()
     stage.warm_up(10)
-    sprung = stage.at(slot, "after commit", lambda: _kill(slot))
-    stage.publish(20)
-    stage.until(sprung)
+    stage.publish_until(slot, "after commit", lambda: _kill(slot))
     stage.settle()
 
 
 def aborted(stage: Stage) -> None:
-    """An evaluation that the broker does not take, so that its transaction is aborted."""
+    """An evaluation that the broker rejects, so that its transaction is aborted."""
     topic = ConfigResource(ResourceType.TOPIC, f"{stage.prefix}evaluations")
-    entry = ConfigEntry("max.message.bytes", str(_HELD_BYTES), incremental_operation=AlterConfigOpType.SET)
+    entry = ConfigEntry("max.message.bytes", str(_LIMIT_BYTES), incremental_operation=AlterConfigOpType.SET)
     topic.add_incremental_config(entry)
-    admin = AdminClient({"bootstrap.servers": stage.cluster.direct, "log_level": 0})
+    admin = stage.cluster.admin()
     admin.incremental_alter_configs([topic])[topic].result(30)
     slot = stage.slot()
     stage.warm_up(10)
-    noise = random.Random(7).randbytes(_LARGE // 2).hex()  # noqa: S311 (what lz4 cannot shorten)
+    noise = random.Random(7).randbytes(_LARGE // 2).hex()  # noqa: S311 (lz4 cannot compress it)
     stage.publish(1, query=noise)
     stage.publish(9)
     stage.until(lambda: slot.logged("transaction aborted"))
@@ -195,8 +168,8 @@ def aborted(stage: Stage) -> None:
     stage.settle()
 
 
-def woken_too_late(stage: Stage) -> None:
-    """SIGSTOP with the work written and its offsets not yet sent, until another has done the same; then SIGCONT."""
+def resumed_too_late(stage: Stage) -> None:
+    """SIGSTOP between writing the outputs and the offsets, until another worker has written both; then SIGCONT."""
     slot = stage.slot()
     stage.warm_up(10)
 
@@ -204,39 +177,33 @@ def woken_too_late(stage: Stage) -> None:
         slot.send(signal.SIGSTOP)
         return "hold"
 
-    sprung = stage.at(slot, "before offsets", stop)
-    stage.publish(20)
-    stage.until(sprung)
+    stage.publish_until(slot, "before offsets", stop)
     other = stage.slot(number=1)
     stage.until(lambda: stage.commits(other))
-    before, lived = stage.commits(slot), len(slot.logged("partitions assigned"))
+    commits, assignments = stage.commits(slot), slot.assignments
     stage.cluster.proxy.release(slot.client)
     slot.send(signal.SIGCONT)
-    # If it ends, its next life ends its transaction, which what it has still written at its last would keep open.
+    # If it ends, the next process ends its transaction, which its last outputs would keep open.
     stage.until(
-        lambda: (
-            stage.commits(slot) > before
-            or slot.logged("transaction aborted")
-            or len(slot.logged("partitions assigned")) > lived
-        )
+        lambda: stage.commits(slot) > commits or slot.logged("transaction aborted") or slot.assignments > assignments
     )
     stage.settle()
 
 
-def joined_by_another(stage: Stage) -> None:
-    """Somebody joins the group, and soon leaves it, while the worker holds what it has read and not begun to write."""
+def rebalanced(stage: Stage) -> None:
+    """A member joins the group and leaves it soon, while the worker holds records without output."""
     slot = stage.slot()
     stage.publish(PARTITIONS)
     stage.until(lambda: stage.commits(slot))
-    stage.publish(1)  # Half a batch: it is held for several seconds.
+    stage.publish(1)  # Half a batch, which is held for several seconds.
     time.sleep(_READ_S)
-    stage.pass_by()
+    stage.rebalance()
     stage.publish(PARTITIONS - 1)
     stage.settle()
 
 
 def restarted(stage: Stage) -> None:
-    """A restart in order."""
+    """A restart with SIGTERM."""
     slot = stage.slot()
     stage.warm_up(10)
     stage.fleet.restart(slot)
@@ -245,15 +212,15 @@ def restarted(stage: Stage) -> None:
 
 
 def aggregated(stage: Stage) -> None:
-    """Events of an hour ago, to be summed up by their own time."""
+    """Events of an hour ago, which belong to the windows of their own time."""
     stage.slot()
     stage.slot("aggregate")
     stage.publish(40)
     stage.settle()
 
 
-def restored_beside_a_transaction(stage: Stage) -> None:
-    """SIGKILL of the aggregation while somebody else's transaction in the windows topic is open."""
+def restored_during_a_transaction(stage: Stage) -> None:
+    """SIGKILL of aggregate while another producer's transaction in the windows topic is open."""
     stage.slot()
     slot = stage.slot("aggregate")
     stage.warm_up(20)
@@ -265,48 +232,44 @@ def restored_beside_a_transaction(stage: Stage) -> None:
     for partition in range(PARTITIONS):
         other.produce(f"{stage.prefix}windows", b"{}", b'["none"]', partition)
     other.flush(30)
-    lived = len(slot.logged("started"))
-    sprung = stage.at(slot, "after commit", lambda: _kill(slot))
-    stage.publish(20)
-    stage.until(sprung)
-    stage.until(lambda: len(slot.logged("started")) > lived)
-    stage.until(lambda: slot.logged("waiting for an open transaction") or slot.exits[2])
+    starts = len(slot.logged("started"))
+    stage.publish_until(slot, "after commit", lambda: _kill(slot))
+    stage.until(lambda: len(slot.logged("started")) > starts)
+    stage.until(lambda: slot.logged("waiting for an open transaction") or slot.exits[DO_NOT_RESTART])
     other.abort_transaction(30)
     stage.publish(10)
     stage.settle()
 
 
-def killed_before_a_commit(stage: Stage) -> None:
-    """SIGKILL while the commit is under way, with the telemetry read just before."""
+def killed_before_commit(stage: Stage) -> None:
+    """SIGKILL while the commit is in flight, with the telemetry read just before."""
     slot = stage.slot()
     stage.warm_up(10)
-    sprung = stage.at(slot, "before commit", lambda: "hold")
-    stage.publish(20)
-    stage.until(sprung)
-    stage.scrape(slot)
+    stage.publish_until(slot, "before commit", lambda: "hold")
+    stage.checker.scraped(f"{slot.name} {slot.pid}", slot.samples())
     _kill(slot)
     stage.settle()
     stage.until(lambda: slot.exits.total() and slot.pid)
-    stage.scrape(slot)
+    stage.checker.scraped(f"{slot.name} {slot.pid}", slot.samples())
 
 
-def killed_amid_traffic(stage: Stage) -> None:
-    """SIGKILL at no particular moment, while events come one after the other."""
+def killed_at_any_moment(stage: Stage) -> None:
+    """SIGKILL at no particular moment, while events arrive one after the other."""
     slot = stage.slot()
-    while stage.checker.received < 2 * _SOME:
+    while stage.checker.received < 40:
         stage.publish(2)
         time.sleep(_TURN_S)
     _kill(slot)
-    stage.publish(_SOME)
+    stage.publish(20)
     stage.settle()
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """How a mutant is caught: what happens, and the fault that must be found."""
+    """A situation, and the defect by which a mutant is caught in it."""
 
     play: Callable[[Stage], None]
-    fault: str
+    defect: str
     services: tuple[str, ...] = ("evaluate",)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -319,26 +282,26 @@ _WINDOWS = ("evaluate", "aggregate")
 
 SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
     {
-        "commit-before-produce": Scenario(killed_behind_a_commit, "evaluations lost"),
+        "commit-before-produce": Scenario(killed_after_commit, "evaluations lost"),
         "no-rewind": Scenario(aborted, "evaluations lost", settings={"output__include_text": True}),
-        "no-fencing": Scenario(woken_too_late, "evaluations duplicated", settings=_LONG),
-        "drop-on-revoke": Scenario(joined_by_another, "evaluations lost", settings=_PAIRS),
-        "commit-revoked": Scenario(joined_by_another, "evaluations duplicated", settings=_PAIRS),
+        "no-fencing": Scenario(resumed_too_late, "evaluations duplicated", settings=_LONG),
+        "drop-on-revoke": Scenario(rebalanced, "evaluations lost", settings=_PAIRS),
+        "commit-revoked": Scenario(rebalanced, "evaluations duplicated", settings=_PAIRS),
         "wall-clock-windows": Scenario(aggregated, "windows wrong", _WINDOWS),
         "offsets-without-one": Scenario(restarted, "evaluations duplicated"),
-        "restore-to-stable-end": Scenario(restored_beside_a_transaction, "aggregate 0 refused", _WINDOWS),
-        "count-before-commit": Scenario(killed_before_a_commit, "telemetry overcounted"),
-        NAIVE: Scenario(killed_amid_traffic, "evaluations duplicated"),
+        "restore-to-stable-end": Scenario(restored_during_a_transaction, "aggregate 0 fatal", _WINDOWS),
+        "count-before-commit": Scenario(killed_before_commit, "telemetry overcounted"),
+        NAIVE: Scenario(killed_at_any_moment, "evaluations duplicated"),
     }
 )
-"""By the name of the mutant."""
+"""Scenarios by the name of the mutant."""
 
 
 def play(cluster: Cluster, prefix: str, folder: Path, scenario: Scenario, mutant: str = "") -> dict[str, int]:
-    """Play a scenario with a mutant, or with the healthy product; gives what is wrong, and how often."""
+    """Play a scenario with a mutant, or with the product; return the defects and how often each was found."""
     stage = Stage(cluster, prefix, folder, mutant, *scenario.services, **scenario.settings)
     try:
         scenario.play(stage)
     finally:
-        found = stage.verdict()
+        found = stage.result()
     return found

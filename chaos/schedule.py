@@ -1,132 +1,89 @@
-"""The plan: which faults happen when, drawn from a seed. Time is the share of the traffic that has been sent."""
+"""The fault schedule: which faults are injected when, drawn from a seed. Time is the share of records sent."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, fields
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, TypeVar
 
-Kind = Literal[
-    "kill",
-    "zombie",
-    "broker kill",
-    "rolling restart",
-    "join",
-    "leave",
-    "delay",
-    "partition",
-    "reset",
-    "judge outage",
-    "leader kill",
-    "group coordinator kill",
-    "transaction coordinator kill",
-    "broker freeze",
-    "broker partition",
-    "rolling brokers",
-    "full disk",
-    "topic recreated",
-    "topic grown",
-    "clock shift",
-    "offset reset",
-    "twin",
-]
-BROKER_FAULTS: frozenset[Kind] = frozenset(
-    {
-        "broker kill",
-        "leader kill",
-        "group coordinator kill",
-        "transaction coordinator kill",
-        "broker freeze",
-        "broker partition",
-        "rolling brokers",
-        "full disk",
-    }
-)
+T = TypeVar("T")
 When = Literal["open", "before commit", "after commit", "any"]
 _WHEN: tuple[When, ...] = ("open", "before commit", "after commit", "open", "any")
 _SERVICES = ("evaluate", "aggregate", "evaluate", "judge", "aggregate", "evaluate", "export")
-"""Whose workers are hurt, as often as they stand here: in turn, so that few faults too meet all of them."""
+"""The services that faults are aimed at, in turn: those with more workers are listed more often."""
 _FIRST, _LAST = 0.03, 0.97
-"""Between these shares of the traffic: every fault falls into it."""
+"""The shares of records between which all faults begin."""
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """How many faults of each kind."""
-
-    kills: int = 0
-    zombies: int = 0
-    broker_kills: int = 0
-    rolling_restarts: int = 0
-    joins_and_leaves: int = 0
-    delays: int = 0
-    partitions: int = 0
-    resets: int = 0
-    judge_outages: int = 0
-    leader_kills: int = 0
-    group_coordinator_kills: int = 0
-    transaction_coordinator_kills: int = 0
-    broker_freezes: int = 0
-    broker_partitions: int = 0
-    rolling_brokers: int = 0
-    full_disks: int = 0
-    recreations: int = 0
-    growths: int = 0
-    clock_shifts: int = 0
-    offset_resets: int = 0
-    twins: int = 0
-
-
-_KINDS: dict[str, tuple[Kind, ...]] = {
-    "kills": ("kill",),
-    "zombies": ("zombie",),
-    "broker_kills": ("broker kill",),
-    "rolling_restarts": ("rolling restart",),
-    "joins_and_leaves": ("leave", "join"),
-    "delays": ("delay",),
-    "partitions": ("partition",),
-    "resets": ("reset",),
-    "judge_outages": ("judge outage",),
-    "leader_kills": ("leader kill",),
-    "group_coordinator_kills": ("group coordinator kill",),
-    "transaction_coordinator_kills": ("transaction coordinator kill",),
-    "broker_freezes": ("broker freeze",),
-    "broker_partitions": ("broker partition",),
-    "rolling_brokers": ("rolling brokers",),
-    "full_disks": ("full disk",),
-    "recreations": ("topic recreated",),
-    "growths": ("topic grown",),
-    "clock_shifts": ("clock shift",),
-    "offset_resets": ("offset reset",),
-    "twins": ("twin",),
-}
+KINDS: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
+    {
+        "kills": (("kill",), "SIGKILLs of workers"),
+        "zombies": (("zombie",), "workers stopped for longer than their session timeout"),
+        "broker_kills": (("broker kill",), "SIGKILLs of a broker"),
+        "rolling_restarts": (("rolling restart",), "services restarted slot by slot"),
+        "joins_and_leaves": (("leave", "join"), "evaluate workers that leave, and that join"),
+        "delays": (("delay",), "periods in which the network is slow"),
+        "partitions": (("partition",), "periods in which the network passes nothing"),
+        "resets": (("reset",), "times at which every connection is reset"),
+        "judge_outages": (("judge outage",), "periods in which the simulated judge fails"),
+        "leader_kills": (("leader kill",), "SIGKILLs of the leader of a partition of the interactions"),
+        "group_coordinator_kills": (("group coordinator kill",), "SIGKILLs of the coordinator of a service's group"),
+        "transaction_coordinator_kills": (
+            ("transaction coordinator kill",),
+            "SIGKILLs of the coordinator of a worker's transactions",
+        ),
+        "broker_freezes": (("broker freeze",), "periods in which a broker is stopped by SIGSTOP"),
+        "broker_partitions": (("broker partition",), "periods in which clients do not reach a broker"),
+        "rolling_brokers": (("rolling brokers",), "restarts of all brokers, one after the other"),
+        "full_disks": (("full disk",), "times at which a broker runs out of disk (skipped if nothing can be mounted)"),
+        "recreations": (("topic recreated",), "times at which the topic of interactions is deleted and recreated"),
+        "growths": (("topic grown",), "partitions added to the topic of interactions"),
+        "clock_shifts": (("clock shift",), "periods in which the clock of a judge worker is four days ahead"),
+        "offset_resets": (("offset reset",), "times at which evaluate is stopped and its offsets are set back"),
+        "twins": (("twin",), "periods in which two processes have the same slot"),
+    }
+)
+"""By option of the command line: the faults that are scheduled, once each per unit, and a description."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault."""
+    """One scheduled fault."""
 
     at: float
-    kind: Kind
+    """Share of records that are sent before it is injected."""
+    kind: str
     service: str
-    lot: float
-    """What else there is to choose, such as the slot, is chosen by it; in [0, 1)."""
+    draw: float
+    """A random number in [0, 1) that decides what else there is to choose, such as the slot."""
     when: When
 
+    def choose(self, among: Sequence[T]) -> T:
+        """Return the element that the draw decides for.
 
-def schedule(seed: int, numbers: Numbers) -> list[Fault]:
-    """All faults, in order.
+        >>> Fault(0.5, "kill", "judge", 0.7, "any").choose(["first", "second"])
+        'second'
+        """
+        return among[int(self.draw * len(among))]
 
-    >>> [(fault.kind, fault.service) for fault in schedule(1, Numbers(kills=2, resets=1))]
+
+def schedule(seed: int, numbers: Mapping[str, int]) -> list[Fault]:
+    """Return all faults, in order.
+
+    Args:
+        seed: the seed of the draws.
+        numbers: the number of units of each of `KINDS`; those not named have none.
+
+    >>> [(fault.kind, fault.service) for fault in schedule(1, {"kills": 2, "resets": 1})]
     [('reset', 'evaluate'), ('kill', 'evaluate'), ('kill', 'aggregate')]
     """
-    chance = random.Random(f"plan {seed}")  # noqa: S311 (the same plan for the same seed)
+    rng = random.Random(f"plan {seed}")  # noqa: S311 (the same faults for the same seed)
     faults: list[Fault] = []
-    drawn = 0
-    for each in fields(numbers):
-        for _ in range(getattr(numbers, each.name)):
-            for kind in _KINDS[each.name]:
-                at, service = chance.uniform(_FIRST, _LAST), _SERVICES[drawn % len(_SERVICES)]
-                faults.append(Fault(at, kind, service, chance.random(), _WHEN[drawn % len(_WHEN)]))
-                drawn += 1
+    for name, (kinds, _) in KINDS.items():
+        for fault in kinds * numbers.get(name, 0):
+            drawn = len(faults)
+            at, service = rng.uniform(_FIRST, _LAST), _SERVICES[drawn % len(_SERVICES)]
+            faults.append(Fault(at, fault, service, rng.random(), _WHEN[drawn % len(_WHEN)]))
     return sorted(faults, key=lambda fault: fault.at)

@@ -1,21 +1,24 @@
-"""`python -m chaos.shifted_clock SECONDS judge --slot 0`: one slot of a service whose clock goes ahead.
+"""`python -m chaos.shifted_clock AHEAD judge --slot 0`: one slot of a service whose clock is ahead.
 
-Only Python's clocks are shifted. Timestamps of records are given by the broker, or by the client's library, which reads
-the machine's clock.
+AHEAD is a number of seconds, or the name of a file that holds one, which may change while the slot runs. Only Python's
+clocks are shifted. Timestamps of records are set by the broker, or by the client library, which reads the machine's
+clock.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
 
 
 class _Datetime(type):
-    """Lets a class stand for datetime: its attributes, its instances and what a call of it makes are datetime's own."""
+    """A class of this type replaces datetime: attributes, instances and results of calls are those of datetime."""
 
     def __getattr__(cls, name: str) -> Any:
         return getattr(datetime, name)
@@ -26,30 +29,33 @@ class _Datetime(type):
 
     @override
     def __call__(cls, *given: Any, **named: Any) -> datetime:
-        return datetime(*given, **named)  # noqa: DTZ001 (the caller says in which zone)
+        return datetime(*given, **named)  # noqa: DTZ001 (the caller chooses the zone)
 
 
-def shift(seconds: float) -> None:
-    """Let the clock that ragweir's modules read go ahead by so many seconds.
+def shift(ahead_s: Callable[[], float]) -> None:
+    """Set the clock of ragweir's modules ahead by what a function returns, in seconds.
 
-    Models are built by then, so the class that they were built with is replaced only where it is asked for the time.
+    Models are defined with the class datetime, which is therefore replaced after them, and only in modules that ask it
+    for the time.
     """
-    ahead, real = timedelta(seconds=seconds), time.time
+    real = time.time
+    time.time = lambda: real() + ahead_s()
+    # After time.time is replaced, since some modules keep the function, and with all modules that read the time.
+    import ragweir.streams.service  # noqa: PLC0415, F401
 
     class Shifted(metaclass=_Datetime):
         @staticmethod
         def now(tz: tzinfo | None = None) -> datetime:
-            return datetime.now(tz) + ahead
+            return datetime.now(tz) + timedelta(seconds=ahead_s())
 
-    time.time = lambda: real() + seconds
     for name, module in list(sys.modules.items()):
         if name.startswith("ragweir.") and getattr(module, "datetime", None) is datetime:
             setattr(module, "datetime", Shifted)  # noqa: B010 (a type checker takes it for an assignment to a type)
 
 
 if __name__ == "__main__":
+    given = sys.argv.pop(1)
+    shift((lambda: float(given)) if given.isdecimal() else lambda: float(Path(given).read_text() or "0"))
     from ragweir.streams.cli import main
-    from ragweir.streams.service import SERVICES  # noqa: F401 all that reads the time is to be there
 
-    shift(float(sys.argv.pop(1)))
     main()

@@ -1,4 +1,4 @@
-"""Where each worker's transaction stands, by what passed between it and the broker; and traps for a moment of it."""
+"""State of each worker's transaction, from its requests and the brokers' responses; and traps for a moment of it."""
 
 from __future__ import annotations
 
@@ -10,70 +10,60 @@ from typing import Literal
 from chaos.kafka_protocol import ADD_OFFSETS, END, Request, failed
 
 Moment = Literal["open", "before offsets", "before commit", "after commit"]
-"""The broker has just opened a transaction; the worker asks to send offsets, or to commit, and is not heard yet; it is
-committed, and the worker does not know.
-"""
+"""A transaction was just opened; a request to add offsets, or to commit, or the response to a commit is in hand."""
 Verdict = Literal["pass", "drop", "hold"]
 
 
-@dataclass(frozen=True, slots=True)
-class Trap:
-    """What is to be done, once, when a worker comes to a moment. It runs while what passes is held in hand."""
-
-    moment: Moment
-    action: Callable[[], Verdict]
+Action = Callable[[], Verdict]
+"""Runs when a trap is sprung, and decides about the request or response in hand."""
 
 
 @dataclass(slots=True)
 class Transactions:
-    """Follows the transactions of every worker, by its transactional id up to a tail that begins with `~`.
+    """State of the transactions of all workers, by their transactional ids.
 
-    A transaction is open from the broker's answer that it is until the worker's request to end it passes.
+    A transaction is open from the response that opens it until the request that ends it is passed on.
     """
 
     opened: set[str] = field(default_factory=set)
-    traps: dict[str, Trap] = field(default_factory=dict)
+    traps: dict[str, tuple[Moment, Action]] = field(default_factory=dict)
     ending: set[str] = field(default_factory=set)
-    """Those with a trap whose commit has been asked for since it was set: an earlier one's answer is none of its."""
+    """Workers that have requested a commit since their trap was set: responses to earlier ones do not spring it."""
     commits: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     on_commit: Callable[[str], None] = lambda _: None
 
-    def asked(self, request: Request) -> Verdict:
-        """A worker's request is about to pass."""
-        member = _slot(request)
+    def on_request(self, request: Request) -> Verdict:
+        """Decide about a worker's request."""
+        member = request.member
         if request.key != END:
-            return self._sprung(member, "before offsets") if request.key == ADD_OFFSETS else "pass"
-        verdict = self._sprung(member, "before commit") if request.commits else "pass"
+            return self._spring(member, "before offsets") if request.key == ADD_OFFSETS else "pass"
+        verdict = self._spring(member, "before commit") if request.commits else "pass"
         if member in self.traps:
             self.ending.add(member)
         if verdict == "pass":
             self.opened.discard(member)
         return verdict
 
-    def answered(self, request: Request, answer: bytes) -> Verdict:
-        """The broker's answer to it is about to pass."""
-        if failed(request, answer):
+    def on_response(self, request: Request, response: bytes) -> Verdict:
+        """Decide about a broker's response to it."""
+        if failed(request, response):
             return "pass"
-        member = _slot(request)
+        member = request.member
         if request.key != END:
             fresh = member not in self.opened
             self.opened.add(member)
-            return self._sprung(member, "open") if fresh else "pass"
+            return self._spring(member, "open") if fresh else "pass"
         if not request.commits:
             return "pass"
         self.commits[member] += 1
-        self.on_commit(member)  # Before a trap kills the worker: it is not the commit of the worker that replaces it.
-        verdict = self._sprung(member, "after commit") if member in self.ending else "pass"
+        self.on_commit(member)  # Before a trap kills the worker, whose successor has not committed.
+        verdict = self._spring(member, "after commit") if member in self.ending else "pass"
         self.ending.discard(member)
         return verdict
 
-    def _sprung(self, member: str, moment: Moment) -> Verdict:
-        trap = self.traps.get(member)
-        if trap is None or trap.moment != moment:
+    def _spring(self, member: str, moment: Moment) -> Verdict:
+        trapped_at, action = self.traps.get(member, (None, None))
+        if action is None or trapped_at != moment:
             return "pass"
         del self.traps[member]
-        return trap.action()
-
-
-def _slot(request: Request) -> str:
-    return request.member.partition("~")[0]
+        return action()

@@ -1,161 +1,110 @@
-"""The workload: the traffic as it is sent, and the topic that it is sent to, which is made again and grows."""
+"""The workload: sends interactions to their topic, and recreates and grows the topic."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from chaos.checker import Checker
-from chaos.events import Sender, Traffic
+from chaos.events import Generator, Sender
+from chaos.waiting import require, wait_for
 from ragweir.errors import RagweirError
 
 _CALL_S = 30.0
-_MADE_S = 60.0
-_PAUSE_S = 0.2
+_TOPIC_S = 60.0
 
 
-class Workload:
-    """Sends the traffic, record by record, and changes the topic under it.
+class Workload(Sender):
+    """Sends the generator's records one by one, changes their topic meanwhile, and informs the checker of changes.
 
-    Args:
-        bootstrap: the addresses of all brokers, past the proxy.
-        topic: the interactions.
-        traffic: draws the records.
-        checker: is told which topic there is.
-        create: creates the topic as it was at first, or raises while the one before is not gone.
+    `create` creates the topic as it was at first, or raises while the deleted one still exists. Methods raise
+    KafkaException if brokers reject a change, TimeoutError if it does not take effect, and RuntimeError if brokers did
+    not accept a record.
     """
 
     def __init__(
-        self, bootstrap: str, topic: str, traffic: Traffic, checker: Checker, create: Callable[[], object]
+        self, bootstrap: str, topic: str, generator: Generator, checker: Checker, create: Callable[[], object]
     ) -> None:
-        self._bootstrap, self.topic = bootstrap, topic
-        self._traffic, self._checker, self._create = traffic, checker, create
-        self._first = traffic.partitions
-        self._sender = Sender(bootstrap, topic)
-        self._sending = threading.Lock()
+        super().__init__(bootstrap, topic)
+        self.generator, self._checker, self._create = generator, checker, create
+        self._first_partitions = generator.partitions
+        self._lock = threading.Lock()
 
-    @property
-    def sent(self) -> int:
-        """How many records were sent."""
-        return self._sender.sent
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions the topic has."""
-        return self._traffic.partitions
-
-    def send(self) -> None:
-        """Send the next record; waits while sending is paused."""
-        with self._sending:
-            self._sender.send(self._traffic.draw())
-
-    def flush(self) -> None:
-        """Wait until all that was sent is in the topic.
-
-        Raises:
-            RuntimeError: if the brokers did not take a record.
-        """
-        with self._sending:
-            self._sender.flush()
+    def send_next(self, due_ms: float | None = None) -> None:
+        """Send the next record, whose event ends when it is due; wait while sending is paused."""
+        with self._lock:
+            self.send(self.generator.draw(due_ms))
 
     @contextmanager
     def idle(self, partition: int) -> Iterator[None]:
         """Send nothing to one partition for the length of a `with` block."""
-        with self._sending:
-            self._traffic.idle = partition
+        with self._lock:
+            self.generator.idle = partition
         try:
             yield
         finally:
-            with self._sending:
-                self._traffic.idle = None
+            with self._lock:
+                self.generator.idle = None
 
     def recreate(self, within_s: float) -> bool:
-        """Delete the topic and make it again once all of it has come out; return whether it came to that.
+        """Delete the topic and create it again once all of it was processed; return False if that took too long.
 
-        Records that were not read would be lost with the topic, which is no fault of whoever reads it.
-
-        Args:
-            within_s: how long the output is waited for.
-
-        Raises:
-            KafkaException: if Kafka refuses.
-            RuntimeError: if the brokers did not take a record.
-            TimeoutError: if the topic cannot be made again.
+        Records that were not read would be lost with the topic, which no reader can prevent.
         """
-        with self._sending:
-            self._sender.flush()
-            until = time.monotonic() + within_s
-            while not self._checker.complete(self.sent):
-                if time.monotonic() > until:
-                    return False
-                time.sleep(_PAUSE_S)
-            before, admin = self._id(), self._admin()
+        with self._lock:
+            self.flush()
+            if not wait_for(lambda: self._checker.complete(self.sent), within_s):
+                return False
+            before, admin = self._id(), self._admin(self._bootstrap)
             admin.delete_topics([self.topic], operation_timeout=_CALL_S)[self.topic].result(_CALL_S)
-            self._make_again(before)
-            self._wait_for_partitions(self._first)
-            self._traffic.begin(self._first)
-            self._sender.connect_anew()
-            self._checker.recreated(self._traffic.number, self._first)
+            # Until it has another id: brokers may still return the deleted one.
+            require(lambda: self._created_anew(before), _TOPIC_S, f"{self.topic} cannot be created again")
+            self._wait_for_partitions(self._first_partitions)
+            self.generator.restart(self._first_partitions)
+            self.reconnect()
+            self._checker.recreated(self.generator.number, self._first_partitions)
         return True
 
-    def grow(self) -> None:
-        """Add a partition to the topic, and begin to send to it at once.
-
-        Raises:
-            KafkaException: if Kafka refuses.
-            RuntimeError: if the brokers did not take a record.
-            TimeoutError: if the partition does not appear.
-        """
-        more, admin = self._traffic.partitions + 1, self._admin()
+    def grow(self) -> bool:
+        """Add a partition to the topic, and send to it from then on; return True."""
+        more = self.generator.partitions + 1
+        admin = self._admin(self._bootstrap)
         admin.create_partitions([NewPartitions(self.topic, more)])[self.topic].result(_CALL_S)
         self._wait_for_partitions(more)
-        with self._sending:
-            self._sender.connect_anew()
-            self._traffic.grow()
+        with self._lock:
+            self.reconnect()
+            self.generator.partitions = more
             self._checker.grown(more)
+        return True
 
-    def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
+    @staticmethod
+    def _admin(bootstrap: str) -> AdminClient:
+        return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
-    def _make_again(self, before: str) -> None:
-        """Create the topic until it has another id than before: brokers may still know the one that is deleted."""
-        until = time.monotonic() + _MADE_S
-        while time.monotonic() < until:
-            with suppress(KafkaException, RagweirError):
-                self._create()
-                if self._id() != before:
-                    return
-            time.sleep(_PAUSE_S)
-        raise TimeoutError(f"{self.topic} cannot be made again")
+    def _created_anew(self, before: str) -> bool:
+        with suppress(RagweirError):
+            self._create()
+            return self._id() != before
+        return False
 
     def _id(self) -> str:
-        admin = self._admin()
-        asked = admin.describe_topics(TopicCollection([self.topic]), request_timeout=_CALL_S)
-        return str(asked[self.topic].result(_CALL_S).topic_id)
+        admin = self._admin(self._bootstrap)
+        described = admin.describe_topics(TopicCollection([self.topic]), request_timeout=_CALL_S)
+        return str(described[self.topic].result(_CALL_S).topic_id)
 
     def _wait_for_partitions(self, number: int) -> None:
-        """Wait until every broker knows the topic as it is now, with a leader for each partition."""
-        until = time.monotonic() + _MADE_S
+        """Wait until every broker's metadata have this number of partitions, each with a leader."""
         for address in self._bootstrap.split(","):
-            admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-            while not self._knows(admin, number):
-                if time.monotonic() > until:
-                    raise TimeoutError(f"{self.topic} does not come to have {number} partitions")
-                time.sleep(_PAUSE_S)
+            admin = self._admin(address)
+            require(partial(self._has_leaders, admin, number), _TOPIC_S, f"{self.topic} does not get its partitions")
 
-    def _knows(self, admin: AdminClient, number: int) -> bool:
-        try:
-            found = admin.list_topics(timeout=_CALL_S).topics.get(self.topic)
-        except KafkaException:
-            return False
-        return (
-            found is not None
-            and len(found.partitions) == number
-            and all(each.leader >= 0 for each in found.partitions.values())
-        )
+    def _has_leaders(self, admin: AdminClient, number: int) -> bool:
+        found = admin.list_topics(timeout=_CALL_S).topics.get(self.topic)
+        leaders = [each.leader for each in found.partitions.values()] if found is not None else []
+        return len(leaders) == number and min(leaders) >= 0

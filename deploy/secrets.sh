@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes deploy/.env, which compose.yaml takes its secrets from, with a new key of the routing; what it already has stays.
-# Another folder may be given.
+# Writes deploy/.env, the secrets of compose.yaml, with a new routing key; existing values are kept. Takes another folder
+# as its argument.
 set -eu
 umask 077
 file="${1:-$(dirname "$0")}/.env"

@@ -1,4 +1,4 @@
-"""Where a command reads evaluations: a file, the live topic, or the topic of a run."""
+"""Sources of evaluations for commands: a file, the live topic, or the topic of a run."""
 
 from __future__ import annotations
 
@@ -17,24 +17,23 @@ from ragweir.schemas.codec.json import parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.run import RUN_ID
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.kafka import reader as reading
+from ragweir.streams.kafka.reader import Moved, offset_range, read
 from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import Settings
 
 _LIVE = "live"
-_SLACK = timedelta(days=1)
-"""How much later than it was written an event may say that it happened, to be found by its time: clocks and time zones
-go wrong."""
-_TOLD = 500
-"""Lines after which somebody is told how far it is."""
+_MAX_CLOCK_ERROR = timedelta(days=1)
+"""Events whose time is this much later than their record's timestamp are still found by time."""
+_PROGRESS_LINES = 500
+"""Lines between two updates of the progress."""
 
-Shown = Callable[[str, int], AbstractContextManager[reading.Moved]]
-"""Shows what is read, and how much of it there is, for as long as it takes."""
+ShowProgress = Callable[[str, int], AbstractContextManager[Moved]]
+"""Shows the progress of a task, from its name and its total, for the length of a `with` block."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSource:
-    """A file of evaluations, or else a topic.
+    """A file of evaluations, or a topic if `file` is None.
 
     >>> EvaluationSource.named(Settings(), "v43").topic
     'rag.run.v43.evaluations'
@@ -42,17 +41,17 @@ class EvaluationSource:
 
     settings: Settings
     name: str
-    """As the user gave it."""
+    """As given on the command line."""
     file: Path | None
     topic: str
 
     @classmethod
     def named(cls, settings: Settings, name: str) -> EvaluationSource:
-        """What a name means: a file that is there, `live`, or the id of a run.
+        """Return the source of a name: an existing file, `live`, or the id of a run.
 
         Raises:
-            ConfigurationError: if it can be none of them.
-            PermanentError: if the file may not be read.
+            ConfigurationError: if the name is none of them.
+            PermanentError: if the file is not readable.
         """
         if name != _LIVE and Path(name).is_file():
             if not os.access(name, os.R_OK):
@@ -63,50 +62,50 @@ class EvaluationSource:
         run = "" if name == _LIVE else f"run.{name}."
         return cls(settings, name, None, f"{settings.topics.prefix}{run}evaluations")
 
-    def values(self, shown: Shown, since: datetime | None = None) -> Iterator[bytes]:
-        """The evaluations as they are written: a file's lines, or the records that the topic holds now.
+    def values(self, progress: ShowProgress, since: datetime | None = None) -> Iterator[bytes]:
+        """Return the evaluations as JSON: the lines of the file, or the records that the topic holds now.
 
         Args:
-            shown: shows how far it is, in bytes of a file and offsets of a topic.
-            since: older events may be left out; some are not.
+            progress: shows the progress, in bytes of a file or offsets of a topic.
+            since: older events may be left out, but not all are.
 
         Raises:
-            PermanentError: if it cannot be read.
+            PermanentError: if the source cannot be read.
             Unreachable: if no broker answers.
         """
-        return self._records(shown, since) if self.file is None else self._lines(self.file, shown)
+        return self._records(progress, since) if self.file is None else self._lines(self.file, progress)
 
-    def evaluations(self, shown: Shown, since: datetime | None = None) -> Iterator[Evaluation | None]:
-        """The evaluations; None in the place of what the aggregate service would refuse.
+    def evaluations(self, progress: ShowProgress, since: datetime | None = None) -> Iterator[Evaluation | None]:
+        """Return the evaluations; None for each that the aggregate service would reject.
 
         Raises:
             PermanentError, Unreachable: as `values`.
         """
-        most = max_record_bytes(self.settings.limits.max_event_bytes)
-        return (_evaluation(value, most) for value in self.values(shown, since))
+        max_bytes = max_record_bytes(self.settings.limits.max_event_bytes)
+        return (_evaluation(value, max_bytes) for value in self.values(progress, since))
 
-    def _lines(self, file: Path, shown: Shown) -> Iterator[bytes]:
-        most = max_record_bytes(self.settings.limits.max_event_bytes)
+    def _lines(self, file: Path, progress: ShowProgress) -> Iterator[bytes]:
+        max_bytes = max_record_bytes(self.settings.limits.max_event_bytes)
         try:
-            with file.open("rb") as lines, shown(f"reading {self.name}", file.stat().st_size) as moved:
+            with file.open("rb") as lines, progress(f"reading {self.name}", file.stat().st_size) as moved:
                 at = 0
-                for number, line in read_lines(lines, most, self.name):
+                for number, line in read_lines(lines, max_bytes, self.name):
                     yield line
-                    if number % _TOLD == 0:
+                    if number % _PROGRESS_LINES == 0:
                         moved(lines.tell() - at)
                         at = lines.tell()
         except OSError as error:
             raise PermanentError(f"{self.name} cannot be read: {error.strerror}") from None
 
-    def _records(self, shown: Shown, since: datetime | None) -> Iterator[bytes]:
-        # Times of the calendar's first days have no earlier ones.
-        since_ms = max(0, int((since.timestamp() - _SLACK.total_seconds()) * 1000)) if since else None
+    def _records(self, progress: ShowProgress, since: datetime | None) -> Iterator[bytes]:
+        # At the start of the calendar the result would be before its first day.
+        since_ms = max(0, int((since.timestamp() - _MAX_CLOCK_ERROR.total_seconds()) * 1000)) if since else None
         try:
-            span = reading.offset_range(self.settings, self.topic, since_ms=since_ms)
-        except PermanentError as refusal:
-            raise PermanentError(f"{self.name} is no file here, and {refusal}") from None
-        with shown(f"reading {self.topic}", len(span)) as moved:
-            for record in reading.read(self.settings, span, moved):
+            part = offset_range(self.settings, self.topic, since_ms=since_ms)
+        except PermanentError as error:
+            raise PermanentError(f"{self.name} is no file here, and {error}") from None
+        with progress(f"reading {self.topic}", len(part)) as moved:
+            for record in read(self.settings, part, moved):
                 if record.value is not None:
                     yield record.value
 

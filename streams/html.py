@@ -1,6 +1,6 @@
-"""What the HTML pages have in common: one file each, with nothing to load and no script.
+"""Parts of HTML reports: each is one file without scripts or external resources.
 
-All that comes from events is escaped, and the page's own policy forbids everything but its style.
+Text from events is escaped, and a content security policy forbids everything but the page's own style.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ svg {{ width: 100%; height: auto }} svg text {{ font-size: 11px; stroke: none }}
 
 
 def document(title: str, style: str, parts: Iterable[str]) -> str:
-    """A whole page of these parts, with rules of style of its own beside those of all pages."""
+    """Return a page of these parts, with additional style rules."""
     return _HEAD.format(title=text(title), style=style) + "".join(parts) + "</body>\n</html>\n"
 
 
 def text(value: str, most: int = 200) -> str:
-    """Text from outside, shortened and escaped.
+    """Return text from outside, shortened and escaped.
 
     >>> text("<b>&amp;"), text("x" * 9, 5)
     ('&lt;b&gt;&amp;amp;', 'xxxx…')
@@ -43,7 +43,7 @@ def text(value: str, most: int = 200) -> str:
 
 
 def row(cells: Iterable[str], tag: str = "td", kind: str = "") -> str:
-    r"""A row of a table, of cells that are HTML.
+    r"""Return a table row of cells that are HTML.
 
     >>> row(("a", "<b>b</b>"))
     '<tr><td>a</td><td><b>b</b></td></tr>\n'
@@ -52,7 +52,12 @@ def row(cells: Iterable[str], tag: str = "td", kind: str = "") -> str:
     return f"<tr{marked}>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>\n"
 
 
+def table(head: Iterable[str], rows: Iterable[str]) -> str:
+    """Return a table of header cells and rows."""
+    return f"<table>{row(head, 'th')}{''.join(rows)}</table>\n"
+
+
 def drawing(width: float, height: float, label: str, marks: Iterable[str]) -> str:
-    """A picture of marks in SVG; `label` tells those who cannot see it what it shows."""
+    """Return an SVG drawing; `label` is its text alternative."""
     joined = "\n".join(marks)
     return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{text(label)}">\n{joined}\n</svg>\n'

@@ -1,8 +1,6 @@
-"""Writes ragweir.json, the Grafana dashboard: quality first, then whether ragweir itself keeps up.
+"""Generates ragweir.json, the Grafana dashboard of quality and of ragweir's health, from a table of panels.
 
-    python deploy/grafana/dashboard.py
-
-Panels are lines of a table. Ids and ref ids are counted here, since the SDK leaves them empty and Grafana wants them.
+python deploy/grafana/dashboard.py
 """
 # ruff: noqa: INP001 (a script, not a package)
 
@@ -33,16 +31,15 @@ from ragweir.streams.settings import WindowSettings
 FILE = Path(__file__).with_name("ragweir.json")
 
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-_COLUMNS = 24
 _HEIGHT = 8
 _OF_SERVICE = " * on (instance) group_left (service) ragweir_build_info"
 _OF_JUDGE = ' * on (instance) group_left () ragweir_build_info{service="judge"}'
-"""Every service shows every gauge."""
+"""Selects the judge, since every service exposes every gauge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel: what it shows, in which unit, and for each query its expression and the names of its lines."""
+    """One panel. A query is an expression and the legend of its lines."""
 
     title: str
     description: str
@@ -50,20 +47,20 @@ class Panel:
     unit: str = "short"
     width: int = 12
     newest: bool = False
-    """Whether it shows the newest value only, instead of a graph."""
+    """True to show the latest value only, not a graph."""
 
 
 Row = tuple[str, tuple[Panel, ...]]
 
 
 def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
-    """The table of panels, for windows that are split by these dimensions."""
+    """Return the rows of panels, for windows with these dimensions."""
     labels = label_names(dimensions)
     chosen = ",".join([f'{name}=~"${name}"' for name in labels])
     named = " ".join(f"{{{{{name}}}}}" for name in reversed(labels))
 
     def gauge(series: str, selector: str, *more: str) -> str:
-        # Any number of exporters show the same value: the largest of equal ones is that value.
+        # All exporters have the same value; `max` takes one.
         return f"max by ({', '.join([*labels, *more])}) ({series}{{{selector},{chosen}}})"
 
     size = 'window="$window"'
@@ -77,7 +74,7 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
             (
                 Panel(
                     "Mean of $metric",
-                    "One line per label set: a mean of means would need weights.",
+                    "One line per label set, since a mean of means would need weights.",
                     ((gauge("ragweir_window_mean", metric), named),),
                 ),
                 Panel(
@@ -87,13 +84,13 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
                 ),
                 Panel(
                     "Shares of $metric",
-                    "For labels the part of the events that has each; for booleans the part that is true.",
+                    "Share of events with each label; for booleans the share of true.",
                     ((gauge("ragweir_window_share", metric, "label"), f"{named} {{{{label}}}}"),),
                     unit="percentunit",
                 ),
                 Panel(
                     "Events in a window",
-                    "How many events the quality above rests on.",
+                    "Number of events in the windows above.",
                     ((gauge("ragweir_window_events", size), named),),
                 ),
             ),
@@ -103,17 +100,17 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
             (
                 Panel(
                     "Estimate of $judged, with its 95 % interval",
-                    "What all events would have scored, from those that the judge was given; no interval where these "
-                    "are too few.",
+                    "Mean that all events would have, estimated from the judged ones; no interval if these are too "
+                    "few.",
                     tuple(
                         (gauge(f"ragweir_window_estimate{limit}", judged, "label"), f"{named} {{{{label}}}}{shown}")
                         for limit, shown in (("", ""), ("_low", " from"), ("_high", " to"))
                     ),
                 ),
                 Panel(
-                    "Events judged for $judged, and what to know of its estimate",
-                    "too_few: no interval. incomplete: judgements failed, expired or are still to come. partial: some "
-                    "events had no chance to be judged.",
+                    "Events judged for $judged, and flags of its estimate",
+                    "too_few: no interval. incomplete: judgements failed, expired or are pending. partial: some events "
+                    "could not be selected.",
                     (
                         (gauge("ragweir_window_judged", judged, "label"), f"{named} {{{{label}}}} judged"),
                         (
@@ -124,25 +121,25 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
                 ),
                 Panel(
                     "Decisions in a window",
-                    "Events by what was decided about judging them. Empty while there is no judge.",
+                    "Events by routing decision. Empty without a judge.",
                     ((gauge("ragweir_window_decisions", size, "suite", "status"), "{{suite}} {{status}}"),),
                 ),
                 Panel(
-                    "Decisions as they are made",
-                    "Per minute, of the evaluate service.",
+                    "Decisions",
+                    "Routing decisions of the evaluate service, per minute.",
                     ((_per_minute("ragweir_routed_total", "suite, status"), "{{suite}} {{status}}"),),
                     unit="opm",
                 ),
                 Panel(
                     "Requests by outcome",
-                    "Per minute. Retried and deferred ones wait and come back.",
+                    "Per minute. Retried and deferred requests are processed again later.",
                     ((_per_minute("ragweir_judge_requests_total", "outcome"), "{{outcome}}"),),
                     unit="opm",
                     width=8,
                 ),
                 Panel(
                     "Calls by outcome",
-                    "Per minute; cached ones went to nobody. Repairs are answers that had to be asked for again.",
+                    "Per minute; cached calls did not reach the endpoint. Repairs are calls after unusable answers.",
                     (
                         (_per_minute("ragweir_judge_calls_total", "outcome"), "{{outcome}}"),
                         ("60 * sum(rate(ragweir_judge_repairs_total[$__rate_interval]))", "repairs"),
@@ -152,7 +149,7 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
                 ),
                 Panel(
                     "Time of a call, median and 99 %",
-                    "Those that failed among them.",
+                    "Including failed calls.",
                     tuple((_quantile("ragweir_judge_call_seconds", q), f"q{q}") for q in (0.5, 0.99)),
                     unit="s",
                     width=8,
@@ -165,34 +162,34 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
                 ),
                 Panel(
                     "Cost",
-                    "Dollars an hour.",
+                    "Dollars per hour.",
                     (("3600 * sum(rate(ragweir_judge_cost_microdollars_total[$__rate_interval])) / 1e6", "cost"),),
                     unit="currencyUSD",
                     width=8,
                 ),
                 Panel(
                     "Budget left today",
-                    "Dollars that are neither spent nor reserved, of all partitions; 0 also where there is no budget.",
+                    "Dollars that are neither spent nor reserved, over all partitions; 0 without a budget.",
                     (("sum(ragweir_judge_budget_left_dollars)", "left"),),
                     unit="currencyUSD",
                     width=8,
                 ),
                 Panel(
                     "Share of the floor that the budget affords",
-                    "Of the events that routing.floors select, by worker; 0 also while it is not known.",
+                    "Share of the events selected by routing.floors, by worker; 0 while unknown.",
                     ((f"ragweir_judge_affordable_floor_ratio{_OF_JUDGE}", "{{instance}}"),),
                     unit="percentunit",
                     width=8,
                 ),
                 Panel(
-                    "Breaker",
-                    "By worker: 0 calls go out, 1 the endpoint is left alone, 0.5 one call tries it.",
+                    "Circuit breaker",
+                    "By worker: 0 closed, 0.5 half-open, 1 open.",
                     ((f"ragweir_judge_breaker{_OF_JUDGE}", "{{instance}}"),),
                     width=8,
                 ),
                 Panel(
                     "Waiting and in flight",
-                    "Requests that workers hold. The lag of judge.requests, judge.retry and judge.deferred is below.",
+                    "Requests held by workers. The lag of their topics is below.",
                     (("sum(ragweir_judge_waiting)", "waiting"), ("sum(ragweir_judge_in_flight)", "in flight")),
                     width=8,
                 ),
@@ -225,13 +222,13 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
             (
                 Panel(
                     "Burn rate, at an objective of $objective",
-                    "How many times faster than allowed the error budget is spent. It pages above 6, asks above 2. "
-                    "Set the objective above to that of the SLO looked at.",
+                    "Share of bad events divided by the error budget: above 6 it pages, above 2 it opens a ticket. "
+                    "Set the objective above to that of the SLO.",
                     tuple((f"{_bad_share(span)} / (1 - $objective)", f"{{{{slo}}}} {span}") for span in ("5m", "1h")),
                 ),
                 Panel(
                     "Share of bad events",
-                    "Of the events that an SLO counts.",
+                    "Among the events that an SLO counts.",
                     tuple((_bad_share(span), f"{{{{slo}}}} {span}") for span in ("5m", "1h")),
                     unit="percentunit",
                 ),
@@ -242,20 +239,20 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
             (
                 Panel(
                     "Broker reachable",
-                    "The worst of all workers.",
+                    "Minimum over all workers.",
                     ((f"min by (service) (ragweir_broker_up{_OF_SERVICE})", "{{service}}"),),
                     width=6,
                     newest=True,
                 ),
                 Panel(
                     "Lag",
-                    "Records not yet settled, by topic.",
+                    "Records whose offsets are not committed, by topic.",
                     (("sum by (topic) (ragweir_lag)", "{{topic}}"),),
                     width=9,
                 ),
                 Panel(
                     "Records and evaluations",
-                    "Settled per second.",
+                    "Per second, after their commit.",
                     (
                         ("sum(rate(ragweir_events_in_total[$__rate_interval]))", "records"),
                         ("sum by (stage) (rate(ragweir_evaluations_total[$__rate_interval]))", "evaluations {{stage}}"),
@@ -265,13 +262,13 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
                 ),
                 Panel(
                     "Dead letters",
-                    "Records that could not be evaluated, per minute, by the kind of fault.",
+                    "Rejected records per minute, by error class.",
                     ((_per_minute("ragweir_dead_letters_total", "error_class"), "{{error_class}}"),),
                     unit="opm",
                 ),
                 Panel(
                     "Metric errors, and records missed",
-                    "Metrics that raised and are null for it; records that retention deleted unread.",
+                    "Metrics that raised, and records that retention deleted before they were read.",
                     (
                         (_per_minute("ragweir_metric_errors_total", "metric"), "{{metric}}"),
                         (_per_minute("ragweir_events_missed_total", "topic"), "missed {{topic}}"),
@@ -285,13 +282,13 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
             (
                 Panel(
                     "Age of the last closed window's end",
-                    "Grows while no window closes: because nothing arrives, or because a partition holds the rest up.",
+                    "Grows while no window closes: without events, or while one partition delays the others.",
                     (("time() - max by (window) (ragweir_window_end_timestamp_seconds)", "{{window}}"),),
                     unit="s",
                 ),
                 Panel(
                     "Watermark delay",
-                    "How far behind the clock the event time of the slowest and the fastest partition is.",
+                    "Delay of event time against the clock, of the slowest and the fastest partition.",
                     (
                         ("time() - min(ragweir_watermark_timestamp_seconds > 0)", "slowest"),
                         ("time() - max(ragweir_watermark_timestamp_seconds > 0)", "fastest"),
@@ -300,7 +297,7 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
                 ),
                 Panel(
                     "Late and overflowing events",
-                    "Per minute: events whose window had been taken for closed, and events counted under __overflow__.",
+                    "Per minute: events after their window had closed, and events counted as __overflow__.",
                     (
                         ("60 * sum(rate(ragweir_late_events_total[$__rate_interval]))", "late"),
                         ("60 * sum(rate(ragweir_window_overflow_total[$__rate_interval]))", "overflow"),
@@ -310,25 +307,25 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
                 ),
                 Panel(
                     "Windows in memory",
-                    "Of all partitions, by worker: what the aggregate service's memory goes into.",
+                    "Windows of all partitions, by worker; they take most of the aggregate service's memory.",
                     (("sum by (instance) (ragweir_windows_held)", "{{instance}}"),),
                     width=8,
                 ),
                 Panel(
                     "Partitions assigned",
-                    "By service; the sum stays the number of partitions read, whoever holds them.",
+                    "By service; the sum is the number of partitions of its inputs.",
                     ((f"sum by (service) (ragweir_assigned_partitions{_OF_SERVICE})", "{{service}}"),),
                     width=8,
                 ),
                 Panel(
                     "Records read by the exporter",
-                    "Per minute, by what became of them.",
+                    "Per minute, by outcome.",
                     ((_per_minute("ragweir_window_records_total", "outcome"), "{{outcome}}"),),
                     unit="opm",
                 ),
                 Panel(
                     "Memory of the exporter's open windows",
-                    "Records that are held until their windows close.",
+                    "Size of the records of windows that are not closed.",
                     (("max by (instance) (ragweir_open_window_bytes)", "{{instance}}"),),
                     unit="bytes",
                 ),
@@ -339,14 +336,14 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
             (
                 Panel(
                     "Transactions by outcome",
-                    "Per second. Aborts now and then are how Kafka keeps order; steady ones are not.",
+                    "Per second. Occasional aborts are normal, continuous ones are not.",
                     (("sum by (outcome) (rate(ragweir_transactions_total[$__rate_interval]))", "{{outcome}}"),),
                     unit="ops",
                     width=8,
                 ),
                 Panel(
                     "Time of a batch, 99 %",
-                    "To compute it, and to write and commit it.",
+                    "Time to compute it, and to write and commit it.",
                     (
                         (_quantile("ragweir_handle_seconds", 0.99), "handle"),
                         (_quantile("ragweir_commit_seconds", 0.99), "commit"),
@@ -356,7 +353,7 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
                 ),
                 Panel(
                     "Since the last commit",
-                    "Per worker. A worker without traffic commits nothing either.",
+                    "By worker. A worker without traffic commits nothing.",
                     (("time() - max by (instance) (ragweir_last_commit_timestamp_seconds)", "{{instance}}"),),
                     unit="s",
                     width=8,
@@ -381,16 +378,16 @@ def _quantile(histogram: str, share: float) -> str:
 
 
 def variables(dimensions: tuple[str, ...]) -> list[board.QueryVariable]:
-    """What can be chosen above the panels, each from the values that the series have."""
-    asked = [
+    """Return the variables of the dashboard, with the values of label names in the series."""
+    table = [
         ("window", "ragweir_window_events", "window", False),
         ("metric", '{__name__=~"ragweir_window_(mean|share)"}', "metric", False),
         ("judged", "ragweir_window_judged", "metric", False),
     ]
-    asked += [(name, "ragweir_window_events", name, True) for name in label_names(dimensions)]
-    asked += [("slo", "ragweir_slo_events_total", "slo", True)]
+    table += [(name, "ragweir_window_events", name, True) for name in label_names(dimensions)]
+    table += [("slo", "ragweir_slo_events_total", "slo", True)]
     made = []
-    for name, series, values_of, many in asked:
+    for name, series, values_of, many in table:
         variable = (
             board.QueryVariable(name)
             .label(name.replace("_", " "))
@@ -402,13 +399,13 @@ def variables(dimensions: tuple[str, ...]) -> list[board.QueryVariable]:
             .include_all(many)
         )
         if many:
-            # Also label sets that lack the label, as when windows are split by other dimensions.
+            # Matches series without the label as well, whose windows have other dimensions.
             variable = variable.all_value(".*").current(VariableOption(text="All", value="$__all"))
         made.append(variable)
     return made
 
 
-def _drawn(panel: Panel, number: int) -> timeseries.Panel | stat.Panel:
+def _built_panel(panel: Panel, number: int) -> timeseries.Panel | stat.Panel:
     drawn = stat.Panel() if panel.newest else timeseries.Panel()
     drawn = (
         drawn.id(number)
@@ -431,7 +428,7 @@ def _drawn(panel: Panel, number: int) -> timeseries.Panel | stat.Panel:
 
 
 def dashboard(dimensions: tuple[str, ...]) -> Dashboard:
-    """The whole dashboard."""
+    """Return the dashboard."""
     built = (
         board.Dashboard("ragweir")
         .uid("ragweir")
@@ -448,16 +445,16 @@ def dashboard(dimensions: tuple[str, ...]) -> Dashboard:
         built = built.with_variable(variable)
     objective = board.TextBoxVariable("objective").default_value("0.95").hide(VariableHide.DONT_HIDE)
     built = built.with_variable(objective.current(VariableOption(text="0.95", value="0.95")))
-    numbers = count(1)
+    numbers = count(1)  # The SDK leaves ids empty, and Grafana needs them.
     for title, panels in rows(dimensions):
         built = built.with_row(board.Row(title).id(next(numbers)))
         for panel in panels:
-            built = built.with_panel(_drawn(panel, next(numbers)))
+            built = built.with_panel(_built_panel(panel, next(numbers)))
     return built.build()
 
 
 def text(dimensions: tuple[str, ...] = WindowSettings().dimensions) -> str:
-    """The dashboard's JSON, the same bytes each time."""
+    """Return the dashboard as JSON with sorted keys."""
     return JSONEncoder(sort_keys=True, indent=2).encode(dashboard(dimensions)) + "\n"
 
 

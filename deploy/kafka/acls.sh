@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# The rights that each part of ragweir needs on a Kafka with ACLs, one user each, and nothing beyond them:
+# Grants each part of ragweir, one user each, the rights that it needs on a Kafka with ACLs:
 #   deploy/kafka/acls.sh --bootstrap-server kafka:9092 --command-config admin.properties
-# The arguments go to Kafka's kafka-acls.sh, or to what KAFKA_ACLS names: KAFKA_ACLS=echo only shows the commands.
-# PREFIX is topics.prefix; INPUT_TOPIC is input.topic, where interactions are read from another topic than ours. JUDGE=yes
-# adds what judging needs, where judge.base_url is set; FAUST=yes lets evaluate run on Faust.
+# The arguments are passed to Kafka's kafka-acls.sh, or to the command in KAFKA_ACLS: KAFKA_ACLS=echo only prints.
+# PREFIX is topics.prefix; INPUT_TOPIC is input.topic, if it is set. JUDGE=yes adds the rights for judging, if
+# judge.base_url is set; FAUST=yes lets evaluate run on Faust.
 set -euo pipefail
 
 connection=("$@")
 prefix=${PREFIX-rag.}
 input=${INPUT_TOPIC:-${prefix}interactions}
 judge=${JUDGE:-}
-# Who looks without a group says this name all the same, and Kafka's clients ask about it.
+# Group name of readers without a group; Kafka's clients look it up nevertheless.
 reader=ragweir-reader
 
 allow() { # USER OPERATION RESOURCE...
@@ -21,8 +21,8 @@ allow() { # USER OPERATION RESOURCE...
 # The application that publishes, and `ragweir publish`.
 allow ragweir-publish Write --topic "${prefix}interactions"
 
-# ragweir evaluate. A worker's transactional id is its group, host name and slot. It reads the last of what it has
-# written when it takes a partition over, and commits its offsets to a second group, by which a reset is noticed.
+# ragweir evaluate. A worker's transactional id is its group, host name and slot. It reads its last outputs when it is
+# assigned a partition, and commits its offsets to a second group, to detect a reset.
 allow ragweir-evaluate Read --topic "$input" --topic "${prefix}redrive" --topic "${prefix}evaluations"
 allow ragweir-evaluate Write --topic "${prefix}evaluations" --topic "${prefix}dead-letter"
 allow ragweir-evaluate Read --group "${prefix}evaluate" --group "${prefix}evaluate.progress"
@@ -31,8 +31,8 @@ if [[ ${FAUST:-} == yes ]]; then
     allow ragweir-evaluate Read --group "${prefix}evaluate-faust"
 fi
 
-# ragweir judge, and evaluate asks it. Requests that have to wait come back to it; it reads its own ledger again when it
-# takes a partition over.
+# ragweir judge, and requests by evaluate. It reads its own topics of waiting requests, and its ledger when it is assigned
+# a partition.
 if [[ $judge == yes ]]; then
     allow ragweir-evaluate Write --topic "${prefix}judge.requests"
     allow ragweir-judge Read --topic "${prefix}judge.requests" --topic "${prefix}judge.retry" \
@@ -45,7 +45,7 @@ if [[ $judge == yes ]]; then
     allow ragweir-operator Describe --group "${prefix}judge"
 fi
 
-# ragweir aggregate. It reads its own windows again when it takes a partition over.
+# ragweir aggregate. It reads its own windows when it is assigned a partition.
 allow ragweir-aggregate Read --topic "${prefix}evaluations" --topic "${prefix}windows"
 allow ragweir-aggregate Write --topic "${prefix}windows" --topic "${prefix}dead-letter"
 allow ragweir-aggregate Read --group "${prefix}aggregate"
@@ -56,14 +56,14 @@ allow ragweir-aggregate Write --transactional-id "${prefix}aggregate-" --resourc
 allow ragweir-export Read --topic "${prefix}windows"
 allow ragweir-export Describe --group "$reader"
 
-# People: ragweir topics, doctor, tap, compare, explain and dead-letter. They create our topics and look; they write
-# nothing but what dead-letter redrive sends again.
+# Operators: ragweir topics, doctor, tap, compare, explain and dead-letter. They create topics and read; they only write
+# redriven dead letters.
 allow ragweir-operator Create --topic "$prefix" --resource-pattern-type prefixed
 allow ragweir-operator Read --topic "$prefix" --resource-pattern-type prefixed
 # ragweir topics grow.
 allow ragweir-operator Alter --topic "$prefix" --resource-pattern-type prefixed
 allow ragweir-operator Read --topic "$input"
-# Doctor looks how many replicas there are, here and of Kafka's own topics, and how long records are kept.
+# ragweir doctor reads the replication and retention of these topics and of Kafka's own.
 allow ragweir-operator DescribeConfigs --topic "$prefix" --resource-pattern-type prefixed
 allow ragweir-operator DescribeConfigs --topic "$input" --topic __consumer_offsets --topic __transaction_state
 allow ragweir-operator Describe --topic __consumer_offsets --topic __transaction_state
@@ -71,7 +71,7 @@ allow ragweir-operator Write --topic "${prefix}redrive"
 allow ragweir-operator Read --group "${prefix}redrive"
 allow ragweir-operator Write --transactional-id "${prefix}redrive-" --resource-pattern-type prefixed
 allow ragweir-operator Describe --group "${prefix}evaluate" --group "${prefix}aggregate" --group "$reader"
-# Replays, by the same people: everything in topics, groups and ids of the run's own.
+# Replays by operators: all rights in the topics, groups and transactional ids of runs.
 allow ragweir-operator Write --topic "${prefix}run." --resource-pattern-type prefixed
 allow ragweir-operator Delete --topic "${prefix}run." --resource-pattern-type prefixed
 allow ragweir-operator Read --group "${prefix}run." --resource-pattern-type prefixed

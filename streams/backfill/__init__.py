@@ -1,1 +1,1 @@
-"""Windows of the past in formats of other programs."""
+"""Export of past windows to files for other programs."""

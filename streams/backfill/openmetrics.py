@@ -1,68 +1,71 @@
-"""Windows as lines that `promtool tsdb create-blocks-from openmetrics` makes blocks of, under series of their own.
+"""OpenMetrics output of past windows, as input of `promtool tsdb create-blocks-from openmetrics`.
 
-The live series speak of the last closed window and have no past; these have the windows' own times. promtool wants
-time to ascend and drops what does not without a word, so that families are not grouped and have no types.
+Live series have the values of the last closed window only; these series have the times of the windows. promtool needs
+ascending times and silently drops other samples, so samples are neither grouped by family nor typed.
 """
 
 from __future__ import annotations
 
 import time
 
+from typing_extensions import override
+
 from ragweir.schemas.window import Window
+from ragweir.streams.backfill.output_formats import OutputFormat
 from ragweir.streams.export.exposition import FAMILIES, Shown, label_names, pairs, quoted
 from ragweir.streams.from_settings import catalogue, totals
 from ragweir.streams.settings import Settings
 
 _LIVE, _HISTORY = "ragweir_window", "ragweir_backfill_window"
-_AHEAD_S = 300
-"""Clocks may differ. A block that lies farther ahead makes Prometheus's retention delete all that lies before it."""
+_MAX_AHEAD_SECONDS = 300
+"""Tolerance for clock differences. Prometheus's retention deletes all blocks older than one that is far ahead."""
 
 
-class OpenMetrics:
-    """The output format OpenMetrics: the series that `export` shows, at the second of a window's end.
+class OpenMetrics(OutputFormat):
+    """Formats windows as samples of the series of `export`, with the label `run`, at the second of a window's end.
 
-    They bear the name of the run as the label `run`. A window that ends in the future, by a wrong clock, is left out,
-    and so is one before 1970, which promtool would drop.
+    Windows that end in the future, by a wrong clock, or before 1970 are left out.
 
     Args:
-        run: what the windows come from.
-        settings: of the windows and the metrics.
-        now_s: the clock, epoch seconds; the present by default.
+        run: value of the label.
+        settings: settings of windows and metrics.
+        now_s: current time in epoch seconds; defaults to the clock's.
 
     Raises:
-        ConfigurationError: if a metric or a pack is not what it should be.
+        ConfigurationError: if a metric or a pack is invalid.
     """
 
     end = b"# EOF\n"
 
     def __init__(self, run: str, settings: Settings, now_s: float | None = None) -> None:
         self._run = quoted(run)
-        self._reading = totals(settings).reading()
+        self._decoder = totals(settings).reading()
         self._booleans = frozenset(
             name for name, metric in catalogue(settings).metrics.items() if metric.unit == "boolean"
         )
         self._dimensions = settings.windows.dimensions
         self._names = label_names(self._dimensions)
         self._families = [(each.name.replace(_LIVE, _HISTORY, 1), each.samples) for each in FAMILIES]
-        self._until_s = (time.time() if now_s is None else now_s) + _AHEAD_S
-        self._reached_s = 0.0
+        self._until_s = (time.time() if now_s is None else now_s) + _MAX_AHEAD_SECONDS
+        self._last_end_s = 0.0
         self.left_out = 0
-        """Windows that have no place in Prometheus's time."""
+        """Number of windows outside the range of times."""
 
-    def of(self, window: Window) -> bytes:
-        """The lines of a whole window.
+    @override
+    def lines(self, window: Window) -> bytes:
+        """Return the lines of a window.
 
         Raises:
-            ValueError: if it ends before the one before it, or cannot be read by these settings.
+            ValueError: if it ends before the previous one, or does not fit the settings.
         """
         end_s = window.end.timestamp()
         if not 0 < end_s <= self._until_s:
             self.left_out += 1
             return b""
-        if end_s < self._reached_s:
-            raise ValueError("windows that do not ascend by their ends")
-        self._reached_s = end_s
-        shown = Shown.of(self._reading.contents(window), self._booleans)
+        if end_s < self._last_end_s:
+            raise ValueError("windows are not in order of their ends")
+        self._last_end_s = end_s
+        shown = Shown.of(self._decoder.contents(window), self._booleans)
         values = [window.dimensions[name] for name in self._dimensions]
         common = f'run="{self._run}",window="{quoted(window.window)}"{pairs(self._names, values)}'
         return "".join(

@@ -1,45 +1,46 @@
-"""Windows into files, each in its own format and all in one pass: whole files, or none."""
+"""Output formats of windows, and writing several files in one pass: all are replaced, or none."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol
+
+from typing_extensions import override
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.window import Window
 from ragweir.streams.permissions import replacing
 
 
-class Format(Protocol):
-    """How a file has windows, one after the other."""
-
-    @property
-    def end(self) -> bytes:
-        """What stands behind the last one."""
-
-    def of(self, window: Window) -> bytes:
-        """What stands there of one."""
-
-
-class JsonLines:
-    """A line per window, as `ragweir score --windows` writes them."""
+class OutputFormat(ABC):
+    """Format of a file of windows."""
 
     end = b""
+    """Bytes after the last window."""
 
-    def of(self, window: Window) -> bytes:
-        """The window as a line."""
+    @abstractmethod
+    def lines(self, window: Window) -> bytes:
+        """Return the lines of one window."""
+
+
+class JsonLines(OutputFormat):
+    """One JSON object per line, as `ragweir score --windows` writes them."""
+
+    @override
+    def lines(self, window: Window) -> bytes:
+        """Return the window as a line."""
         return encode(window) + b"\n"
 
 
-def write(windows: Iterable[Window], files: Mapping[Path, Format]) -> int:
-    """Write windows into files that take the place of earlier ones when all is written; gives how many there were.
+def write(windows: Iterable[Window], files: Mapping[Path, OutputFormat]) -> int:
+    """Write windows to files, which replace earlier ones once all are complete; return the number of windows.
 
-    What is there and is no regular file, such as a pipe, is written to as windows come.
+    A file that exists and is not regular, such as a pipe, is written as windows come.
 
     Raises:
-        OSError: if a file cannot be written; then none has changed. So it is when the windows end in an error.
+        OSError: if a file cannot be written; none is replaced, nor if iterating over the windows raises.
     """
     count = 0
     with ExitStack() as stack:
@@ -47,8 +48,8 @@ def write(windows: Iterable[Window], files: Mapping[Path, Format]) -> int:
         for window in windows:
             count += 1
             for output, form in outputs:
-                output.write(form.of(window))
+                output.write(form.lines(window))
         for output, form in outputs:
             output.write(form.end)
-            output.flush()  # Here a full disk is noticed, before any file takes its place.
+            output.flush()  # A full disk is an error here, before any file is replaced.
     return count

@@ -1,4 +1,4 @@
-"""The history that a windows topic holds: its base windows up to its present end, merged into those of all sizes."""
+"""Past windows: the base windows of a topic, merged over partitions and parts into windows of all sizes."""
 
 from __future__ import annotations
 
@@ -25,38 +25,39 @@ from ragweir.streams.settings import Settings, WindowSettings
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Fate = Literal["unreadable", "other_size"]
-"""Why a record is in no window: it is none, or it is one of another size than the settings' first."""
+UnusedReason = Literal["unreadable", "other_size"]
+"""Reason why a record is in no window: it is not readable, or of another size than the first in the settings."""
 
 
-def windows(settings: Settings, prefix: str, watch: Watch, left_out: Counter[Fate] | None = None) -> Iterator[Window]:
-    """The merged windows of a windows topic, in the order of `ragweir.streams.aggregate.windowing.of_all_sizes`.
+def windows(
+    settings: Settings, prefix: str, watch: Watch, unused: Counter[UnusedReason] | None = None
+) -> Iterator[Window]:
+    """Yield the merged windows of a topic, in the order of `ragweir.streams.aggregate.windowing.of_all_sizes`.
 
-    Of the many revisions of a part the last one counts, and the last ones of all parts do not fit into memory: the
-    temporary folder takes them, compressed.
+    Only the latest revision of each part counts. The revisions are held, compressed, in the temporary directory.
 
     Args:
-        settings: of the windows, and how to reach Kafka.
-        prefix: of the topic: the live one, or a replay's.
-        watch: is told of the topic's offsets, then of the records that are merged.
-        left_out: counts the records that are in no window.
+        settings: settings of windows and Kafka.
+        prefix: prefix of the topic: the live one, or a replay's.
+        watch: shows the progress of reading the topic and of merging.
+        unused: counts the records that are in no window.
 
     Raises:
         Unreachable: if no broker answers.
-        PermanentError: if there is no such topic, none of its records fits the settings, or the disk is full.
-        ConfigurationError: if a metric or a pack is not what it should be.
+        PermanentError: if the topic does not exist, none of its records fits the settings, or the disk is full.
+        ConfigurationError: if a metric or a pack is invalid.
     """
-    fates: Counter[Fate] = Counter() if left_out is None else left_out
-    merging = _Merging(settings.windows, totals(settings).reading(), fates)
+    unused = Counter() if unused is None else unused
+    merger = _WindowMerger(settings.windows, totals(settings).reading(), unused)
     topic = f"{prefix}windows"
-    whole = offset_range(settings, topic)
+    part = offset_range(settings, topic)
     try:
         with TemporaryDirectory(prefix="ragweir-windows-") as folder, closing(CompactedRecords(Path(folder))) as latest:
-            for kept in read(settings, whole, watch(topic, len(whole))):
-                merging.take(kept.key, kept.value, latest)
+            for record in read(settings, part, watch(topic, len(part))):
+                merger.put(record.key, record.value, latest)
             moved = watch("merging", len(latest))
             bases = (
-                (start, merging.sets(start, values, moved))
+                (start, merger.merge(start, values, moved))
                 for start_s, values in latest.by_start()
                 for start in [_EPOCH + timedelta(seconds=start_s)]
             )
@@ -65,23 +66,23 @@ def windows(settings: Settings, prefix: str, watch: Watch, left_out: Counter[Fat
         raise PermanentError(
             f"the temporary folder does not hold the windows of {topic} ({error}); set TMPDIR to one with more room"
         ) from None
-    if fates["other_size"] and not merging.merged:
+    if unused["other_size"] and not merger.merged:
         raise PermanentError(
             f"the windows of {topic} are not of {settings.windows.sizes[0]}; set windows.sizes as they were written"
         )
 
 
-class _Merging:
-    """Reads keys as records come, and values when their windows are merged."""
+class _WindowMerger:
+    """Decodes keys while a topic is read, and values once all revisions are known."""
 
-    def __init__(self, settings: WindowSettings, reading: WindowDecoder, fates: Counter[Fate]) -> None:
-        self._settings, self._reading, self._fates = settings, reading, fates
+    def __init__(self, settings: WindowSettings, decoder: WindowDecoder, unused: Counter[UnusedReason]) -> None:
+        self._settings, self._decoder, self._unused = settings, decoder, unused
         self._base_s = duration_s(settings.sizes[0])
         self.merged = 0
-        """How many records."""
+        """Number of merged records."""
 
-    def take(self, key: bytes | None, value: bytes | None, latest: CompactedRecords) -> None:
-        """Keep a window's record; a tombstone removes the one before."""
+    def put(self, key: bytes | None, value: bytes | None, latest: CompactedRecords) -> None:
+        """Put a record of a window; other records are ignored or counted as unused."""
         try:
             match parse_window_key(key):
                 case ProgressKey():
@@ -89,35 +90,28 @@ class _Merging:
                 case WindowKey(start) if key is not None and has_windows(start):
                     latest.put(round(start.timestamp()), key, value)
                 case _:
-                    self._fates["unreadable"] += 1
+                    self._unused["unreadable"] += 1
         except ValueError:
-            self._fates["unreadable"] += 1
+            self._unused["unreadable"] += 1
 
-    def sets(self, start: datetime, values: Iterable[bytes], moved: Moved) -> dict[Labels, WindowAggregate]:
-        """What the records of one base window hold together, per label set."""
+    def merge(self, start: datetime, values: Iterable[bytes], moved: Moved) -> dict[Labels, WindowAggregate]:
+        """Return the aggregates of one base window by label set."""
         sets: dict[Labels, WindowAggregate] = {}
         for value in values:
             moved(1)
             try:
                 window = Window.model_validate_json(value)
                 if window.window != self._settings.sizes[0]:
-                    self._fates["other_size"] += 1
+                    self._unused["other_size"] += 1
                     continue
-                contents = self._contents(window, start)
+                contents = self._decoder.contents(window)
             except (ValueError, OverflowError):
-                self._fates["unreadable"] += 1
+                self._unused["unreadable"] += 1
+                continue
+            if window.start != start or start.timestamp() % self._base_s:  # Not the window of the key.
+                self._unused["unreadable"] += 1
                 continue
             labels = tuple([window.dimensions.get(name, "") for name in self._settings.dimensions])
             sets.setdefault(labels, WindowAggregate()).merge(contents)
             self.merged += 1
         return sets
-
-    def _contents(self, window: Window, start: datetime) -> WindowAggregate:
-        """What a record says.
-
-        Raises:
-            ValueError, OverflowError: if it does not say what its key says, or cannot be merged with the others.
-        """
-        if window.start != start or start.timestamp() % self._base_s:
-            raise ValueError("not the window of the key")
-        return self._reading.contents(window)

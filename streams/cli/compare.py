@@ -21,7 +21,7 @@ from ragweir.metrics.aggregation.estimate import metric_and_label, share_of
 from ragweir.metrics.metric import Metric
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings
 from ragweir.streams.cli.evaluation_views import progress, showing, sliced_by, write
-from ragweir.streams.evaluations import EvaluationSource, Shown
+from ragweir.streams.evaluations import EvaluationSource, ShowProgress
 from ragweir.streams.from_settings import catalogue
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import printable
@@ -168,7 +168,7 @@ def _compared(
 
 
 @contextmanager
-def _file(effective: Settings, side: str, shown: Shown) -> Iterator[Path]:
+def _file(effective: Settings, side: str, shown: ShowProgress) -> Iterator[Path]:
     """The file that a side's name means; for a topic a copy of it."""
     source = EvaluationSource.named(effective, side)
     if source.file is not None:

@@ -15,9 +15,9 @@ from rich.text import Text
 
 from ragweir.errors import ErrorClass
 from ragweir.streams.cli.app import app, err, out, settings
-from ragweir.streams.dead_letters.listing import Letter, grouped, letter, position, shown
-from ragweir.streams.dead_letters.progress import Fate
-from ragweir.streams.dead_letters.redrive import Choice, Redrive, RedriveReport
+from ragweir.streams.dead_letters.listing import Letter, group_letters, position, read_letter, shown
+from ragweir.streams.dead_letters.progress import RedriveResult
+from ragweir.streams.dead_letters.redrive import Redrive, RedriveOptions, RedriveReport
 from ragweir.streams.from_settings import read_map
 from ragweir.streams.kafka.reader import Moved, offset_range, read
 from ragweir.streams.settings import Settings
@@ -39,7 +39,7 @@ _FATAL = (
     "are of class fatal and were left for later: evaluating them has ended processes, or took too long; give evaluate "
     "more memory or upgrade it, and then send them with --force"
 )
-_FATES: tuple[tuple[Fate, str], ...] = (
+_RESULTS: tuple[tuple[RedriveResult, str], ...] = (
     ("other_class", "of another class were left for later"),
     ("fatal", _FATAL),
     ("no_event", _NO_EVENT),
@@ -72,23 +72,24 @@ def list_letters() -> None:
         nonlocal strangers
         now = offset_range(redrive.settings, redrive.topic)
         for kept in read(redrive.settings, now, watch(len(now))):
-            if (each := letter(kept)) is not None:
+            if (each := read_letter(kept)) is not None:
                 yield each
             else:
                 strangers += 1
 
     with _progress("Reading") as watch:
-        groups = grouped(
-            letters(watch), lambda each: each.redrivable and standings[each.kept.partition].waits(each.kept.offset)
+        groups = group_letters(
+            letters(watch),
+            lambda each: each.redrivable and standings[each.record.partition].is_pending(each.record.offset),
         )
     if not groups:
         out.print(Text(f"{redrive.topic} holds no dead letters"), soft_wrap=True)
     for group in groups:
-        line = f"{group.letters:,} {group.error_class} of {shown(group.by, 100)}: {shown(group.message)}"
+        line = f"{group.letters:,} {group.error_class} of {shown(group.service, 100)}: {shown(group.message)}"
         out.print(Text(line, "bold"), soft_wrap=True)
         topics = ", ".join(f"{shown(topic)} {number:,}" for topic, number in group.topics.most_common())
         when = f"from {_time(group.first_ms)} to {_time(group.last_ms)}"
-        out.print(Text(f"    {group.waiting:,} waiting; {when}; read in {topics}"), soft_wrap=True)
+        out.print(Text(f"    {group.pending:,} waiting; {when}; read in {topics}"), soft_wrap=True)
     if strangers:
         out.print(Text(f"{strangers:,} records there are no dead letters"), soft_wrap=True)
 
@@ -109,14 +110,14 @@ def show(
     with _progress("Reading") as watch:
         now = offset_range(effective, f"{effective.topics.prefix}dead-letter")
         for kept in read(effective, now, watch(len(now))):
-            each = letter(kept)
-            if each is None or error_class not in (None, each.said.error_class):
+            each = read_letter(kept)
+            if each is None or error_class not in (None, each.details.error_class):
                 continue
             found.append(each)
             if len(found) >= 2 * limit:
                 found = _newest(found, limit)
     for each in _newest(found, limit):
-        place = f"{each.kept.topic}/{each.kept.partition}/{each.kept.offset}"
+        place = f"{each.record.topic}/{each.record.partition}/{each.record.offset}"
         out.print(Text(f"\n{place}", "bold"), soft_wrap=True)
         out.print(_table(each, most_bytes))
     if not found:
@@ -124,11 +125,12 @@ def show(
 
 
 def _table(each: Letter, most_bytes: int) -> Table:
-    kept, said = each.kept, each.said
+    kept, said = each.record, each.details
     place = position(said.source_topic, said.source_partition, said.source_offset, said.source_index)
     others = [f"{shown(name, 100)}={shown(value, 100)}" for name, value in kept.headers if _foreign(name)]
     rows = {
-        "refused": f"{_time(kept.timestamp_ms)} by {shown(each.by, 100)} as {said.error_class}: {shown(said.message)}",
+        "refused": f"{_time(kept.timestamp_ms)} by {shown(each.service, 100)} as {said.error_class}: "
+        f"{shown(said.message)}",
         "read at": f"{place}, written {_time(said.source_timestamp)}",
         "cut": f"the whole has {said.length:,} bytes, SHA-256 {shown(said.sha256)}" if said.length else "",
         "headers": " ".join(others[:_HEADERS]),
@@ -170,7 +172,7 @@ def redrive(
     """
     effective = settings()
     run = Redrive(effective)
-    choice = Choice(error_class, _mapping(effective, map), effective.limits.max_event_bytes, force)
+    choice = RedriveOptions(error_class, _mapping(effective, map), effective.limits.max_event_bytes, force)
     with _progress("Looking" if dry_run else "Redriving") as watch:
         report = run(choice, dry_run=dry_run, watch=watch)
     _tell(report, run.target, dry_run=dry_run)
@@ -184,16 +186,16 @@ def _mapping(effective: Settings, given: Path | None) -> Callable[[Letter], Call
     if effective.input.map is None:
         return lambda _: None
     own = read_map(effective.input.map)
-    return lambda each: own if each.said.source_topic == effective.input_topic else None
+    return lambda each: own if each.details.source_topic == effective.input_topic else None
 
 
 def _tell(report: RedriveReport, target: str, *, dry_run: bool) -> None:
-    fates = report.fates
-    lines = [f"{fates['sent']:,} {'would be sent' if dry_run else 'sent'} to {target}"]
-    if fates["refused"]:
-        lines.append(f"{fates['refused']:,} would still be refused, and were left for later:")
+    results = report.results
+    lines = [f"{results['sent']:,} {'would be sent' if dry_run else 'sent'} to {target}"]
+    if results["rejected"]:
+        lines.append(f"{results['rejected']:,} would still be refused, and were left for later:")
     lines += [f"  {number:>6,}  {shown(reason)}" for reason, number in report.reasons.most_common(20)]
-    lines += [f"{fates[fate]:,} {text}" for fate, text in _FATES if fates[fate]]
+    lines += [f"{results[result]:,} {text}" for result, text in _RESULTS if results[result]]
     if report.full:
         lines.append(
             f"partitions {', '.join(map(str, sorted(report.full)))} were not read to their ends, since no more "
@@ -216,7 +218,7 @@ def _progress(doing: str) -> Iterator[Watch]:
 
 
 def _newest(letters: list[Letter], limit: int) -> list[Letter]:
-    return sorted(letters, key=lambda each: (each.kept.timestamp_ms or 0, each.kept.partition, each.kept.offset))[
+    return sorted(letters, key=lambda each: (each.record.timestamp_ms or 0, each.record.partition, each.record.offset))[
         -limit:
     ]
 

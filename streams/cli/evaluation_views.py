@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from ragweir.errors import PermanentError
 from ragweir.streams.cli.app import err
-from ragweir.streams.evaluations import Shown
+from ragweir.streams.evaluations import ShowProgress
 from ragweir.streams.kafka.reader import Moved
 from ragweir.streams.permissions import create
 from ragweir.streams.settings import Settings
@@ -29,7 +29,7 @@ def progress() -> Iterator[Progress]:
         yield bar
 
 
-def showing(bar: Progress) -> Shown:
+def showing(bar: Progress) -> ShowProgress:
     """Shows on a bar how far it is with reading evaluations."""
 
     @contextmanager

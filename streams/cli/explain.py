@@ -24,7 +24,7 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import duration_s
 from ragweir.streams.cli.app import app, err, out, settings
 from ragweir.streams.dead_letters.listing import Letter, position, shown
-from ragweir.streams.explain import Looked, Reach, Story, Watch, from_file, from_topics
+from ragweir.streams.explain import NEWEST_OFFSETS, Searched, Story, TopicSearch, Watch, from_file
 from ragweir.streams.kafka.reader import Moved, StoredRecord
 from ragweir.streams.settings import WindowSettings
 from ragweir.streams.terminal import printable_json
@@ -52,7 +52,7 @@ def explain(
     since: Annotated[str | None, typer.Option(help="Look at what was written within this time, such as 2h.")] = None,
     newest: Annotated[
         int, typer.Option(min=1, help="Look at this many of the newest offsets of a partition, without --since.")
-    ] = Reach().newest,
+    ] = NEWEST_OFFSETS,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Tell one event's story: where it came from, its scores, and why; its routing, its judge, its windows.
@@ -67,9 +67,9 @@ def explain(
         if file is not None:
             story = from_file(file, event_id, effective, watch)
         else:
-            story = from_topics(effective, event_id, Reach(newest, within), run, watch)
+            story = TopicSearch(effective, event_id, run, watch, newest, within).story()
     if not story.known:
-        looked = " nor in ".join(_looked(each) for each in story.looked)
+        looked = " nor in ".join(_looked(each) for each in story.searched)
         raise PermanentError(f"there is nothing of the event {shown(event_id, 200)} in {looked}")
     catalogue = {metric.name: metric for metric in everything(effective.metrics.packs)}
     if as_json:
@@ -79,7 +79,7 @@ def explain(
     _tell(story, catalogue, effective.windows)
 
 
-def _looked(each: Looked) -> str:
+def _looked(each: Searched) -> str:
     how = "all" if each.whole else "only the newest"
     return f"{each.where} ({how} {each.records:,} records)"
 
@@ -102,17 +102,17 @@ def _data(story: Story, catalogue: Mapping[str, Metric]) -> dict[str, Any]:
         },
         "source": story.source and _record(story.source),
         "windows": story.windows,
-        "waits": story.waits,
+        "waits": story.pending,
         "dead_letters": [
             {
-                "at": _place(each.kept),
-                "written_ms": each.kept.timestamp_ms,
-                "by": each.by,
-                **each.said.model_dump(exclude_none=True),
+                "at": _place(each.record),
+                "written_ms": each.record.timestamp_ms,
+                "by": each.service,
+                **each.details.model_dump(exclude_none=True),
             }
             for each in story.letters
         ],
-        "looked": story.looked,
+        "looked": story.searched,
     }
 
 
@@ -140,7 +140,7 @@ def _tell(story: Story, catalogue: Mapping[str, Metric], windows: WindowSettings
         _windows(story, windows)
     for each in story.letters:
         _letter(each)
-    _line(f"\nLooked in {', '.join(map(_looked, story.looked))}.", "dim")
+    _line(f"\nLooked in {', '.join(map(_looked, story.searched))}.", "dim")
 
 
 def _origin(story: Story, evaluation: Evaluation) -> None:
@@ -153,7 +153,7 @@ def _origin(story: Story, evaluation: Evaluation) -> None:
     source = evaluation.source
     if source is not None:
         held = story.source
-        gone = ", which Kafka no longer holds, or does not show" if story.asked else ""
+        gone = ", which Kafka no longer holds, or does not show" if story.source_searched else ""
         written = f", written {_time(held.timestamp_ms)}" if held else gone
         _line(f"read at {position(source.topic, source.partition, source.offset, source.index)}{written}")
         if held is not None and (before := _redriven(held)) is not None:
@@ -221,7 +221,7 @@ def _routing(story: Story, evaluation: Evaluation) -> None:
         tokens = f"{judge.input_tokens:,} input and {judge.output_tokens:,} output tokens"
         cached = ", all from the cache" if judge.cached else ""
         _line(f"  {shown(judge.model)}, {tokens}, ${judge.cost_usd:,.6f}{cached}; {shown(judge.prompt_version)}")
-    for wait in story.waits:
+    for wait in story.pending:
         since = f" since {wait.since.isoformat()}" if wait.since else ""
         until = f", not before {wait.not_before.isoformat()}" if wait.not_before else ""
         why = f": {shown(wait.why, _REASON)}" if wait.why else ""
@@ -242,9 +242,10 @@ def _windows(story: Story, windows: WindowSettings) -> None:
 
 
 def _letter(each: Letter) -> None:
-    said = each.said
-    _line(f"\nDead letter {_place(each.kept)}", "bold underline")
-    _line(f"  refused {_time(each.kept.timestamp_ms)} by {shown(each.by)} as {said.error_class}: {shown(said.message)}")
+    said = each.details
+    _line(f"\nDead letter {_place(each.record)}", "bold underline")
+    refused = f"refused {_time(each.record.timestamp_ms)} by {shown(each.service)}"
+    _line(f"  {refused} as {said.error_class}: {shown(said.message)}")
     _line(f"  read at {_read_at(said)}")
 
 

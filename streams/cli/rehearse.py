@@ -22,10 +22,18 @@ from ragweir.streams.evaluations import EvaluationSource
 from ragweir.streams.from_settings import totals
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings, Slo
-from ragweir.streams.slo.counting import Counting
-from ragweir.streams.slo.promtool_tests import promtool_tests as history_of
-from ragweir.streams.slo.rehearsal import Firing, Rehearsal, Rehearsed, SloRehearsal, in_words, objective, rehearse
-from ragweir.streams.slo.rules import BURNS, duration, promtool_tests, rules, written
+from ragweir.streams.slo.counting import SloCounter
+from ragweir.streams.slo.promtool_tests import history_tests, synthetic_tests
+from ragweir.streams.slo.rehearsal import (
+    AlertRehearsal,
+    Firing,
+    Rehearsal,
+    SloRehearsal,
+    duration_text,
+    rehearse,
+    slo_text,
+)
+from ragweir.streams.slo.rules import BURNS, duration, rules, written
 from ragweir.streams.slo.timeline import page
 from ragweir.streams.terminal import printable
 from ragweir.streams.time_arguments import time_argument
@@ -139,7 +147,7 @@ def rehearsal(
     if start and end and start >= end:
         raise typer.BadParameter(f"--from {since} is not before --to {until}")
     slos = _candidates(effective, slo or ())
-    counting = Counting(slos, sliced_by(effective, by), effective.windows, totals(effective))
+    counting = SloCounter(slos, sliced_by(effective, by), effective.windows, totals(effective))
     found = _read(counting, EvaluationSource.named(effective, source), start, end)
     _tell(found)
     if json:
@@ -150,7 +158,7 @@ def rehearsal(
         _write(directory, counting, found)
 
 
-def _read(counting: Counting, source: EvaluationSource, start: datetime | None, end: datetime | None) -> Rehearsal:
+def _read(counting: SloCounter, source: EvaluationSource, start: datetime | None, end: datetime | None) -> Rehearsal:
     """Count all that is read, and rehearse.
 
     Raises:
@@ -184,7 +192,7 @@ def _plain(model: Any) -> Any:
     raise TypeError
 
 
-def _write(directory: Path, counting: Counting, found: Rehearsal) -> None:
+def _write(directory: Path, counting: SloCounter, found: Rehearsal) -> None:
     made = "Made by `ragweir slo rehearse`"
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -194,11 +202,11 @@ def _write(directory: Path, counting: Counting, found: Rehearsal) -> None:
     files = {
         "slo.yml": (rules(counting.slos), f"{made}, as `ragweir slo rules` makes it."),
         "slo_tests.yml": (
-            promtool_tests(counting.slos, "slo.yml"),
+            synthetic_tests(counting.slos, "slo.yml"),
             f"{made}, as `ragweir slo rules --tests slo.yml` does.",
         ),
         "slo_history.yml": (
-            history_of(counting, found, "slo.yml"),
+            history_tests(counting, found, "slo.yml"),
             f"{made} of what happened from {span}: each test is the window that an alert looked at.",
         ),
     }
@@ -225,7 +233,7 @@ def _tell(found: Rehearsal) -> None:
     for slo in found.slos:
         table.add_row(printable(slo.slo.name), *_counted(slo), *map(_outcome, slo.alerts))
     for slo in found.slos:
-        _say(f"{slo.slo.name}: {objective(slo.slo)}.")
+        _say(f"{slo.slo.name}: {slo_text(slo.slo)}.")
         if not slo.events:
             _say(
                 f"  It counts none of these evaluations, and its alerts could not fire: {slo.slo.metric} is null on "
@@ -256,17 +264,17 @@ def _counted(slo: SloRehearsal) -> tuple[str, str, str]:
     return f"{slo.events:,}", f"{slo.bad / slo.events:.1%}", f"{slo.spent:.0%}"
 
 
-def _outcome(alert: Rehearsed) -> Text:
+def _outcome(alert: AlertRehearsal) -> Text:
     if alert.firings:
         lasted = sum((firing.lasted for firing in alert.firings), timedelta())
-        return Text(f"{len(alert.firings)} x, {in_words(lasted)}", _STYLE[alert.burn.severity])
+        return Text(f"{len(alert.firings)} x, {duration_text(lasted)}", _STYLE[alert.burn.severity])
     return Text(f"never ({alert.closest:.0%})")
 
 
-def _fired(slo: Slo, alert: Rehearsed, firing: Firing) -> None:
+def _fired(slo: Slo, alert: AlertRehearsal, firing: Firing) -> None:
     ends = "still firing at the end" if firing.ongoing else f"to {firing.end:{_TIME}}"
     _say(
-        f"\n{alert.burn.severity} for {slo.name}: {firing.start:{_TIME}} {ends}, for {in_words(firing.lasted)}. "
+        f"\n{alert.burn.severity} for {slo.name}: {firing.start:{_TIME}} {ends}, for {duration_text(firing.lasted)}. "
         f"{firing.bad:,} of {firing.events:,} events bad, at most {firing.peak:.0%} in "
         f"{duration(alert.burn.long_m * _SECONDS_PER_MINUTE)} (fires above {alert.threshold:.3g})."
     )
@@ -278,7 +286,7 @@ def _fired(slo: Slo, alert: Rehearsed, firing: Firing) -> None:
     _say("  Such as " + ", ".join(f"{printable(each.event_id)} ({each.score:.3g})" for each in firing.examples) + ".")
 
 
-def _stayed_quiet(slo: Slo, alert: Rehearsed) -> None:
+def _stayed_quiet(slo: Slo, alert: AlertRehearsal) -> None:
     near = "nothing was bad"
     if alert.closest_at is not None:
         near = f"it came to {alert.closest:.0%} of what fires, at {alert.closest_at:{_TIME}}"

@@ -18,15 +18,15 @@ from ragweir.errors import PermanentError
 from ragweir.schemas.run import RUN_ID, JudgeMode, Loaded, Phase, ReplayRequest
 from ragweir.schemas.window import Window
 from ragweir.streams.backfill.openmetrics import OpenMetrics
-from ragweir.streams.backfill.output_formats import Format, JsonLines, write
-from ragweir.streams.backfill.windows import Fate, windows
+from ragweir.streams.backfill.output_formats import JsonLines, OutputFormat, write
+from ragweir.streams.backfill.windows import UnusedReason, windows
 from ragweir.streams.cli.app import STOPPED, app, err, out, settings, shared_flags
 from ragweir.streams.cli.worker_exit import as_worker
 from ragweir.streams.kafka.reader import Moved, offset_range, read
 from ragweir.streams.replay.forecast import ReplayEstimate, estimate
 from ragweir.streams.replay.request import check_resumable, create_run
 from ragweir.streams.replay.runner import PhaseProgress, ReplayRunner, run_worker
-from ragweir.streams.replay.runs import StoredRun, find, prefix_of, run_settings
+from ragweir.streams.replay.runs import StoredRun, find_run, prefix_of, run_settings
 from ragweir.streams.settings import Settings
 from ragweir.streams.supervisor import own_command, same_command, stop_flag
 
@@ -107,13 +107,13 @@ def replay(
     if windows_file and openmetrics and windows_file.resolve() == openmetrics.resolve():
         raise typer.BadParameter("--windows and --openmetrics are two files")
     asked, archives = _asked(topic, since, until, only, judge, budget, files), files or []
-    found = find(effective, run_id)
+    found = find_run(effective, run_id)
     if found is None:
         found = StoredRun(create_run(effective, run_id, asked, archives), Loaded())
     else:
         check_resumable(effective, found, asked, archives)
     if dry_run:
-        _tell(estimate(effective, run_settings(effective, found.run), found.run), found, workers, rate)
+        _tell(estimate(run_settings(effective, found.run), found.run), found, workers, rate)
         return
     flags = ["--run-id", run_id, "--workers", str(workers)]
     flags += ["--topic", topic] if topic else []
@@ -158,14 +158,14 @@ def _run(effective: Settings, found: StoredRun, workers: int, flags: list[str]) 
         task = bar.add_task("starting", total=None, said="")
         phase = ""
 
-        def show(standing: PhaseProgress) -> None:
+        def show(progress: PhaseProgress) -> None:
             nonlocal phase
-            if standing.phase != phase:
-                phase = standing.phase
-                bar.reset(task, description=_PHASES[standing.phase], said="")
-            bar.update(task, total=standing.total, completed=standing.done, said=_said(standing, bar.tasks[0].speed))
+            if progress.phase != phase:
+                phase = progress.phase
+                bar.reset(task, description=_PHASES[progress.phase], said="")
+            bar.update(task, total=progress.total, completed=progress.done, said=_said(progress, bar.tasks[0].speed))
 
-        return ReplayRunner(effective, found, command, workers, show, stop_flag(), quiet=err.is_terminal)()
+        return ReplayRunner(effective, found.run, command, workers, show, stop_flag(), quiet=err.is_terminal)()
 
 
 def _bar() -> Progress:
@@ -174,15 +174,15 @@ def _bar() -> Progress:
     return Progress(*columns, said, console=err, transient=True, disable=not err.is_terminal)
 
 
-def _said(standing: PhaseProgress, speed: float | None) -> str:
+def _said(progress: PhaseProgress, speed: float | None) -> str:
     """Rate and lag, for the bar.
 
     >>> _said(PhaseProgress("evaluating", 30, {("t", 0): 7, ("t", 1): 0, ("u", 0): 20}), 12.3)
     '12/s; lag u/0 20, t/0 7'
     """
-    if standing.waits:
-        return f"waiting: {standing.waits}"
-    longest = sorted(((left, place) for place, left in standing.left.items() if left), reverse=True)
+    if progress.problem:
+        return f"waiting: {progress.problem}"
+    longest = sorted(((left, place) for place, left in progress.lag.items() if left), reverse=True)
     lags = ", ".join(f"{topic}/{partition} {left:,}" for left, (topic, partition) in longest[:_LAGS])
     more = f" and {len(longest) - _LAGS} more" if len(longest) > _LAGS else ""
     return "; ".join(filter(None, (f"{speed:,.0f}/s" if speed else "", f"lag {lags}{more}" if lags else "")))
@@ -190,11 +190,11 @@ def _said(standing: PhaseProgress, speed: float | None) -> str:
 
 def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path | None) -> None:
     """Write the run's windows where they are wanted, and say what it came to."""
-    found, imported = find(effective, run_id), OpenMetrics(run_id, effective)
-    formats: dict[Path, Format] = {lines: JsonLines()} if lines else {}
+    found, imported = find_run(effective, run_id), OpenMetrics(run_id, effective)
+    formats: dict[Path, OutputFormat] = {lines: JsonLines()} if lines else {}
     formats |= {samples: imported} if samples else {}
     events = 0
-    left_out: Counter[Fate] = Counter()
+    left_out: Counter[UnusedReason] = Counter()
     base = effective.windows.sizes[0]
 
     def counted(each: Iterable[Window]) -> Iterator[Window]:
@@ -250,12 +250,12 @@ def _tell(found: ReplayEstimate, where: StoredRun, workers: int, rate: float | N
     lasts = timedelta(seconds=round(3600 * found.hours(workers, rate)))
     ends = datetime.now(UTC) + lasts
     table.add_row("evaluating takes about", f"{lasts} with {workers} workers, until {ends:%Y-%m-%d %H:%M} UTC")
-    for bill in found.bills:
+    for bill in found.costs:
         cost = f"about {bill.events:,} events, at most {bill.calls:,} calls and ${bill.usd:,.2f}"
         table.add_row(f"judge, {bill.suite}", cost)
-    if found.bills:
+    if found.costs:
         budget = where.run.asked.budget_usd
-        most = sum(bill.usd for bill in found.bills)
+        most = sum(bill.usd for bill in found.costs)
         cap = "nothing, from the cache alone" if budget is None else f"${min(most, budget):,.2f} within --budget"
         table.add_row("judge, at most", cap)
     out.print(table)

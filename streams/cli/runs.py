@@ -13,8 +13,7 @@ from ragweir.errors import PermanentError
 from ragweir.schemas.codec.json import encode
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings
 from ragweir.streams.masking import masked
-from ragweir.streams.replay.runs import delete as delete_run
-from ragweir.streams.replay.runs import every, find, prefix_of
+from ragweir.streams.replay.runs import delete_run, find_run, prefix_of, stored_runs
 from ragweir.streams.terminal import printable, printable_json
 
 commands = typer.Typer(help="List, show or delete replays.", no_args_is_help=True)
@@ -27,7 +26,7 @@ RunId = Annotated[str, typer.Argument(help="The run's id.")]
 def list_runs() -> None:
     """List the runs: when each began, how far it is, and what it was asked for."""
     table = Table("run", "began", "phase", "what", "judge", "catalogue")
-    for run in every(settings()):
+    for run in stored_runs(settings()):
         asked = run.asked
         read = ", ".join(archive.path for archive in run.files) or run.topic
         bounds = (("from", asked.since), ("to", asked.until), ("only", " and ".join(asked.only)))
@@ -42,7 +41,7 @@ def list_runs() -> None:
 def show(run_id: RunId) -> None:
     """Show a run's record: what it reads, up to where, and by which settings."""
     effective = settings()
-    found = find(effective, run_id)
+    found = find_run(effective, run_id)
     if found is None:
         raise PermanentError(f"there is no run {run_id}; `ragweir runs list` tells which there are")
     record = orjson.loads(encode(found.run))
@@ -64,7 +63,7 @@ def delete(
     if not yes and not (sys.stdin and sys.stdin.isatty()):
         raise typer.BadParameter("--yes is required where standard input is no terminal, since nobody can be asked")
     effective = settings()
-    if find(effective, run_id) is None:
+    if find_run(effective, run_id) is None:
         raise PermanentError(f"there is no run {run_id}; `ragweir runs list` tells which there are")
     if not yes and not typer.confirm(f"Delete all topics {prefix_of(effective, run_id)}*?", err=True):
         raise typer.Exit(FAILURE)

@@ -10,7 +10,7 @@ from ragweir.errors import ConfigurationError
 from ragweir.streams.cli.app import app, settings
 from ragweir.streams.cli.rehearse import rehearsal
 from ragweir.streams.service import SERVICES
-from ragweir.streams.slo.rules import promtool_tests as proofs_of
+from ragweir.streams.slo.promtool_tests import synthetic_tests
 from ragweir.streams.slo.rules import rules as rules_of
 from ragweir.streams.slo.rules import written
 
@@ -54,5 +54,5 @@ def rules(
     scaled = (
         [] if scale == 1 else [f"Every duration is multiplied by {scale:g}; the series are named as if it were not."]
     )
-    content = rules_of(effective.slo, scale) if tests is None else proofs_of(effective.slo, tests, scale)
+    content = rules_of(effective.slo, scale) if tests is None else synthetic_tests(effective.slo, tests, scale)
     typer.echo(written(content, [made, *scaled]), nl=False)

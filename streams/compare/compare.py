@@ -1,8 +1,9 @@
-"""Two evaluations of the same events compared: what changed, by how much, where, and on which events."""
+"""Comparison of two evaluations of the same events: changes per metric and slice, and the most changed events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,37 +18,37 @@ from ragweir.streams.compare.pairing import Pairing, Side
 
 Verdict = Literal["better", "worse", "changed", "unchanged"]
 
-SHOWN_EVENTS = 5
-"""The most changed events that are kept of each metric."""
+MAX_EVENTS = 5
+"""Number of most changed events listed for each metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a metric changed by on all pairs, or on those of one slice."""
+    """Change of a metric over all pairs or over one slice."""
 
     metric: str
     dimension: str | None
     """None for all pairs."""
     value: str | None
-    """Of the dimension."""
+    """Value of the dimension."""
     difference: Difference
     better: float | None
-    """The share of the pairs whose value is better on the second side; None where neither direction is better."""
+    """Share of pairs whose value is better on the second side; None for metrics without a direction."""
     worse: float | None
     verdict: Verdict = "unchanged"
-    """What a significant change is."""
+    """Direction of a significant change."""
     q: float | None = None
     """The p-value adjusted over all metrics and slices."""
 
     @property
     def significant(self) -> bool:
-        """Whether it is a discovery at a false discovery rate of 5 %."""
+        """True if it is a discovery at a false discovery rate of 5 %."""
         return self.verdict != "unchanged"
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedEvent:
-    """An event, and a metric's values on both sides."""
+    """An event with a metric's values on both sides."""
 
     event_id: str
     before: float
@@ -56,11 +57,11 @@ class ChangedEvent:
 
 @dataclass(frozen=True, slots=True)
 class MetricChange:
-    """All about one metric, or about the share of one label of a category (`answer_class=WRONG`)."""
+    """All changes of a metric, or of the share of one label of a category (`answer_class=WRONG`)."""
 
     metric: str
     unit: Unit | None
-    """None, like a direction of "neither", of what the catalogue does not have."""
+    """None if the metric is not in the catalogue; its direction is then "neither"."""
     direction: Better
     only_a: int
     """Pairs that have a value on the first side only."""
@@ -68,34 +69,34 @@ class MetricChange:
     whole: Change
     slices: tuple[Change, ...]
     events: tuple[ChangedEvent, ...]
-    """The most changed ones."""
+    """The most changed events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All that was found."""
+    """Result of a comparison."""
 
     a: Side
     b: Side
     pairs: int
     tests: int
-    """How many p-values were adjusted together."""
+    """Number of p-values that were adjusted together."""
     metrics: tuple[MetricChange, ...]
 
     @property
     def changes(self) -> list[Change]:
-        """Of all metrics and slices, the significant ones first, then those with the largest effect."""
+        """Changes of all metrics and slices: significant ones first, then by descending effect."""
         every = [change for metric in self.metrics for change in (metric.whole, *metric.slices)]
         return sorted(every, key=_rank)
 
     @property
     def versions(self) -> str:
-        """What is to be said of catalogue versions; empty if both sides have one and the same."""
+        """A warning about different catalogue versions; empty if both sides have the same one."""
         first, second = (sorted(side.catalogue_versions) for side in (self.a, self.b))
         if first == second and len(first) <= 1:
             return ""
-        told = f"{self.a.name} has catalogue version {' and '.join(first)}, {self.b.name} {' and '.join(second)}"
-        return f"{told}: metrics may differ because they are computed differently"
+        versions = f"{self.a.name} has catalogue version {' and '.join(first)}, {self.b.name} {' and '.join(second)}"
+        return f"{versions}: metrics may differ because they are computed differently"
 
 
 def _rank(change: Change) -> tuple[bool, float, str, str, str]:
@@ -106,7 +107,7 @@ def _rank(change: Change) -> tuple[bool, float, str, str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Slices:
-    """Which pairs are in which slice. Pairs that agree in all dimensions share a cell."""
+    """Membership of pairs in slices. Pairs that agree in all dimensions share a cell."""
 
     names: Sequence[tuple[str | None, str | None]]
     cells: Ints
@@ -118,109 +119,100 @@ def compare(
     names: tuple[str, str],
     by: Sequence[str],
     metrics: Mapping[str, Metric],
-    moved: Callable[[float, str], None] = lambda _, __: None,
+    on_progress: Callable[[float, str], None] = lambda _, __: None,
 ) -> Comparison:
     """Compare two files of evaluations.
 
     Args:
-        files: baseline first; of several records with the same id the last one counts.
-        names: of both sides, for people.
-        by: the dimensions whose values are looked at by themselves.
-        metrics: the catalogue's, for units and directions.
-        moved: is told the share of the work that is done, and what comes now.
+        files: files in JSON lines, the baseline first; of several records with the same id the last one counts.
+        names: display names of the sides.
+        by: dimensions whose values are slices.
+        metrics: the catalogue, for units and directions.
+        on_progress: called with the part of the work that is done and the name of the next part.
 
     Raises:
-        PermanentError: if a file is not one of evaluations.
+        PermanentError: if a file does not hold evaluations.
     """
-    moved(0.0, "reading both sides")
-    with TemporaryDirectory(prefix="ragweir-compare-") as folder:
-        pairing = Pairing(files, names, by, Path(folder))
-        try:
-            slices = _slices(pairing, by)
-            total = len(pairing.metrics) + len(pairing.categories)
-            found: list[MetricChange] = []
-            for done, each in enumerate((*pairing.metrics, *pairing.categories)):
-                moved(0.5 + done / total / 2, each)
-                found += _metric(pairing, slices, each, metrics.get(each))
-            return _adjusted(Comparison(*pairing.sides(), len(pairing), 0, tuple(found)))
-        finally:
-            pairing.close()
+    on_progress(0.0, "reading both sides")
+    with (
+        TemporaryDirectory(prefix="ragweir-compare-") as folder,
+        closing(Pairing(files, names, by, Path(folder))) as pairing,
+    ):
+        slices = _slices(pairing, by)
+        columns = (*pairing.metrics, *pairing.categories)
+        found: list[MetricChange] = []
+        for done, name in enumerate(columns):
+            on_progress(0.5 + done / len(columns) / 2, name)
+            found += _metric_changes(pairing, slices, name, metrics.get(name))
+        return _adjusted(Comparison(*pairing.sides(), len(pairing), 0, tuple(found)))
 
 
 def _slices(pairing: Pairing, by: Sequence[str]) -> _Slices:
-    """All pairs, and each value of each dimension unless it is that of all pairs."""
-    size = len(pairing)
+    """Return the slice of all pairs, and one for each value of each dimension that has several values."""
     dimensions = {name: pairing.dimension(name) for name in by}
-    codes = np.zeros(size, dtype=np.int64)
+    cells = np.zeros(len(pairing), dtype=np.int64)
     for known, numbers in dimensions.values():
-        codes = codes * len(known) + numbers
-        codes = np.unique(codes, return_inverse=True)[1]
-    firsts = np.unique(codes, return_index=True)[1]
+        cells = np.unique(cells * len(known) + numbers, return_inverse=True)[1]
+    firsts = np.unique(cells, return_index=True)[1]
     names: list[tuple[str | None, str | None]] = [(None, None)]
     members = [np.ones(len(firsts), dtype=np.bool_)]
     for name, (known, numbers) in dimensions.items():
         for number, value in enumerate(known if len(known) > 1 else ()):
             names.append((name, value))
             members.append(numbers[firsts] == number)
-    return _Slices(names, codes, np.array(members))
+    return _Slices(names, cells, np.array(members))
 
 
-def _metric(pairing: Pairing, slices: _Slices, name: str, metric: Metric | None) -> Iterator[MetricChange]:
-    direction: Better = "neither" if metric is None else metric.better
+def _metric_changes(pairing: Pairing, slices: _Slices, name: str, metric: Metric | None) -> Iterator[MetricChange]:
+    """Yield the change of a metric, or those of the labels of a category."""
     unit = None if metric is None else metric.unit
     if name in pairing.metrics:
-        yield _changed(pairing, slices, name, (unit, direction), pairing.values(name))
+        direction: Better = "neither" if metric is None else metric.better
+        yield _metric_change(pairing, slices, name, unit, direction, *pairing.values(name))
         return
     labels, before, after = pairing.labels(name)
     for number, label in enumerate(labels):
         one, other = (np.where(side < 0, np.nan, side == number) for side in (before, after))
-        yield _changed(pairing, slices, share_of(name, label), (unit, "neither"), (one, other))
+        yield _metric_change(pairing, slices, share_of(name, label), unit, "neither", one, other)
 
 
-def _changed(
-    pairing: Pairing,
-    slices: _Slices,
-    name: str,
-    kind: tuple[Unit | None, Better],
-    values: tuple[Floats, Floats],
+def _metric_change(
+    pairing: Pairing, slices: _Slices, name: str, unit: Unit | None, direction: Better, before: Floats, after: Floats
 ) -> MetricChange:
-    unit, direction = kind
-    before, after = values
-    found = [
-        _change(name, *slice_name, difference, direction)
+    whole, *changes = [
+        Change(name, *slice_name, difference, *_better_and_worse(difference, direction))
         for slice_name, difference in zip(
             slices.names, differences(before, after, slices.cells, slices.members), strict=True
         )
     ]
-    had, has = ~np.isnan(before), ~np.isnan(after)
+    in_a, in_b = ~np.isnan(before), ~np.isnan(after)
     return MetricChange(
         metric=name,
         unit=unit,
         direction=direction,
-        only_a=int((had & ~has).sum()),
-        only_b=int((has & ~had).sum()),
-        whole=found[0],
-        slices=tuple(change for change in found[1:] if change.difference.pairs),
+        only_a=int((in_a & ~in_b).sum()),
+        only_b=int((in_b & ~in_a).sum()),
+        whole=whole,
+        slices=tuple(change for change in changes if change.difference.pairs),
         events=_most_changed(pairing, before, after),
     )
 
 
-def _change(name: str, dimension: str | None, value: str | None, difference: Difference, direction: Better) -> Change:
-    shares: tuple[float | None, float | None] = (None, None)
-    if direction != "neither" and difference.pairs:
-        rose, fell = difference.rose / difference.pairs, difference.fell / difference.pairs
-        shares = (rose, fell) if direction == "higher" else (fell, rose)
-    return Change(name, dimension, value, difference, *shares)
+def _better_and_worse(difference: Difference, direction: Better) -> tuple[float | None, float | None]:
+    if direction == "neither" or not difference.pairs:
+        return None, None
+    rose, fell = difference.rose / difference.pairs, difference.fell / difference.pairs
+    return (rose, fell) if direction == "higher" else (fell, rose)
 
 
 def _most_changed(pairing: Pairing, before: Floats, after: Floats) -> tuple[ChangedEvent, ...]:
-    """The events with the largest differences; of equal ones those whose ids come first."""
+    """Return the events with the largest differences; of equal ones those with the lowest ids."""
     size = np.nan_to_num(np.abs(after - before))
     if not size.any():
         return ()
-    least = np.partition(size, -SHOWN_EVENTS)[-SHOWN_EVENTS] if size.size > SHOWN_EVENTS else 0.0
+    least = np.partition(size, -MAX_EVENTS)[-MAX_EVENTS] if size.size > MAX_EVENTS else 0.0
     near = np.flatnonzero((size >= least) & (size > 0))
-    places = near[np.argsort(-size[near], kind="stable")][:SHOWN_EVENTS].tolist()
+    places = near[np.argsort(-size[near], kind="stable")][:MAX_EVENTS].tolist()
     return tuple(
         ChangedEvent(event_id, float(before[place]), float(after[place]))
         for event_id, place in zip(pairing.event_ids(places), places, strict=True)
@@ -228,17 +220,17 @@ def _most_changed(pairing: Pairing, before: Floats, after: Floats) -> tuple[Chan
 
 
 def _adjusted(comparison: Comparison) -> Comparison:
-    """With the p-values adjusted over all metrics and slices together, and what comes of them."""
+    """Return the comparison with p-values adjusted over all metrics and slices, and with verdicts."""
     every = [(metric, change) for metric in comparison.metrics for change in (metric.whole, *metric.slices)]
     q_values = adjusted([change.difference.p for _, change in every])
-    told = iter(
+    changes = iter(
         [
             replace(change, q=q, verdict=_verdict(change, metric.direction, q))
             for (metric, change), q in zip(every, q_values, strict=True)
         ]
     )
     metrics = tuple(
-        replace(metric, whole=next(told), slices=tuple(next(told) for _ in metric.slices))
+        replace(metric, whole=next(changes), slices=tuple(next(changes) for _ in metric.slices))
         for metric in comparison.metrics
     )
     return replace(comparison, tests=sum(q is not None for q in q_values), metrics=metrics)

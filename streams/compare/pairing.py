@@ -1,7 +1,7 @@
-"""Two sides' evaluations in columns, paired by event id: DuckDB reads them, keeps them on disk and joins them.
+"""Pairing of two sides' evaluations by event id, in DuckDB, as columns.
 
-Files are read twice: once for the names of metrics, which nobody can know beforehand, once for the values. Memory does
-not grow with the number of metrics, since one is taken out at a time. `bench/compare.py` has the figures.
+Files are read twice: first for the names of metrics, then for their values. One metric is taken out at a time, so that
+memory does not grow with their number; `bench/compare.py` measures it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.comparison import OTHERS, Floats, Ints
 
-MOST_METRICS = 2_000
-"""Names of metrics, or of categories; more are refused."""
-MOST_VALUES = 20
-"""Values of a dimension, or labels of a category, that stand for themselves; the rest counts together."""
+MAX_METRICS = 2_000
+"""Limit for the metrics, and for the categories, of both sides."""
+MAX_VALUES = 20
+"""Values of a dimension, or labels of a category, that are counted separately; the rest is counted together."""
 NONE = "(none)"
 
 _SIDES = ("a", "b")
 _MEMORY = "512MB"
 
-# What stands in braces is ours: the names of tables and columns, which parameters cannot be.
-_KEYS = """
+# Names of tables and columns are formatted into the queries, since parameters cannot be names.
+_KEYS_QUERY = """
 select distinct unnest(json_keys(scores)), unnest(json_keys(categories))
 from read_json($file, format='newline_delimited', columns={{scores: 'JSON', categories: 'JSON'}})
 """
@@ -58,56 +58,59 @@ _LABELLED = """
 select case when {column} is null then -1
        else coalesce(list_position($known, {column}) - 1, len($known)) end::bigint as v from {side}
 """
-_MET = """
-create or replace temp table met as
+_DIMENSION = """
+create or replace temp table dimension as
 select place, case when x = y then x else x || ' → ' || y end as v from (
     select place, coalesce(nullif(a.{column}, ''), $none) as x, coalesce(nullif(b.{column}, ''), $none) as y
     from pairs join a on a.rowid = pairs.a join b on b.rowid = pairs.b
 )
 """
-_VALUES = "select v from met group by v order by count(*) desc, v limit $most"
-_VALUED = "select coalesce(list_position($known, v) - 1, len($known))::bigint as v from met order by place"
+_VALUES = "select v from dimension group by v order by count(*) desc, v limit $most"
+_VALUED = "select coalesce(list_position($known, v) - 1, len($known))::bigint as v from dimension order by place"
 _IDS = "select event_id from a where rowid in (select unnest($lines::bigint[])) order by list_position($lines, rowid)"
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one side holds."""
+    """Contents of one side."""
 
     name: str
     records: int
     events: int
-    """Distinct ids; the newest record of each counts."""
+    """Number of distinct ids; the last record of each counts."""
     only: int
-    """Events that the other side has not."""
+    """Events that the other side does not have."""
     catalogue_versions: dict[str, int]
-    """How many of the events were evaluated by which."""
+    """Number of events by catalogue version."""
 
 
 class Pairing:
-    """The pairs of two files, in the order of their event ids, so that the order of lines makes no difference.
+    """Pairs of two files, ordered by event id, so that the order of lines makes no difference.
 
     Args:
-        files: of both sides, JSON lines; of several records with the same id the last one counts.
-        names: of both sides, for messages.
-        by: the dimensions that are wanted: fields of the evaluation, or `labels.NAME`.
-        folder: for what does not fit into memory.
+        files: JSON lines; of several records with the same id the last one counts.
+        names: display names of the sides.
+        by: dimensions to read: fields of the evaluation, or `labels.NAME`.
+        folder: directory of the database.
 
     Raises:
-        PermanentError: if a file is not one of evaluations.
+        PermanentError: if a file does not hold evaluations.
     """
 
     def __init__(self, files: Sequence[Path], names: Sequence[str], by: Sequence[str], folder: Path) -> None:
-        own: dict[str, str | bool | int | float | list[str]] = {
+        config: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": _MEMORY,
             "temp_directory": str(folder),
             "autoinstall_known_extensions": "false",
         }
-        self._db = duckdb.connect(str(folder / "pairs.duckdb"), config=own)
+        self._db = duckdb.connect(str(folder / "pairs.duckdb"), config=config)
         self._by, self._names = tuple(by), tuple(names)
-        found = [row for file, name in zip(files, names, strict=True) for row in self._keys(file, name)]
-        self.metrics = _sorted(metric for metric, _ in found)
-        self.categories = _sorted(category for _, category in found)
+        keys: list[Any] = []
+        for file, name in zip(files, names, strict=True):
+            with _readable_errors(name):
+                keys += self._rows(_KEYS_QUERY, {"file": escape(str(file))})
+        self.metrics = _sorted(metric for metric, _ in keys)
+        self.categories = _sorted(category for _, category in keys)
         if not self.metrics and not self.categories:
             raise PermanentError(f"neither {names[0]} nor {names[1]} holds scores; `ragweir score` makes evaluations")
         for side, file, name in zip(_SIDES, files, names, strict=True):
@@ -120,15 +123,8 @@ class Pairing:
         return len(self._lines["a"])
 
     def close(self) -> None:
-        """Give everything up."""
+        """Close the database."""
         self._db.close()
-
-    def _keys(self, file: Path, name: str) -> list[Any]:
-        with _told(name):
-            return self._rows(_KEYS, {"file": escape(str(file))})
-
-    def _read(self, file: Path, columns: Mapping[str, str]) -> duckdb.DuckDBPyRelation:
-        return self._db.read_json(escape(str(file)), format="newline_delimited", columns=dict(columns))
 
     def _load(self, side: str, file: Path, name: str) -> None:
         labels = [key for dimension in self._by for field, _, key in [dimension.partition(".")] if key]
@@ -140,8 +136,9 @@ class Pairing:
         parts += [f"{_quoted(name)} as d{place}" for place, name in enumerate(self._by)]
         parts += [f"scores.{_quoted(key)} as m{place}" for place, key in enumerate(self.metrics)]
         parts += [f"categories.{_quoted(key)} as c{place}" for place, key in enumerate(self.categories)]
-        with _told(name):
-            self._read(file, columns).project(", ".join(parts)).create(side)
+        with _readable_errors(name):
+            source = self._db.read_json(escape(str(file)), format="newline_delimited", columns=columns)
+            source.project(", ".join(parts)).create(side)
         if nameless := self._rows(_NAMELESS, side=side)[0][0]:
             raise PermanentError(
                 f"{nameless} of the lines of {name} have no event_id; it must be a file of evaluations"
@@ -155,7 +152,7 @@ class Pairing:
         return np.asarray(found)
 
     def sides(self) -> tuple[Side, Side]:
-        """What each side holds."""
+        """Return the contents of each side."""
         first, second = (self._side(side, name) for side, name in zip(_SIDES, self._names, strict=True))
         return first, second
 
@@ -165,41 +162,41 @@ class Pairing:
         return Side(name, records, events, events - len(self), versions)
 
     def values(self, metric: str) -> tuple[Floats, Floats]:
-        """A metric of all pairs on both sides, NaN where there is none."""
+        """Return a metric of all pairs on both sides; NaN for none."""
         column = f"m{self.metrics.index(metric)}"
         before, after = (self._column(_NUMBERS, side=side, column=column)[self._lines[side]] for side in _SIDES)
         return np.where(np.isfinite(before), before, np.nan), np.where(np.isfinite(after), after, np.nan)
 
     def labels(self, category: str) -> tuple[list[str], Ints, Ints]:
-        """A category's labels, the most frequent first, and the label's number of all pairs; -1 where there is none."""
+        """Return a category's labels by descending frequency, and the numbers of all pairs' labels; -1 for none."""
         column = f"c{self.categories.index(category)}"
-        known = [label for (label,) in self._rows(_LABELS, {"most": MOST_VALUES}, column=column)]
+        known = [label for (label,) in self._rows(_LABELS, {"most": MAX_VALUES}, column=column)]
         before, after = (
             self._column(_LABELLED, {"known": known}, side=side, column=column)[self._lines[side]] for side in _SIDES
         )
         return _with_others(known, max(before.max(initial=-1), after.max(initial=-1))), before, after
 
     def dimension(self, name: str) -> tuple[list[str], Ints]:
-        """A dimension's values, the most frequent first, and the value's number of all pairs.
+        """Return a dimension's values by descending frequency, and the numbers of all pairs' values.
 
-        The value of a pair whose sides differ is `before → after`.
+        A pair whose sides differ has the value `before → after`.
         """
-        self._rows(_MET, {"none": NONE}, column=f"d{self._by.index(name)}")
-        known = [value for (value,) in self._rows(_VALUES, {"most": MOST_VALUES})]
+        self._rows(_DIMENSION, {"none": NONE}, column=f"d{self._by.index(name)}")
+        known = [value for (value,) in self._rows(_VALUES, {"most": MAX_VALUES})]
         numbers = self._column(_VALUED, {"known": known})
         return _with_others(known, numbers.max(initial=-1)), numbers
 
     def event_ids(self, places: Sequence[int]) -> list[str]:
-        """The ids of some pairs."""
+        """Return the event ids of some pairs."""
         lines = self._lines["a"][list(places)].tolist()
         return [event_id for (event_id,) in self._rows(_IDS, {"lines": lines})] if lines else []
 
 
 def _sorted(names: Iterable[str | None]) -> tuple[str, ...]:
     found = sorted({name for name in names if name is not None})
-    if len(found) > MOST_METRICS or len({name.lower() for name in found}) < len(found):
+    if len(found) > MAX_METRICS or len({name.lower() for name in found}) < len(found):
         raise PermanentError(
-            f"the metrics are over {MOST_METRICS}, or the names of two differ in upper and lower case only"
+            f"the metrics are over {MAX_METRICS}, or the names of two differ in upper and lower case only"
         )
     return tuple(found)
 
@@ -209,7 +206,7 @@ def _with_others(known: list[str], most: int) -> list[str]:
 
 
 def _quoted(name: str) -> str:
-    """A name as SQL has it; a label's with its field.
+    """Return a name as a SQL identifier; a label's with its field.
 
     >>> _quoted('a"b'), _quoted("labels.region")
     ('"a""b"', 'labels."region"')
@@ -220,7 +217,7 @@ def _quoted(name: str) -> str:
 
 
 def _structs(fields: Mapping[str, tuple[Iterable[str], str]]) -> dict[str, str]:
-    """The columns for objects, of which some keys are wanted.
+    """Return the columns of objects, with the types of the given keys.
 
     >>> _structs({"scores": (["a", "b"], "DOUBLE"), "labels": ([], "VARCHAR")})
     {'scores': 'STRUCT("a" DOUBLE, "b" DOUBLE)'}
@@ -233,13 +230,11 @@ def _structs(fields: Mapping[str, tuple[Iterable[str], str]]) -> dict[str, str]:
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
-    """DuckDB's errors in one sentence, which quotes nothing of the file."""
+def _readable_errors(name: str) -> Iterator[None]:
+    """Replace errors of DuckDB by one sentence that does not quote the file."""
     try:
         yield
     except duckdb.Error as error:
         near = re.search(r"in line (\d+)", str(error))
         place = f"near line {near[1]}" if near else "somewhere"
-        raise PermanentError(
-            f"{name} cannot be read as evaluations in JSON lines: something else stands {place}"
-        ) from None
+        raise PermanentError(f"{name} cannot be read as evaluations in JSON lines: something else is {place}") from None

@@ -1,4 +1,4 @@
-"""A comparison as one HTML page: tables, and plots in SVG."""
+"""HTML report of a comparison, with tables and with plots in SVG."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from ragweir.metrics.aggregation.comparison import Difference
 from ragweir.streams.compare.compare import Change, Comparison, MetricChange
 from ragweir.streams.compare.pairing import Side
-from ragweir.streams.html import document, drawing, row, text
+from ragweir.streams.html import document, drawing, row, table, text
 
-_MOST = 60
-"""Rows of a plot or table; what is left out is said."""
+_MAX_ROWS = 60
+"""Rows of a plot or table; further ones are counted."""
 _EVENT_METRICS = 20
 _ROW, _LEFT, _WIDTH = 22, 330, 960
 _MARGIN = 1.08
@@ -25,7 +25,7 @@ th:first-child, td:first-child { text-align: left; white-space: normal; overflow
 
 
 def page(comparison: Comparison) -> str:
-    """The whole page."""
+    """Return the report."""
     changes = comparison.changes
     whole = [change for change in changes if change.dimension is None and change.difference.pairs]
     slices = [change for change in changes if change.dimension is not None and change.significant]
@@ -37,8 +37,8 @@ def page(comparison: Comparison) -> str:
         f"slices changed significantly, at a false discovery rate of 5 % over {comparison.tests} tests.</p>\n",
         "<h2>All events</h2>\n",
         _plot(whole),
-        _table([change for change in whole if _moved(change)], metrics),
-        _unmoved([change.metric for change in whole if not _moved(change)]),
+        _table([change for change in whole if _has_changed(change)], metrics),
+        _unchanged([change.metric for change in whole if not _has_changed(change)]),
         "<h2>Slices that changed significantly</h2>\n" if slices else "",
         _plot(slices),
         _table(slices, metrics),
@@ -48,10 +48,10 @@ def page(comparison: Comparison) -> str:
 
 
 def _sides(comparison: Comparison) -> str:
-    rows = "".join(_side(letter, side) for letter, side in (("A", comparison.a), ("B", comparison.b)))
+    rows = (_side(letter, side) for letter, side in (("A", comparison.a), ("B", comparison.b)))
     note = f'<p class="note">{text(comparison.versions, 1_000)}.</p>\n' if comparison.versions else ""
-    head = row(("side", "evaluations", "events", "only here", "catalogue versions"), "th")
-    return f"<table>{head}{rows}</table>\n<p>{comparison.pairs:,} events on both sides.</p>\n{note}"
+    sides = table(("side", "evaluations", "events", "only here", "catalogue versions"), rows)
+    return f"{sides}<p>{comparison.pairs:,} events on both sides.</p>\n{note}"
 
 
 def _side(letter: str, side: Side) -> str:
@@ -59,11 +59,11 @@ def _side(letter: str, side: Side) -> str:
     return row((f"{letter}: {text(side.name)}", f"{side.records:,}", f"{side.events:,}", f"{side.only:,}", versions))
 
 
-def _moved(change: Change) -> bool:
+def _has_changed(change: Change) -> bool:
     return bool(change.difference.rose or change.difference.fell)
 
 
-def _unmoved(names: Sequence[str]) -> str:
+def _unchanged(names: Sequence[str]) -> str:
     listed = ", ".join(text(name) for name in names)
     return f'<p class="quiet">The same on every event: {listed}.</p>\n' if names else ""
 
@@ -73,8 +73,8 @@ def _name(change: Change) -> str:
 
 
 def _plot(changes: Sequence[Change]) -> str:
-    """Intervals in units of the standard deviation of the differences, so that all metrics share one axis."""
-    shown = [(change, limits) for change in changes if (limits := _standardised(change.difference))][:_MOST]
+    """Return a plot of intervals, in standard deviations of the differences, so that all metrics share one axis."""
+    shown = [(change, limits) for change in changes if (limits := _standardised(change.difference))][:_MAX_ROWS]
     if not shown:
         return ""
     reach = _MARGIN * max(abs(limit) for _, limits in shown for limit in limits)
@@ -114,8 +114,8 @@ def _table(changes: Sequence[Change], metrics: dict[str, MetricChange]) -> str:
     if not changes:
         return ""
     head = ("metric", "A", "B", "B - A (95 %)", "effect", "better", "worse", "q", "pairs", "only A", "only B")
-    rows = [row(head, "th")]
-    for change in changes[:_MOST]:
+    rows = []
+    for change in changes[:_MAX_ROWS]:
         found, metric = change.difference, metrics[change.metric]
         numbers = (found.before, found.after)
         shares = (change.better, change.worse)
@@ -130,8 +130,8 @@ def _table(changes: Sequence[Change], metrics: dict[str, MetricChange]) -> str:
             *(("", "") if change.dimension is not None else (f"{metric.only_a:,}", f"{metric.only_b:,}")),
         )
         rows.append(row(cells, kind=change.verdict))
-    more = f'<p class="quiet">and {len(changes) - _MOST} more.</p>\n' if len(changes) > _MOST else ""
-    return f"<table>{''.join(rows)}</table>\n{more}"
+    more = f'<p class="quiet">and {len(changes) - _MAX_ROWS} more.</p>\n' if len(changes) > _MAX_ROWS else ""
+    return table(head, rows) + more
 
 
 def _events(metrics: Sequence[MetricChange]) -> str:
@@ -140,6 +140,4 @@ def _events(metrics: Sequence[MetricChange]) -> str:
         for metric in metrics[:_EVENT_METRICS]
         for event in metric.events
     ]
-    if not rows:
-        return ""
-    return f"<h2>Most changed events</h2>\n<table>{row(('metric', 'event', 'A', 'B'), 'th')}{''.join(rows)}</table>\n"
+    return "<h2>Most changed events</h2>\n" + table(("metric", "event", "A", "B"), rows) if rows else ""

@@ -1,4 +1,4 @@
-"""Dead letters, looked at: what the topic holds, grouped by reason, and bytes from outside shown safely."""
+"""Listing of dead letters: reading them, grouping them by reason, and printing bytes from outside safely."""
 
 from __future__ import annotations
 
@@ -12,42 +12,40 @@ from pydantic import ValidationError
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.streams.kafka.reader import StoredRecord
 
-_EVALUATE = b"ragweir/evaluate"
 _NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One dead letter: the record that holds it, and what it says of itself."""
+    """A record of the dead-letter topic with its parsed headers."""
 
-    kept: StoredRecord
-    said: DeadLetter
-    by: str
-    """The service that wrote it."""
+    record: StoredRecord
+    details: DeadLetter
+    service: str
+    """Name of the service that wrote it."""
 
     @property
     def redrivable(self) -> bool:
-        """True for a record that evaluate refused as a whole, and of which the letter holds the whole value.
+        """True if evaluate rejected the whole record and the letter holds its whole value.
 
         A record with several events is not sent again for one of them, or the others would be evaluated twice.
         """
-        said = self.said
-        whole = self.kept.value is not None and said.length is None and said.source_index is None
-        return self.by == "evaluate" and whole
+        whole = self.record.value is not None and self.details.length is None and self.details.source_index is None
+        return self.service == "evaluate" and whole
 
 
-def letter(kept: StoredRecord) -> Letter | None:
-    """A record of the dead-letter topic as a letter; None if something else stands there."""
+def read_letter(record: StoredRecord) -> Letter | None:
+    """Return a record of the dead-letter topic as a letter; None if its headers are not those of one."""
     try:
-        said = DeadLetter.from_headers(kept.headers)
+        details = DeadLetter.from_headers(record.headers)
     except (ValidationError, UnicodeDecodeError):
         return None
-    source = dict(kept.headers).get("ce_source") or b""
-    return Letter(kept, said, source.decode(errors="replace").removeprefix("ragweir/"))
+    source = dict(record.headers).get("ce_source") or b""
+    return Letter(record, details, source.decode(errors="replace").removeprefix("ragweir/"))
 
 
 def position(topic: str, partition: int, offset: int, index: int | None) -> str:
-    """Where an event was read, for people; its place within the record only where that is above 0.
+    """Return the position of an event as text; its index within the record is included if it is above 0.
 
     >>> position("rag.interactions", 0, 7, None), position("rag.interactions", 0, 7, 2)
     ('rag.interactions/0/7', 'rag.interactions/0/7, index 2')
@@ -56,9 +54,9 @@ def position(topic: str, partition: int, offset: int, index: int | None) -> str:
 
 
 def shown(data: bytes | str | None, most: int = 2_000) -> str:
-    r"""Text or bytes from outside, so that a terminal shows them and obeys nothing of them.
+    r"""Return text or bytes from outside so that a terminal prints them and interprets nothing.
 
-    Whatever is not a printable character stands as an escape, a backslash as two. Beyond `most` characters it is cut.
+    Characters that are not printable, and backslashes, are escaped. Text beyond `most` characters is cut.
 
     >>> shown(b'{"a": "\x1b[2J\xff"}'), shown("a\u202eb\\"), shown(b"abcdef", 3), shown(None)
     ('{"a": "\\x1b[2J\\xff"}', 'a\\u202eb\\\\', 'abc… (3 more)', '(none)')
@@ -67,11 +65,11 @@ def shown(data: bytes | str | None, most: int = 2_000) -> str:
         return "(none)"
     head, more = data[:most], len(data) - most
     text = head if isinstance(head, str) else head.decode("utf-8", "surrogateescape")
-    safe = "".join(map(_safe, text))
+    safe = "".join(map(_escaped, text))
     return f"{safe}… ({more:,} more)" if more > 0 else safe
 
 
-def _safe(character: str) -> str:
+def _escaped(character: str) -> str:
     code = ord(character)
     if 0xDC80 <= code <= 0xDCFF:  # A byte that is not UTF-8.
         return f"\\x{code - 0xDC00:02x}"
@@ -82,32 +80,32 @@ def _safe(character: str) -> str:
 
 @dataclass(slots=True)
 class LetterGroup:
-    """The letters of one service and error class whose messages differ in numbers at most."""
+    """Letters of one service and error class whose messages differ in numbers at most."""
 
-    by: str
+    service: str
     error_class: str
     message: str
-    """Of the first of them."""
+    """Message of the first letter."""
     letters: int = 0
-    waiting: int = 0
-    """How many of them a redrive may still send."""
+    pending: int = 0
+    """Number of letters that a redrive may still send."""
     first_ms: int | None = None
     last_ms: int | None = None
     topics: Counter[str] = field(default_factory=Counter)
-    """Where the refused records were read."""
+    """Number of letters by source topic."""
 
 
-def grouped(letters: Iterable[Letter], waits: Callable[[Letter], bool]) -> list[LetterGroup]:
-    """All letters in groups, the largest first."""
+def group_letters(letters: Iterable[Letter], is_pending: Callable[[Letter], bool]) -> list[LetterGroup]:
+    """Return letters in groups, the largest group first."""
     groups: dict[tuple[str, str, str], LetterGroup] = {}
-    for each in letters:
-        said, stamp = each.said, each.kept.timestamp_ms
-        key = each.by, said.error_class, _NUMBER.sub("0", said.message)
-        group = groups.setdefault(key, LetterGroup(each.by, said.error_class, said.message))
+    for letter in letters:
+        details, timestamp_ms = letter.details, letter.record.timestamp_ms
+        key = letter.service, details.error_class, _NUMBER.sub("0", details.message)
+        group = groups.setdefault(key, LetterGroup(letter.service, details.error_class, details.message))
         group.letters += 1
-        group.waiting += waits(each)
-        group.topics[said.source_topic] += 1
-        if stamp is not None:
-            group.first_ms = stamp if group.first_ms is None else min(group.first_ms, stamp)
-            group.last_ms = stamp if group.last_ms is None else max(group.last_ms, stamp)
+        group.pending += is_pending(letter)
+        group.topics[details.source_topic] += 1
+        if timestamp_ms is not None:
+            group.first_ms = timestamp_ms if group.first_ms is None else min(group.first_ms, timestamp_ms)
+            group.last_ms = timestamp_ms if group.last_ms is None else max(group.last_ms, timestamp_ms)
     return sorted(groups.values(), key=lambda group: -group.letters)

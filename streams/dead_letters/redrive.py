@@ -1,14 +1,15 @@
-"""Dead letters sent again: to `rag.redrive` in transactions that also commit how far the dead letters have come.
+"""Redrive: sends dead letters to `rag.redrive`, in transactions that also commit the progress.
 
-How far: per partition the committed offset of a group of its own, before which all letters are settled but those that
-the offset's metadata names. These were left where they are, being of another class or still refused, for a later
-redrive. So nothing is sent twice and nothing is lost, whatever is chosen and whenever a redrive is killed.
+The progress of a partition is a committed offset of the redrive's consumer group. Letters before it are done, except
+those that the offset's metadata lists: they are of another class or still rejected, and are postponed to a later
+redrive. So each letter is sent at most once and none is lost, whichever are selected and whenever a redrive is killed.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -16,8 +17,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from ragweir.errors import PermanentError, Rejected
 from ragweir.schemas.codec.json import encode_json, event_time, interaction, parse
-from ragweir.streams.dead_letters.listing import Letter, letter
-from ragweir.streams.dead_letters.progress import Fate, RedriveProgress
+from ragweir.streams.dead_letters.listing import Letter, read_letter
+from ragweir.streams.dead_letters.progress import RedriveProgress, RedriveResult
 from ragweir.streams.emissions import cloud_event
 from ragweir.streams.kafka.client import Identity, build, reader_properties
 from ragweir.streams.kafka.reader import Moved, StoredRecord, offset_range, read, topics
@@ -25,58 +26,57 @@ from ragweir.streams.kafka.transactional_sender import TransactionalSender
 from ragweir.streams.records import Headers
 from ragweir.streams.settings import Settings
 
-_TIMEOUT_S = 30.0
+_TIMEOUT_SECONDS = 30.0
 _BATCH_LETTERS = 500
 _BATCH_BYTES = 8 * 1024 * 1024
 _METADATA_CHARACTERS = 4_000
-"""Kafka keeps 4,096 bytes with a committed offset unless it is told otherwise."""
+"""Kafka's default limit for the metadata of a committed offset is 4,096 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """Which letters are sent, and how they are read."""
+class RedriveOptions:
+    """Selects the letters of a redrive and the map through which each is read."""
 
     error_class: str | None
-    """None for all."""
+    """None selects all classes."""
     mapping: Callable[[Letter], Callable[[object], object] | None]
-    """The map that a letter is read through, if any."""
+    """Returns the map for a letter, None for none."""
     max_bytes: int
-    """Of one event."""
+    """Size limit of one event."""
     force: bool = False
-    """True where letters of class `fatal` are sent too."""
+    """True to send letters of class `fatal` as well."""
 
-    def fate(self, each: Letter | None) -> tuple[Fate, bytes | str]:
-        """What becomes of a letter, with the bytes to send or, where it is still refused, the reason."""
-        if each is None or each.by != "evaluate":
+    def check(self, letter: Letter | None) -> tuple[RedriveResult, bytes | str]:
+        """Return the result for a letter, with the bytes to send or, if it is still rejected, the reason."""
+        if letter is None or letter.service != "evaluate":
             return "other", ""
-        if not each.redrivable:
+        if not letter.redrivable:
             return "no_event", ""
-        if self.error_class not in (None, each.said.error_class):
+        if self.error_class not in (None, letter.details.error_class):
             return "other_class", ""
-        if each.said.error_class == "fatal" and not self.force:
+        if letter.details.error_class == "fatal" and not self.force:
             return "fatal", ""
         try:
-            return "sent", self._event(each)
+            return "sent", self._event(letter)
         except Rejected as rejected:
-            return "refused", rejected.message
+            return "rejected", rejected.message
 
-    def _event(self, each: Letter) -> bytes:
-        """The event as it would now be accepted. One without a time of its own gets that of its first record.
+    def _event(self, letter: Letter) -> bytes:
+        """Return the event to send; one without a time gets the timestamp of its first record.
 
         Raises:
-            Rejected: if it would still be refused.
+            Rejected: if evaluate would reject the event again.
         """
-        value, mapping = each.kept.value or b"", self.mapping(each)
+        value, mapping = letter.record.value or b"", self.mapping(letter)
         data = parse(value, self.max_bytes)
         if mapping:
             data = mapping(data)
             value = encode_json(data)
         event = interaction(data)
-        time = event_time(event, each.said.source_timestamp)
+        time = event_time(event, letter.details.source_timestamp)
         if event.ended_at is None and event.started_at is None:
-            # What is written now has today's time. Nothing else of the bytes changes; the last of two names counts.
-            stamp = encode_json(time)
-            value = value.rstrip()[:-1] + b',"ended_at":' + stamp + b"}"
+            # The new record has today's timestamp. Other bytes do not change; of two equal names the last one counts.
+            value = value.rstrip()[:-1] + b',"ended_at":' + encode_json(time) + b"}"
         if len(value) > self.max_bytes:
             raise Rejected("too_large", f"as it would be sent, the event is over the limit of {self.max_bytes} bytes")
         return value
@@ -84,20 +84,20 @@ class Choice:
 
 @dataclass(slots=True)
 class RedriveReport:
-    """What a redrive did, or would do."""
+    """Counts of a redrive or of its dry run."""
 
-    fates: Counter[Fate] = field(default_factory=Counter)
+    results: Counter[RedriveResult] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
-    """Why letters are still refused."""
+    """Letters that are still rejected, by reason."""
     full: set[int] = field(default_factory=set)
-    """Partitions that were not read to their end: no more letters can be noted as left."""
+    """Partitions that were not read to their end because their metadata has no space for more postponed letters."""
 
 
 class Redrive:
-    """How the dead letters stand, and sending them again.
+    """Sends dead letters again and reads the progress of earlier redrives.
 
     Raises:
-        PermanentError: if there is no such topic, or the group's offsets are not ours.
+        PermanentError: if a topic does not exist, or the group's offsets have metadata of another format.
         Unreachable: if no broker answers.
     """
 
@@ -105,120 +105,115 @@ class Redrive:
         self.settings = settings
         self.topic, self.target = (f"{settings.topics.prefix}{name}" for name in ("dead-letter", "redrive"))
         self._group = Identity("redrive", 0, settings.topics.prefix).group
-        self._present = topics(settings)
+        present = topics(settings)
         for name in (self.topic, self.target):
-            if name not in self._present:
+            if name not in present:
                 raise PermanentError(
                     f"there is no topic {name}, or it may not be seen; `ragweir topics create` makes ours"
                 )
+        self._partitions = present[self.topic]
 
     def progress(self) -> dict[int, RedriveProgress]:
-        """How each partition stands, as committed."""
-        consumer = self._member()
-        try:
-            return self._standings(consumer)
-        finally:
-            consumer.close()
+        """Return the committed progress of each partition."""
+        with closing(self._consumer()) as consumer:
+            return self._committed(consumer)
 
-    def _member(self) -> Consumer:
+    def _consumer(self) -> Consumer:
         return build(Consumer, {**reader_properties(self.settings), "group.id": self._group})
 
-    def _standings(self, consumer: Consumer) -> dict[int, RedriveProgress]:
-        wanted = [TopicPartition(self.topic, each) for each in range(self._present[self.topic])]
+    def _committed(self, consumer: Consumer) -> dict[int, RedriveProgress]:
+        partitions = [TopicPartition(self.topic, each) for each in range(self._partitions)]
         try:
-            committed = consumer.committed(wanted, timeout=_TIMEOUT_S)
-            return {each.partition: RedriveProgress.stored(each.offset, each.metadata) for each in committed}
+            committed = consumer.committed(partitions, timeout=_TIMEOUT_SECONDS)
+            return {each.partition: RedriveProgress.committed(each.offset, each.metadata) for each in committed}
         except ValueError:
             raise PermanentError(
-                f"the offsets of the group {self._group} were committed by somebody else; "
+                f"the offsets of the group {self._group} were committed by another program; "
                 "delete the group with kafka-consumer-groups, and all dead letters are sent again"
             ) from None
 
-    def __call__(self, choice: Choice, *, dry_run: bool, watch: Callable[[int], Moved]) -> RedriveReport:
-        """Send what is chosen and would now be accepted.
+    def __call__(self, options: RedriveOptions, *, dry_run: bool, watch: Callable[[int], Moved]) -> RedriveReport:
+        """Send the selected letters that evaluate would now accept.
 
         Args:
-            choice: which letters, and how they are read.
-            dry_run: change nothing.
-            watch: is told how many offsets there are, and gives what is told of each step.
+            options: selection and map.
+            dry_run: True to write nothing.
+            watch: called with the number of offsets; returns a callback for each step.
 
         Raises:
-            PermanentError: if Kafka does not take it; what was committed stays, and another redrive goes on there.
+            PermanentError: if Kafka rejects a transaction; earlier ones stay committed, and another redrive resumes.
         """
-        report, consumer = RedriveReport(), self._member()
-        try:
-            sending = None if dry_run else TransactionalSender(self.settings, "redrive", "the redrive")
-            standings = self._standings(consumer)
-            now = offset_range(self.settings, self.topic)
-            standings = {each: standing.since(now.starts[each]) for each, standing in standings.items()}
-            now = now.since({each: standing.start for each, standing in standings.items()})
-            for batch in _batches(read(self.settings, now, watch(len(now)))):
-                self._settle(batch, choice, standings, report, (sending, consumer))
-        finally:
-            consumer.close()
+        report = RedriveReport()
+        with closing(self._consumer()) as consumer:
+            sender = None if dry_run else TransactionalSender(self.settings, "redrive", "the redrive")
+            part = offset_range(self.settings, self.topic)
+            progress = {each: known.since(part.starts[each]) for each, known in self._committed(consumer).items()}
+            part = part.since({each: known.start for each, known in progress.items()})
+            for batch in _batches(read(self.settings, part, watch(len(part)))):
+                events, changed = _check_batch(batch, options, progress, report)
+                if sender is not None and changed:
+                    self._send(sender, consumer, events, changed)
+                progress.update(changed)
         return report
-
-    def _settle(
-        self,
-        batch: Iterable[StoredRecord],
-        choice: Choice,
-        standings: dict[int, RedriveProgress],
-        report: RedriveReport,
-        clients: tuple[TransactionalSender | None, Consumer],
-    ) -> None:
-        lanes: dict[int, list[tuple[StoredRecord, Letter | None, Fate, bytes | str]]] = {}
-        for kept in batch:
-            if kept.partition not in report.full and standings[kept.partition].waits(kept.offset):
-                each = letter(kept)
-                lanes.setdefault(kept.partition, []).append((kept, each, *choice.fate(each)))
-        moved: dict[int, RedriveProgress] = {}
-        sent: list[tuple[Letter, bytes]] = []
-        for partition, lane in lanes.items():
-            standing = standings[partition].after({kept.offset: fate for kept, _, fate, _ in lane})
-            if len(standing.metadata()) > _METADATA_CHARACTERS:
-                report.full.add(partition)
-                continue
-            if standing != standings[partition]:
-                moved[partition] = standing
-            for _, each, fate, found in lane:
-                report.fates[fate] += 1
-                if isinstance(found, bytes) and each is not None:
-                    sent.append((each, found))
-                elif fate == "refused":
-                    report.reasons[str(found)] += 1
-        sending, consumer = clients
-        if sending is not None and moved:
-            self._send(sending, consumer, sent, moved)
-        standings.update(moved)
 
     def _send(
         self,
-        sending: TransactionalSender,
+        sender: TransactionalSender,
         consumer: Consumer,
-        sent: Iterable[tuple[Letter, bytes]],
-        moved: Mapping[int, RedriveProgress],
+        events: Iterable[tuple[Letter, bytes]],
+        changed: dict[int, RedriveProgress],
     ) -> None:
         offsets = [
-            TopicPartition(self.topic, partition, standing.next_offset, standing.metadata())
-            for partition, standing in moved.items()
+            TopicPartition(self.topic, partition, progress.next_offset, progress.metadata())
+            for partition, progress in changed.items()
         ]
-        with sending.transaction():
-            for each, value in sent:
-                sending.produce(self.target, value, each.kept.key, _headers(each))
-            sending.add_offsets(offsets, consumer)
+        with sender.transaction():
+            for letter, value in events:
+                sender.produce(self.target, value, letter.record.key, _headers(letter))
+            sender.add_offsets(offsets, consumer)
 
 
-def _headers(each: Letter) -> Headers:
-    """What the letter said, so that the event can be followed back to where it was first read."""
-    kept = each.kept
-    identity = f"{kept.topic}/{kept.partition}/{kept.offset}"
-    # As on the dead letter itself: any number may stand as a record's timestamp.
-    time = datetime.fromtimestamp(max(0, min(each.said.source_timestamp or 0, 2**43)) / 1000, UTC)
-    return (*cloud_event("redrive", "interaction", identity, time, "application/json"), *each.said.headers())
+def _check_batch(
+    batch: Iterable[StoredRecord],
+    options: RedriveOptions,
+    progress: dict[int, RedriveProgress],
+    report: RedriveReport,
+) -> tuple[list[tuple[Letter, bytes]], dict[int, RedriveProgress]]:
+    """Return the events to send of a batch and the progress that changes with them; update the report."""
+    checked: defaultdict[int, list[tuple[int, Letter | None, RedriveResult, bytes | str]]] = defaultdict(list)
+    for record in batch:
+        if record.partition not in report.full and progress[record.partition].is_pending(record.offset):
+            letter = read_letter(record)
+            checked[record.partition].append((record.offset, letter, *options.check(letter)))
+    changed: dict[int, RedriveProgress] = {}
+    events: list[tuple[Letter, bytes]] = []
+    for partition, letters in checked.items():
+        after = progress[partition].after({offset: result for offset, _, result, _ in letters})
+        if len(after.metadata()) > _METADATA_CHARACTERS:
+            report.full.add(partition)
+            continue
+        if after != progress[partition]:
+            changed[partition] = after
+        for _, letter, result, found in letters:
+            report.results[result] += 1
+            if isinstance(found, bytes) and letter is not None:
+                events.append((letter, found))
+            elif result == "rejected":
+                report.reasons[str(found)] += 1
+    return events, changed
+
+
+def _headers(letter: Letter) -> Headers:
+    """Return the headers of a redriven event, with those of the dead letter, which name its first position."""
+    record = letter.record
+    identity = f"{record.topic}/{record.partition}/{record.offset}"
+    # Clamped as on the dead letter: the timestamp of a record may be any number.
+    time = datetime.fromtimestamp(max(0, min(letter.details.source_timestamp or 0, 2**43)) / 1000, UTC)
+    return (*cloud_event("redrive", "interaction", identity, time, "application/json"), *letter.details.headers())
 
 
 def _batches(records: Iterator[StoredRecord]) -> Iterator[list[StoredRecord]]:
-    """Records in batches that make short transactions."""
+    """Yield records in batches for short transactions."""
     batch: list[StoredRecord] = []
     size = 0
     for record in records:

@@ -1,6 +1,7 @@
-"""Archives of interactions, JSON lines or Parquet, loaded into a run's topic: each line once, however often it begins.
+"""Archives of interactions, JSON lines or Parquet, loaded into the topic of a run.
 
-How far it came stands in the run's own topic and is written with the events, in the same transaction.
+The number of the last loaded line is written to the run's record topic in the same transaction as the events, so that
+each line is loaded once, however often loading is interrupted.
 """
 
 from __future__ import annotations
@@ -14,27 +15,28 @@ from ragweir.schemas.codec.decoder import Decoder
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.run import Archive, Loaded
 from ragweir.schemas.topics import max_record_bytes
+from ragweir.streams.from_settings import decoder
 from ragweir.streams.kafka.transactional_sender import TransactionalSender
 from ragweir.streams.replay.runs import loaded_record
 from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import Settings
 
-_BATCH = 1_000
-_ROOM_BYTES = 16 * 1024
-"""Of a record beside its value."""
+_BATCH_LINES = 1_000
+_OVERHEAD_BYTES = 16 * 1024
+"""Allowance for the parts of a Kafka record other than its value."""
 
 Lines = Iterator[tuple[int, bytes]]
 
 
-def lines(archive: Path, max_bytes: int) -> Lines:
-    """The events of an archive with their numbers, from 1; of a larger one the first `max_bytes` + 1 bytes.
+def read_archive(archive: Path, max_bytes: int) -> Lines:
+    """Yield the events of an archive with their numbers, from 1; a larger event is cut to `max_bytes` + 1 bytes.
 
     Raises:
-        PermanentError: if it cannot be read.
+        PermanentError: if the file cannot be read.
     """
     try:
         if archive.suffix.lower() == ".parquet":
-            yield from _rows(archive)
+            yield from _parquet_rows(archive)
         else:
             with archive.open("rb") as source:
                 yield from read_lines(source, max_bytes, str(archive))
@@ -42,87 +44,70 @@ def lines(archive: Path, max_bytes: int) -> Lines:
         raise PermanentError(f"{archive} cannot be read: {error.strerror}") from None
 
 
-def _rows(archive: Path) -> Lines:
-    """A Parquet file's rows as JSON objects, one column a field."""
+def _parquet_rows(archive: Path) -> Lines:
+    """Yield the rows of a Parquet file as JSON objects with one field per column."""
     try:
-        import duckdb  # noqa: PLC0415 - JSON lines need none
+        import duckdb  # noqa: PLC0415 - not needed for JSON lines
     except ModuleNotFoundError:
         raise PermanentError("Parquet needs the package duckdb; pip install 'ragweir[compare]' brings it") from None
     with duckdb.connect(config={"memory_limit": "512MB", "autoinstall_known_extensions": "false"}) as db:
         try:
-            # Times with a zone are written as UTC; those without are taken as UTC, as in JSON.
+            # Timestamps with a zone are converted to UTC; those without are read as UTC, as in JSON.
             db.execute("set timezone = 'UTC'")
             rows = db.execute("select to_json(t)::blob from read_parquet($file) t", {"file": str(archive)})
-            number = 0
-            while found := rows.fetchmany(_BATCH):
-                for (row,) in found:
-                    number += 1
-                    yield number, row
+            for number, (row,) in enumerate(iter(rows.fetchone, None), 1):
+                yield number, row
         except duckdb.Error as error:
             raise PermanentError(f"{archive} cannot be read: {str(error).splitlines()[0]}") from None
 
 
-def load(
+def load_archives(
     settings: Settings,
-    run_id: str,
-    run: Settings,
     archives: Sequence[Archive],
-    reached: Callable[[], Loaded],
-    event_id: Callable[[bytes], str | None],
-    moved: Callable[[int, int], None],
-    stopped: Callable[[], bool],
+    read_loaded: Callable[[], Loaded],
+    on_progress: Callable[[int, int], None],
+    is_stopped: Callable[[], bool],
 ) -> Loaded:
-    """Load what is not loaded yet, or as much as there is until told to stop.
+    """Load the lines that are not loaded yet, until the end of the last archive or until `is_stopped` is true.
 
     Args:
-        settings: of the live system, for the run's record.
-        run_id: of the run.
-        run: its own settings.
-        archives: the files, in their order.
-        reached: gives how far it came.
-        event_id: the id in a line, for its key; None if there is none.
-        moved: is told the number of a file, and how many more bytes of it are passed.
-        stopped: says whether to stop.
+        settings: the run's settings.
+        archives: the files, in order.
+        read_loaded: returns the stored progress; called once no earlier transaction is open.
+        on_progress: called with a file's number and the bytes that were read of it since the last call.
+        is_stopped: called before each batch.
 
     Raises:
-        PermanentError: if a file cannot be read, or Kafka does not take it; the same call goes on where it is.
+        PermanentError: if a file cannot be read or Kafka rejects a transaction; the same call resumes.
     """
-    sending = TransactionalSender(run, "load", "the archive")
-    loaded = reached()  # Now that whatever was under way is settled, and not before.
-    most = max_record_bytes(run.limits.max_event_bytes) - _ROOM_BYTES
-    topic = f"{run.topics.prefix}interactions"
+    sender = TransactionalSender(settings, "load", "the archive")
+    loaded = read_loaded()  # After the sender has aborted an open transaction, not before.
+    max_bytes = max_record_bytes(settings.limits.max_event_bytes) - _OVERHEAD_BYTES
+    topic, line_decoder = f"{settings.topics.prefix}interactions", decoder(settings)
     for number in range(loaded.file, len(archives)):
-        behind = loaded.line if number == loaded.file else 0
-        rest = _behind(lines(Path(archives[number].path), most), behind)
-        while batch := list(islice(rest, _BATCH)):
-            if stopped():
+        last = loaded.line if number == loaded.file else 0
+        lines = read_archive(Path(archives[number].path), max_bytes)
+        remaining = (numbered for numbered in lines if numbered[0] > last)
+        while batch := list(islice(remaining, _BATCH_LINES)):
+            if is_stopped():
                 return loaded
-            fitting = [line for _, line in batch if len(line) <= most]
+            fitting = [line for _, line in batch if len(line) <= max_bytes]
             left_out = loaded.left_out + len(batch) - len(fitting)
             loaded = Loaded(file=number, line=batch[-1][0], left_out=left_out)
-            with sending.transaction():
+            with sender.transaction():
                 for line in fitting:
-                    key = event_id(line)
-                    sending.produce(topic, line, None if key is None else key.encode())
-                sending.produce(*loaded_record(settings, run_id, loaded))
-            moved(number, sum(len(line) + 1 for _, line in batch))
+                    sender.produce(topic, line, _key(line_decoder, line))
+                sender.produce(*loaded_record(settings, loaded))
+            on_progress(number, sum(len(line) + 1 for _, line in batch))
     return loaded
 
 
-def _behind(every: Lines, line: int) -> Lines:
-    return (each for each in every if each[0] > line)
-
-
-def id_reader(decoder: Decoder) -> Callable[[bytes], str | None]:
-    """Return what gives the id of the first event in a line; None where it holds none, and may become a dead letter.
+def _key(line_decoder: Decoder, line: bytes) -> bytes | None:
+    """Return the id of the first event in a line; None if there is none and the line may become a dead letter.
 
     >>> from ragweir.schemas.codec.decoder import JsonDecoder
-    >>> first_id = id_reader(JsonDecoder())
-    >>> first_id(b'{"event_id": 7, "query": "", "response": ""}'), first_id(b"?")
-    ('7', None)
+    >>> _key(JsonDecoder(), b'{"event_id": 7, "query": "", "response": ""}'), _key(JsonDecoder(), b"?")
+    (b'7', None)
     """
-
-    def event_id(line: bytes) -> str | None:
-        return next((event.event_id for event in decoder.decode(line) if isinstance(event, Interaction)), None)
-
-    return event_id
+    events = (event for event in line_decoder.decode(line) if isinstance(event, Interaction))
+    return next((event.event_id.encode() for event in events), None)

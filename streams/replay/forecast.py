@@ -1,4 +1,4 @@
-"""What a replay would do: how much there is to read, how long it takes, and what the judge may cost, by a sample."""
+"""Estimate of a replay's size, duration and judge cost, from a sample of its records."""
 
 from __future__ import annotations
 
@@ -20,101 +20,103 @@ from ragweir.streams.judge.pricing import FREE, allowance
 from ragweir.streams.judge.results import case_of, chosen
 from ragweir.streams.kafka.reader import OffsetRange, read
 from ragweir.streams.records import Record
-from ragweir.streams.replay.archives import lines
-from ragweir.streams.replay.request import config
+from ragweir.streams.replay.archives import read_archive
+from ragweir.streams.replay.request import replay_config
 from ragweir.streams.settings import Settings
 
-SAMPLE = 400
-"""Records that are evaluated to see."""
+SAMPLE_RECORDS = 400
+"""Number of records in the sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteCost:
-    """What one suite comes to."""
+    """Upper bounds for one suite."""
 
     suite: str
     events: int
     calls: int
-    """At most, repairs and retries apart."""
+    """Without repairs and retries."""
     usd: float
-    """At most: a token for each byte, and the longest answers."""
+    """Assumes one token per byte and answers of the maximum length."""
 
 
 @dataclass(slots=True)
 class ReplayEstimate:
-    """What is to be expected, as far as the sample is like the rest."""
+    """Expected size, duration and cost of a replay, if its records resemble the sample."""
 
     records: int
-    """At most: offsets count the marks of transactions too."""
+    """An upper bound, unless `exact`: offsets include transaction markers."""
     exact: bool
     sampled: int
     seconds_each: float
-    """Of CPU, on this machine."""
+    """CPU time per record on this machine."""
     outcomes: Counter[str] = field(default_factory=Counter)
-    """What became of the sample."""
-    bills: tuple[SuiteCost, ...] = ()
+    """Counts of the sample by series."""
+    costs: tuple[SuiteCost, ...] = ()
 
     def hours(self, workers: int, rate: float | None) -> float:
-        """How long evaluating takes with so many workers on as many cores."""
-        a_second = workers / self.seconds_each if self.seconds_each else float("inf")
-        return self.records / min(a_second, rate or float("inf")) / 3600
+        """Return the duration of evaluating with this many workers, each on a core of its own."""
+        per_second = workers / self.seconds_each if self.seconds_each else float("inf")
+        return self.records / min(per_second, rate or float("inf")) / 3600
 
 
-def estimate(settings: Settings, own: Settings, run: Run) -> ReplayEstimate:
-    """Evaluate a sample and reckon from it. Changes nothing.
+def estimate(settings: Settings, run: Run) -> ReplayEstimate:
+    """Evaluate a sample and extrapolate from it, without writing anything.
 
     Args:
-        settings: how to read the topics.
-        own: the run's.
-        run: as it would begin.
+        settings: the run's settings.
+        run: the record of the run.
 
     Raises:
-        PermanentError: if it cannot be read.
-        ConfigurationError: if the settings cannot be used.
+        PermanentError: if the records cannot be read.
+        ConfigurationError: if the settings are invalid.
     """
-    agent = EvaluateAgent(config(own, run))
-    records = list(islice(_sample(settings, own, run), SAMPLE))
-    total = sum(1 for file in run.files for _ in lines(Path(file.path), max_record_bytes(own.limits.max_event_bytes)))
+    agent = EvaluateAgent(replay_config(settings, run))
+    records = list(islice(_sample(settings, run), SAMPLE_RECORDS))
+    max_bytes = max_record_bytes(settings.limits.max_event_bytes)
+    total = sum(1 for file in run.files for _ in read_archive(Path(file.path), max_bytes))
     total += sum(extent.end - extent.start for extent in run.extents)
-    found = ReplayEstimate(total, bool(run.files), len(records), 0.0)
+    outcomes: Counter[str] = Counter()
     requests = []
-    began = time.process_time()
+    start_s = time.process_time()
     for record in records:
         outcome = agent.handle([record])
         agent.on_commit()
         for (name, *_), count in outcome.counts.items():
-            found.outcomes[name] += count
+            outcomes[name] += count
         requests += [each.value for each in outcome.emissions if each.topic == "judge.requests"]
-    found.seconds_each = (time.process_time() - began) / max(1, len(records))
-    asked = [JudgeRequest.model_validate(orjson.loads(value or b"")) for value in requests]
-    found.bills = tuple(_bills(own, asked, total / max(1, len(records))))
-    return found
+    sampled = max(1, len(records))
+    seconds_each = (time.process_time() - start_s) / sampled
+    parsed = [JudgeRequest.model_validate(orjson.loads(value or b"")) for value in requests]
+    costs = tuple(_costs(settings, parsed, total / sampled))
+    return ReplayEstimate(total, bool(run.files), len(records), seconds_each, outcomes, costs)
 
 
-def _sample(settings: Settings, own: Settings, run: Run) -> Iterator[Record]:
-    """Records from the beginning of each stretch, in equal parts."""
-    most = max_record_bytes(own.limits.max_event_bytes)
-    each = max(1, SAMPLE // max(1, len(run.files) + sum(extent.end > extent.start for extent in run.extents)))
+def _sample(settings: Settings, run: Run) -> Iterator[Record]:
+    """Yield the first records of each file or partition, about the same number of each."""
+    max_bytes = max_record_bytes(settings.limits.max_event_bytes)
+    sources = len(run.files) + sum(extent.end > extent.start for extent in run.extents)
+    each = max(1, SAMPLE_RECORDS // max(1, sources))
     for file in run.files:
-        for number, line in islice(lines(Path(file.path), most), each):
+        for number, line in islice(read_archive(Path(file.path), max_bytes), each):
             yield Record(run.topic, 0, number, None, line, None)
     for extent in run.extents:
         end = min(extent.end, extent.start + each)
         yield from read(settings, OffsetRange(extent.topic, {extent.partition: extent.start}, {extent.partition: end}))
 
 
-def _bills(own: Settings, requests: list[JudgeRequest], factor: float) -> Iterator[SuiteCost]:
-    judge, known = own.judge, suites(own.judge.ragas_weights)
+def _costs(settings: Settings, requests: list[JudgeRequest], factor: float) -> Iterator[SuiteCost]:
+    judge, known = settings.judge, suites(settings.judge.ragas_weights)
     price = judge.prices.get(judge.model, FREE)
     embedding = judge.prices.get(judge.embedding_model or "", FREE)
     events: Counter[str] = Counter()
-    cost: defaultdict[str, int] = defaultdict(int)
+    microdollars: defaultdict[str, int] = defaultdict(int)
     for request in requests:
         case, _ = case_of(request, judge.max_input_chars)
         for each in chosen(request.evaluation):
             suite = known[each.suite]
             events[each.suite] += 1
-            cost[each.suite] += allowance(price, embedding, case, [suite], judge.max_output_tokens)
+            microdollars[each.suite] += allowance(price, embedding, case, [suite], judge.max_output_tokens)
     for name, number in events.items():
-        about = round(number * factor)
-        yield SuiteCost(name, about, about * known[name].asks, cost[name] * factor / 1_000_000)
+        expected = round(number * factor)
+        yield SuiteCost(name, expected, expected * known[name].asks, microdollars[name] * factor / 1_000_000)

@@ -1,12 +1,12 @@
-"""A replay: which stretch of which topics, by which settings, and the services that work on it.
+"""Replays: which offsets or files a run reads, by which settings, and the services of its phases.
 
-It runs on what live traffic runs on: the same agents and runtime, in groups and topics of its own. First everything is
-evaluated, then judged, then summed up in windows, so that each step reads what nobody writes to any more.
+A replay uses the agents and the runtime of live traffic, in consumer groups and topics of its own. All records are
+evaluated first, then judged, then aggregated into windows, so that each phase reads topics that are no longer written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,196 +18,154 @@ from ragweir.schemas.topics import TOPICS
 from ragweir.streams.agent import Agent
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.evaluate.filters import Filters
-from ragweir.streams.from_settings import decoder, evaluate_config, judge_config
+from ragweir.streams.from_settings import evaluate_config, judge_config
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.pool import LiveJudgePool
-from ragweir.streams.kafka.reader import OffsetRange, offset_range, topics
+from ragweir.streams.kafka.reader import offset_range, topics
 from ragweir.streams.masking import masked
 from ragweir.streams.records import ReplayBounds
-from ragweir.streams.replay.archives import id_reader, lines
+from ragweir.streams.replay.archives import read_archive
 from ragweir.streams.replay.runs import StoredRun, fingerprint, prefix_of, result_affecting_settings, run_settings
 from ragweir.streams.service import SERVICES, Service
 from ragweir.streams.settings import Settings
 from ragweir.streams.time_arguments import time_argument
 
 SERVICE: Mapping[Phase, str] = {"evaluating": "evaluate", "judging": "judge", "summing": "aggregate"}
-"""Which service works in which phase."""
+"""The service of each phase."""
 
 
-# What is asked for.
-
-
-def create_run(settings: Settings, run_id: str, asked: ReplayRequest, files: Sequence[Path]) -> Run:
-    """The record of a run that begins now.
+def create_run(settings: Settings, run_id: str, request: ReplayRequest, files: Sequence[Path]) -> Run:
+    """Return the record of a new run; nothing is written to Kafka.
 
     Raises:
-        ConfigurationError: if what is asked for cannot be.
+        ConfigurationError: if the settings or the request are invalid.
         PermanentError: if there is nothing to read.
         Unreachable: if no broker answers.
     """
-    kept = _result_affecting_settings(settings, asked)
-    for file in files:  # What cannot be read is refused before the run has topics.
-        next(lines(file, settings.limits.max_event_bytes), None)
+    affecting = result_affecting_settings(settings, request)
+    for file in files:  # An unreadable file is an error before the run has topics.
+        next(read_archive(file, settings.limits.max_event_bytes), None)
     archives = tuple(Archive(path=str(file.resolve()), size=file.stat().st_size) for file in files)
-    main = asked.topic or settings.input_topic
-    extents = () if files else extents_of(settings, asked, datetime.now(UTC))
+    topic = request.topic or settings.input_topic
+    extents = () if files else tuple(_extents(settings, request, datetime.now(UTC)))
     if files:
-        main = f"{prefix_of(settings, run_id)}interactions"
+        topic = f"{prefix_of(settings, run_id)}interactions"
     run = Run(
         run_id=run_id,
         began_at=datetime.now(UTC),
         phase="loading" if files else "evaluating",
-        asked=asked,
+        asked=request,
         files=archives,
-        topic=main,
-        partitions=settings.topics.partitions if files else topics(settings)[main],
+        topic=topic,
+        partitions=settings.topics.partitions if files else topics(settings)[topic],
         extents=extents,
         catalogue_version=CATALOGUE_VERSION,
-        fingerprint=fingerprint(kept, run_id),
-        settings=masked(kept),
+        fingerprint=fingerprint(affecting, run_id),
+        settings=masked(affecting),
     )
-    check(settings, run)
+    _check_services(run_settings(settings, run), run)
     return run
 
 
-def check(settings: Settings, run: Run) -> None:
-    """See that all services of a run can be made.
-
-    Raises:
-        ConfigurationError: if one cannot.
-    """
-    own = run_settings(settings, run)
-    config(own, run)
-    SERVICES["aggregate"].check(own)
+def _check_services(settings: Settings, run: Run) -> None:
+    replay_config(settings, run)
+    SERVICES["aggregate"].check(settings)
     if run.asked.judge != "never":
-        judge_config(own, run.partitions)
-    if run.asked.judge == "cached-only" and own.judge.cache_file is None:
-        raise ConfigurationError(
-            "--judge cached-only needs answers to take: set judge.cache_file, as live judging has it"
-        )
+        judge_config(settings, run.partitions)
+    if run.asked.judge == "cached-only" and settings.judge.cache_file is None:
+        raise ConfigurationError("--judge cached-only needs cached answers: set judge.cache_file as for live judging")
 
 
-def check_resumable(settings: Settings, found: StoredRun, asked: ReplayRequest, files: Sequence[Path]) -> None:
-    """See that a run is gone on with by what it was begun by, so that its results are of one piece.
+def check_resumable(settings: Settings, stored: StoredRun, request: ReplayRequest, files: Sequence[Path]) -> None:
+    """Check that a run is resumed with the request, files, catalogue and settings with which it was created.
 
     Raises:
-        PermanentError: if it is not.
+        PermanentError: if one of them differs, so that results would not be comparable with those already written.
     """
-    run = found.run
-    told = f"the run {run.run_id} was begun with"
+    run = stored.run
+    prefix = f"the run {run.run_id} was created with"
     for name, now, then in (
         ("files", [str(file.resolve()) for file in files], [archive.path for archive in run.files]),
-        *((f"{field}", getattr(asked, field), getattr(run.asked, field)) for field in ReplayRequest.model_fields),
+        *((field, getattr(request, field), getattr(run.asked, field)) for field in ReplayRequest.model_fields),
     ):
         if now != then:
-            raise PermanentError(
-                f"{told} other {name} ({then or 'none'}); use another --run-id, or `ragweir runs delete`"
-            )
+            message = f"{prefix} other {name} ({then or 'none'})"
+            raise PermanentError(f"{message}; use another --run-id, or `ragweir runs delete`")
     if run.catalogue_version != CATALOGUE_VERSION:
-        why = f"{told} catalogue version {run.catalogue_version}, and this is {CATALOGUE_VERSION}"
-        raise PermanentError(f"{why}; use another --run-id, or `ragweir runs delete`")
-    if (
-        run.phase != "complete"
-        and fingerprint(_result_affecting_settings(settings, asked), run.run_id) != run.fingerprint
-    ):
+        message = f"{prefix} catalogue version {run.catalogue_version}, and this is {CATALOGUE_VERSION}"
+        raise PermanentError(f"{message}; use another --run-id, or `ragweir runs delete`")
+    complete = run.phase == "complete"
+    if not complete and fingerprint(result_affecting_settings(settings, request), run.run_id) != run.fingerprint:
         raise PermanentError(
-            f"{told} other settings, which `ragweir runs show {run.run_id}` tells; use another --run-id"
+            f"{prefix} other settings, which `ragweir runs show {run.run_id}` prints; use another --run-id"
         )
     for file, archive in zip(files, run.files, strict=True):
         if run.phase == "loading" and file.stat().st_size != archive.size:
             raise PermanentError(f"{file} has changed since the run {run.run_id} began to load it")
 
 
-def _result_affecting_settings(settings: Settings, asked: ReplayRequest) -> dict[str, object]:
-    try:
-        return result_affecting_settings(settings, asked)
-    except (OSError, UnicodeDecodeError):
-        raise ConfigurationError("the map or a pack that the settings name cannot be read") from None
-
-
-def extents_of(settings: Settings, asked: ReplayRequest, now: datetime) -> tuple[Extent, ...]:
-    """What is to be read of each partition, as the topics are now.
+def _extents(settings: Settings, request: ReplayRequest, now: datetime) -> Iterable[Extent]:
+    """Yield the offsets to read of each partition, as the topics are now.
 
     Raises:
-        ConfigurationError: if a bound cannot be read.
-        PermanentError: if there is no such topic.
+        ConfigurationError: if a bound is invalid.
+        PermanentError: if the topic does not exist.
     """
-    since, until = (_bound(text, name, now) for text, name in ((asked.since, "--from"), (asked.until, "--to")))
-    names = [asked.topic or settings.input_topic]
+    since, until = (_bound(text, name, now) for text, name in ((request.since, "--from"), (request.until, "--to")))
+    names = [request.topic or settings.input_topic]
     redriven = f"{settings.topics.prefix}redrive"
-    # Offsets are those of one topic; and of another topic than ours nothing is redriven.
-    if asked.topic is None and not any(isinstance(bound, int) for bound in (since, until)):
+    # Offsets belong to one topic, and dead letters of a topic other than the input are not redriven.
+    if request.topic is None and not any(isinstance(bound, int) for bound in (since, until)):
         names += [redriven] if redriven in topics(settings) else []
-    found = []
+    times_ms = [round(each.timestamp() * 1000) if isinstance(each, datetime) else None for each in (since, until)]
     for name in names:
-        part = _part(settings, name, since, until)
-        found += [
-            Extent(topic=name, partition=each, start=min(part.starts[each], end), end=end)
-            for each, end in part.ends.items()
-        ]
-    return tuple(found)
-
-
-def _part(settings: Settings, topic: str, since: int | datetime | None, until: int | datetime | None) -> OffsetRange:
-    times = [round(each.timestamp() * 1000) if isinstance(each, datetime) else None for each in (since, until)]
-    part = offset_range(settings, topic, since_ms=times[0], until_ms=times[1])
-    if isinstance(since, int):
-        part = part.since(dict.fromkeys(part.ends, since))
-    if isinstance(until, int):
-        part = replace(part, ends={each: min(end, until) for each, end in part.ends.items()})
-    return part
+        found = offset_range(settings, name, since_ms=times_ms[0], until_ms=times_ms[1])
+        for partition, latest in found.ends.items():
+            end = min(latest, until) if isinstance(until, int) else latest
+            start = max(found.starts[partition], since) if isinstance(since, int) else found.starts[partition]
+            yield Extent(topic=name, partition=partition, start=min(start, end), end=end)
 
 
 def _bound(text: str | None, name: str, now: datetime) -> int | datetime | None:
-    """An offset, a time, or a duration before now."""
+    """Return the offset or the time of a bound; a duration counts back from now."""
     if text is None:
         return None
-    if text.isdecimal():
-        return int(text)
-    return time_argument(text, name, now)
+    return int(text) if text.isdecimal() else time_argument(text, name, now)
 
 
-def topics_of(run: Run) -> list[str]:
-    """The names of a run's topics in the topic table, and of its record."""
+def topic_names(run: Run) -> list[str]:
+    """Return the names in the topic table of a run's topics, without its record topic."""
     names = ["interactions"] * bool(run.files) + ["evaluations", "windows", "dead-letter"]
     if run.asked.judge != "never":
         names += [name for name in TOPICS if name.startswith("judge.")]
     return names
 
 
-# Its services.
-
-
-def config(own: Settings, run: Run) -> EvaluateConfig:
-    """All that a run's evaluations depend on.
+def replay_config(settings: Settings, run: Run) -> EvaluateConfig:
+    """Return the configuration of a run's evaluate agent, from the run's settings.
 
     Raises:
-        ConfigurationError: if the settings or filters are not what they should be.
+        ConfigurationError: if the settings or the filters are invalid.
     """
-    made = evaluate_config(own, run.topic)
-    filters = Filters.read(run.asked.only, made.catalogue)
-    return replace(made, run_id=run.run_id, filters=filters, ignore_record_timestamp=bool(run.files))
+    config = evaluate_config(settings, run.topic)
+    filters = Filters.read(run.asked.only, config.catalogue)
+    return replace(config, run_id=run.run_id, filters=filters, ignore_record_timestamp=bool(run.files))
 
 
-def loader_id(own: Settings) -> Callable[[bytes], str | None]:
-    """What gives the id of a line of an archive."""
-    return id_reader(decoder(own))
-
-
-def service(run: Run, workers: int, rate: float | None) -> Service:
-    """What works in a run's phase.
+def phase_service(run: Run, workers: int, rate: float | None) -> Service:
+    """Return the service of the run's current phase.
 
     Args:
-        run: as its record is now.
-        workers: over which the rate is shared.
-        rate: interactions a second; None for as many as there can be.
+        run: the record of the run.
+        workers: number of processes that share the rate.
+        rate: interactions per second; None for no limit.
     """
     live = SERVICES[SERVICE[run.phase]]
     if run.phase == "evaluating":
         return replace(
             live,
-            agent=lambda own, _: EvaluateAgent(config(own, run)),
-            check=lambda own: config(own, run),
+            agent=lambda settings, _: EvaluateAgent(replay_config(settings, run)),
+            check=lambda settings: replay_config(settings, run),
             inputs=lambda _: sorted({extent.topic for extent in run.extents}),
             bounds=ReplayBounds(
                 {(each.topic, each.partition): each.start for each in run.extents},
@@ -218,13 +176,13 @@ def service(run: Run, workers: int, rate: float | None) -> Service:
     if run.phase == "judging":
         return replace(
             live,
-            agent=lambda own, partitions: _judge(own, run, partitions),
-            # What is over the budget stays where it is: the run has one budget, and no day after.
-            inputs=lambda own: [f"{own.topics.prefix}{name}" for name in ("judge.requests", "judge.retry")],
+            agent=lambda settings, partitions: _judge_agent(settings, run, partitions),
+            # Without judge.deferred: a run has one budget and no next day, so requests over the budget stay there.
+            inputs=lambda settings: [f"{settings.topics.prefix}{name}" for name in ("judge.requests", "judge.retry")],
         )
     return live
 
 
-def _judge(own: Settings, run: Run, partitions: int) -> Agent:
+def _judge_agent(settings: Settings, run: Run, partitions: int) -> Agent:
     day = run.began_at.date().isoformat()
-    return JudgeAgent(replace(judge_config(own, partitions), day=day), LiveJudgePool(own.judge))
+    return JudgeAgent(replace(judge_config(settings, partitions), day=day), LiveJudgePool(settings.judge))

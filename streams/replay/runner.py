@@ -1,4 +1,4 @@
-"""Running a replay to its end: its phases one after the other, each by supervised workers, until all is settled."""
+"""Running a replay: one phase after the other, each by supervised workers, until its consumer group has no lag."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tempfile import TemporaryFile
 from typing import IO
 
 import orjson
-import structlog
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as PartitionOffset
 
@@ -25,242 +24,216 @@ from ragweir.streams.kafka.client import Identity, build, reader_properties
 from ragweir.streams.kafka.reader import OffsetRange, offset_range, read
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.records import TopicPartition
-from ragweir.streams.replay.archives import load
-from ragweir.streams.replay.request import SERVICE, loader_id, service, topics_of
-from ragweir.streams.replay.runs import StoredRun, find, run_settings, store
+from ragweir.streams.replay.archives import load_archives
+from ragweir.streams.replay.request import SERVICE, phase_service, topic_names
+from ragweir.streams.replay.runs import find_run, run_settings, store_run
 from ragweir.streams.settings import Settings
 from ragweir.streams.slot import run_canary, run_slot
 from ragweir.streams.supervisor import Command, Supervisor
 
-log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
-
-_LOOK_S = 0.5
-_TIMEOUT_S = 5.0
-_FEW = 2_000
-"""Offsets left of which it is worth to see whether they are only marks of transactions."""
-_NEWEST = 8
-"""Offsets at the end of a partition of windows among which its progress is."""
+_POLL_SECONDS = 0.5
+_TIMEOUT_SECONDS = 5.0
+_READABLE_OFFSETS = 2_000
+"""Largest lag that is read, to find out whether it consists of transaction markers only."""
+_PROGRESS_OFFSETS = 8
+"""Offsets at the end of a partition of the windows topic that include its latest progress record."""
 _NEXT: Mapping[Phase, Phase] = {"loading": "evaluating", "judging": "summing", "summing": "complete"}
-_LOG_BYTES = 64 * 1024
-_STILL_S = 10.0
-"""A worker starts within this; where nothing is settled for longer, there may be a reason."""
+_LOG_TAIL_BYTES = 64 * 1024
+_STALL_SECONDS = 10.0
+"""Time without progress after which a worker's last error is shown; workers start within this time."""
 
 
 @dataclass(slots=True)
 class PhaseProgress:
-    """How far a phase is."""
+    """Progress of a phase, in offsets, or in bytes while files are loaded."""
 
     phase: Phase
-    total: int
-    left: dict[TopicPartition, int] = field(default_factory=dict)
-    """Offsets, per partition."""
-    waits: str = ""
-    """Why nothing goes on; empty while all is well."""
+    total: int = 0
+    lag: dict[TopicPartition, int] = field(default_factory=dict)
+    problem: str = ""
+    """Reason for a lack of progress; empty without one."""
 
     @property
     def done(self) -> int:
-        """Offsets that are settled."""
-        return self.total - sum(self.left.values())
+        """The part of the total that is processed."""
+        return self.total - sum(self.lag.values())
 
 
-Show = Callable[[PhaseProgress], None]
-
-
+@dataclass(slots=True)
 class ReplayRunner:
-    """Goes on with a run until it is complete, or until told to stop.
+    """Runs the remaining phases of a run."""
 
-    Args:
-        settings: of the live system.
-        found: the run.
-        command: from the phase and a slot to a worker's command line.
-        workers: that evaluate.
-        show: is shown how far it is, again and again.
-        stopped: says whether to stop.
-        quiet: keep what workers log to show the last error of it where nothing goes on; else it goes to standard error.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        found: StoredRun,
-        command: Callable[[Phase, int], Sequence[str]],
-        workers: int,
-        show: Show,
-        stopped: Callable[[], bool],
-        *,
-        quiet: bool,
-    ) -> None:
-        self._settings, self.run = settings, found.run
-        self._own = run_settings(settings, found.run)
-        self._command, self._workers = command, workers
-        self._show, self._stopped, self._quiet = show, stopped, quiet
+    settings: Settings
+    """Settings of the live system."""
+    run: Run
+    command: Callable[[Phase, int], Sequence[str]]
+    """Returns the command line of a worker from its phase and slot."""
+    workers: int
+    """Number of workers of the phase "evaluating"; other phases have one."""
+    on_progress: Callable[[PhaseProgress], None]
+    is_stopped: Callable[[], bool]
+    quiet: bool
+    """True to capture the workers' logs and show their last error as the problem of a stalled phase."""
 
     def __call__(self) -> bool:
-        """Go on; gives whether the run is complete.
+        """Run phase after phase; return whether the run is complete.
 
         Raises:
-            PermanentError: if people have to mend something; the same call goes on afterwards.
+            PermanentError: if a person has to correct something; the same call then resumes.
         """
-        create_topics(self._own, [*(TOPICS[name] for name in topics_of(self.run)), RUN])
-        store(self._settings, self.run)
+        create_topics(run_settings(self.settings, self.run), [*(TOPICS[name] for name in topic_names(self.run)), RUN])
+        store_run(self.settings, self.run)
         while self.run.phase != "complete":
             if self.run.phase == "loading":
                 self._load()
             else:
-                self._work()
-            if self._stopped():
+                self._run_workers()
+            if self.is_stopped():
                 return False
-            self._turn()
+            self._enter_next_phase()
         return True
 
-    def _turn(self) -> None:
-        """Enter the next phase."""
+    def _enter_next_phase(self) -> None:
         run = self.run
         changes: dict[str, object] = {"phase": _NEXT.get(run.phase)}
         if run.phase == "loading":
-            # All that was sent: the last transaction's mark may not be there yet, although it is committed.
-            held = offset_range(self._settings, run.topic, committed=False)
-            extents = [{"topic": run.topic, "partition": p, "start": 0, "end": end} for p, end in held.ends.items()]
+            # Up to the high watermark: the marker of the last transaction may follow its commit a little later.
+            loaded = offset_range(self.settings, run.topic, committed=False)
+            extents = [{"topic": run.topic, "partition": p, "start": 0, "end": end} for p, end in loaded.ends.items()]
             changes["extents"] = extents
         elif run.phase == "evaluating":
             changes["phase"] = "summing" if run.asked.judge == "never" else "judging"
         elif run.phase == "summing":
             changes["ended_at"] = datetime.now(UTC)
         self.run = Run.model_validate({**run.model_dump(), **changes})
-        store(self._settings, self.run)
+        store_run(self.settings, self.run)
 
     def _load(self) -> None:
-        total = sum(archive.size for archive in self.run.files)
-        standing = PhaseProgress("loading", total)
-        standing.left = {(archive.path, 0): archive.size for archive in self.run.files}
+        files = self.run.files
+        lag = {(archive.path, 0): archive.size for archive in files}
+        progress = PhaseProgress("loading", sum(lag.values()), lag)
 
-        def moved(number: int, size: int) -> None:
-            for earlier, archive in enumerate(self.run.files[: number + 1]):
-                left = standing.left[archive.path, 0]
-                standing.left[archive.path, 0] = max(0, left - size) if earlier == number else 0
-            self._show(standing)
+        def on_progress(number: int, size: int) -> None:
+            lag.update({(archive.path, 0): 0 for archive in files[:number]})
+            lag[files[number].path, 0] = max(0, lag[files[number].path, 0] - size)
+            self.on_progress(progress)
 
-        self._show(standing)
-        load(
-            self._settings,
-            self.run.run_id,
-            self._own,
-            self.run.files,
-            self._reached,
-            loader_id(self._own),
-            moved,
-            self._stopped,
-        )
+        def read_loaded() -> Loaded:
+            stored = find_run(self.settings, self.run.run_id)
+            return Loaded() if stored is None else stored.loaded
 
-    def _reached(self) -> Loaded:
-        """How far loading has come."""
-        found = find(self._settings, self.run.run_id)
-        return Loaded() if found is None else found.loaded
+        self.on_progress(progress)
+        load_archives(run_settings(self.settings, self.run), files, read_loaded, on_progress, self.is_stopped)
 
-    def _work(self) -> None:
-        """Let workers settle all that the phase is about."""
+    def _run_workers(self) -> None:
         phase = self.run.phase
-        workers = self._workers if phase == "evaluating" else 1
-        watch = _Watch(self._own, self.run, PhaseProgress(phase, 0))
-        look_at = 0.0
-        with TemporaryFile() as said, closing(watch):
+        workers = self.workers if phase == "evaluating" else 1
+        monitor = PhaseMonitor(run_settings(self.settings, self.run), self.run)
+        next_poll_s = 0.0
+        with TemporaryFile() as worker_log, closing(monitor):
 
-            def over() -> bool:
-                nonlocal look_at
-                if self._stopped():
+            def is_finished() -> bool:
+                nonlocal next_poll_s
+                if self.is_stopped():
                     return True
-                if time.monotonic() < look_at:
+                if time.monotonic() < next_poll_s:
                     return False
-                settled = watch.settled()
-                if watch.stands_still:
-                    watch.standing.waits = watch.standing.waits or _last_error(said)
-                self._show(watch.standing)
-                look_at = time.monotonic() + _LOOK_S
-                return settled
+                is_over = monitor.poll()
+                if monitor.is_stalled:
+                    monitor.progress.problem = monitor.progress.problem or _last_error(worker_log)
+                self.on_progress(monitor.progress)
+                next_poll_s = time.monotonic() + _POLL_SECONDS
+                return is_over
 
-            if over():
+            if is_finished():
                 return
-            commands = [Command(SERVICE[phase], slot, self._command(phase, slot)) for slot in range(workers)]
-            if Supervisor(commands, said if self._quiet else None).run(over):
-                raise PermanentError(_last_error(said) or "a worker of the run has given up; what it logged tells why")
+            commands = [Command(SERVICE[phase], slot, self.command(phase, slot)) for slot in range(workers)]
+            if Supervisor(commands, worker_log if self.quiet else None).run(is_finished):
+                raise PermanentError(_last_error(worker_log) or "a worker of the run has ended; its log has the reason")
 
 
-class _Watch:
-    """How far the group of a phase is with its topics."""
+class PhaseMonitor:
+    """Measures the lag of a phase's consumer group.
 
-    def __init__(self, own: Settings, run: Run, standing: PhaseProgress) -> None:
-        self._own, self._run, self.standing = own, run, standing
-        group = Identity(SERVICE[run.phase], 0, own.topics.prefix).group
-        self._consumer = build(Consumer, {**reader_properties(own), "group.id": group})
-        self._moved_s, self._before = time.monotonic(), -1
+    Args:
+        settings: the run's settings.
+        run: the record of the run.
+    """
+
+    def __init__(self, settings: Settings, run: Run) -> None:
+        self._settings, self._run, self.progress = settings, run, PhaseProgress(run.phase)
+        group = Identity(SERVICE[run.phase], 0, settings.topics.prefix).group
+        self._consumer = build(Consumer, {**reader_properties(settings), "group.id": group})
+        self._changed_s, self._last_done = time.monotonic(), -1
 
     def close(self) -> None:
+        """Close the consumer."""
         self._consumer.close()
 
     @property
-    def stands_still(self) -> bool:
-        """Whether nothing was settled for a while."""
-        if self.standing.done != self._before:
-            self._moved_s, self._before = time.monotonic(), self.standing.done
-        return time.monotonic() - self._moved_s > _STILL_S
+    def is_stalled(self) -> bool:
+        """True if there was no progress for some seconds."""
+        if self.progress.done != self._last_done:
+            self._changed_s, self._last_done = time.monotonic(), self.progress.done
+        return time.monotonic() - self._changed_s > _STALL_SECONDS
 
-    def settled(self) -> bool:
-        """Whether nothing is left; brings the standing up to date."""
-        self.standing.waits = ""
+    def poll(self) -> bool:
+        """Update the progress; return whether the phase is over. An unreachable Kafka is a problem of the progress."""
+        is_over, problem = False, ""
         try:
-            return self._settled()
+            is_over = self._poll()
         except Unreachable as error:
-            self.standing.waits = str(error)
+            problem = str(error)
         except KafkaException as error:
-            self.standing.waits = error.args[0].str()
-        return False
+            problem = error.args[0].str()
+        self.progress.problem = problem
+        return is_over
 
-    def _settled(self) -> bool:
-        total, left = 0, {}
-        over = True
-        # In this order: what a request comes to is in the topic behind it once its offset is committed.
-        for part in self._parts():
+    def _poll(self) -> bool:
+        total, lag = 0, {}
+        is_over = True
+        # The order matters: a request's retry is in the second topic once the request's offset is committed.
+        for part in self._inputs():
             total += len(part)
             rest = part.since(self._committed(part))
-            left.update({(part.topic, each): max(0, end - rest.starts[each]) for each, end in part.ends.items()})
-            over = over and self._nothing(rest)
-        self.standing.total, self.standing.left = total, left
-        return over and (self._run.phase != "summing" or self._closed())
+            lag.update({(part.topic, each): max(0, end - rest.starts[each]) for each, end in part.ends.items()})
+            is_over = is_over and self._is_empty(rest)
+        self.progress.total, self.progress.lag = total, lag
+        return is_over and (self._run.phase != "summing" or self.windows_are_closed())
 
-    def _parts(self) -> Iterator[OffsetRange]:
-        run, prefix = self._run, self._own.topics.prefix
+    def _inputs(self) -> Iterator[OffsetRange]:
+        run, prefix = self._run, self._settings.topics.prefix
         if run.phase == "evaluating":
             for topic in sorted({extent.topic for extent in run.extents}):
                 own = [each for each in run.extents if each.topic == topic]
-                yield OffsetRange(
-                    topic, {each.partition: each.start for each in own}, {e.partition: e.end for e in own}
-                )
+                starts = {each.partition: each.start for each in own}
+                yield OffsetRange(topic, starts, {each.partition: each.end for each in own})
             return
         for name in ("judge.requests", "judge.retry") if run.phase == "judging" else ("evaluations",):
-            yield offset_range(self._own, f"{prefix}{name}", committed=False)
+            yield offset_range(self._settings, f"{prefix}{name}", committed=False)
 
     def _committed(self, part: OffsetRange) -> dict[int, int]:
-        asked = [PartitionOffset(part.topic, each) for each in part.ends]
-        found = self._consumer.committed(asked, timeout=_TIMEOUT_S)
-        return {each.partition: max(each.offset, 0) for each in found}
+        partitions = [PartitionOffset(part.topic, each) for each in part.ends]
+        committed = self._consumer.committed(partitions, timeout=_TIMEOUT_SECONDS)
+        return {each.partition: max(each.offset, 0) for each in committed}
 
-    def _nothing(self, rest: OffsetRange) -> bool:
-        """Whether nothing can be read there: offsets count the marks of transactions too."""
-        if len(rest) > _FEW:
+    def _is_empty(self, rest: OffsetRange) -> bool:
+        """Return whether there are no records in a range; its offsets may be those of transaction markers."""
+        if len(rest) > _READABLE_OFFSETS:
             return False
-        stable = offset_range(self._own, rest.topic, partitions=[*rest.ends]).ends
+        stable = offset_range(self._settings, rest.topic, partitions=[*rest.ends]).ends
         if any(stable[partition] < end for partition, end in rest.ends.items()):
-            return False  # A transaction is still open, or its mark not written.
+            return False  # A transaction is open, or its marker is not written yet.
         try:
-            return next(read(self._own, rest), None) is None
+            return next(read(self._settings, rest), None) is None
         except PermanentError:
             return False
 
-    def _closed(self) -> bool:
-        """Whether every partition's windows say that nothing more comes, so that readers take them for closed."""
-        part = offset_range(self._own, f"{self._own.topics.prefix}windows").newest(_NEWEST)
+    def windows_are_closed(self) -> bool:
+        """Return whether the latest progress record of every partition says that it is idle."""
+        part = offset_range(self._settings, f"{self._settings.topics.prefix}windows").newest(_PROGRESS_OFFSETS)
         idle = dict.fromkeys(part.ends, False)
-        for record in read(self._own, part):
+        for record in read(self._settings, part):
             key = parse_window_key(record.key) if record.key else None
             if isinstance(key, ProgressKey) and record.value is not None:
                 idle[record.partition] = Progress.model_validate_json(record.value).idle
@@ -268,16 +241,16 @@ class _Watch:
 
 
 def _last_error(log: IO[bytes]) -> str:
-    """The last error that a worker logged; empty if there is none."""
-    # Where it is read, and not where the workers write: they share the file's one position.
+    """Return the message of the last error in a log of JSON lines; empty if there is none."""
+    # By pread: the workers that write to the file share its one position.
     end = os.fstat(log.fileno()).st_size
-    for line in reversed(os.pread(log.fileno(), _LOG_BYTES, max(0, end - _LOG_BYTES)).splitlines()):
+    for line in reversed(os.pread(log.fileno(), _LOG_TAIL_BYTES, max(0, end - _LOG_TAIL_BYTES)).splitlines()):
         try:
-            said = orjson.loads(line)
+            entry = orjson.loads(line)
         except orjson.JSONDecodeError:
             continue
-        if isinstance(said, dict) and said.get("level") in ("error", "critical"):
-            return str(said.get("event"))
+        if isinstance(entry, dict) and entry.get("level") in ("error", "critical"):
+            return str(entry.get("event"))
     return ""
 
 
@@ -287,20 +260,20 @@ def run_worker(
     workers: int,
     rate: float | None,
     slot: int,
-    stopped: Callable[[], bool],
+    is_stopped: Callable[[], bool],
     canary: Sequence[str] | None,
 ) -> None:
-    """Run one worker of the phase that a run is in, or, without the command line of one, its canary.
+    """Run a worker of a run's current phase, or, without the command line of a canary, be the canary.
 
     Raises:
-        PermanentError, ConfigurationError: if people have to mend something first.
-        RestartRequired: if a new process has to go on.
+        PermanentError, ConfigurationError: if a person has to correct something first.
+        RestartRequired: if a new process has to continue.
     """
-    found = find(settings, run_id)
-    if found is None:
+    stored = find_run(settings, run_id)
+    if stored is None:
         raise PermanentError(f"there is no run {run_id}")
-    own, of = run_settings(settings, found.run), service(found.run, workers, rate)
+    own_settings, service = run_settings(settings, stored.run), phase_service(stored.run, workers, rate)
     if canary is None:
-        run_canary(of, own, slot)
+        run_canary(service, own_settings, slot)
     else:
-        run_slot(of, own, slot, stopped, canary)
+        run_slot(service, own_settings, slot, is_stopped, canary)

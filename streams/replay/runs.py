@@ -1,4 +1,4 @@
-"""Runs: where a replay's record is kept, found, listed and deleted. It lies in a topic of the run's own."""
+"""Records of replays: stored in a topic of each run, found, listed and deleted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from ragweir.errors import PermanentError
+from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.run import Loaded, ReplayRequest, Run
 from ragweir.schemas.topics import RUN
@@ -20,10 +20,10 @@ from ragweir.streams.kafka.reader import offset_range, read, topics
 from ragweir.streams.masking import digest_of_secrets, masked
 from ragweir.streams.settings import Settings
 
-_TIMEOUT_S = 30.0
-_RECORD, _LOADED = b"run", b"loaded"
-_ESSENTIAL = ("limits", "metrics", "output", "windows")
-_JUDGING = (
+_TIMEOUT_SECONDS = 30.0
+_RUN_KEY, _LOADED_KEY = b"run", b"loaded"
+_AFFECTING_GROUPS = ("limits", "metrics", "output", "windows")
+_AFFECTING_JUDGE_SETTINGS = (
     "base_url",
     "model",
     "embedding_model",
@@ -39,17 +39,17 @@ _JUDGING = (
     "redact_hook",
     "ragas_weights",
 )
-_IDLE_S = 1
-"""A run's topics are read to their ends, and nobody has to wait for more."""
+_IDLE_SECONDS = 1
+"""Value of `windows.idle_s` in a run, whose topics get no later records."""
 
 
 def prefix_of(settings: Settings, run_id: str) -> str:
-    """What the names of a run's topics and groups begin with."""
+    """Return the prefix of a run's topics and consumer groups."""
     return f"{settings.topics.prefix}run.{run_id}."
 
 
 def run_settings(settings: Settings, run: Run) -> Settings:
-    """The settings of a run's services: its own topics, no series of the live ones, and a judge as it was asked for."""
+    """Return the settings of a run's services: topics of its own, the requested judge, no telemetry port, no SLOs."""
     judges: dict[str, dict[str, Any]] = {
         "never": {"base_url": None},
         "cached-only": {"cached_only": True, "retries": 0},
@@ -59,142 +59,143 @@ def run_settings(settings: Settings, run: Run) -> Settings:
         "topics": {"prefix": prefix_of(settings, run.run_id), "partitions": run.partitions},
         "input": {"start_from": "earliest"},
         "telemetry": {"port": 0},
-        "windows": {"idle_s": _IDLE_S},
+        "windows": {"idle_s": _IDLE_SECONDS},
         "judge": judges[run.asked.judge],
     }
     groups = {name: getattr(settings, name).model_copy(update=change) for name, change in changes.items()}
     return settings.model_copy(update={**groups, "slo": ()})
 
 
-def result_affecting_settings(settings: Settings, asked: ReplayRequest) -> dict[str, Any]:
-    """The settings that results depend on, secrets among them, and the texts of the files that they name.
+def result_affecting_settings(settings: Settings, request: ReplayRequest) -> dict[str, Any]:
+    """Return the settings that results depend on, with their secrets, and the texts of the files that they name.
 
     Raises:
-        OSError: if one of these cannot be read.
+        ConfigurationError: if one of these files cannot be read.
     """
-    whole = settings.model_dump(mode="json")
-    kept = {name: whole[name] for name in _ESSENTIAL}
-    kept["input"] = {"duplicate_horizon": settings.input.duplicate_horizon}
-    if settings.input.map is not None:
-        kept["input"]["map"] = settings.input.map.read_text(encoding="utf-8")
-    if settings.metrics.packs is not None:
-        packs = sorted(settings.metrics.packs.glob("*.toml"))
-        kept["packs"] = {pack.name: pack.read_text(encoding="utf-8") for pack in packs}
-    if asked.judge != "never":
-        kept["routing"] = whole["routing"]
-        kept["judge"] = {name: whole["judge"][name] for name in _JUDGING}
-    return kept
+    every = settings.model_dump(mode="json")
+    affecting = {name: every[name] for name in _AFFECTING_GROUPS}
+    affecting["input"] = {"duplicate_horizon": settings.input.duplicate_horizon}
+    try:
+        if settings.input.map is not None:
+            affecting["input"]["map"] = settings.input.map.read_text(encoding="utf-8")
+        if settings.metrics.packs is not None:
+            packs = sorted(settings.metrics.packs.glob("*.toml"))
+            affecting["packs"] = {pack.name: pack.read_text(encoding="utf-8") for pack in packs}
+    except (OSError, UnicodeDecodeError):
+        raise ConfigurationError("the map or a pack that the settings name cannot be read") from None
+    if request.judge != "never":
+        affecting["routing"] = every["routing"]
+        affecting["judge"] = {name: every["judge"][name] for name in _AFFECTING_JUDGE_SETTINGS}
+    return affecting
 
 
-def fingerprint(kept: Mapping[str, Any], run_id: str) -> str:
-    """A digest that tells a run's settings from others. Of secrets it holds only what is slow to guess, per run.
+def fingerprint(affecting: Mapping[str, Any], run_id: str) -> str:
+    """Return a digest of result-affecting settings; secrets enter it as a slow hash, salted with the run's id.
 
     >>> fingerprint({"a": 1, "b": 2}, "r") == fingerprint({"b": 2, "a": 1}, "r")
     True
     >>> fingerprint({"routing": {"key": "one"}}, "r") == fingerprint({"routing": {"key": "two"}}, "r")
     False
     """
-    told = orjson.dumps(masked(kept), option=orjson.OPT_SORT_KEYS)
-    secrets = digest_of_secrets(kept, f"ragweir run {run_id}")
-    return hashlib.sha256(told + secrets.encode()).hexdigest()[:16]
+    plain = orjson.dumps(masked(affecting), option=orjson.OPT_SORT_KEYS)
+    secrets = digest_of_secrets(affecting, f"ragweir run {run_id}")
+    return hashlib.sha256(plain + secrets.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """What is known of a run."""
+    """The record of a run and the progress of loading its files."""
 
     run: Run
     loaded: Loaded
 
 
-def find(settings: Settings, run_id: str) -> StoredRun | None:
-    """A run's record as it was stored last; None if there is no such run.
+def find_run(settings: Settings, run_id: str) -> StoredRun | None:
+    """Return the latest record of a run; None if there is no such run.
 
     Raises:
         Unreachable: if no broker answers.
-        PermanentError: if the topic holds something else.
+        PermanentError: if the run's topic holds something else.
     """
     topic = prefix_of(settings, run_id) + RUN.name
-    return _found(settings, topic) if topic in topics(settings) else None
+    return _read_run(settings, topic) if topic in topics(settings) else None
 
 
-def every(settings: Settings) -> list[Run]:
-    """All runs, the oldest first.
+def stored_runs(settings: Settings) -> list[Run]:
+    """Return all runs, the oldest first.
 
     Raises:
         Unreachable: if no broker answers.
     """
     head, tail = prefix_of(settings, ""), f".{RUN.name}"
     names = [name for name in topics(settings) if name.startswith(head[:-1]) and name.endswith(tail)]
-    found = [_found(settings, name) for name in names]
+    found = [_read_run(settings, name) for name in names]
     return sorted((each.run for each in found if each is not None), key=lambda run: run.began_at)
 
 
-def _found(settings: Settings, topic: str) -> StoredRun | None:
-    newest: dict[bytes | None, bytes] = {}
-    for record in read(settings, offset_range(settings, topic)):
-        if record.value is not None:
-            newest[record.key] = record.value
-    if _RECORD not in newest:
+def _read_run(settings: Settings, topic: str) -> StoredRun | None:
+    records = read(settings, offset_range(settings, topic))
+    latest = {record.key: record.value for record in records if record.value is not None}
+    if _RUN_KEY not in latest:
         return None
     try:
-        run = Run.model_validate_json(newest[_RECORD])
-        return StoredRun(run, Loaded.model_validate_json(newest.get(_LOADED, b"{}")))
+        run = Run.model_validate_json(latest[_RUN_KEY])
+        return StoredRun(run, Loaded.model_validate_json(latest.get(_LOADED_KEY, b"{}")))
     except ValueError:
         raise PermanentError(f"the topic {topic} holds no run that this version can read") from None
 
 
-def store(settings: Settings, run: Run) -> None:
-    """Keep a run's record.
+def store_run(settings: Settings, run: Run) -> None:
+    """Write the record of a run to its topic.
 
     Raises:
-        PermanentError: if Kafka does not take it.
+        PermanentError: if Kafka rejects it.
     """
-    lost: list[KafkaError] = []
+    errors: list[KafkaError] = []
 
-    def delivered(error: KafkaError | None, _: Message) -> None:
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
         if error is not None:
-            lost.append(error)
+            errors.append(error)
 
     producer = build(Producer, publisher_properties(settings, Connection(quiet=True)))
     topic = prefix_of(settings, run.run_id) + RUN.name
-    producer.produce(topic, encode(run), _RECORD, on_delivery=delivered)
-    if producer.flush(_TIMEOUT_S) or lost:
-        raise PermanentError(
-            f"Kafka does not take the record of the run: {lost[0].str() if lost else 'no answer in time'}"
-        )
+    producer.produce(topic, encode(run), _RUN_KEY, on_delivery=on_delivery)
+    if producer.flush(_TIMEOUT_SECONDS) or errors:
+        reason = errors[0].str() if errors else "no answer in time"
+        raise PermanentError(f"Kafka does not take the record of the run: {reason}")
 
 
-def loaded_record(settings: Settings, run_id: str, loaded: Loaded) -> tuple[str, bytes, bytes]:
-    """How far files are loaded, as topic, value and key."""
-    return prefix_of(settings, run_id) + RUN.name, encode(loaded), _LOADED
+def loaded_record(settings: Settings, loaded: Loaded) -> tuple[str, bytes, bytes]:
+    """Return topic, value and key of the progress record of loading, from the run's settings."""
+    return settings.topics.prefix + RUN.name, encode(loaded), _LOADED_KEY
 
 
-def delete(settings: Settings, run_id: str) -> list[str]:
-    """Delete a run's topics and groups; gives the topics' names, none if there is no such run.
+def delete_run(settings: Settings, run_id: str) -> list[str]:
+    """Delete a run's topics and consumer groups; return the topics' names, none if there is no such run.
 
     Raises:
-        PermanentError: if Kafka refuses, or one of its services is at work.
+        PermanentError: if Kafka rejects a deletion, or a service of the run is running.
     """
     head = prefix_of(settings, run_id)
     admin = build(AdminClient, client_properties(settings, Connection(quiet=True)))
-    groups = admin.list_consumer_groups(request_timeout=_TIMEOUT_S).result().valid
+    groups = admin.list_consumer_groups(request_timeout=_TIMEOUT_SECONDS).result().valid
     own = [group for group in groups if group.group_id.startswith(head)]
-    if working := [group.group_id for group in own if group.state == ConsumerGroupState.STABLE]:
-        raise PermanentError(f"the run {run_id} is being worked on by {', '.join(sorted(working))}; stop that first")
-    _settle(admin.delete_consumer_groups([group.group_id for group in own]) if own else {})
-    names = sorted(name for name in topics(settings) if name.startswith(head))
-    # The record goes last, so that a deletion that was broken off can be repeated.
-    names.sort(key=lambda name: name == head + RUN.name)
+    if active := sorted(group.group_id for group in own if group.state == ConsumerGroupState.STABLE):
+        raise PermanentError(f"the run {run_id} is being worked on by {', '.join(active)}; stop that first")
+    _await(admin.delete_consumer_groups([group.group_id for group in own]) if own else {})
+    # The topic of the record is the last one, so that an interrupted deletion can be repeated.
+    names = sorted(
+        (name for name in topics(settings) if name.startswith(head)), key=lambda name: (name == head + RUN.name, name)
+    )
     for name in names:
-        _settle(admin.delete_topics([name], operation_timeout=_TIMEOUT_S))
+        _await(admin.delete_topics([name], operation_timeout=_TIMEOUT_SECONDS))
     return names
 
 
-def _settle(futures: Mapping[str, Any]) -> None:
+def _await(futures: Mapping[str, Any]) -> None:
     for name, future in futures.items():
         try:
-            future.result(_TIMEOUT_S)
+            future.result(_TIMEOUT_SECONDS)
         except KafkaException as error:
             if error.args[0].code() not in (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART):
                 raise PermanentError(f"Kafka does not delete {name}: {error.args[0].str()}") from None

@@ -1,1 +1,1 @@
-"""Service level objectives: rules, rehearsals and their tests."""
+"""Service level objectives: alerting rules, their tests, and rehearsals on past events."""

@@ -1,7 +1,7 @@
-"""Good and bad events per minute of event time, for SLOs and for the values of dimensions, in memory that is bounded.
+"""Counts of good and bad events per minute of event time, by SLO and by dimension value, in bounded memory.
 
-What is kept is a count of 16 bytes for each minute, value and outcome that is met, and a few of the worst events for
-every ten minutes; nothing grows with the number of events.
+A count takes 16 bytes for each minute, value and outcome that occurs, and the worst events of every ten minutes are
+kept; nothing grows with the number of events.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from ragweir.schemas.window import OVERFLOW
 from ragweir.streams.aggregate.dimensions import Dimensions, label
 from ragweir.streams.settings import Slo, WindowSettings
 
-MINUTE_S = 60
+MINUTE_SECONDS = 60
 EXAMPLES = 5
-"""The worst events that are kept."""
+"""Number of worst events kept per interval."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MINUTE = timedelta(seconds=MINUTE_S)
-_EXAMPLES_M = 10
-"""Minutes that share their worst events."""
+_MINUTE = timedelta(seconds=MINUTE_SECONDS)
+_EXAMPLE_MINUTES = 10
+"""Interval of the worst events."""
 _VALUE_BITS = 17
-"""Enough for `windows.max_series` and the overflow."""
-_WAITING = 1 << 16
-"""Counting many events at once costs far less than one by one."""
+"""Bits of a value's number: enough for `windows.max_series` and the overflow."""
+_BUFFERED_EVENTS = 1 << 16
+"""Events are counted in batches, which is far faster than one by one."""
 
 Ints = NDArray[np.int64]
 
@@ -51,7 +51,7 @@ class Example:
 
 
 class Counts(NamedTuple):
-    """Columns of equal length, ordered by minute: minutes since 1970, and of a value its events and the bad ones."""
+    """Columns ordered by minute: minutes since 1970, numbers of values, their events and bad events."""
 
     minutes: Ints
     values: Ints
@@ -59,56 +59,56 @@ class Counts(NamedTuple):
     bad: Ints
 
 
-class _Cells:
-    """Counts of one SLO by the values of one dimension. A cell's number holds its minute, value and outcome."""
+class _MinuteCounts:
+    """Counts of one SLO by the values of one dimension. A key holds minute, value and outcome."""
 
     def __init__(self) -> None:
-        self._waiting = array("q")
-        self._cells = self._counts = np.zeros(0, dtype=np.int64)
+        self._buffer = array("q")
+        self._keys = self._counts = np.zeros(0, dtype=np.int64)
 
     def add(self, minute: int, value: int, *, bad: bool) -> None:
         """Count an event."""
-        self._waiting.append((minute << _VALUE_BITS | value) << 1 | bad)
-        if len(self._waiting) >= _WAITING:
-            self._settle()
+        self._buffer.append((minute << _VALUE_BITS | value) << 1 | bad)
+        if len(self._buffer) >= _BUFFERED_EVENTS:
+            self._flush()
 
-    def _settle(self) -> None:
-        cells, counts = np.unique(np.array(self._waiting, dtype=np.int64), return_counts=True)
-        every, places = np.unique(np.concatenate((self._cells, cells)), return_inverse=True)
+    def _flush(self) -> None:
+        keys, counts = np.unique(np.array(self._buffer, dtype=np.int64), return_counts=True)
+        merged, places = np.unique(np.concatenate((self._keys, keys)), return_inverse=True)
         weights = np.concatenate((self._counts, counts))
-        self._cells, self._counts = every, np.bincount(places, weights, len(every)).astype(np.int64)
-        self._waiting = array("q")
+        self._keys, self._counts = merged, np.bincount(places, weights, len(merged)).astype(np.int64)
+        self._buffer = array("q")
 
     def counts(self) -> Counts:
-        """What was counted."""
-        self._settle()
-        keys, places = np.unique(self._cells >> 1, return_inverse=True)
-        bad = np.bincount(places, self._counts * (self._cells & 1), len(keys)).astype(np.int64)
+        """Return all counts."""
+        self._flush()
+        keys, places = np.unique(self._keys >> 1, return_inverse=True)
+        bad = np.bincount(places, self._counts * (self._keys & 1), len(keys)).astype(np.int64)
         events = np.bincount(places, self._counts, len(keys)).astype(np.int64)
         return Counts(keys >> _VALUE_BITS, keys & ((1 << _VALUE_BITS) - 1), events, bad)
 
 
-class _Worst:
-    """The worst events of every ten minutes. Which ones does not depend on the order in which they come."""
+class _WorstEvents:
+    """The worst events of every ten minutes, independent of the order in which events come."""
 
     def __init__(self, slo: Slo) -> None:
-        self._sign, self._bound = (1.0, slo.at_least) if slo.at_least is not None else (-1.0, slo.at_most)
+        self._sign = 1.0 if slo.at_least is not None else -1.0
         self._events: defaultdict[int, list[tuple[float, str, datetime, float]]] = defaultdict(list)
 
     def add(self, minute: int, evaluation: Evaluation, score: float) -> None:
-        """Take in a bad event."""
-        kept = self._events[minute // _EXAMPLES_M]
+        """Add a bad event."""
+        kept = self._events[minute // _EXAMPLE_MINUTES]
         rank = self._sign * score
         if len(kept) == EXAMPLES and rank > kept[-1][0]:
             return
-        found = rank, evaluation.event_id, evaluation.event_time, score
-        if found not in kept:
-            insort(kept, found)
+        entry = rank, evaluation.event_id, evaluation.event_time, score
+        if entry not in kept:
+            insort(kept, entry)
             del kept[EXAMPLES:]
 
     def between(self, start: int, end: int) -> tuple[Example, ...]:
-        """The worst events from one minute to before another."""
-        blocks = range(start // _EXAMPLES_M, (end - 1) // _EXAMPLES_M + 1)
+        """Return the worst events from one minute to before another."""
+        blocks = range(start // _EXAMPLE_MINUTES, (end - 1) // _EXAMPLE_MINUTES + 1)
         near = [each for block in blocks if block in self._events for each in self._events[block]]
         worst: dict[str, Example] = {}
         for _, event_id, time, score in sorted(near):
@@ -118,7 +118,7 @@ class _Worst:
 
 
 def minute_of(time: datetime) -> int:
-    """The minute since 1970 that a time is in.
+    """Return the minute of a time, counted from 1970.
 
     >>> minute_of(datetime(1970, 1, 1, 0, 1, 59, tzinfo=UTC)), minute_of(datetime(1969, 12, 31, 23, 59, tzinfo=UTC))
     (1, -1)
@@ -127,43 +127,43 @@ def minute_of(time: datetime) -> int:
 
 
 def time_of(minute: int) -> datetime:
-    """When a minute begins."""
-    return _EPOCH + timedelta(seconds=MINUTE_S * minute)
+    """Return the start of a minute."""
+    return _EPOCH + timedelta(seconds=MINUTE_SECONDS * minute)
 
 
-class Counting:
-    """Takes evaluations in any order, and counts for SLOs as the aggregate service does, but by event time.
+class SloCounter:
+    """Counts evaluations for SLOs as the aggregate service does, but by event time.
 
-    Every record counts: one that was read twice counts twice, as it does there.
+    Evaluations come in any order. Like the service, it counts an event twice if its record is read twice.
 
     Args:
-        slos: what is counted.
-        by: the dimensions whose values are counted by themselves.
-        windows: which values are admitted, and how many of each dimension; the others count together.
-        totals: what of an evaluation counts.
+        slos: the SLOs.
+        by: dimensions whose values are counted separately.
+        windows: settings that limit the values of each dimension; further values are counted together.
+        aggregator: reads the scores of an evaluation.
     """
 
-    def __init__(self, slos: Sequence[Slo], by: Sequence[str], windows: WindowSettings, totals: Aggregator) -> None:
+    def __init__(self, slos: Sequence[Slo], by: Sequence[str], windows: WindowSettings, aggregator: Aggregator) -> None:
         self.slos, self.by = tuple(slos), tuple(by)
         self.first: datetime | None = None
-        """When the first of all events happened."""
+        """Time of the earliest event."""
         self.last: datetime | None = None
         self.evaluations = 0
-        self._totals = totals
+        self._aggregator = aggregator
         self._dimensions = [Dimensions([name], windows.values) for name in by]
-        self._most = windows.max_series
+        self._max_values = windows.max_series
         self._numbers: list[dict[Labels, int]] = [{} for _ in by]
-        self._whole = [_Cells() for _ in slos]
-        self._parts = [[_Cells() for _ in by] for _ in slos]
-        self._worst = [_Worst(slo) for slo in slos]
+        self._counts = [_MinuteCounts() for _ in slos]
+        self._counts_by_value = [[_MinuteCounts() for _ in by] for _ in slos]
+        self._worst = [_WorstEvents(slo) for slo in slos]
 
     def add(self, evaluation: Evaluation) -> None:
-        """Take one evaluation in."""
+        """Count one evaluation."""
         time = evaluation.event_time
         self.evaluations += 1
         self.first = time if self.first is None else min(self.first, time)
         self.last = time if self.last is None else max(self.last, time)
-        scores = self._totals.read(evaluation, None).scores
+        scores = self._aggregator.read(evaluation, None).scores
         minute = minute_of(time)
         values: list[int] | None = None
         for place, slo in enumerate(self.slos):
@@ -172,33 +172,30 @@ class Counting:
                 continue
             bad = not slo.good(score)
             values = self._values(evaluation) if values is None else values
-            self._whole[place].add(minute, 0, bad=bad)
-            for cells, value in zip(self._parts[place], values, strict=True):
-                cells.add(minute, value, bad=bad)
+            self._counts[place].add(minute, 0, bad=bad)
+            for counts, value in zip(self._counts_by_value[place], values, strict=True):
+                counts.add(minute, value, bad=bad)
             if bad:
                 self._worst[place].add(minute, evaluation, score)
 
     def _values(self, evaluation: Evaluation) -> list[int]:
-        """The numbers of an event's values, one per dimension."""
-        return [
-            self._number(dimension.of(evaluation), numbers)
-            for dimension, numbers in zip(self._dimensions, self._numbers, strict=True)
-        ]
+        """Return the number of an event's value in each dimension; values over the limit share one number."""
+        found = []
+        for dimension, numbers in zip(self._dimensions, self._numbers, strict=True):
+            value = dimension.of(evaluation)
+            admitted = value if value in numbers or len(numbers) < self._max_values else (OVERFLOW,)
+            found.append(numbers.setdefault(admitted, len(numbers)))
+        return found
 
-    def _number(self, value: Labels, numbers: dict[Labels, int]) -> int:
-        """The number of a value; that of the overflow when as many others as may be have one."""
-        admitted = value if value in numbers or len(numbers) < self._most else (OVERFLOW,)
-        return numbers.setdefault(admitted, len(numbers))
+    def counts(self, slo: int) -> Counts:
+        """Return the counts of an SLO, given by its index."""
+        return self._counts[slo].counts()
 
-    def whole(self, slo: int) -> Counts:
-        """What an SLO's events come to, by its place among the SLOs."""
-        return self._whole[slo].counts()
-
-    def parts(self, slo: int) -> Iterator[tuple[str, list[str], Counts]]:
-        """The same by each dimension: its name, its values by their numbers, and the counts."""
-        for name, numbers, cells in zip(self.by, self._numbers, self._parts[slo], strict=True):
-            yield name, [value for (value,) in numbers], cells.counts()
+    def counts_by_value(self, slo: int) -> Iterator[tuple[str, list[str], Counts]]:
+        """Yield for each dimension its name, its values by their numbers, and the counts."""
+        for name, numbers, counts in zip(self.by, self._numbers, self._counts_by_value[slo], strict=True):
+            yield name, [value for (value,) in numbers], counts.counts()
 
     def worst(self, slo: int, start: int, end: int) -> tuple[Example, ...]:
-        """The worst events of an SLO from one minute to before another, at most five, the worst first."""
+        """Return the worst events of an SLO from one minute to before another, the worst first."""
         return self._worst[slo].between(start, end)

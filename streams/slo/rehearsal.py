@@ -1,9 +1,8 @@
-"""Alerts tried on the past: when the rules of SLOs would have fired on events that have happened, and because of which.
+"""Rehearsal of SLO alerts on past events: when they would have fired, and because of which events.
 
-The rules are those of `ragweir.streams.slo.rules`, with the same windows and thresholds. They are looked at at the end
-of each minute, over counters that grow by each minute's events at its end. Prometheus sees counters that grow when
-events are counted, not when they happened, and looks at them between its scrapes: what it says differs by about a
-minute, and by as much as events are late.
+Windows and thresholds are those of `ragweir.streams.slo.rules`. Alerts are evaluated at the end of each minute, on
+counters that grow by each minute's events at its end. Prometheus sees events when they are counted, not when they
+happened, and evaluates between scrapes: its result differs by about a minute, and by as much as events are late.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweir.streams.settings import Slo
-from ragweir.streams.slo.counting import MINUTE_S, Counting, Counts, Example, Ints, minute_of, time_of
+from ragweir.streams.slo.counting import MINUTE_SECONDS, Counts, Example, Ints, SloCounter, minute_of, time_of
 from ragweir.streams.slo.rules import BURNS, Burn
 
-POINTS = 480
-"""The most points of a timeline."""
+MAX_POINTS = 480
+"""Maximum number of points of a timeline."""
 NONE = "(none)"
 
-_LONGEST = max(burn.long_m for burn in BURNS)
-_ENDING = max(burn.short_m for burn in BURNS)
-"""Minutes after the last event in which an alert can still fire."""
-_SHOWN = 3
-"""Values of a dimension that are named."""
-_CONCENTRATED = 0.1
-"""The least part of the bad events that has to be an excess of one value for it to be named."""
+_LONGEST_MINUTES = max(burn.long_m for burn in BURNS)
+_TAIL_MINUTES = max(burn.short_m for burn in BURNS)
+"""Time after the last event in which an alert can still fire."""
+_SHOWN_VALUES = 3
+"""Values of one dimension in a list of concentrations."""
+_MIN_EXCESS = 0.1
+"""Minimum excess of a listed value, as a part of all bad events."""
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -37,51 +36,51 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Concentration:
-    """A value of a dimension that has more of the bad events than it would if it were as bad as all others."""
+    """A dimension value with more bad events than the share of bad events of all other values predicts."""
 
     dimension: str
     value: str
     events: int
     bad: int
     excess: float
-    """The bad events beyond those that the others' share would give."""
+    """Bad events above the prediction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """A stretch of time in which an alert would have fired."""
+    """A period in which an alert would have fired."""
 
     start: datetime
     end: datetime
     ongoing: bool
-    """Whether the history ends with it."""
+    """True if it lasts to the end of the history."""
     events: int
-    """From the start of the long window in which it began, to its end."""
+    """Events from the start of the first long window to the end."""
     bad: int
     peak: float
     """The largest share of bad events in the long window."""
     concentrated: tuple[Concentration, ...]
-    """Those with the largest excess first; none where all values are about as bad."""
+    """By descending excess."""
     examples: tuple[Example, ...]
-    """The worst first."""
+    """The worst events, the worst first."""
 
     @property
     def lasted(self) -> timedelta:
-        """How long, as far as the history goes."""
+        """Its duration within the history."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsed:
-    """What one alert would have done."""
+class AlertRehearsal:
+    """The firings of one alert."""
 
     burn: Burn
     threshold: float
     firings: tuple[Firing, ...]
     closest: float
-    """How near it came to firing at the most: the least of its three conditions, by what it must exceed, at most 1."""
+    """Maximum over time of the least fulfilled of its three conditions, as value divided by limit; at most 1."""
     closest_at: datetime | None
-    """When; None if nothing was bad."""
+    """Time of the maximum; None without bad events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,32 +91,32 @@ class Point:
     events: int
     bad: int
     shares: tuple[float | None, ...]
-    """Per alert the largest share of bad events in its long window; None without events in it."""
+    """The largest share of bad events in the long window of each alert; None without events."""
 
 
 @dataclass(frozen=True, slots=True)
 class SloRehearsal:
-    """All about one SLO."""
+    """The rehearsal of one SLO."""
 
     slo: Slo
     events: int
     bad: int
     spent: float | None
-    """The part of the error budget that was spent, over the whole history; None without events."""
-    alerts: tuple[Rehearsed, ...]
+    """Part of the error budget spent in the whole history; None without events."""
+    alerts: tuple[AlertRehearsal, ...]
     timeline: tuple[Point, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """All that was found, about evaluations from the first to the last minute."""
+    """The rehearsal of all SLOs, from the first to the last minute with events."""
 
     source: str
     evaluations: int
     outside: int
-    """Evaluations of other times than those that were asked for."""
+    """Evaluations outside the requested times."""
     refused: int
-    """Records that are no evaluations."""
+    """Records that are not evaluations."""
     start: datetime
     end: datetime
     by: tuple[str, ...]
@@ -125,41 +124,41 @@ class Rehearsal:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Minutes of which none has so long none with events before it that no window would reach back."""
+class ActivePeriod:
+    """Successive minutes in which alerts can fire; other minutes have no events within any long window."""
 
     first: int
     events: Ints
-    """Running totals, with the 0 before the first minute."""
+    """Running totals, starting with 0 before the first minute."""
     bad: Ints
 
     def within(self, totals: Ints, length_m: int) -> Ints:
-        """At the end of each minute what there was in the last so many."""
+        """Return the increase over a window that ends with each minute."""
         ends = np.arange(1, len(totals))
         return np.asarray(totals[ends] - totals[np.maximum(0, ends - length_m)])
 
     def shares(self, length_m: int) -> Floats:
-        """At the end of each minute the share of bad events in the last so many; NaN without events."""
+        """Return the share of bad events in a window that ends with each minute; NaN without events."""
         events, bad = self.within(self.events, length_m), self.within(self.bad, length_m)
         return np.asarray(np.divide(bad, events, out=np.full(len(events), np.nan), where=events > 0))
 
     def firing(self, burn: Burn, threshold: float) -> Flags:
-        """At the end of each minute whether an alert would fire."""
+        """Return whether an alert fires at the end of each minute."""
         bad = self.within(self.bad, burn.long_m)
         over = (self.shares(burn.long_m) > threshold) & (self.shares(burn.short_m) > threshold)
         return np.asarray(over & (bad > burn.bad))
 
-    def nearness(self, burn: Burn, threshold: float) -> Floats:
-        """At the end of each minute the least of the alert's conditions, by what it must exceed."""
+    def closeness(self, burn: Burn, threshold: float) -> Floats:
+        """Return the least fulfilled condition of an alert at the end of each minute, as value divided by limit."""
         bad = self.within(self.bad, burn.long_m) / (burn.bad + 1)
         shares = np.fmin(self.shares(burn.long_m), self.shares(burn.short_m)) / threshold
         return np.minimum(np.nan_to_num(shares), bad)
 
 
-def objective(slo: Slo) -> str:
-    """An SLO in one line, without its name.
+def slo_text(slo: Slo) -> str:
+    """Return an SLO as one line, without its name.
 
-    >>> objective(Slo(name="a", metric="cost_usd", at_most=0.5, objective=0.999, dimensions={"tenant": "acme"}))
+    >>> slo_text(Slo(name="a", metric="cost_usd", at_most=0.5, objective=0.999, dimensions={"tenant": "acme"}))
     'cost_usd <= 0.5 for 99.9% where tenant=acme'
     """
     bound = f">= {slo.at_least:.9g}" if slo.at_least is not None else f"<= {slo.at_most:.9g}"
@@ -167,122 +166,121 @@ def objective(slo: Slo) -> str:
     return f"{slo.metric} {bound} for {100 * slo.objective:.9g}%" + (f" where {where}" if where else "")
 
 
-def in_words(lasted: timedelta) -> str:
-    """A duration for people, to the minute.
+def duration_text(lasted: timedelta) -> str:
+    """Return a duration as hours and minutes.
 
-    >>> in_words(timedelta(hours=7, minutes=29)), in_words(timedelta(minutes=5)), in_words(timedelta())
-    ('7 h 29 min', '5 min', '0 min')
+    >>> duration_text(timedelta(hours=7, minutes=29)), duration_text(timedelta(minutes=5))
+    ('7 h 29 min', '5 min')
     """
-    hours, minutes = divmod(int(lasted.total_seconds()) // MINUTE_S, 60)
+    hours, minutes = divmod(int(lasted.total_seconds()) // MINUTE_SECONDS, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-def rehearse(counting: Counting, source: str, outside: int = 0, refused: int = 0) -> Rehearsal:
-    """Try all alerts of what was counted.
+def rehearse(counter: SloCounter, source: str, outside: int = 0, refused: int = 0) -> Rehearsal:
+    """Evaluate all alerts on the counted events.
 
     Args:
-        counting: at least one evaluation.
-        source: its name, for people.
-        outside: evaluations that were left out.
-        refused: records that are none.
+        counter: has counted at least one evaluation.
+        source: name of the source of evaluations.
+        outside: evaluations outside the requested times.
+        refused: records that are not evaluations.
     """
-    if counting.first is None or counting.last is None:
+    if counter.first is None or counter.last is None:
         raise ValueError("nothing was counted")
-    span = range(minute_of(counting.first), minute_of(counting.last) + 1)
-    slos = tuple(_slo(counting, place, span) for place in range(len(counting.slos)))
+    span = range(minute_of(counter.first), minute_of(counter.last) + 1)
+    slos = tuple(_rehearse_slo(counter, place, span) for place in range(len(counter.slos)))
     return Rehearsal(
-        source, counting.evaluations, outside, refused, time_of(span.start), time_of(span.stop), counting.by, slos
+        source, counter.evaluations, outside, refused, time_of(span.start), time_of(span.stop), counter.by, slos
     )
 
 
-def _slo(counting: Counting, place: int, span: range) -> SloRehearsal:
-    slo, whole = counting.slos[place], counting.whole(place)
-    stretches = list(stretches_of(whole, span.stop))
-    events, bad = int(whole.events.sum()), int(whole.bad.sum())
-    parts = [_DimensionCounts(*part) for part in counting.parts(place)]
-    alerts = tuple(_rehearsed(counting, place, burn, stretches, parts, span.stop) for burn in BURNS)
+def _rehearse_slo(counter: SloCounter, place: int, span: range) -> SloRehearsal:
+    slo, counts = counter.slos[place], counter.counts(place)
+    periods = list(_active_periods(counts, span.stop))
+    events, bad = int(counts.events.sum()), int(counts.bad.sum())
+    dimensions = list(counter.counts_by_value(place))
+    alerts = []
+    for burn in BURNS:
+        threshold = burn.threshold(slo.objective)
+        firings = [
+            _firing(counter, place, period, burn, minutes, dimensions, span.stop)
+            for period in periods
+            for minutes in _true_ranges(period.firing(burn, threshold))
+        ]
+        closest, at = _closest(periods, burn, threshold)
+        alerts.append(AlertRehearsal(burn, threshold, tuple(firings), 1.0 if firings else min(1.0, closest), at))
     spent = bad / (events * (1 - slo.objective)) if events else None
-    return SloRehearsal(slo, events, bad, spent, alerts, tuple(_timeline(stretches, span)))
+    return SloRehearsal(slo, events, bad, spent, tuple(alerts), tuple(_timeline(periods, span)))
 
 
-def stretches_of(counts: Counts, end: int) -> Iterator[Stretch]:
-    """The minutes with events, and those between and after them in which alerts can fire, to before an end."""
-    gaps = np.flatnonzero(np.diff(counts.minutes) > _LONGEST) + 1
+def _active_periods(counts: Counts, end: int) -> Iterator[ActivePeriod]:
+    gaps = np.flatnonzero(np.diff(counts.minutes) > _LONGEST_MINUTES) + 1
     for places in np.split(np.arange(len(counts.minutes)), gaps):
         if not len(places):
             continue
         own = Counts(*(column[places] for column in counts))
-        first, last = int(own.minutes[0]), min(int(own.minutes[-1]) + _ENDING, end - 1)
+        first, last = int(own.minutes[0]), min(int(own.minutes[-1]) + _TAIL_MINUTES, end - 1)
         events, bad = (np.zeros(last - first + 2, dtype=np.int64) for _ in range(2))
         events[own.minutes - first + 1], bad[own.minutes - first + 1] = own.events, own.bad
-        yield Stretch(first, np.cumsum(events), np.cumsum(bad))
+        yield ActivePeriod(first, np.cumsum(events), np.cumsum(bad))
 
 
-def intervals(firing: Flags) -> list[tuple[int, int]]:
-    """Where it is true: from each first place to before the next where it is not.
+def _true_ranges(flags: Flags) -> list[tuple[int, int]]:
+    """Return the ranges of places at which flags are true.
 
-    >>> intervals(np.array([True, False, True, True]))
+    >>> _true_ranges(np.array([True, False, True, True]))
     [(0, 1), (2, 4)]
     """
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], firing, [False]))))
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False]))))
     return [(int(start), int(end)) for start, end in zip(edges[::2], edges[1::2], strict=True)]
 
 
-def _rehearsed(
-    counting: Counting,
-    place: int,
-    burn: Burn,
-    stretches: Sequence[Stretch],
-    parts: Sequence[_DimensionCounts],
-    end: int,
-) -> Rehearsed:
-    threshold = burn.threshold(counting.slos[place].objective)
+def _closest(periods: Sequence[ActivePeriod], burn: Burn, threshold: float) -> tuple[float, datetime | None]:
+    """Return the maximum closeness of an alert and its time."""
     closest, at = 0.0, None
-    firings: list[Firing] = []
-    for stretch in stretches:
-        nearness = stretch.nearness(burn, threshold)
-        most = int(nearness.argmax())
-        if nearness[most] > closest:
-            closest, at = float(nearness[most]), time_of(stretch.first + most + 1)
-        shares = stretch.shares(burn.long_m)
-        for first, after in intervals(stretch.firing(burn, threshold)):
-            # What is seen at the end of a minute is told of the next.
-            start, stop = stretch.first + first + 1, stretch.first + after + 1
-            ongoing = stop > end
-            since, until = max(stretch.first, start - burn.long_m), min(stop, end)
-            span = slice(since - stretch.first, until - stretch.first + 1)
-            events, bad = (int(totals[span][-1] - totals[span][0]) for totals in (stretch.events, stretch.bad))
-            firings.append(
-                Firing(
-                    time_of(start),
-                    time_of(until),
-                    ongoing,
-                    events,
-                    bad,
-                    float(np.nanmax(shares[first:after])),
-                    tuple(_concentrated(parts, since, until)),
-                    counting.worst(place, since, until),
-                )
-            )
-    return Rehearsed(burn, threshold, tuple(firings), 1.0 if firings else min(1.0, closest), at)
+    for period in periods:
+        closeness = period.closeness(burn, threshold)
+        place = int(closeness.argmax())
+        if closeness[place] > closest:
+            closest, at = float(closeness[place]), time_of(period.first + place + 1)
+    return closest, at
 
 
-@dataclass(frozen=True, slots=True)
-class _DimensionCounts:
-    """A dimension, its values, and the counts by their numbers."""
+def _firing(
+    counter: SloCounter,
+    place: int,
+    period: ActivePeriod,
+    burn: Burn,
+    minutes: tuple[int, int],
+    dimensions: Sequence[tuple[str, Sequence[str], Counts]],
+    end: int,
+) -> Firing:
+    first, after = minutes
+    # The state at the end of a minute is that of the next minute.
+    start, stop = period.first + first + 1, period.first + after + 1
+    since, until = max(period.first, start - burn.long_m), min(stop, end)
+    span = slice(since - period.first, until - period.first + 1)
+    events, bad = (int(totals[span][-1] - totals[span][0]) for totals in (period.events, period.bad))
+    return Firing(
+        time_of(start),
+        time_of(until),
+        stop > end,
+        events,
+        bad,
+        float(np.nanmax(period.shares(burn.long_m)[first:after])),
+        tuple(_concentrations(dimensions, since, until)),
+        counter.worst(place, since, until),
+    )
 
-    name: str
-    values: Sequence[str]
-    counts: Counts
 
-
-def _concentrated(parts: Sequence[_DimensionCounts], start: int, end: int) -> list[Concentration]:
-    """The values on which the bad events of some minutes concentrate."""
+def _concentrations(
+    dimensions: Sequence[tuple[str, Sequence[str], Counts]], start: int, end: int
+) -> list[Concentration]:
+    """Return the values on which the bad events of some minutes concentrate, by descending excess."""
     found: list[Concentration] = []
-    for part in parts:
-        minutes, values, events, bad = part.counts
+    for name, texts, (minutes, values, events, bad) in dimensions:
         span = slice(*np.searchsorted(minutes, (start, end)))
-        size = len(part.values)
+        size = len(texts)
         own = np.bincount(values[span], events[span], size)
         own_bad = np.bincount(values[span], bad[span], size)
         others, all_bad = own.sum() - own, own_bad.sum()
@@ -290,27 +288,25 @@ def _concentrated(parts: Sequence[_DimensionCounts], start: int, end: int) -> li
         excess = own_bad - own * share
         overall = all_bad / max(own.sum(), 1.0)
         chance = 2 * np.sqrt(own * overall * (1 - overall))
-        named = np.flatnonzero((excess > np.maximum(chance, _CONCENTRATED * all_bad)) & (others > 0)).tolist()
-        best = sorted((-float(excess[each]), part.values[each], each) for each in named)[:_SHOWN]
+        listed = np.flatnonzero((excess > np.maximum(chance, _MIN_EXCESS * all_bad)) & (others > 0)).tolist()
+        best = sorted((-float(excess[each]), texts[each], each) for each in listed)[:_SHOWN_VALUES]
         found += [
-            Concentration(part.name, value or NONE, int(own[each]), int(own_bad[each]), -less)
-            for less, value, each in best
+            Concentration(name, text or NONE, int(own[each]), int(own_bad[each]), -less) for less, text, each in best
         ]
     return sorted(found, key=lambda each: -each.excess)
 
 
-def _timeline(stretches: Sequence[Stretch], span: range) -> Iterator[Point]:
-    """Equal parts of a span, as many as there may be."""
-    width = -(-len(span) // POINTS)
+def _timeline(periods: Sequence[ActivePeriod], span: range) -> Iterator[Point]:
+    width = -(-len(span) // MAX_POINTS)
     count = -(-len(span) // width)
     events, bad = (np.zeros(count, dtype=np.int64) for _ in range(2))
     shares = np.full((len(BURNS), count), np.nan)
-    for stretch in stretches:
-        parts = (np.arange(len(stretch.events) - 1) + stretch.first - span.start) // width
-        np.add.at(events, parts, np.diff(stretch.events))
-        np.add.at(bad, parts, np.diff(stretch.bad))
+    for period in periods:
+        parts = (np.arange(len(period.events) - 1) + period.first - span.start) // width
+        np.add.at(events, parts, np.diff(period.events))
+        np.add.at(bad, parts, np.diff(period.bad))
         for row, burn in zip(shares, BURNS, strict=True):
-            np.fmax.at(row, parts, stretch.shares(burn.long_m))
+            np.fmax.at(row, parts, period.shares(burn.long_m))
     for place in range(count):
         most = tuple(None if np.isnan(share) else float(share) for share in shares[:, place])
         yield Point(time_of(span.start + place * width), int(events[place]), int(bad[place]), most)

@@ -1,4 +1,4 @@
-"""The alerts that ship, read from their rule files, for the table of the README."""
+"""The alerts of deploy/prometheus/rules, as rows of a reference table."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ HEAD = ("alert", "severity", "fires when")
 
 
 def rows() -> Iterator[tuple[str, str, str]]:
-    """One row per alert: those of every SLO first, then ragweir's own health.
+    """Yield one row per alert: those of every SLO first, then those of ragweir's health.
 
     >>> [name for name, severity, _ in rows() if severity == "page"][:2]
     ['`RagweirSloBurnsFast`', '`RagweirDown`']
     """
     for burn in BURNS:
-        spans = f"{duration(60 * burn.long_m)} and {duration(60 * burn.short_m)}"
-        text = (
-            f"An SLO's budget burns over {burn.factor:g} times too fast, over {spans}, with over {burn.bad} bad events"
-        )
-        yield f"`{burn.alert}`", burn.severity, text
+        windows = f"{duration(60 * burn.long_m)} and {duration(60 * burn.short_m)}"
+        text = f"An SLO's budget burns over {burn.factor:g} times too fast, over {windows}, "
+        yield f"`{burn.alert}`", burn.severity, f"{text}with over {burn.bad} bad events"
     for file in sorted(RULES.glob("*.yml")):
         for group in yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]:
             for rule in group["rules"]:

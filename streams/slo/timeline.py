@@ -1,4 +1,4 @@
-"""A rehearsal as one HTML page: a timeline of each SLO in SVG."""
+"""HTML report of a rehearsal, with a timeline of each SLO in SVG."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
 
-from ragweir.streams.html import document, drawing, row, text
-from ragweir.streams.slo.rehearsal import Firing, Rehearsal, Rehearsed, SloRehearsal, in_words, objective
+from ragweir.streams.html import document, drawing, row, table, text
+from ragweir.streams.slo.counting import MINUTE_SECONDS
+from ragweir.streams.slo.rehearsal import AlertRehearsal, Firing, Rehearsal, SloRehearsal, duration_text, slo_text
 from ragweir.streams.slo.rules import duration
 
-_MOST = 60
-"""Bars of an alert and rows of its table; the longest firings, and what is left out is said."""
+_MAX_FIRINGS = 60
+"""Bars and table rows of an alert; the longest firings are shown and the rest is counted."""
 _WIDTH, _LEFT, _RIGHT, _HEIGHT = 960, 44, 40, 170
 _LANE, _AXIS = 18, 20
 _TICKS = 6
-_DAY_S = 86_400
-_MINUTE_S = 60
+_DAY_SECONDS = 86_400
 _TIME = "%Y-%m-%d %H:%M"
 
 _STYLE = """p { margin: .3rem 0 } table { margin-top: .6rem }
@@ -30,7 +30,7 @@ path.page, path.ticket { fill: none; stroke-width: 1.6 } line.page, line.ticket 
 
 
 def page(rehearsal: Rehearsal) -> str:
-    """The whole page."""
+    """Return the report."""
     parts = [
         f"<h1>Alerts rehearsed on {text(rehearsal.source)}</h1>\n",
         f"<p>{rehearsal.evaluations:,} evaluations from {_at(rehearsal.start)} to {_at(rehearsal.end)} UTC. ",
@@ -45,17 +45,17 @@ def _at(time: datetime) -> str:
 
 
 def _section(slo: SloRehearsal, rehearsal: Rehearsal) -> str:
-    head = f"<h2>{text(slo.slo.name)}</h2>\n<p>{text(objective(slo.slo), 1_000)}</p>\n"
+    head = f"<h2>{text(slo.slo.name)}</h2>\n<p>{text(slo_text(slo.slo), 1_000)}</p>\n"
     if slo.spent is None:
         return f'{head}<p class="quiet">No event counts for it.</p>\n'
     counted = f"<p>{slo.events:,} events, {slo.bad / slo.events:.2%} bad: {slo.spent:.0%} of the error budget.</p>\n"
-    return head + counted + _plot(slo, rehearsal) + "".join(map(_told, slo.alerts))
+    return head + counted + _plot(slo, rehearsal) + "".join(map(_alert_result, slo.alerts))
 
 
-def _told(alert: Rehearsed) -> str:
+def _alert_result(alert: AlertRehearsal) -> str:
     burn = alert.burn
     name = f'<b class="{burn.severity}">{burn.severity}</b> (above {alert.threshold:.3g} in '
-    name += f"{duration(burn.long_m * _MINUTE_S)} and in {duration(burn.short_m * _MINUTE_S)})"
+    name += f"{duration(burn.long_m * MINUTE_SECONDS)} and in {duration(burn.short_m * MINUTE_SECONDS)})"
     if alert.firings:
         return f"<p>{name}: would have fired {len(alert.firings)} times.</p>\n{_table(alert)}"
     most = (
@@ -65,12 +65,12 @@ def _told(alert: Rehearsed) -> str:
 
 
 def _longest(firings: Sequence[Firing]) -> list[Firing]:
-    chosen = sorted(firings, key=lambda firing: firing.lasted, reverse=True)[:_MOST]
+    chosen = sorted(firings, key=lambda firing: firing.lasted, reverse=True)[:_MAX_FIRINGS]
     return sorted(chosen, key=lambda firing: firing.start)
 
 
-def _table(alert: Rehearsed) -> str:
-    rows = [row(("from", "for", "bad events", "at most", "concentrated on", "such as"), "th")]
+def _table(alert: AlertRehearsal) -> str:
+    rows = []
     for firing in _longest(alert.firings):
         named = [
             f"{text(each.dimension)} {text(each.value)}: {each.bad:,} of {each.events:,} bad"
@@ -78,20 +78,20 @@ def _table(alert: Rehearsed) -> str:
         ]
         cells = (
             _at(firing.start),
-            in_words(firing.lasted) + (", and on" if firing.ongoing else ""),
+            duration_text(firing.lasted) + (", and on" if firing.ongoing else ""),
             f"{firing.bad:,} of {firing.events:,}",
             f"{firing.peak:.1%}",
             "<br>".join(named) or "no value more than the others",
             "<br>".join(f"{text(each.event_id)} ({each.score:.3g})" for each in firing.examples),
         )
         rows.append(row(cells))
-    left = len(alert.firings) - _MOST
+    left = len(alert.firings) - _MAX_FIRINGS
     more = f'<p class="quiet">and {left} shorter ones.</p>\n' if left > 0 else ""
-    return f"<table>{''.join(rows)}</table>\n{more}"
+    return table(("from", "for", "bad events", "at most", "concentrated on", "such as"), rows) + more
 
 
 class _Scales:
-    """Where times and shares lie on the drawing."""
+    """Coordinates of times and shares in the drawing."""
 
     def __init__(self, slo: SloRehearsal, rehearsal: Rehearsal) -> None:
         self._start = rehearsal.start.timestamp()
@@ -108,13 +108,13 @@ class _Scales:
 
 
 def _plot(slo: SloRehearsal, rehearsal: Rehearsal) -> str:
-    """Shares of bad events over time, what the alerts' long windows held of them, and when they fired."""
+    """Return a plot of bad events per point and in the alerts' long windows, and of firings."""
     scales = _Scales(slo, rehearsal)
     height = _HEIGHT + _AXIS + _LANE * len(slo.alerts) + 4
     marks = [
         *_axes(scales, rehearsal),
         *_bars(slo, scales, rehearsal.end),
-        *(mark for lane, alert in enumerate(slo.alerts) for mark in _alert(slo, alert, lane, scales)),
+        *(mark for index, alert in enumerate(slo.alerts) for mark in _alert(slo, alert, index, scales)),
     ]
     label = f"Share of bad events of {slo.slo.name} over time, and when its alerts would have fired"
     return drawing(_WIDTH, height, label, marks)
@@ -126,7 +126,7 @@ def _axes(scales: _Scales, rehearsal: Rehearsal) -> Iterator[str]:
         y = scales.y(share)
         yield f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield f'<text x="{_LEFT - 6}" y="{max(y, 6) + 4:.1f}" text-anchor="end">{share:.3g}</text>'
-    form = "%d %b %H:%M" if span.total_seconds() < _DAY_S * _TICKS else "%d %b %Y"
+    form = "%d %b %H:%M" if span.total_seconds() < _DAY_SECONDS * _TICKS else "%d %b %Y"
     for tick in range(_TICKS + 1):
         time = rehearsal.start + span * tick / _TICKS
         x = scales.x(time)
@@ -135,7 +135,7 @@ def _axes(scales: _Scales, rehearsal: Rehearsal) -> Iterator[str]:
 
 
 def _bars(slo: SloRehearsal, scales: _Scales, end: datetime) -> Iterator[str]:
-    """The share of bad events of each part of the time."""
+    """Yield a bar for the share of bad events of each point."""
     starts = [point.start for point in slo.timeline]
     for point, after in zip(slo.timeline, [*starts[1:], end], strict=True):
         if point.bad:
@@ -148,19 +148,19 @@ def _bars(slo: SloRehearsal, scales: _Scales, end: datetime) -> Iterator[str]:
             )
 
 
-def _alert(slo: SloRehearsal, alert: Rehearsed, lane: int, scales: _Scales) -> Iterator[str]:
-    """Its threshold, its long window's share, and a bar for each time it fires."""
+def _alert(slo: SloRehearsal, alert: AlertRehearsal, index: int, scales: _Scales) -> Iterator[str]:
+    """Yield an alert's threshold, the share in its long window, and a bar for each firing."""
     kind, right = alert.burn.severity, _WIDTH - _RIGHT
     y = scales.y(alert.threshold)
     yield f'<line class="{kind}" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
     yield f'<text class="{kind}" x="{right + 4}" y="{y + 4:.1f}">{kind}</text>'
-    # The windows of a part are told at the ends of its minutes, but a part is no wider than two pixels.
-    shares = [(point.start, point.shares[lane]) for point in slo.timeline]
+    # Windows end with the minutes of a point and are drawn at its start: a point is at most two pixels wide.
+    shares = [(point.start, point.shares[index]) for point in slo.timeline]
     for known, group in groupby(shares, key=lambda each: each[1] is not None):
         if known:
-            places = [f"{scales.x(time):.1f} {scales.y(share or 0.0):.1f}" for time, share in group]
-            yield f'<path class="{kind}" d="M{"L".join(places)}"/>'
-    top = _HEIGHT + _AXIS + _LANE * lane
+            points = [f"{scales.x(time):.1f} {scales.y(share or 0.0):.1f}" for time, share in group]
+            yield f'<path class="{kind}" d="M{"L".join(points)}"/>'
+    top = _HEIGHT + _AXIS + _LANE * index
     yield f'<text class="{kind}" x="{_LEFT - 6}" y="{top + 12}" text-anchor="end">{kind}</text>'
     for firing in _longest(alert.firings):
         x = scales.x(firing.start)

@@ -20,15 +20,15 @@ from faults import Service, eventually
 from scripted_judge import ScriptedPool, config
 
 from chaos.acls import USERS, grant, rights
+from chaos.compatibility import JUDGE
+from chaos.fleet import judge_settings, variables
+from chaos.guarded import Guarded
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.days import day_of
-from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.kafka.client import Identity, reader_properties
-from ragweir.streams.playground.local.kafka import local_kafka
-from ragweir.streams.playground.local.node import free_port
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
@@ -86,48 +86,12 @@ def test_every_topic_and_group_in_the_rights_is_one_of_ours_or_kafkas_own() -> N
         assert right.principal.removeprefix("User:ragweir-") in USERS
 
 
-class Guarded:
-    """A Kafka with an authorizer, on which nobody but the admin has a right that was not granted."""
+class Running:
+    """A broker with an authorizer, on which commands and services run as users."""
 
-    def __init__(self, folder: Path) -> None:
-        self.port = free_port()
-        self.sign_in = free_port(self.port)
-        self._controller = free_port(self.port, self.sign_in)
+    def __init__(self, guarded: Guarded, admin: AdminClient, folder: Path) -> None:
+        self.bootstrap, self.admin, self.variables = guarded.plain, admin, guarded.as_user
         self.folder = folder
-        self.admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.port}", "log_level": 0})
-
-    def properties(self) -> dict[str, str]:
-        """Without signing in one is the admin; the second listener takes users, whose passwords are their names."""
-        users = " ".join(f'user_ragweir-{user}="{user}"' for user in USERS)
-        return {
-            "listeners": ",".join(
-                f"{name}://127.0.0.1:{port}"
-                for name, port in (
-                    ("PLAINTEXT", self.port),
-                    ("USERS", self.sign_in),
-                    ("CONTROLLER", self._controller),
-                )
-            ),
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port},USERS://127.0.0.1:{self.sign_in}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS",
-            "sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.users.plain.sasl.jaas.config": (
-                f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
-            ),
-        }
-
-    def variables(self, user: str) -> dict[str, str]:
-        """The settings of a user."""
-        client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"}
-        client |= {"sasl.username": f"ragweir-{user}", "sasl.password": user}
-        return {
-            "RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{self.sign_in}",
-            "RAGWEIR_KAFKA__CLIENT": json.dumps(client),
-            "RAGWEIR_TOPICS__PARTITIONS": "1",
-        }
 
     def command(self, user: str, *arguments: str | Path) -> str:
         """Run a command as a user; it must succeed."""
@@ -169,39 +133,21 @@ class Guarded:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """A guarded Kafka with the script's rights, our topics and sample traffic, both made by users with those rights.
-
-    Its folder is its own: a container would not open the second listener.
-    """
-    guarded = Guarded(tmp_path_factory.mktemp("services"))
-    folder = tmp_path_factory.mktemp("kafka")
-    with local_kafka(port=guarded.port, folder=folder, properties=guarded.properties()):
-        grant(guarded.admin, rights(JUDGE="yes"))
-        guarded.command("operator", "topics", "create")
-        guarded.command("publish", "publish", SAMPLES)
-        yield guarded
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A broker with the script's rights, our topics and sample traffic, both made by users with those rights."""
+    broker = Guarded(tmp_path_factory.mktemp("kafka"))
+    with broker.running() as admin:
+        running = Running(broker, admin, tmp_path_factory.mktemp("services"))
+        grant(admin, rights(JUDGE="yes"))
+        running.command("operator", "topics", "create")
+        running.command("publish", "publish", SAMPLES)
+        yield running
 
 
 def settings(judge: SimulatedJudge | None) -> dict[str, str]:
-    """Settings under which every event is judged once, and a failure is waited out in judge.retry for a second."""
-    chosen = {
-        "judge__base_url": judge.base_url if judge else "http://127.0.0.1:9/v1",
-        "judge__model": SIMULATED,
-        "judge__prices": {SIMULATED: {"input_usd": 1, "output_usd": 1}},
-        "judge__daily_budget_usd": 1_000,
-        "judge__budgets_by_application": {"rating-helper": 12},
-        "judge__attempts": 1,
-        "judge__retry_delay_s": 1,
-        "judge__breaker_failures": 100,
-        "routing__rules": [],
-        "routing__key": "a key of the tests",
-        "routing__floors": {"rubric": 1},
-    }
-    return {
-        f"RAGWEIR_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-        for name, value in chosen.items()
-    }
+    """Settings under which every event is judged once, and a failure waits in judge.retry for a second."""
+    url = judge.base_url if judge else "http://127.0.0.1:9/v1"
+    return variables(**judge_settings(url, **JUDGE, judge__budgets_by_application={"rating-helper": 12}))
 
 
 def complaints(service: Service) -> list[str]:
@@ -210,13 +156,13 @@ def complaints(service: Service) -> list[str]:
     return [f"{line['event']} {line.get('reason', '')}" for line in lines]
 
 
-def test_every_part_works_with_exactly_its_rights(guarded: Guarded) -> None:
+def test_every_part_works_with_exactly_its_rights(guarded: Running) -> None:
     """Interactions become evaluations and windows, which the exporter reads; people can look at all of it.
 
     The judge is simulated. It reads and writes each of its topics: some requests fail at first, some have no budget,
     and one is no request.
     """
-    bootstrap = f"127.0.0.1:{guarded.port}"
+    bootstrap = guarded.bootstrap
     samples = [json.loads(line) for line in SAMPLES.read_text(encoding="utf-8").splitlines()]
     deferred = sum(each["application"] == "rating-helper" for each in samples)
     written = 2 * len(samples) - deferred
@@ -281,7 +227,7 @@ def lots(name: str) -> list[list[AclBinding]]:
     [lot for name in ("evaluate", "judge") for lot in lots(name)],
     ids=lambda lot: f"{lot[0].principal.rpartition('-')[2]} {' '.join(sorted({right.name for right in lot}))}",
 )
-def test_a_service_says_which_rights_it_lacks(guarded: Guarded, lot: list[AclBinding]) -> None:
+def test_a_service_says_which_rights_it_lacks(guarded: Running, lot: list[AclBinding]) -> None:
     """Some rights less, and it is not ready and says in one line which: so none of them is superfluous."""
     name = lot[0].principal.rpartition("-")[2]
     with guarded.without(lot), guarded.service(name, **settings(None)) as service:

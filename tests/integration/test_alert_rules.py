@@ -21,6 +21,7 @@ from ragweir.streams.playground.local.prometheus import Programs
 from ragweir.streams.serving.telemetry import TABLE
 from ragweir.streams.settings import Slo
 from ragweir.streams.slo import rules as slo_rules
+from ragweir.streams.slo.promtool_tests import synthetic_tests
 from ragweir.streams.slo.shipped import rows
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -132,8 +133,11 @@ def test_the_rules_hold(tools: Programs, file: str) -> None:
 
 @pytest.mark.parametrize(
     ("file", "alert", "mutant"),
-    [(file, alert, mutant) for file, alert, _, mutant in MUTANTS],
-    ids=[f"{alert} {change}" for _, alert, change, _ in MUTANTS],
+    [
+        # Of the two changes of each number one is made here, and the other by `make test-long`.
+        pytest.param(file, alert, mutant, id=f"{alert} {change}", marks=[pytest.mark.long] if number % 2 else [])
+        for number, (file, alert, change, mutant) in enumerate(MUTANTS)
+    ],
 )
 def test_a_changed_threshold_is_noticed(tools: Programs, tmp_path: Path, file: str, alert: str, mutant: Rules) -> None:
     """A threshold or a waiting time that is half or double fails a case of its alert."""
@@ -155,7 +159,7 @@ def test_every_alert_has_a_threshold_that_was_changed() -> None:
 def test_the_rules_of_slos_hold(tools: Programs, tmp_path: Path, scale: float) -> None:
     """The tests that `ragweir slo rules --tests` writes pass on its rules, of tight, usual and wide budgets."""
     (tmp_path / "slo.yml").write_text(slo_rules.written(slo_rules.rules(SLOS, scale)))
-    (tmp_path / "tests.yml").write_text(slo_rules.written(slo_rules.promtool_tests(SLOS, "slo.yml", scale)))
+    (tmp_path / "tests.yml").write_text(slo_rules.written(synthetic_tests(SLOS, "slo.yml", scale)))
     check = promtool(tools, "check", "rules", tmp_path / "slo.yml")
     assert check.returncode == 0, check.stderr
     done = promtool(tools, "test", "rules", tmp_path / "tests.yml")
@@ -165,7 +169,7 @@ def test_the_rules_of_slos_hold(tools: Programs, tmp_path: Path, scale: float) -
 @pytest.mark.parametrize("slo", SLOS, ids=lambda slo: slo.name)
 def test_a_changed_slo_threshold_is_noticed(tools: Programs, tmp_path: Path, slo: Slo) -> None:
     """Each share and each least number of bad events that is half or half as much again fails a written test."""
-    tests = slo_rules.promtool_tests([slo], "rules.yml")
+    tests = synthetic_tests([slo], "rules.yml")
     changed = list(mutants(slo_rules.rules([slo])))
     assert len(changed) == 2 * 2 * 3
     kept = [

@@ -22,7 +22,7 @@ from poison import event
 from ragweir.errors import PermanentError
 from ragweir.schemas.run import ReplayRequest, Run
 from ragweir.streams.playground.local.kafka import LocalKafka
-from ragweir.streams.replay.runs import store
+from ragweir.streams.replay.runs import store_run
 from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import KafkaSettings, Settings, TopicSettings
 
@@ -290,7 +290,7 @@ def test_on_a_terminal_a_run_is_deleted_when_the_answer_is_yes(kafka: LocalKafka
     settings = Settings(kafka=KafkaSettings(bootstrap_servers=kafka.bootstrap), topics=TopicSettings(prefix=prefix))
     topic = create_topic(kafka.bootstrap, f"{prefix}run.mine.run")
     told_of = {"phase": "complete", "topic": "t", "partitions": 1, "catalogue_version": "1", "fingerprint": "f"}
-    store(settings, Run(run_id="mine", began_at=datetime.now(UTC), asked=ReplayRequest(), settings={}, **told_of))
+    store_run(settings, Run(run_id="mine", began_at=datetime.now(UTC), asked=ReplayRequest(), settings={}, **told_of))
     command = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "runs", "delete", "mine"]
     for answer, status in ((b"n\n", 1), (b"\x04", 130), (b"y\n", 0)):
         code, said = _answer(command, answer)

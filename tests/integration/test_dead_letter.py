@@ -27,7 +27,7 @@ from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.dead_letters import redrive as redriving
 from ragweir.streams.dead_letters.progress import RedriveProgress
-from ragweir.streams.dead_letters.redrive import Choice, Redrive
+from ragweir.streams.dead_letters.redrive import Redrive, RedriveOptions
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
@@ -216,10 +216,10 @@ def test_what_cannot_be_noted_is_not_passed(
     monkeypatch.setattr(redriving, "_METADATA_CHARACTERS", 30)
     monkeypatch.setattr(redriving, "_BATCH_LETTERS", 10)
     redrive = Redrive(load(None, {"kafka": {"bootstrap_servers": kafka.bootstrap}, "topics": {"prefix": prefix}}))
-    only = Choice("invalid", lambda _: FieldMap.parse(MAP), 2**20)
+    only = RedriveOptions("invalid", lambda _: FieldMap.parse(MAP), 2**20)
     report = redrive(only, dry_run=False, watch=lambda _: lambda _: None)
     assert report.full == {0, 1, 2}
-    assert 0 < report.fates.total() < 300
+    assert 0 < report.results.total() < 300
     assert all(len(metadata or "") <= 30 for _, metadata in committed(kafka, prefix).values())
     monkeypatch.undo()
     dead_letter(kafka, prefix, "redrive", "--map", mapped(tmp_path))
@@ -229,9 +229,9 @@ def test_what_cannot_be_noted_is_not_passed(
 
 @given(st.integers(0, 2**62), st.frozensets(st.integers(0, 2**62)))
 def test_what_is_left_survives_being_written(offset: int, left: frozenset[int]) -> None:
-    """A standing is read back from its offset and metadata as it was."""
-    standing = RedriveProgress(offset, left)
-    assert RedriveProgress.stored(offset, standing.metadata()) == standing
+    """Progress is read back from its offset and metadata as it was."""
+    progress = RedriveProgress(offset, left)
+    assert RedriveProgress.committed(offset, progress.metadata()) == progress
 
 
 # A redrive that sends itself a signal at one of its commits: with all on the broker and only the commit missing, or

@@ -221,7 +221,7 @@ def test_the_image_holds_what_ragweir_and_its_judge_need_and_no_test_tool() -> N
 
 def test_the_image_holds_every_package_that_calling_the_judge_imports() -> None:
     """An extra can leave out what another package needs only where it is used so, as openai does with aiohttp."""
-    code = (ROOT / "streams" / "judging" / "client.py").read_text()
+    code = (ROOT / "streams" / "judge" / "client.py").read_text()
     imported = {name.partition(".")[0] for name in re.findall(r"^(?:import|from) (\S+)", code, re.MULTILINE)}
     held = {name.partition("==")[0].replace("-", "_") for name in locked(DEPLOY / "docker" / "requirements.txt")}
     assert imported - set(sys.stdlib_module_names) - {"ragweir"} <= held

@@ -333,7 +333,7 @@ def test_a_clock_that_is_days_ahead_for_a_while_spends_nothing_of_them_and_expir
     with simulated_judge() as judge:
         requests.send(200)
         given = environment(requests, judge, judge__daily_budget_usd=cap, judge__max_output_tokens=100)
-        command = [str(Path(__file__).parents[1].joinpath("shifted_clock.py")), str(ahead), "judge", "--slot", "0"]
+        command = ["-m", "chaos.shifted_clock", str(ahead), "judge", "--slot", "0"]
         services.append(service := Service(command, tmp_path / "log", given))
         eventually(lambda: requests.read("evaluations"), "the judge answers")
         ahead.write_text(str(4 * DAY_S))

@@ -226,7 +226,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("extended")
     for folder in ("schemas", "metrics", "streams", "ragweir", "examples"):
         shutil.copytree(ROOT / folder, copy / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(copy / "examples" / "window_lines.py", copy / "streams" / "projections")
+    shutil.copy(copy / "examples" / "window_lines.py", copy / "streams" / "export")
     # A copy within another repository is none of its own: git would apply nothing to it and be content.
     subprocess.run(["git", "init", "--quiet"], cwd=copy, check=True)
     subprocess.run(["git", "apply", "examples/window_lines.patch"], cwd=copy, check=True)

@@ -28,9 +28,9 @@ from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.local.prometheus import Programs
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Slo, WindowSettings
-from ragweir.streams.slo.counting import Counting
-from ragweir.streams.slo.promtool_tests import promtool_tests
-from ragweir.streams.slo.rehearsal import Rehearsal, Rehearsed, rehearse
+from ragweir.streams.slo.counting import SloCounter
+from ragweir.streams.slo.promtool_tests import history_tests
+from ragweir.streams.slo.rehearsal import AlertRehearsal, Rehearsal, rehearse
 from ragweir.streams.slo.rules import FAST, SLOW, rules, written
 from ragweir.streams.slo.timeline import page
 
@@ -97,8 +97,8 @@ def random_stretches(seed: int) -> list[tuple[int, float]]:
     return found
 
 
-def counted(rows: Iterable[Line], slos: Sequence[Slo] = (RELEVANT,), by: Sequence[str] = ("tenant",)) -> Counting:
-    counting = Counting(slos, by, WindowSettings(max_series=10), TOTALS)
+def counted(rows: Iterable[Line], slos: Sequence[Slo] = (RELEVANT,), by: Sequence[str] = ("tenant",)) -> SloCounter:
+    counting = SloCounter(slos, by, WindowSettings(max_series=10), TOTALS)
     for row in rows:
         counting.add(Evaluation.model_validate(row))
     return counting
@@ -136,7 +136,7 @@ def scraped(rows: Sequence[Line]) -> dict[str, Any]:
     return {"interval": f"{SCRAPE_S}s", "input_series": series}
 
 
-def looks(alert: Rehearsed, minutes: int) -> Iterator[tuple[int, bool]]:
+def looks(alert: AlertRehearsal, minutes: int) -> Iterator[tuple[int, bool]]:
     """Each minute with what is said of it, but for those next to a change."""
     edges = [(edge - START) // timedelta(minutes=1) for each in alert.firings for edge in (each.start, each.end)]
     for minute in range(1, minutes):
@@ -247,7 +247,7 @@ def test_values_beyond_the_limit_count_together() -> None:
     rows = lines([(60, 0.01), (60, 0.9)])
     for number, row in enumerate(rows):
         row["tenant"] = f"t{number}"
-    ((_, values, counts),) = counted(rows).parts(0)
+    ((_, values, counts),) = counted(rows).counts_by_value(0)
     assert values == [*(f"t{number}" for number in range(10)), "__overflow__"]
     assert counts.events.sum() == len(rows)
 
@@ -329,7 +329,7 @@ def test_tests_of_a_long_history_are_bounded() -> None:
     counting = counted(rows)
     found = rehearse(counting, "history")
     assert len(found.slos[0].alerts[0].firings) > 20
-    tests = promtool_tests(counting, found, "slo.yml")["tests"]
+    tests = history_tests(counting, found, "slo.yml")["tests"]
     assert Counter(test["name"].split()[2] for test in tests if "page" in test["name"]) == {"firing": 10, "quiet": 10}
 
 

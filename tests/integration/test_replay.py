@@ -22,15 +22,14 @@ from confluent_kafka.admin import AdminClient
 from conftest import create_topic, produce, read_to_end
 from faults import QUICK_CLIENT, eventually
 
-from ragweir.schemas.codec.decoder import JsonDecoder
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.run import Archive, Loaded
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.records import Record, ReplayBounds
-from ragweir.streams.replay.archives import id_reader, load
-from ragweir.streams.replay.runner import PhaseProgress, _Watch
-from ragweir.streams.replay.runs import find, prefix_of, run_settings, store
+from ragweir.streams.replay.archives import load_archives
+from ragweir.streams.replay.runner import PhaseMonitor
+from ragweir.streams.replay.runs import find_run, prefix_of, run_settings, store_run
 from ragweir.streams.runtimes.replay_limiter import ReplayLimiter
 from ragweir.streams.settings import Settings
 
@@ -250,9 +249,7 @@ def test_loading_goes_on_at_the_line_where_it_was_stopped(kafka: LocalKafka, pre
     loaded, turns = Loaded(), 0
     while loaded.line < 2_999 or loaded.file == 0:
         asked = iter([False, True])
-        loaded = load(
-            settings, "r", own, archives, stored, id_reader(JsonDecoder()), lambda *_: None, partial(next, asked)
-        )
+        loaded = load_archives(own, archives, stored, lambda *_: None, partial(next, asked))
         turns += 1
     assert turns > 3
     found = Counter(
@@ -273,7 +270,7 @@ def test_the_windows_of_a_run_are_closed_at_its_end(past: History) -> None:
 
 def test_windows_are_waited_for_until_every_partition_says_that_it_is_idle(past: History, prefix: str) -> None:
     """The last word of each partition counts; one that has said nothing is waited for too."""
-    found = find(_settings(past), "topic")
+    found = find_run(_settings(past), "topic")
     assert found is not None
     run = found.run.model_copy(update={"run_id": prefix.strip(".").rpartition("-")[2], "phase": "summing"})
     own = run_settings(_settings(past), run)
@@ -284,13 +281,13 @@ def test_windows_are_waited_for_until_every_partition_says_that_it_is_idle(past:
         values = [orjson.dumps({**told, "idle": each}) for each in idle]
         produce(past.bootstrap, topic, values, key=key, partition=partition)
 
-    with closing(_Watch(own, run, PhaseProgress("summing", 0))) as watch:
+    with closing(PhaseMonitor(own, run)) as monitor:
         tell(0, False, True)
-        assert not watch._closed()
+        assert not monitor.windows_are_closed()
         tell(1, True, False)
-        assert not watch._closed()
+        assert not monitor.windows_are_closed()
         tell(1, True)
-        assert watch._closed()
+        assert monitor.windows_are_closed()
 
 
 def test_a_replay_leaves_live_topics_groups_and_series_alone(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
@@ -368,12 +365,12 @@ def test_a_run_keeps_its_judge_within_its_own_budget(past: History) -> None:
     assert calls >= stages["judged"]
     cost = sum(each["judge"]["cost_usd"] for each in made if each["judge"])
     assert 0 < cost <= 0.02
-    found = find(_settings(past), "judged")
+    found = find_run(_settings(past), "judged")
     assert found is not None
     assert found.run.phase == "complete"
     # The key that selected them is a secret, and part of what the run was begun with.
     assert b"hunter2" not in encode(found.run) + ragweir(*past.shared, "runs", "show", "judged").stdout
-    store(_settings(past), found.run.model_copy(update={"phase": "evaluating"}))
+    store_run(_settings(past), found.run.model_copy(update={"phase": "evaluating"}))
     command = ("--run-id", "judged", "--judge", "budget", "--budget", "0.02")
     assert "other settings" in told(past.replay(*command, **{**chosen, "RAGWEIR_ROUTING__KEY": "hunter3"}))
     assert past.replay(*command, "--dry-run", **chosen).returncode == 0
@@ -392,15 +389,15 @@ def test_the_life_of_a_run(past: History) -> None:
     assert {each["source"]["partition"] for each in made} == {0, 1, 2}
     assert b"is complete" in past.replay(*command).stderr
     assert past.evaluations("range") == made
-    assert "was begun with other until (20)" in told(past.replay(*command[:-1], "21"))
+    assert "was created with other until (20)" in told(past.replay(*command[:-1], "21"))
     shown = json.loads(ragweir(*past.shared, "runs", "show", "range").stdout)
     assert (shown["phase"], shown["asked"]["until"]) == ("complete", "20")
     assert b"range" in ragweir(*past.shared, "runs", "list").stdout
     settings = _settings(past)
-    found = find(settings, "range")
+    found = find_run(settings, "range")
     assert found is not None
     # Under way, its settings count too.
-    store(settings, found.run.model_copy(update={"phase": "evaluating"}))
+    store_run(settings, found.run.model_copy(update={"phase": "evaluating"}))
     assert "other settings" in told(past.replay(*command, RAGWEIR_METRICS__OFF='["overlap"]'))
 
     other = prefix_of(settings, "range-2")
@@ -432,7 +429,7 @@ def test_the_life_of_a_run(past: History) -> None:
 )
 def test_what_cannot_be_is_one_sentence_and_leaves_nothing(past: History, arguments: list[str], reason: str) -> None:
     assert reason in told(past.replay(*arguments))
-    assert find(_settings(past), "x") is None
+    assert find_run(_settings(past), "x") is None
 
 
 def test_a_dry_run_tells_what_there_is_and_changes_nothing(past: History) -> None:
@@ -440,7 +437,7 @@ def test_a_dry_run_tells_what_there_is_and_changes_nothing(past: History) -> Non
     assert done.returncode == 0
     assert b"at most 300 records" in done.stdout
     assert b"dead letters" in done.stdout
-    assert find(_settings(past), "dry") is None
+    assert find_run(_settings(past), "dry") is None
 
 
 class _Paused:

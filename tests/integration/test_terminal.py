@@ -28,7 +28,7 @@ from ragweir.streams.cli.summary import EvaluationSummary
 from ragweir.streams.judge.probe import ProbeResult
 from ragweir.streams.judge.protocol import ResponseFormat
 from ragweir.streams.playground.local.kafka import LocalKafka
-from ragweir.streams.replay.runs import prefix_of, store
+from ragweir.streams.replay.runs import prefix_of, store_run
 from ragweir.streams.settings import JudgeSettings, Settings
 from ragweir.streams.terminal import Terminal, printable, printable_json
 
@@ -240,7 +240,7 @@ def test_runs(kafka: LocalKafka, prefix: str) -> None:
         fingerprint=ALL,
         settings=kept,
     )
-    store(settings, run)
+    store_run(settings, run)
     printed = printed_by(*shared, "runs", "list")
     must_be_harmless(printed)
     shown = printed_by(*shared, "runs", "show", "r")

@@ -27,8 +27,8 @@ from ragweir.streams.aggregate.dimensions import admission_limits
 from ragweir.streams.aggregate.windowing import Windowing, of_all_sizes, start_of
 from ragweir.streams.backfill import compaction as latest
 from ragweir.streams.backfill.compaction import CompactedRecords
-from ragweir.streams.backfill.output_formats import JsonLines, write
-from ragweir.streams.backfill.windows import Fate, windows
+from ragweir.streams.backfill.output_formats import JsonLines, OutputFormat, write
+from ragweir.streams.backfill.windows import UnusedReason, windows
 from ragweir.streams.kafka.reader import Moved
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import Settings, WindowSettings, load
@@ -191,7 +191,7 @@ def test_a_topic_comes_to_the_windows_of_its_evaluations(kafka: LocalKafka, pref
     """Parts, partitions, revisions and tombstones in any order: every size holds what its evaluations come to."""
     own = evaluations(1)
     publish(kafka, prefix, topic_of(own, 2))
-    watched, left_out = Watched(), Counter[Fate]()
+    watched, left_out = Watched(), Counter[UnusedReason]()
     found = list(windows(settings(kafka), prefix, watched, left_out))
     must_be_plain(found, own)
     assert not left_out
@@ -231,7 +231,7 @@ def test_what_is_no_window_is_counted(kafka: LocalKafka, prefix: str) -> None:
     own = evaluations(3, 60)
     last = max(own, key=lambda each: each.event_time)
     publish(kafka, prefix, [(0, each) for each in poison([last])] + topic_of(own, 4))
-    left_out = Counter[Fate]()
+    left_out = Counter[UnusedReason]()
     must_be_plain(list(windows(settings(kafka), prefix, Watched(), left_out)), own)
     assert left_out == {"unreadable": 6, "other_size": 1}
 
@@ -364,7 +364,7 @@ def held(count: int) -> int:
 
 def test_merging_holds_one_window_of_each_size() -> None:
     """Held are the accumulators of one window per size, and the base window that was read: however many there are."""
-    assert held(500) == held(150) <= 3 * 3 + 3 + 3
+    assert held(200) == held(100) <= 3 * 3 + 3 + 3
 
 
 def filled(folder: Path, keys: int) -> int:
@@ -393,12 +393,12 @@ def test_keeping_the_latest_takes_no_memory_of_its_own(tmp_path: Path) -> None:
 # Files.
 
 
-class Sizes:
+class Sizes(OutputFormat):
     """Another format."""
 
     end = b"end"
 
-    def of(self, window: Window) -> bytes:
+    def lines(self, window: Window) -> bytes:
         return window.window.encode()
 
 

@@ -48,9 +48,9 @@ SETTINGS = {
 Start = Callable[..., Service]
 OLDER_AT_FIRST = """
 from ragweir.streams.cli import main
-from ragweir.streams.runtimes import positions
+from ragweir.streams.runtimes import offsets
 
-asked, older = positions.patiently, [30, 10]
+asked, older = offsets.ask_until_answered, [30, 10]
 
 def wrong(ask, stopped):
     answers = asked(ask, stopped)
@@ -59,7 +59,7 @@ def wrong(ask, stopped):
         answer.offset -= by
     return answers
 
-positions.patiently = wrong
+offsets.ask_until_answered = wrong
 main()
 """
 """A service whose first two questions for committed offsets are answered wrongly."""

@@ -10,18 +10,20 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from chaos.broker import QUICK, Cluster, cluster
 from chaos.events import Mix
-from chaos.fault_injector import Lengths
+from chaos.fault_injector import FaultInjector
 from chaos.fleet import ROOT
 from chaos.mutants import MUTANTS
 from chaos.report import as_json
-from chaos.run import Options, run, run_on
+from chaos.run import Options, run
 from chaos.scenarios import NAIVE, SCENARIOS, play
-from chaos.schedule import Numbers
+from chaos.schedule import KINDS
+from chaos.target import Lengths
 from ragweir.errors import LocalServerError
 
 # Once it is imported, by whichever test, it is a module of its own making that find_spec cannot tell anything about.
@@ -49,17 +51,25 @@ def test_the_product_comes_through_every_kind_of_fault_unharmed(hurt: Cluster, t
         events=1_500,
         rate=300,
         seed=4,
-        numbers=Numbers(kills=4, zombies=1, joins_and_leaves=1, delays=1, partitions=1, resets=1, judge_outages=1),
+        numbers={
+            "kills": 4,
+            "zombies": 1,
+            "joins_and_leaves": 1,
+            "delays": 1,
+            "partitions": 1,
+            "resets": 1,
+            "judge_outages": 1,
+        },
         mix=Mix(judged=0.05),
         lengths=Lengths(zombie=4, broker=0.1, network=0.5, outage=1, delay=0.05),
         workers={"evaluate": 2, "aggregate": 1, "judge": 1, "export": 1},
         quick=True,
         patience_s=40,
     )
-    result = run_on(hurt, options, tmp_path)
+    result = run(options, tmp_path, brokers=hurt)
     told = as_json(result)
     print(told)
-    assert result.findings.faults() == {}
+    assert result.findings.defects() == {}
     assert result.healthy
     assert all(found.found > 0 for found in result.findings.outputs.values()), "there was something to compare"
     assert told["faults_done"]["kill"] == 4
@@ -72,24 +82,13 @@ def test_the_product_comes_through_faults_of_one_of_three_brokers_unharmed(tmp_p
 
     The judge's budget is spent before the end: neither the endpoint's own bill nor the ledger is above it.
     """
-    numbers = Numbers(
-        kills=4,
-        leader_kills=1,
-        group_coordinator_kills=1,
-        transaction_coordinator_kills=1,
-        broker_freezes=1,
-        broker_partitions=1,
-        rolling_brokers=1,
-        full_disks=1,
-        recreations=1,
-        growths=1,
-        twins=1,
-    )
+    once = "leader_kills group_coordinator_kills transaction_coordinator_kills broker_freezes broker_partitions"
+    once += " rolling_brokers full_disks recreations growths twins"
     options = Options(
         events=6_000,
         rate=200,
         seed=15,
-        numbers=numbers,
+        numbers={"kills": 4} | dict.fromkeys(once.split(), 1),
         mix=Mix(judged=0.05),
         lengths=Lengths(zombie=4, broker=0.1, frozen=4, network=1, outage=1, delay=0.05, twin=5),
         workers={"evaluate": 2, "aggregate": 1, "judge": 1, "export": 1},
@@ -100,11 +99,11 @@ def test_the_product_comes_through_faults_of_one_of_three_brokers_unharmed(tmp_p
     result = run(options, tmp_path)
     told = as_json(result)
     print(told)
-    assert result.findings.faults() == {}
+    assert result.findings.defects() == {}
     assert result.healthy
     assert 0 < result.bill <= result.ledger <= told["budget_microdollars"]
-    assert result.statuses["judged"]
-    assert result.statuses["deferred"], "the budget is spent"
+    assert result.checker.statuses["judged"]
+    assert result.checker.statuses["deferred"], "the budget is spent"
     done = told["faults_done"]
     assert {kind for kind in told["stalls_s"] if not done.get(kind)} <= {"full disk"}, "nothing could be mounted"
 
@@ -115,7 +114,7 @@ from datetime import UTC, datetime
 from ragweir.streams.judge import agent as judge
 from chaos.shifted_clock import shift
 before = time.time()
-shift(345_600)
+shift(lambda: 345_600)
 now = judge.datetime.now(UTC)
 print(json.dumps([time.time() - before, now.timestamp() - before, judge.datetime.fromtimestamp(0, UTC).year]))
 print(type(now) is datetime, isinstance(now, judge.datetime))
@@ -145,6 +144,10 @@ def plays(hurt: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         }
 
 
+def test_every_kind_of_fault_has_an_option_and_is_injected() -> None:
+    assert FaultInjector(Mock())._kinds.keys() == {kind for kinds, _ in KINDS.values() for kind in kinds}
+
+
 def test_every_mutant_has_its_scenario() -> None:
     assert SCENARIOS.keys() == {*MUTANTS, NAIVE}
 
@@ -154,7 +157,7 @@ def test_a_broken_runtime_is_caught(plays: Plays, name: str) -> None:
     """By the fault that its scenario is made for."""
     if (name, name) not in plays:
         pytest.skip("faust-streaming is not installed (the extra [faust])")
-    assert SCENARIOS[name].fault in plays[name, name].result()
+    assert SCENARIOS[name].defect in plays[name, name].result()
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -155,7 +155,7 @@ def test_prometheus_answers_what_windows_hold(tmp_path: Path) -> None:
 
 
 def lines(own: list[Window], form: OpenMetrics) -> list[str]:
-    return b"".join(map(form.of, own)).decode().splitlines()
+    return b"".join(map(form.lines, own)).decode().splitlines()
 
 
 def test_series_are_the_live_ones_under_other_names() -> None:
@@ -201,5 +201,5 @@ def test_times_ascend() -> None:
     own = windows(range(9), ("a", "eu"), ("b", "eu"))
     stamps = [int(line.rpartition(" ")[2]) for line in lines(own, OpenMetrics("r", settings()))]
     assert stamps == sorted(stamps)
-    with pytest.raises(ValueError, match="ascend"):
+    with pytest.raises(ValueError, match="not in order"):
         lines(own[::-1], OpenMetrics("r", settings()))
