@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from sys import getsizeof
 from zlib import compress
 
-from ragweir.metrics.aggregation.cardinality import Labels
+from ragweir.metrics.aggregation.cardinality import Admission, AdmissionLimits, Labels
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 
 _PER_PART = 700
@@ -167,37 +168,51 @@ class RestoredWindows:
         return self._held
 
 
-class Room:
-    """Says whether windows have room for further label sets, by the memory that they take.
+class LabelSetAdmission:
+    """Decides about further label sets of windows, by the number that windows have and by the memory that they take.
 
     Args:
         held: the windows, which are not changed.
+        limits: of the number of label sets.
         max_bytes: the memory of their partition.
-        most: the number of windows that a partition holds at the same time.
+        most_windows: the number of windows that a partition holds at the same time.
     """
 
-    def __init__(self, held: HeldWindows, max_bytes: int, most: int) -> None:
-        self._held, self._share, self._most = held, _share(max_bytes), most
-        self._stored: HeldWindows | None = None
+    def __init__(self, held: HeldWindows, limits: AdmissionLimits, max_bytes: int, most_windows: int) -> None:
+        self._held, self._limits = held, limits
+        self._share, self._most_windows = _share(max_bytes), most_windows
         self._new: Counter[datetime] = Counter()
-        """Bytes of the label sets that were taken in."""
+        """Bytes of the label sets that were admitted, by window."""
+        self.is_full = False
+        """True once the memory has had no room for a label set."""
 
-    def take(self, start: datetime) -> None:
-        """Take a further label set into the window that starts then, whether it has room or not."""
-        self._new[start] += _NEW
-
-    def has(self, start: datetime) -> bool:
-        """Return whether the window that starts then has room for a further label set."""
-        if self._fits(self._held, start):
+    def admit(self, labels: Labels, start: datetime) -> bool:
+        """Return whether the window that starts then may keep a label set apart; if so, count it as held."""
+        if not self._has_room(start):
+            self.is_full = True
+        elif self._admission.admits(labels, int(start.timestamp())):
+            self._new[start] += _NEW
             return True
+        return False
+
+    @cached_property
+    def _admission(self) -> Admission:
+        admission, windows = Admission(self._limits), self._held.windows
+        for start in sorted(windows):
+            admission.hold([labels for labels in windows[start] if labels not in admission], int(start.timestamp()))
+        return admission
+
+    @cached_property
+    def _stored(self) -> HeldWindows:
+        return self._held.given_back(self._held.decoded)
+
+    def _has_room(self, start: datetime) -> bool:
         # The sizes of decoded windows are upper bounds, and the answer must not depend on which are decoded.
-        if self._stored is None:
-            self._stored = self._held.given_back(self._held.decoded)
-        return self._fits(self._stored, start)
+        return self._fits(self._held, start) or self._fits(self._stored, start)
 
     def _fits(self, held: HeldWindows, start: datetime) -> bool:
         own = held.sizes.get(start, 0) + self._new[start]
-        return held.size + self._new.total() < self._share * 3 // 4 or own * self._most < self._share // 4
+        return held.size + self._new.total() < self._share * 3 // 4 or own * self._most_windows < self._share // 4
 
 
 def _share(max_bytes: int) -> int:

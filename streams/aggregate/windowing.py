@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from operator import itemgetter
 
 from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
@@ -18,13 +18,13 @@ from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import Window, duration_s
 from ragweir.streams.aggregate.dimensions import Dimensions, admission_limits
+from ragweir.streams.aggregate.window_batch import Key
+from ragweir.streams.aggregate.window_times import has_windows, start_of
 from ragweir.streams.settings import WindowSettings
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BATCH = 1_000
 """Summing up many evaluations at once costs far less than one by one."""
 
-Key = tuple[datetime, Labels]
 Base = tuple[datetime, Mapping[Labels, WindowAggregate]]
 """The start of a base window, and what it holds per label set."""
 
@@ -125,17 +125,3 @@ def of_all_sizes(bases: Iterable[Base], settings: WindowSettings) -> Iterator[Wi
 def _place(window: _Open) -> tuple[datetime, timedelta]:
     """Its place among windows: by end, and of those that end together the shortest first."""
     return window.end, window.end - window.start
-
-
-def has_windows(time: datetime) -> bool:
-    """Whether there is room for windows around a time: not at either end of the calendar."""
-    return MINYEAR < time.year < MAXYEAR
-
-
-def start_of(time: datetime, length: timedelta) -> datetime:
-    """When the window of a length begins that a time falls into.
-
-    >>> start_of(datetime(2026, 11, 22, 10, 7, tzinfo=UTC), timedelta(minutes=5)).isoformat()
-    '2026-11-22T10:05:00+00:00'
-    """
-    return time - (time - _EPOCH) % length
