@@ -33,12 +33,13 @@ from ragweir.streams.judge.protocol import (
     ResponseFormat,
 )
 from ragweir.streams.judge.rate_limit import RateLimits
-from ragweir.streams.records import Count
+from ragweir.streams.records import Count, Measurements
 from ragweir.streams.settings import JudgeSettings
 
 Value = Completion | Vectors | Null
 _LONGEST_BACKOFF_S = 10.0
 _KEPT_LATENCIES = 10_000
+_CALL_SECONDS: Count = ("ragweir_judge_call_seconds",)
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -64,15 +65,12 @@ class CallStats:
         """Add the duration of a call."""
         self._latencies.append(seconds)
 
-    def counts(self) -> Mapping[Count, int]:
-        """Return what was counted since the last call."""
+    def drain(self, levels: Mapping[Count, float]) -> Measurements:
+        """Return the counts and durations since the last call, with these gauges; of very many durations the newest."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
-        return counts
-
-    def latencies(self) -> list[float]:
-        """Return the durations of calls since the last call, in seconds; of very many the newest."""
-        return [self._latencies.popleft() for _ in range(len(self._latencies))]
+        seconds = [self._latencies.popleft() for _ in range(len(self._latencies))]
+        return Measurements(counts, levels, [(_CALL_SECONDS, each) for each in seconds])
 
 
 @dataclass(slots=True, eq=False)

@@ -9,7 +9,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from ragweir.streams.judge.conversation import JudgeConversation
 from ragweir.streams.judge.embedder import Embedder, EmbedderThread, LocalEmbedder
 from ragweir.streams.judge.job import DayOver, Job, JobBudget, JobId, JobResult, JudgePool
 from ragweir.streams.judge.rate_limit import RateLimits
-from ragweir.streams.records import Count
+from ragweir.streams.records import Count, Measurements
 from ragweir.streams.settings import JudgeSettings
 
 if TYPE_CHECKING:
@@ -132,19 +132,13 @@ class LiveJudgePool(JudgePool):
         return self._caller.unavailable_reason if self._caller else ""
 
     @override
-    def counts(self) -> Mapping[Count, int]:
-        return self._stats.counts()
-
-    @override
-    def latencies(self) -> list[float]:
-        return self._stats.latencies()
-
-    @override
-    def levels(self) -> Mapping[Count, float]:
-        return {
-            ("ragweir_judge_breaker",): self._caller.breaker.level if self._caller else 0.0,
+    def drain_metrics(self) -> Measurements:
+        breaker = self._caller.breaker.level if self._caller else 0.0
+        levels: dict[Count, float] = {
+            ("ragweir_judge_breaker",): breaker,
             ("ragweir_judge_in_flight",): float(len(self._runs)),
         }
+        return self._stats.drain(levels)
 
     def close(self) -> None:
         """Cancel all jobs, and wait until connections, file and thread are closed."""

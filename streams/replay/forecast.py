@@ -16,7 +16,7 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.run import Run
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.evaluate.agent import EvaluateAgent
-from ragweir.streams.judge.pricing import FREE, allowance
+from ragweir.streams.judge.pricing import allowance
 from ragweir.streams.judge.results import case_of, chosen
 from ragweir.streams.kafka.reader import OffsetRange, read
 from ragweir.streams.records import Record
@@ -105,8 +105,6 @@ def _sample(settings: Settings, own: Settings, run: Run) -> Iterator[Record]:
 
 def _bills(own: Settings, requests: list[JudgeRequest], factor: float) -> Iterator[SuiteCost]:
     judge, known = own.judge, suites(own.judge.ragas_weights)
-    price = judge.prices.get(judge.model, FREE)
-    embedding = judge.prices.get(judge.embedding_model or "", FREE)
     events: Counter[str] = Counter()
     cost: defaultdict[str, int] = defaultdict(int)
     for request in requests:
@@ -114,7 +112,7 @@ def _bills(own: Settings, requests: list[JudgeRequest], factor: float) -> Iterat
         for each in chosen(request.evaluation):
             suite = known[each.suite]
             events[each.suite] += 1
-            cost[each.suite] += allowance(price, embedding, case, [suite], judge.max_output_tokens)
+            cost[each.suite] += allowance(judge, case, [suite])
     for name, number in events.items():
         about = round(number * factor)
         yield SuiteCost(name, about, about * known[name].asks, cost[name] * factor / 1_000_000)
