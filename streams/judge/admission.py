@@ -25,14 +25,7 @@ _EXPIRED = "it waited too long"
 
 
 class RequestAdmission:
-    """Decides about requests that wait.
-
-    Args:
-        config: the judge's.
-        ledgers: take the reservations.
-        shares: give each tenant its turn.
-        days: the days of new reservations.
-    """
+    """Decides about requests that wait."""
 
     def __init__(self, config: JudgeConfig, ledgers: WorkerLedgers, shares: TenantShares, days: DayClock) -> None:
         self._config, self._ledgers, self._shares, self._days = config, ledgers, shares, days
@@ -41,12 +34,8 @@ class RequestAdmission:
     def admit(self, requests: Iterable[HeldRequest], slots: int, now: datetime) -> None:
         """Decide about requests by their tenants' turns: each gets a reservation or a result, or goes on waiting.
 
-        All wait while the number of shares of the day's budgets is not known.
-
-        Args:
-            requests: in the order of their arrival.
-            slots: the number of jobs that may start.
-            now: the time, by which requests expire.
+        Expired requests get a result first. No more than `slots` reservations are made, and none while the number of
+        shares of the day's budgets is not known.
         """
         clock = self._config.clock
         until_s = clock() + _DECIDING_S

@@ -48,6 +48,8 @@ class Budget:
         Budget(total=333333, applications={'bot': 166666}, tenants={}, other_tenants=None)
         >>> Budget.share(3, 1.0, {}, {"acme": 0.25}, other_tenants_share=0.75)
         Budget(total=333333, applications={}, tenants={'acme': 83333}, other_tenants=250000)
+        >>> Budget.share(sys.maxsize, 1.0, {}, {"acme": 0.25})
+        Budget(total=0, applications={}, tenants={'acme': 0}, other_tenants=None)
         """
 
         def micros(usd: float) -> int:
@@ -58,21 +60,6 @@ class Budget:
             {name: micros(usd) for name, usd in applications.items()},
             {name: micros(usd) for name, usd in tenants.items()},
             None if total_usd is None or other_tenants_share >= 1 else micros(total_usd * other_tenants_share),
-        )
-
-    def nothing(self) -> Budget:
-        """Return the share of a partition that was added after the day was divided: 0 of each limited budget.
-
-        >>> Budget(total=5).nothing()
-        Budget(total=0, applications={}, tenants={}, other_tenants=None)
-        >>> Budget(tenants={"acme": 7}).nothing()
-        Budget(total=None, applications={}, tenants={'acme': 0}, other_tenants=None)
-        """
-        return Budget(
-            None if self.total is None else 0,
-            dict.fromkeys(self.applications, 0),
-            dict.fromkeys(self.tenants, 0),
-            None if self.other_tenants is None else 0,
         )
 
     def account(self, day: str, application: str | None, tenant: str | None) -> Account:
@@ -104,12 +91,7 @@ class Ledger:
     def available(self, budget: Budget, account: Account, *, settled: bool = False) -> int | None:
         """Return the amount that is left in every budget of an account; None if all are unlimited.
 
-        It is below 0 if more is booked than the budget allows.
-
-        Args:
-            budget: this partition's share on the account's day.
-            account: its day, application and tenant.
-            settled: leave reservations out, as if they had been settled at no cost.
+        It is below 0 if more is booked than the budget allows. `settled` leaves reservations out.
         """
         day, application, tenant = account
         bounds: tuple[tuple[int | None, Callable[[Account], bool]], ...] = (

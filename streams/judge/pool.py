@@ -1,6 +1,6 @@
-"""The judge pool that calls an endpoint: one thread, one event loop, and on it as many jobs as may be under way.
+"""The judge pool that calls an endpoint: one thread with an event loop, and on it a task for each job.
 
-It owns what all jobs share: the connections, the limits, the cache, the embedder and the counts.
+It owns the connections, the rate limits, the cache, the embedder and the counts, which all jobs share.
 """
 
 from __future__ import annotations
@@ -34,9 +34,6 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 @dataclass(slots=True, eq=False)
 class _RunningJob:
-    """One job in the pool."""
-
-    job: Job
     budget: JobBudget
     task: asyncio.Task[None] | None = None
 
@@ -48,20 +45,20 @@ def build_client(settings: JudgeSettings) -> Client:
         ConfigurationError: if the key cannot be read, or a package is missing.
     """
     try:
-        from ragweir.streams.judge.client import Client  # noqa: PLC0415 (half a second that only a pool is worth)
+        from ragweir.streams.judge.client import Client  # noqa: PLC0415 - importing it takes half a second
     except ImportError as error:
         raise ConfigurationError(f"the judge needs the package {error.name}: pip install 'ragweir[judge]'") from None
     return Client(settings)
 
 
 class LiveJudgePool(JudgePool):
-    """Works on jobs by calling the endpoint. One thread may use it; no method but `close` waits.
+    """Works on jobs by calling the endpoint. One thread may use it; no method but `close` blocks.
 
     Args:
-        settings: of the judge.
-        embedder: makes the embedder for the vectors that the endpoint does not give; called when first needed.
+        settings: the judge's.
+        embedder: makes the embedder for the vectors that the endpoint does not give, when it is first needed.
         window_s: the length of the minute in `requests_per_minute` and `tokens_per_minute`.
-        backoff_s: the time before a failed call is repeated at first.
+        backoff_s: the first backoff after a failed call.
 
     Raises:
         ConfigurationError: if there is no endpoint, its key cannot be read, or a package is missing.
@@ -85,11 +82,7 @@ class LiveJudgePool(JudgePool):
                 settings.requests_per_minute, settings.tokens_per_minute, settings.slots, time.monotonic, window_s
             )
             if limits.closed_s:
-                # A process before this one may have used the limits up.
-                _log.info(
-                    "the limits may be used up by an earlier process; waiting for a minute",
-                    first_call_in_s=limits.closed_s,
-                )
+                _log.info("waiting: an earlier process may have used up the limits", first_call_in_s=limits.closed_s)
             self._client = build_client(settings)
             self._caller = Caller(
                 settings, self._client.send, limits, self._stats, time.monotonic, self._is_full, backoff_s
@@ -106,8 +99,8 @@ class LiveJudgePool(JudgePool):
     @override
     def start(self, job: Job) -> None:
         if self._is_full() or job.id in self._runs:
-            raise ValueError("more jobs than judge.concurrency, or the same one twice")
-        run = self._runs[job.id] = _RunningJob(job, JobBudget(job))
+            raise ValueError("more jobs than judge.concurrency, or one twice")
+        run = self._runs[job.id] = _RunningJob(JobBudget(job))
         self._loop.call_soon_threadsafe(self._begin, run)
 
     @override
@@ -115,7 +108,7 @@ class LiveJudgePool(JudgePool):
         results = []
         for _ in range(len(self._ended)):
             run, result = self._ended.popleft()
-            # A job that was cancelled, and perhaps started again since, is another run.
+            # A job that was cancelled may have been started again since, as another run.
             if self._runs.get(result.id) is run:
                 del self._runs[result.id]
                 results.append(result)
@@ -124,7 +117,7 @@ class LiveJudgePool(JudgePool):
     @override
     def cancel(self, jobs: Collection[JobId]) -> None:
         runs = [run for run in (self._runs.pop(each, None) for each in jobs) if run is not None]
-        self._loop.call_soon_threadsafe(self._break_off, runs)
+        self._loop.call_soon_threadsafe(self._cancel, runs)
 
     @property
     @override
@@ -148,7 +141,7 @@ class LiveJudgePool(JudgePool):
     def _is_full(self) -> bool:
         return len(self._runs) >= self._concurrency
 
-    # On the pool's own thread.
+    # On the pool's thread.
 
     def _serve(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -169,13 +162,13 @@ class LiveJudgePool(JudgePool):
         self._tasks.add(run.task)
         run.task.add_done_callback(self._tasks.discard)
 
-    def _break_off(self, runs: Collection[_RunningJob]) -> None:
+    def _cancel(self, runs: Collection[_RunningJob]) -> None:
         for run in runs:
             if run.task:
                 run.task.cancel()
 
     async def _work(self, run: _RunningJob) -> None:
-        job, usage = run.job, run.budget.usage
+        job, usage = run.budget.job, run.budget.usage
         try:
             result = JobResult(job.id, await self._conversation.hold(job, run.budget), usage)
         except JudgingFailed as error:

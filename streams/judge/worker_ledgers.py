@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -65,13 +66,7 @@ class WorkerLedgers:
     # The partitions.
 
     def restore(self, partition: int, changelog: Iterable[Record], partitions: int | None) -> None:
-        """Take a partition over.
-
-        Args:
-            partition: its number.
-            changelog: its ledger.
-            partitions: the number of partitions that there are now, if it is known.
-        """
+        """Take a partition over from its changelog. `partitions` is the number that there are now, if it is known."""
         if self._read_shares is not None:
             self._partitions = partitions or self._partitions
         self._last_epoch += 1
@@ -111,11 +106,9 @@ class WorkerLedgers:
         return self._committed[0].shares(day) if 0 in self._committed else self._read_shares(day)
 
     def emissions(self, day: str, finished: Callable[[int], tuple[Finished, ...]]) -> Iterator[Emission]:
-        """Return the records of all accounts that the current transaction changes.
+        """Return the records of all accounts that the current transaction changes, dated with its day.
 
-        Args:
-            day: the day of the transaction.
-            finished: returns the finished requests of a partition, which each of its records lists.
+        Each lists the requests of its partition that `finished` returns.
         """
         for partition, ledger in self._pending.items():
             for key, value in ledger.changes(self._committed[partition], finished(partition)):
@@ -138,8 +131,9 @@ class WorkerLedgers:
 
     def _budget(self, day: str, partition: int) -> Budget:
         """Return a partition's share of the budgets of a day that is open."""
-        share = self._share(self._shares[day])
-        return share if partition < self._shares[day] else share.nothing()
+        shares = self._shares[day]
+        # A partition that was added after the day was divided has nothing.
+        return self._share(shares if partition < shares else sys.maxsize)
 
     def count_request(self, partition: int, account: Account, *, by_floor: bool) -> None:
         """Count a request to judge an event, once for each event."""

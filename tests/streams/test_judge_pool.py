@@ -470,7 +470,7 @@ def test_an_endpoint_that_cannot_be_reached_is_waited_for(endpoint: Endpoint) ->
 def test_what_somebody_has_to_mend_is_told_in_a_sentence_and_loses_nothing(
     endpoint: Endpoint, refusal: Reply, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "_REFUSED_PAUSE_S", 0.05)
+    monkeypatch.setattr(client, "_UNUSABLE_PAUSE_S", 0.05)
     wrong = threading.Event()
     wrong.set()
     endpoint.script = lambda asked: refusal if wrong.is_set() else completion(asked)
@@ -486,7 +486,7 @@ def test_what_somebody_has_to_mend_is_told_in_a_sentence_and_loses_nothing(
 def test_a_model_that_is_unknown_for_vectors_alone_does_not_stop_what_needs_none(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "_REFUSED_PAUSE_S", 0.01)
+    monkeypatch.setattr(client, "_UNUSABLE_PAUSE_S", 0.01)
     unknown = error(404, code="model_not_found")
     endpoint.script = lambda asked: unknown if asked.body["model"] == "e" else completion(asked)
     with pool(endpoint, embedding_model="e", attempts=2, concurrency=3) as live:
@@ -501,7 +501,7 @@ def test_a_model_that_is_unknown_for_vectors_alone_does_not_stop_what_needs_none
 
 
 def test_what_has_to_be_mended_is_asked_again_after_a_minute_only() -> None:
-    assert client._REFUSED_PAUSE_S == 60
+    assert client._UNUSABLE_PAUSE_S == 60
 
 
 # Questions that make the endpoint fail.
@@ -653,7 +653,7 @@ def test_the_check_at_the_start_falls_back_alike(endpoint: Endpoint, understood:
         return completion(asked, json.dumps({**fields, "check": "CHECK"}))
 
     endpoint.script = script
-    assert probe(JudgeSettings(base_url=endpoint.base_url)).dialect.answers == form
+    assert probe(JudgeSettings(base_url=endpoint.base_url)).response_format.answers == form
 
 
 def test_a_server_error_that_no_form_helps_is_one(endpoint: Endpoint) -> None:
@@ -1033,7 +1033,7 @@ def test_neither_the_texts_nor_the_key_are_ever_told(
     endpoint: Endpoint, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if the endpoint sends them back in what it says of an error."""
-    monkeypatch.setattr(client, "_REFUSED_PAUSE_S", 0.05)
+    monkeypatch.setattr(client, "_UNUSABLE_PAUSE_S", 0.05)
     secret = secrets.token_hex(8)
     statuses = iter([500, 429, 401, 400, 422, 404, 200])
 
@@ -1048,4 +1048,4 @@ def test_neither_the_texts_nor_the_key_are_ever_told(
         ended = [one(live, job(number, response=secret)) for number in range(4)]
         told = [str(live.drain_metrics().counts), *(str(end) for end in ended)]
     assert secret not in json.dumps([logs, told, *capfd.readouterr()])
-    assert [line["event"] for line in logs].count("the judge is left alone for a while") == 4
+    assert [line["event"] for line in logs].count("circuit breaker of the judge opened") == 4
