@@ -66,6 +66,8 @@ class AggregateAgent(Agent):
         clock: monotonic seconds, by which a partition falls idle.
     """
 
+    outputs = "windows", "dead-letter"
+
     def __init__(self, config: AggregateConfig, clock: Callable[[], float] = monotonic) -> None:
         self._config, self._clock = config, clock
         self._decoder = config.aggregator.reading()
@@ -82,11 +84,6 @@ class AggregateAgent(Agent):
         self._warned: set[int] = set()
         """The partitions for which it was logged that label sets are folded because of memory."""
         self._removed_gauges: set[Count] = set()
-
-    @property
-    @override
-    def outputs(self) -> tuple[str, ...]:
-        return "windows", "dead-letter"
 
     @property
     @override
@@ -177,7 +174,7 @@ class AggregateAgent(Agent):
         decoded = {*touched, *(start for start in held.decoded if self._times.is_current(start, newest))}
         windows = {start: parts for start, parts in windows.items() if self._times.is_held(start, newest)}
         now = held.replaced(windows, (held.decoded | decoded) & windows.keys())
-        return now.given_back(now.decoded - decoded).within(self._max_bytes)
+        return now.release_contents(now.decoded - decoded).within(self._max_bytes)
 
     @property
     def _max_bytes(self) -> int:

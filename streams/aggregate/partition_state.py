@@ -50,11 +50,7 @@ def restored_state(
 ) -> PartitionState | None:
     """Return the state that a changelog leads to; None if it has no progress.
 
-    Args:
-        changelog: the records of the partition in the windows topic.
-        names: the dimensions; windows with others are not restored.
-        times: say which windows are held at the newest progress; others are not restored.
-        max_bytes: the memory of the partition.
+    Only windows that are held at the newest progress, with the dimensions `names`, are restored.
     """
     progress = _newest_progress(changelog)
     if progress is None:

@@ -11,7 +11,7 @@ from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.aggregate.dimensions import Dimensions
 from ragweir.streams.aggregate.held_windows import LabelSetAdmission, Windows
-from ragweir.streams.aggregate.window_times import EPOCH, WindowTimes
+from ragweir.streams.aggregate.window_times import EPOCH, WindowTimes, start_of
 from ragweir.streams.records import Record
 
 Key = tuple[datetime, Labels]
@@ -21,13 +21,8 @@ Key = tuple[datetime, Labels]
 class WindowBatch:
     """Sums the evaluations of one batch of a partition by window.
 
-    Args:
-        aggregator: sums evaluations.
-        dimensions: read the label set of an evaluation.
-        times: say which windows are closed.
-        windows: those that are held.
-        admission: decides about label sets that a held window does not have.
-        newest: the largest event time before the batch; afterwards it includes the batch.
+    `windows` are those that are held; `admission` decides about label sets that they do not have. `newest` is the
+    largest event time before the batch, and afterwards that after it.
     """
 
     def __init__(
@@ -51,7 +46,7 @@ class WindowBatch:
 
     def add(self, evaluation: Evaluation, record: Record) -> WindowEntry[Key]:
         """Add an evaluation, and return the part of it that enters its window."""
-        time, start = evaluation.event_time, self._times.start(evaluation.event_time)
+        time, start = evaluation.event_time, start_of(evaluation.event_time, self._times.size)
         labels, overflow = self._dimensions.of(evaluation), self._dimensions.overflow
         known = (start, labels) in self.opened or labels in self._windows.get(start, ())
         if not known and not self._admission.admit(labels, start) and labels != overflow:

@@ -38,10 +38,6 @@ class WindowTimes:
         self.most_held = int((self._held_before + self.size) / self.size)
         """The number of windows that are held where no clock is ahead."""
 
-    def start(self, time: datetime) -> datetime:
-        """Return the start of the base window that a time falls into."""
-        return start_of(time, self.size)
-
     def watermark(self, newest: datetime | None) -> datetime | None:
         """Return the watermark: the newest event time less the disorder."""
         return None if newest is None else newest - self._disorder

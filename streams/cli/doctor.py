@@ -29,7 +29,7 @@ from ragweir.streams.event_times import distances
 from ragweir.streams.from_settings import catalogue, evaluate_config, judge_config
 from ragweir.streams.judge.days import next_day
 from ragweir.streams.judge.ledger import affordable
-from ragweir.streams.judge.probe import error_message, probe, unpriced
+from ragweir.streams.judge.probe import SIMULATED, error_message, probe, unpriced
 from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS, JudgeError
 from ragweir.streams.kafka.client import Connection, Identity, ask, build, client_properties, reader_properties
 from ragweir.streams.masking import masked, masked_url
@@ -201,7 +201,7 @@ def judge(findings: CheckContext) -> str:
         raise Unwell(str(error)) from None
     except JudgeError as error:
         raise Unwell(error_message(chosen, error)) from None
-    simulated = " (simulated: no model is behind it)" if found.simulated else ""
+    simulated = " (simulated: no model is behind it)" if found.model == SIMULATED else ""
     without = f"; the price of {' and '.join(unpriced(chosen))} is not known" if unpriced(chosen) else ""
     model = printable(found.model, MAX_NAME_CHARACTERS)
     return (

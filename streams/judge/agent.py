@@ -52,20 +52,13 @@ _RUNNING = RequestState.RESERVED, RequestState.IN_FLIGHT
 class JudgeAgent(Agent):
     """Judges requests by the jobs of a pool, within the budgets."""
 
+    outputs = "evaluations", "judge.retry", "judge.deferred", "judge.ledger", "dead-letter"
+
     def __init__(self, config: JudgeConfig, pool: JudgePool) -> None:
         judge = config.judge
         self._config, self._pool = config, pool
         self._requests = HeldRequests()
-        share = cache(
-            partial(
-                Budget.share,
-                total_usd=judge.daily_budget_usd,
-                applications=judge.budgets_by_application,
-                tenants=judge.budgets_by_tenant,
-                other_tenants_share=judge.other_tenants_share,
-            )
-        )
-        self._ledgers = WorkerLedgers(share, config.partitions, config.shares)
+        self._ledgers = WorkerLedgers(cache(partial(Budget.share, judge)), config.partitions, config.shares)
         self._days = DayClock(config.clock, config.day)
         self._most_held = _HELD_PER_JOB * judge.concurrency
         self._shares = TenantShares(judge.budgets_by_tenant, self._most_held, _MOST_HELD_BYTES // 2)
@@ -78,11 +71,6 @@ class JudgeAgent(Agent):
         self._newly_paused: set[TopicPartition] = set()
         """Those since the last tick: the runtime has to see each of them once, to seek back."""
         self._full = self._draining = False
-
-    @property
-    @override
-    def outputs(self) -> tuple[str, ...]:
-        return "evaluations", "judge.retry", "judge.deferred", "judge.ledger", "dead-letter"
 
     @property
     @override

@@ -222,11 +222,8 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _seconds(value: str, unit_s: float, now: float) -> float:
-    try:
+    with suppress(ValueError):
         return float(value) * unit_s
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError, OverflowError):
         return parsedate_to_datetime(value).timestamp() - now
-    except (ValueError, OverflowError):
-        return math.nan
+    return math.nan

@@ -15,6 +15,7 @@ from datetime import date, timedelta
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import Finished, LedgerEntry, ledger_key, parse_ledger_key, shares_entry
 from ragweir.streams.records import Record
+from ragweir.streams.settings import JudgeSettings
 
 _KEPT_DAYS = 2
 """Jobs that run at midnight are settled on the day of their reservation."""
@@ -34,32 +35,24 @@ class Budget:
     """For events without a tenant and all tenants that have no budget by name."""
 
     @classmethod
-    def share(
-        cls,
-        partitions: int,
-        total_usd: float | None,
-        applications: Mapping[str, float],
-        tenants: Mapping[str, float],
-        other_tenants_share: float = 1.0,
-    ) -> Budget:
-        """Return the share of each partition, rounded down.
+    def share(cls, settings: JudgeSettings, shares: int) -> Budget:
+        """Return one of so many shares of the budgets, rounded down.
 
-        >>> Budget.share(3, 1.0, {"bot": 0.5}, {})
+        >>> Budget.share(JudgeSettings(daily_budget_usd=1, budgets_by_application={"bot": 0.5}), 3)
         Budget(total=333333, applications={'bot': 166666}, tenants={}, other_tenants=None)
-        >>> Budget.share(3, 1.0, {}, {"acme": 0.25}, other_tenants_share=0.75)
-        Budget(total=333333, applications={}, tenants={'acme': 83333}, other_tenants=250000)
-        >>> Budget.share(sys.maxsize, 1.0, {}, {"acme": 0.25})
-        Budget(total=0, applications={}, tenants={'acme': 0}, other_tenants=None)
+        >>> Budget.share(JudgeSettings(budgets_by_tenant={"acme": 0.25}, other_tenants_share=0.75), 5)
+        Budget(total=1000000, applications={}, tenants={'acme': 50000}, other_tenants=750000)
         """
 
-        def micros(usd: float) -> int:
-            return int(round(usd * 1_000_000) // partitions)
+        def share(usd: float) -> int:
+            return int(round(usd * 1_000_000) // shares)
 
+        total_usd, others = settings.daily_budget_usd, settings.other_tenants_share
         return cls(
-            None if total_usd is None else micros(total_usd),
-            {name: micros(usd) for name, usd in applications.items()},
-            {name: micros(usd) for name, usd in tenants.items()},
-            None if total_usd is None or other_tenants_share >= 1 else micros(total_usd * other_tenants_share),
+            None if total_usd is None else share(total_usd),
+            {name: share(usd) for name, usd in settings.budgets_by_application.items()},
+            {name: share(usd) for name, usd in settings.budgets_by_tenant.items()},
+            None if total_usd is None or others >= 1 else share(total_usd * others),
         )
 
     def account(self, day: str, application: str | None, tenant: str | None) -> Account:

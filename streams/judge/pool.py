@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import structlog
@@ -30,12 +29,6 @@ if TYPE_CHECKING:
     from ragweir.streams.judge.client import Client
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True, eq=False)
-class _RunningJob:
-    budget: JobBudget
-    task: asyncio.Task[None] | None = None
 
 
 def build_client(settings: JudgeSettings) -> Client:
@@ -74,8 +67,7 @@ class LiveJudgePool(JudgePool):
     ) -> None:
         self._concurrency = settings.concurrency
         self._stats = CallStats()
-        self._runs: dict[JobId, _RunningJob] = {}
-        self._ended: deque[tuple[_RunningJob, JobResult]] = deque()
+        self._runs: dict[JobId, Future[JobResult]] = {}
         self._client = self._caller = None
         if not settings.cached_only:
             limits = RateLimits(
@@ -92,7 +84,6 @@ class LiveJudgePool(JudgePool):
         self._conversation = JudgeConversation(settings, self._caller, self._cache, self._embedder.embed, self._stats)
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._serve, name="judge-pool", daemon=True)
         self._thread.start()
 
@@ -100,24 +91,18 @@ class LiveJudgePool(JudgePool):
     def start(self, job: Job) -> None:
         if self._is_full() or job.id in self._runs:
             raise ValueError("more jobs than judge.concurrency, or one twice")
-        run = self._runs[job.id] = _RunningJob(JobBudget(job))
-        self._loop.call_soon_threadsafe(self._begin, run)
+        self._runs[job.id] = asyncio.run_coroutine_threadsafe(self._work(job), self._loop)
 
     @override
     def take_results(self) -> list[JobResult]:
-        results = []
-        for _ in range(len(self._ended)):
-            run, result = self._ended.popleft()
-            # A job that was cancelled may have been started again since, as another run.
-            if self._runs.get(result.id) is run:
-                del self._runs[result.id]
-                results.append(result)
-        return results
+        ended = [job_id for job_id, run in self._runs.items() if run.done() and not run.cancelled()]
+        return [self._runs.pop(each).result() for each in ended]
 
     @override
     def cancel(self, jobs: Collection[JobId]) -> None:
-        runs = [run for run in (self._runs.pop(each, None) for each in jobs) if run is not None]
-        self._loop.call_soon_threadsafe(self._cancel, runs)
+        for each in jobs:
+            if run := self._runs.pop(each, None):
+                run.cancel()
 
     @property
     @override
@@ -149,33 +134,23 @@ class LiveJudgePool(JudgePool):
 
     async def _until_closed(self) -> None:
         await self._closing.wait()
-        for task in self._tasks:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._embedder.close()
         if self._client:
             await self._client.aclose()
         self._cache.close()
 
-    def _begin(self, run: _RunningJob) -> None:
-        run.task = self._loop.create_task(self._work(run))
-        self._tasks.add(run.task)
-        run.task.add_done_callback(self._tasks.discard)
-
-    def _cancel(self, runs: Collection[_RunningJob]) -> None:
-        for run in runs:
-            if run.task:
-                run.task.cancel()
-
-    async def _work(self, run: _RunningJob) -> None:
-        job, usage = run.budget.job, run.budget.usage
+    async def _work(self, job: Job) -> JobResult:
+        budget = JobBudget(job)
         try:
-            result = JobResult(job.id, await self._conversation.hold(job, run.budget), usage)
+            return JobResult(job.id, await self._conversation.hold(job, budget), budget.usage)
         except JudgingFailed as error:
-            result = JobResult(job.id, None, usage, str(error))
+            return JobResult(job.id, None, budget.usage, str(error))
         except DayOver as error:
-            result = JobResult(job.id, None, usage, str(error), day_over=True)
+            return JobResult(job.id, None, budget.usage, str(error), day_over=True)
         except Exception as error:
             _log.error("judging raised", error=type(error).__name__)
-            result = JobResult(job.id, None, usage, f"judging raised {type(error).__name__}")
-        self._ended.append((run, result))
+            return JobResult(job.id, None, budget.usage, f"judging raised {type(error).__name__}")

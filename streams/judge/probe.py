@@ -46,11 +46,6 @@ class ProbeResult:
     model: str
     """The model that answered, by the endpoint's name for it."""
 
-    @property
-    def simulated(self) -> bool:
-        """True if the endpoint is the simulated judge."""
-        return self.model == SIMULATED
-
 
 def probe(settings: JudgeSettings) -> ProbeResult:
     """Ask the endpoint one small question, and for a vector if it is configured to give vectors.

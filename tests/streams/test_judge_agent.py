@@ -20,6 +20,7 @@ from ragweir.streams.judge.job import JobId
 from ragweir.streams.judge.ledger import Budget, affordable
 from ragweir.streams.judge.pricing import allowance
 from ragweir.streams.judge.results import CUT, case_of
+from ragweir.streams.settings import JudgeSettings
 
 AMOUNT = allowance(config().judge, case_of(request(), 60_000)[0], list(config().suites.values()))
 """What one of the tests' requests has reserved for it."""
@@ -610,7 +611,7 @@ def test_the_ledger_tells_which_floor_the_budget_affords() -> None:
 
 def test_the_parts_of_all_partitions_stay_within_the_budget() -> None:
     for partitions in (1, 3, 7, 12):
-        part = Budget.share(partitions, 1.0, {"a": 0.1}, {})
+        part = Budget.share(JudgeSettings(daily_budget_usd=1, budgets_by_application={"a": 0.1}), partitions)
         assert part.total is not None
         assert part.total * partitions <= 1_000_000
         assert part.applications["a"] * partitions <= 100_000

@@ -976,10 +976,10 @@ def test_a_job_that_is_cancelled_is_not_heard_of_and_may_begin_again(endpoint: E
 def test_a_job_that_ended_before_it_was_cancelled_is_not_heard_of(endpoint: Endpoint) -> None:
     with pool(endpoint) as live:
         live.start(job())
-        until(lambda: live._ended)
+        until(live._runs[job().id].done)
         live.cancel([job().id])
         live.start(job())
-        until(lambda: len(live._ended) == 2)
+        until(live._runs[job().id].done)
         (end,) = live.take_results()
         assert end.usage.cached == 1, "the second run found the first one's answer"
 
