@@ -115,7 +115,7 @@ def judge_config(settings: Settings, partitions: int) -> JudgeConfig:
         suites=every,
         judge=judge,
         partitions=partitions,
-        redact=Redactor(judge).applied,
+        redact=Redactor(judge).redact,
         off=frozenset(m.name for suite in every.values() for m in suite.metrics if m.name not in published),
         max_bytes=max_record_bytes(settings.limits.max_event_bytes),
     )

@@ -267,14 +267,12 @@ class EvaluateAgent(Agent):
         return evaluation, [written, *requests]
 
     def _request(self, evaluation: Evaluation, event: Interaction) -> JudgeRequest:
-        contexts = event.contexts
-        if contexts is not None:
-            contexts = contexts[: self._config.limits.max_contexts]
+        most = self._config.limits.max_contexts
         return JudgeRequest(
             evaluation=evaluation,
             query=event.query,
             response=event.response,
-            contexts=None if contexts is None else tuple(context.text for context in contexts),
+            contexts=None if event.contexts is None else tuple(each.text for each in event.contexts[:most]),
             expected=event.expected,
         )
 

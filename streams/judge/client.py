@@ -74,12 +74,7 @@ class Client:
 
 
 def _read(response: Response, request: EndpointRequest, response_format: ResponseFormat) -> EndpointResponse:
-    """Read a response.
-
-    Raises:
-        JudgeError: if it is an error.
-        Exception: of any type, if it is malformed.
-    """
+    """Read a response; raises JudgeError for an error, and any other exception if it is malformed."""
     if response.status >= 300:
         error = _Error.read(response)
         if error.code == "json_validate_failed":  # Groq's code for an answer that is not JSON.

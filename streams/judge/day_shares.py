@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 import structlog
 from confluent_kafka import KafkaException
@@ -68,16 +69,9 @@ class DayShares:
             # A topic that was created again may end before the old one.
             first = self._next if self._next <= whole.ends[0] else 0
             for record in read(self._settings, whole.since({0: first})):
-                self._note(record.value)
+                with suppress(ValidationError):  # A tombstone, or a foreign record.
+                    if found := shares_of(LedgerEntry.model_validate_json(record.value or b"")):
+                        self._known.update([found])
             self._next, self._error = whole.ends[0], ""
         except (RagweirError, KafkaException) as error:
             self._error = str(error)
-
-    def _note(self, value: bytes | None) -> None:
-        try:
-            found = shares_of(LedgerEntry.model_validate_json(value or b""))
-        except ValidationError:  # A tombstone, or a foreign record.
-            return
-        if found is not None:
-            day, shares = found
-            self._known[day] = shares

@@ -34,11 +34,7 @@ _LAST_MS = 2**43
 
 
 def read_request(record: Record, max_bytes: int) -> JudgeRequest:
-    """Read the request that a record holds.
-
-    Raises:
-        Rejected: if it holds none.
-    """
+    """Read the request of a record; raises Rejected if it holds none."""
     try:
         return JudgeRequest.model_validate(parse(record.value, max_bytes))
     except ValidationError:
@@ -93,11 +89,7 @@ class HeldRequest:
 
     @property
     def reservation(self) -> JobReservation:
-        """The reservation of its job.
-
-        Raises:
-            ValueError: if it has no job.
-        """
+        """The reservation of its job; raises ValueError if it has none."""
         if self._reservation is None:
             raise ValueError(f"a request that is {self.state} has no job")
         return self._reservation

@@ -20,7 +20,7 @@ _CONTEXT = multiprocessing.get_context("spawn")  # Forking a process with librdk
 
 
 class RedactionFailed(Exception):
-    """The texts could not be redacted. The message is fixed words."""
+    """Redaction took too long, raised, or ended the child. The message is fixed words."""
 
 
 class IsolatedRedactor:
@@ -37,11 +37,7 @@ class IsolatedRedactor:
         self._child: tuple[BaseProcess, Connection] | None = None
 
     def redacted(self, texts: Sequence[str]) -> list[str]:
-        """Return the texts of one event, redacted.
-
-        Raises:
-            RedactionFailed: if that took too long, raised, or ended the child.
-        """
+        """Return the texts of one event, redacted; raises RedactionFailed."""
         pipe = self._started()
         try:
             pipe.send(list(texts))

@@ -72,11 +72,7 @@ class JobBudget:
     """The cost of calls that broke off, in millionths of a dollar."""
 
     def day(self) -> str:
-        """Return the day on which a call is booked that is sent now.
-
-        Raises:
-            DayOver: if nothing is reserved on that day.
-        """
+        """Return the day on which a call is booked that is sent now; raises DayOver if nothing is reserved on it."""
         day = self.job.today()
         if day not in self.job.days:
             raise DayOver("the day of its reservation is over")
@@ -102,11 +98,7 @@ class JudgePool(ABC):
 
     @abstractmethod
     def start(self, job: Job) -> None:
-        """Start a job.
-
-        Raises:
-            ValueError: if `judge.concurrency` jobs are running, or this one is.
-        """
+        """Start a job; raises ValueError if `judge.concurrency` jobs are running, or this one is."""
 
     @abstractmethod
     def take_results(self) -> list[JobResult]:

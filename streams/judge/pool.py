@@ -32,11 +32,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 def build_client(settings: JudgeSettings) -> Client:
-    """Return the client of the endpoint.
-
-    Raises:
-        ConfigurationError: if the key cannot be read, or a package is missing.
-    """
+    """Return the client of the endpoint; raises ConfigurationError if its key or a package is missing."""
     try:
         from ragweir.streams.judge.client import Client  # noqa: PLC0415 - importing it takes half a second
     except ImportError as error:

@@ -68,7 +68,7 @@ def error_message(settings: JudgeSettings, error: JudgeError) -> str:
 def unpriced(settings: JudgeSettings) -> list[str]:
     """Return the models without a price: their costs are not counted.
 
-    >>> unpriced(JudgeSettings(model="one", embedding_model="other", prices={"one": Price(input_usd=1, output_usd=2)}))
+    >>> unpriced(JudgeSettings(model="one", embedding_model="other", prices={"one": {"input_usd": 1, "output_usd": 1}}))
     ['other']
     """
     asked = (settings.model, settings.embedding_model)

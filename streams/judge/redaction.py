@@ -121,7 +121,8 @@ class Redactor:
     Raises:
         ConfigurationError: if a pattern or the hook cannot be used.
 
-    >>> Redactor(JudgeSettings(redaction="on")).text("Write to ada@example.org or call +44 20 7946 0958.")
+    >>> case = Case(query="Who?", response="Write to ada@example.org or call +44 20 7946 0958.")
+    >>> Redactor(JudgeSettings(redaction="on")).redact(case).response
     'Write to [email] or call [phone].'
     """
 
@@ -131,7 +132,7 @@ class Redactor:
         _user_hook(*own)
         self._own = IsolatedRedactor(_user_hook, own, settings.redact_timeout_s) if any(own) else None
 
-    def applied(self, case: Case) -> Case | Null:
+    def redact(self, case: Case) -> Case | Null:
         """Return the case as it may be sent, or the reason why it may not.
 
         It may not if `refuse` is set and there is something to redact, nor if the user's redaction fails.
@@ -154,14 +155,6 @@ class Redactor:
         )
         return _MUST_NOT_LEAVE if self._mode == "refuse" and redacted != case else redacted
 
-    def text(self, text: str) -> str:
-        """Return one text, redacted.
-
-        Raises:
-            RedactionFailed: if the user's patterns or hook took too long or raised.
-        """
-        return self._texts([text])[0]
-
     def _texts(self, texts: Sequence[str]) -> list[str]:
         redacted = [_replaced(text, _BUILT_IN) for text in texts]
         return self._own.redacted(redacted) if self._own else redacted
@@ -174,11 +167,7 @@ def _replaced(text: str, patterns: Iterable[_Pattern]) -> str:
 
 
 def _user_hook(forms: Mapping[str, str], place: str | None) -> Callable[[str], str]:
-    """Return a function that applies the user's patterns and then the hook.
-
-    Raises:
-        ConfigurationError: if a pattern or the hook cannot be used.
-    """
+    """Return a function that applies the user's patterns and then the hook; raises ConfigurationError."""
     patterns = [_compiled(name, form) for name, form in forms.items()]
     hook = imported(place) if place else str
 

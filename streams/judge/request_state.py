@@ -28,11 +28,11 @@ class RequestState(StrEnum):
     ENDED = "ended"
     """It has a result; the cost of its job is not committed."""
     ENDED_EMITTED = "ended and emitted"
-    """As ENDED; its result is emitted with its cost, in a transaction that is not committed."""
+    """Its result is emitted with the cost of its job, in a transaction that is not committed."""
     READY = "ready"
     """It has a result; its cost is committed, where it had any."""
     READY_EMITTED = "ready and emitted"
-    """As READY; its result is emitted in a transaction that is not committed."""
+    """Its result is emitted, in a transaction that is not committed."""
     DONE = "done"
     """Its result is committed. It is no longer held."""
 
@@ -56,17 +56,13 @@ class RequestEvent(StrEnum):
     """An event that changes the state of a request."""
 
     RESERVE = "reserve"
-    """A reservation for its calls is emitted."""
     RESOLVE = "resolve"
     """It gets a result without a job."""
     END = "end"
     """Its job ends, with a result and a cost."""
     EMIT = "emit"
-    """Its result is emitted."""
     COMMIT = "commit"
-    """The current transaction is committed."""
     ABORT = "abort"
-    """The current transaction is aborted."""
 
 
 _EMITTED = frozenset({RequestState.ENDED_EMITTED, RequestState.READY_EMITTED})
