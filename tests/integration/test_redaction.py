@@ -87,8 +87,8 @@ ADVERSARIAL = [
 ]
 
 
-def redacted_text(text: str) -> str:
-    case = ON.redact(Case("", text))
+def redacted_text(text: str, redactor: Redactor = ON) -> str:
+    case = redactor.redact(Case("", text))
     assert isinstance(case, Case)
     return case.response
 
@@ -126,7 +126,7 @@ def test_off_leaves_and_on_changes_every_text_and_refuse_lets_nothing_go() -> No
 
 def test_own_patterns_are_named_by_the_settings() -> None:
     own = Redactor(JudgeSettings(redaction="on", redact_patterns={"case": r"\bC-\d+"}))
-    assert own.text("C-12 by ada@example.org") == "[case] by [email]"
+    assert redacted_text("C-12 by ada@example.org", own) == "[case] by [email]"
 
 
 @pytest.mark.parametrize(("form", "told"), [("(", "no regular expression"), ("x*", "must not match an empty text")])
@@ -176,7 +176,7 @@ def test_a_hook_that_fails_lets_nothing_go_and_quotes_nothing(
 def test_a_hook_that_ends_its_process_lets_nothing_go_and_the_next_event_finds_another() -> None:
     redactor = Redactor(JudgeSettings(redaction="on", redact_hook="redaction_hooks:deadly"))
     assert redactor.redact(CASE) == Null("the process that redacts ended")
-    assert redactor.text("Grace") == "Grace"
+    assert redacted_text("Grace", redactor) == "Grace"
 
 
 CATASTROPHE = Case("a" * 60 + "!", "Babbage")
@@ -200,16 +200,17 @@ def test_what_takes_too_long_is_ended_and_the_next_event_is_redacted(settings: d
 
 ORPHAN = """
 import os, threading, time
+from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
 from ragweir.streams.judge.redaction import Redactor
 from ragweir.streams.settings import JudgeSettings
 
 if __name__ == "__main__":
     redactor = Redactor(JudgeSettings(redaction="on", redact_timeout_s={limit}, redact_patterns={{"bad": "(a+)+$"}}))
-    redactor.text("fine")
+    redactor.redact(Case("", "fine"))
     process, _ = redactor._own._child
     print(process.pid, flush=True)
-    threading.Thread(target=redactor.text, args=("{text}",), daemon=True).start()
+    threading.Thread(target=redactor.redact, args=(Case("", "{text}"),), daemon=True).start()
     time.sleep(0.5)
     os.kill(os.getpid(), 9)
 """

@@ -189,7 +189,7 @@ def test_the_known_outcomes_of_judging_are_those_that_occur() -> None:
     assert found["ragweir_judge_requests_total"] == {(each,) for each in get_args(RequestOutcome)}
     troubles = {each.__name__ for each in (EndpointFailed, RateLimited, EndpointUnusable, CallRejected)}
     calls = {"ok", "broken_off", "cached", OptionUnsupported("length").outcome}
-    calls |= {outcome for trouble in troubles for outcome in words("judging", trouble, 0)}
+    calls |= {outcome for trouble in troubles for outcome in words("judge", trouble, 0)}
     calls |= {outcome for *_, outcome, _ in client._MEANINGS}
     assert found["ragweir_judge_calls_total"] == {(each,) for each in calls}
 
