@@ -130,8 +130,13 @@ class AggregateAgent(Agent):
         if batch.overflows:
             outcome.counts["ragweir_window_overflow_total",] += batch.overflows
         outcome.counts["ragweir_late_events_total",] += batch.late.total()
-        if admission.is_full:
-            self._warn_full(partition)
+        if admission.is_full and partition not in self._warned:
+            self._warned.add(partition)
+            log.warning(
+                "windows take the memory of windows.max_bytes: further label sets count under __overflow__",
+                partition=partition,
+                max_bytes=self._max_bytes,
+            )
         touched: defaultdict[datetime, dict[Labels, WindowPart]] = defaultdict(dict)
         for key, contents in batch.sums().items():
             start, labels = key
@@ -180,16 +185,6 @@ class AggregateAgent(Agent):
     def _max_bytes(self) -> int:
         """Memory for the windows of one partition, in bytes: an equal share, so that none depends on the others."""
         return self._config.windows.max_bytes // max(1, len(self._assigned))
-
-    def _warn_full(self, partition: int) -> None:
-        """Log, once for each assignment, that label sets are folded because of memory."""
-        if partition not in self._warned:
-            self._warned.add(partition)
-            log.warning(
-                "the windows take the memory that windows.max_bytes gives: further label sets count under __overflow__",
-                partition=partition,
-                max_bytes=self._max_bytes,
-            )
 
     def _count_slos(self, evaluation: Evaluation, scored: WindowEntry[Key], outcome: Outcome) -> None:
         for slo in self._config.slos:

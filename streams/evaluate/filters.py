@@ -57,7 +57,9 @@ class Filters:
                 raise ConfigurationError(f"--only {text!r} is no condition {_EXAMPLES}")
             name, sign, value = found.groups()
             if name == "time":
-                times[sign] = _time(text, sign, value)
+                if sign == "=":
+                    raise ConfigurationError(f"--only {text!r}: a time takes < or >")
+                times[sign] = time_argument(value, f"--only {text!r}:")
                 continue
             made = _condition(text, name, sign, value, catalogue)
             (scores if made.scored else fields).append(made)
@@ -72,12 +74,6 @@ class Filters:
     def admit_scores(self, scores: Mapping[str, float | None], categories: Mapping[str, str | None]) -> bool:
         """Return whether a scored event fulfils the conditions on metrics."""
         return all(each.holds(None, scores, categories) for each in self.scores)
-
-
-def _time(text: str, sign: str, value: str) -> datetime:
-    if sign == "=":
-        raise ConfigurationError(f"--only {text!r}: a time takes < or >")
-    return time_argument(value, f"--only {text!r}:")
 
 
 def _condition(text: str, name: str, sign: str, value: str, catalogue: Catalogue) -> Condition:

@@ -45,7 +45,7 @@ _MOST_MOVED = 4_000
 _MIN_READ = 100
 """The least number of requests that are read together to find those of other tenants behind a flood."""
 _RESUME = 0.75
-"""The part of a limit at which reading resumes, since pausing a partition discards what was fetched."""
+"""The part of a limit or share at which reading resumes, since pausing a partition discards what was fetched."""
 _RUNNING = RequestState.RESERVED, RequestState.IN_FLIGHT
 
 
@@ -236,7 +236,7 @@ class JudgeAgent(Agent):
         self._crowded = {
             partition: (offset, tenant)
             for partition, (offset, tenant) in self._crowded.items()
-            if partition in self._newly_paused or not self._shares.has_room(tenant)
+            if partition in self._newly_paused or self._shares.has_share(tenant, _RESUME)
         }
         self._newly_paused.clear()
 
@@ -246,16 +246,14 @@ class JudgeAgent(Agent):
             suites = held.reservation.job.suites
             emission = judged(request, ended.judged, suites, ended.usage, judge.model, config.off, cut=held.cut)
             return result(held.record, emission, "judged")
-        if ended.day_over:
-            emission = waiting("judge.retry", request, held.record.partition, held.requested_at, self._now, ended.why)
-            return result(held.record, emission, "retried")
-        if request.attempts >= judge.retries:
+        if not ended.day_over and request.attempts >= judge.retries:
             emission = unjudged(request, "failed", ended.why, config.suites, config.off)
             return result(held.record, emission, "failed")
-        request = request.model_copy(update={"attempts": request.attempts + 1})
-        until = self._now + timedelta(seconds=judge.retry_delay_s)
-        partition, since = held.record.partition, held.requested_at
-        emission = waiting("judge.retry", request, partition, since, until, ended.why)
+        until = self._now
+        if not ended.day_over:
+            request = request.model_copy(update={"attempts": request.attempts + 1})
+            until += timedelta(seconds=judge.retry_delay_s)
+        emission = waiting("judge.retry", request, held.record.partition, held.requested_at, until, ended.why)
         return result(held.record, emission, "retried")
 
     def _book(self) -> None:

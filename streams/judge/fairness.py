@@ -18,8 +18,6 @@ NAMES = 1_000
 hold any names."""
 ABOVE_SHARE = "its tenant has its share of the requests that are held"
 """The reason in a request that was moved."""
-_RESUME = 0.75
-"""The part of a limit or share at which a tenant's requests are read again, several at a time."""
 
 Name = str | None
 """A tenant; empty for requests without one, None for all tenants that are not distinguished."""
@@ -78,10 +76,6 @@ class TenantShares:
     def has_share(self, name: Name, part: float = 1.0) -> bool:
         """Return whether a tenant has at least this part of its share, and the worker this part of the limit."""
         return self._total >= part * self._most and self._held[name] >= part * self._share
-
-    def has_room(self, name: Name) -> bool:
-        """Return whether more requests of a tenant that had its share can be read."""
-        return not self.has_share(name, _RESUME)
 
     def surplus(self, waiting: Iterable[HeldRequest]) -> list[HeldRequest]:
         """Return the requests to move: the newest of the tenants that hold most, until the rest is in the limit.
