@@ -88,7 +88,7 @@ ADVERSARIAL = [
 
 
 def redacted_text(text: str, redactor: Redactor = ON) -> str:
-    case = redactor.redact(Case("", text))
+    case = redactor.redact(Case(text, text))
     assert isinstance(case, Case)
     return case.response
 
