@@ -293,16 +293,16 @@ class AggregateAgent(Agent):
             committed = assignment.start
         if state is None and committed is not None:
             raise StateError(
-                f"partition {partition} has the committed offset {committed} but no windows to go on from: the windows "
+                f"partition {partition} has the committed offset {committed} but no windows to continue: the windows "
                 "topic was emptied or is not that of this group; use another topics.prefix, or delete the group with "
-                "kafka-consumer-groups to count all evaluations anew"
+                "kafka-consumer-groups to count all evaluations again"
             )
         if state is not None and state.next_offset != committed:
             raise StateError(
-                f"the windows of partition {partition} stand at offset {state.next_offset}, but the group's committed "
-                f"offset is {'gone' if committed is None else committed}: going on would count events twice or not at "
+                f"the windows of partition {partition} are at offset {state.next_offset}, but the group's committed "
+                f"offset is {'gone' if committed is None else committed}: it would count events twice or not at "
                 f"all; set the group's offset of this partition to {state.next_offset} with kafka-consumer-groups, or "
-                f"use another topics.prefix. To sum up again beside it: {self.replay_command('', 0, 0)}"
+                f"use another topics.prefix. To compute the windows in a separate run: {self.replay_command('', 0, 0)}"
             )
         # The progress is emitted in any case: its offset may be another, or another worker may have found it idle.
         state = state or PartitionState(assignment.start, written=assignment.changelog.end)
