@@ -22,7 +22,7 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.schemas.window import duration_s
 from ragweir.streams.aggregate.dimensions import Dimensions
-from ragweir.streams.aggregate.windowing import start_of
+from ragweir.streams.aggregate.window_times import start_of
 from ragweir.streams.dead_letters.listing import Letter, read_letter
 from ragweir.streams.kafka.client import Identity, build, reader_properties
 from ragweir.streams.kafka.reader import OffsetRange, OnProgress, StoredRecord, offset_range, read, topics

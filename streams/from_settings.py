@@ -16,7 +16,6 @@ from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.evaluate.agent import EvaluateConfig
 from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.judge.config import JudgeConfig
-from ragweir.streams.judge.pricing import FREE
 from ragweir.streams.judge.redaction import Redactor
 from ragweir.streams.settings import Settings, must_be_closed
 
@@ -115,10 +114,8 @@ def judge_config(settings: Settings, partitions: int) -> JudgeConfig:
     return JudgeConfig(
         suites=every,
         judge=judge,
-        price=judge.prices.get(judge.model, FREE),
-        embedding_price=judge.prices.get(judge.embedding_model or "", FREE),
         partitions=partitions,
-        redact=Redactor(judge).applied,
+        redact=Redactor(judge).redact,
         off=frozenset(m.name for suite in every.values() for m in suite.metrics if m.name not in published),
         max_bytes=max_record_bytes(settings.limits.max_event_bytes),
     )

@@ -15,8 +15,8 @@ from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.from_settings import catalogue, evaluate_config, judge_config, totals
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.day_shares import DayShares
-from ragweir.streams.judge.ledgers import nothing_spent
 from ragweir.streams.judge.pool import LiveJudgePool
+from ragweir.streams.judge.worker_ledgers import nothing_spent
 from ragweir.streams.kafka.client import Assignor
 from ragweir.streams.records import Count, ReplayBounds
 from ragweir.streams.serving.telemetry import KnownLabels

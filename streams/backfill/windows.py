@@ -16,7 +16,8 @@ from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, WindowDecoder
 from ragweir.schemas.window import Window, duration_s
 from ragweir.schemas.window_key import ProgressKey, WindowKey, parse_window_key
-from ragweir.streams.aggregate.windowing import has_windows, of_all_sizes
+from ragweir.streams.aggregate.window_times import has_windows
+from ragweir.streams.aggregate.windowing import of_all_sizes
 from ragweir.streams.backfill.compaction import CompactedRecords
 from ragweir.streams.explain import Watch
 from ragweir.streams.from_settings import totals

@@ -29,7 +29,7 @@ from ragweir.streams.event_times import distances
 from ragweir.streams.from_settings import catalogue, evaluate_config, judge_config
 from ragweir.streams.judge.days import next_day
 from ragweir.streams.judge.ledger import affordable
-from ragweir.streams.judge.probe import probe, told, unpriced
+from ragweir.streams.judge.probe import SIMULATED, error_message, probe, unpriced
 from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS, JudgeError
 from ragweir.streams.kafka.client import (
     Connection,
@@ -207,12 +207,12 @@ def judge(findings: CheckContext) -> str:
     except ConfigurationError as error:
         raise Unwell(str(error)) from None
     except JudgeError as error:
-        raise Unwell(told(chosen, error)) from None
-    simulated = " (simulated: no model is behind it)" if found.simulated else ""
+        raise Unwell(error_message(chosen, error)) from None
+    simulated = " (simulated: no model is behind it)" if found.model == SIMULATED else ""
     without = f"; the price of {' and '.join(unpriced(chosen))} is not known" if unpriced(chosen) else ""
     model = printable(found.model, MAX_NAME_CHARACTERS)
     return (
-        f"{masked_url(chosen.base_url)} answers as {model}{simulated}, {_FORMS[found.dialect.answers]}; "
+        f"{masked_url(chosen.base_url)} answers as {model}{simulated}, {_FORMS[found.response_format.answers]}; "
         f"asking cost {dollars(found.cost)}{without}"
     )
 

@@ -24,7 +24,8 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.window import OVERFLOW, EstimateSums, Progress, Window, duration_s
 from ragweir.streams.aggregate.dimensions import admission_limits
-from ragweir.streams.aggregate.windowing import Windowing, of_all_sizes, start_of
+from ragweir.streams.aggregate.window_times import start_of
+from ragweir.streams.aggregate.windowing import Windowing, of_all_sizes
 from ragweir.streams.backfill import compaction as latest
 from ragweir.streams.backfill.compaction import CompactedRecords
 from ragweir.streams.backfill.output_formats import JsonLines, OutputFormat, write
