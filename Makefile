@@ -65,14 +65,14 @@ compatibility: setup ## every service and command on Kafka 3.7 to 4.3 with TLS, 
 	@$(BIN)/python -m chaos.compatibility $(VERSIONS)
 
 bench: setup ## print the benchmark tables
-	@$(BIN)/python bench/run.py
+	@$(BIN)/python -m bench
 
 bench-worst: setup ## search the events that cost most; fails when one is over the limits; WORST="--bytes 16777216"
-	@$(BIN)/python bench/worst.py $(WORST)
+	@$(BIN)/python -m bench.worst $(WORST)
 
 # An environment of its own: ragas and evidently bring over a gigabyte. Both report usage unless told not to.
 bench-peers: bench/.venv/.ready ## print ragweir's cost beside other packages' on the same events; PEERS="--help" for options
-	@PYTHONWARNINGS=ignore RAGAS_DO_NOT_TRACK=true DO_NOT_TRACK=1 bench/.venv/bin/python bench/peers.py $(PEERS)
+	@PYTHONWARNINGS=ignore RAGAS_DO_NOT_TRACK=true DO_NOT_TRACK=1 bench/.venv/bin/python -m bench.peers $(PEERS)
 
 bench/.venv/.ready: bench/requirements.txt
 	@test -x bench/.venv/bin/python || $(PYTHON) -m venv bench/.venv

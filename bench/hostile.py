@@ -1,8 +1,8 @@
-"""Events as an attacker makes them: long texts, long lists, extreme numbers and wrong types, always the same by seed.
+"""Adversarial events, generated from a seed: long texts, long lists, extreme numbers and wrong types.
 
-`TEXTS` are kinds of text and `PLACES` the fields that such a text can fill; `LISTS` are events whose cost lies in the
-number of their parts, `PRODUCTS` events in which many parts meet many others. `lines` mixes all of them with events
-that have some odd values, for a command that reads JSON lines.
+`TEXTS` are kinds of text, `LAYOUTS` the fields that a text fills. `LISTS` are events that cost by the number of their
+parts, `PRODUCTS` events that cost by the product of two such numbers. `lines` yields all of them, and events with wrong
+values, as JSON lines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import orjson
 
 Fields = dict[str, Any]
 Make = Callable[[int], str]
-"""A text of about so many bytes of UTF-8."""
+"""Returns a text of about that many bytes of UTF-8."""
 
 _START = 1_764_000_000_000
 _LETTERS = "bcdfghjklmnpqrstvwxz"
@@ -28,7 +28,7 @@ def _repeated(unit: str) -> Make:
 
 
 def _joined(units: Callable[[], Iterator[str]]) -> Make:
-    """A text of distinct units, so that nothing is remembered from one to the next."""
+    """Return a maker of texts of distinct units, so that no cache holds the next one."""
 
     def make(length: int) -> str:
         parts: list[str] = []
@@ -42,7 +42,7 @@ def _joined(units: Callable[[], Iterator[str]]) -> Make:
 
 
 def _word(number: int, letters: str = _LETTERS, least: int = 3) -> str:
-    """The word with this number, of at least so many letters."""
+    """Return the word with this number, of at least that many letters."""
     word = ""
     while number or len(word) < least:
         number, digit = divmod(number, len(letters))
@@ -59,7 +59,7 @@ def _day(number: int) -> str:
 
 
 def _marks(length: int) -> str:
-    """Combining marks in an order that canonical ordering turns round."""
+    """Return combining marks in the opposite of the canonical order."""
     return "a" + "\u0301" * (length // 4) + "\u0323" * (length // 4)
 
 
@@ -123,20 +123,16 @@ TEXTS: Mapping[str, Make] = {
     "citations without an end": lambda length: f"[{'1,' * (length // 2)}",
     "controls": _repeated("\x00"),
 }
-"""Kinds of text, each dear in its own way."""
+"""Kinds of text, each costly to another part of the evaluation."""
 
 
 def _parts(text: str, number: int) -> list[str]:
     size = max(len(text) // number, 1)
-    return [text[place * size : (place + 1) * size] for place in range(number)]
+    return [text[part * size : (part + 1) * size] for part in range(number)]
 
 
 def _contexts(texts: Sequence[str]) -> list[Fields]:
-    return [{"text": text, "chunk_id": f"c{place}"} for place, text in enumerate(texts)]
-
-
-def _response(make: Make, size: int) -> Fields:
-    return {"response": make(size)}
+    return [{"text": text, "chunk_id": f"c{index}"} for index, text in enumerate(texts)]
 
 
 def _everywhere(make: Make, size: int) -> Fields:
@@ -144,7 +140,7 @@ def _everywhere(make: Make, size: int) -> Fields:
     return {"query": query, "response": response, "expected": expected, "contexts": _contexts([context])}
 
 
-def _repeated_everywhere(make: Make, size: int) -> Fields:
+def _same_everywhere(make: Make, size: int) -> Fields:
     text = make(size // 4)
     return {"query": text, "response": text, "expected": text, "contexts": _contexts([text]), "question_id": "EF_3"}
 
@@ -161,30 +157,30 @@ def _many_answers(make: Make, size: int) -> Fields:
 
 def _same_answers(make: Make, size: int) -> Fields:
     response = make(size // 2)
-    answers = [response[place : place + len(response) // 32] for place in range(32)]
+    answers = [response[start : start + len(response) // 32] for start in range(32)]
     return {"response": response, "expected": answers, "question_id": "EF_1"}
 
 
-def _extracted(make: Make, size: int) -> Fields:
+def _many_extractions(make: Make, size: int) -> Fields:
     parts = iter(_parts(make(size), 800))
     found = [{"field": "f", "value": value, "evidence": evidence} for value, evidence in zip(parts, parts, strict=True)]
     return {"extractions": found}
 
 
-PLACES: Mapping[str, Callable[[Make, int], Fields]] = {
-    "response": _response,
+LAYOUTS: Mapping[str, Callable[[Make, int], Fields]] = {
+    "response": lambda make, size: {"response": make(size)},
     "everywhere": _everywhere,
-    "everywhere alike": _repeated_everywhere,
+    "everywhere alike": _same_everywhere,
     "64 contexts": _many_contexts,
     "32 answers": _many_answers,
     "32 answers alike": _same_answers,
-    "400 extractions": _extracted,
+    "400 extractions": _many_extractions,
 }
 """The fields that a kind of text fills."""
 
 
 def _filled(name: str, items: Callable[[], Iterator[Any]], **more: Any) -> Callable[[int], Fields]:
-    """A list of this field that takes the whole size."""
+    """Return a maker of events whose list in this field takes the whole size."""
 
     def make(size: int) -> Fields:
         each = len(orjson.dumps(list(islice(items(), 1_000)))) / 1_000
@@ -202,7 +198,7 @@ def _counted(form: Callable[[int], Any]) -> Callable[[], Iterator[Any]]:
 
 
 def _in(field: str, name: str, make: Callable[[int], Fields], *, listed: bool = False) -> Callable[[int], Fields]:
-    """The list as a part of another field."""
+    """Return a maker of events with the list as a part of another field."""
 
     def within(size: int) -> Fields:
         part = {name: make(size)[name]}
@@ -248,29 +244,29 @@ LISTS: dict[str, Callable[[int], Fields]] = {
     "an unknown list": _filled("own", _always([])),
     "extra": lambda size: {"extra": {str(number): 0 for number in range(size // 12)}},
 }
-"""Events of many parts."""
+"""Events that cost by the number of their parts."""
 
 
 def _phrases_and_pairs(size: int) -> Fields:
-    """Every pair of the response's phrases stands in the contexts, and no phrase does."""
+    """Return contexts that contain every pair of words of the response's phrases, and none of the phrases."""
     words = [_word(number).capitalize() for number in range(size // 12 + 3)]
     runs = list(zip(words[::3], words[1::3], words[2::3], strict=False))
     pairs = [f"{one} {two}. {two} {three}" for one, two, three in runs]
     return {
         "response": ", ".join(map(" ".join, runs)),
-        "contexts": _contexts([". ".join(pairs[place::32]) for place in range(32)]),
+        "contexts": _contexts([". ".join(pairs[part::32]) for part in range(32)]),
     }
 
 
 def _growing_phrases(size: int) -> Fields:
-    """Phrases that end in each other."""
+    """Return phrases each of which ends the next."""
     longest = int((size / 4) ** 0.5)
     text = ". ".join("Aa " * length for length in range(1, longest))
     return {"response": text, "expected": [text], "contexts": _contexts(["Aa " * (size // 12)])}
 
 
 def _drawn(words: int, length: int, size: int, form: str) -> str:
-    """Sentences of words drawn from few."""
+    """Return sentences of words drawn from a small vocabulary."""
     rng = random.Random(size)
     vocabulary = [_word(number, least=2) * 2 for number in range(words)]
     sentences = (form.format(*rng.sample(vocabulary, length)) for _ in count())
@@ -278,7 +274,7 @@ def _drawn(words: int, length: int, size: int, form: str) -> str:
 
 
 def _claims_of_few_words(size: int) -> Fields:
-    """Claims that have their words in common, and contexts whose sentences have nearly all of them."""
+    """Return claims that share their words, and contexts whose sentences contain nearly all of these."""
     return {
         "response": _drawn(16, 4, size // 3, "The {} {} covers {} {}. "),
         "contexts": _contexts(_parts(_drawn(16, 6, size // 2, "{} {} {} {} {} {}. "), 16)),
@@ -286,48 +282,44 @@ def _claims_of_few_words(size: int) -> Fields:
 
 
 def _sentences_in_all_contexts(size: int) -> Fields:
-    """Sentences each word of which stands in every context."""
+    """Return sentences whose words all occur in every context."""
     vocabulary = " ".join(_word(number) for number in range(size // 400))
     return {
         "response": _drawn(size // 400, 2, size // 4, "{} {}. "),
-        "contexts": _contexts([f"{vocabulary} {place}" for place in range(64)]),
+        "contexts": _contexts([f"{vocabulary} {number}" for number in range(64)]),
     }
 
 
-def _concession_with_gaps(size: int) -> Fields:
-    text = "While " + "I cannot say".ljust(60) * (size // 60)
-    return {"response": text}
-
-
 PRODUCTS: dict[str, Callable[[int], Fields]] = {
-    "phrases that stand as pairs": _phrases_and_pairs,
+    "phrases that occur as pairs": _phrases_and_pairs,
     "phrases that end in phrases": _growing_phrases,
     "claims of few words": _claims_of_few_words,
     "sentences in all contexts": _sentences_in_all_contexts,
-    "a concession with gaps": _concession_with_gaps,
+    "a concession with gaps": lambda size: {"response": "While " + "I cannot say".ljust(60) * (size // 60)},
 }
-"""Events in which many parts have to be held against many others."""
+"""Events that cost by the product of two numbers of parts."""
 
 
 def event(fields: Fields, event_id: str = "hostile") -> bytes:
-    """The bytes of an interaction with these fields."""
+    """Return the bytes of an interaction with these fields."""
     base: Fields = {"event_id": event_id, "ended_at": _START, "query": "Who wrote it?", "response": "Ada wrote it."}
     return orjson.dumps(base | fields)
 
 
 def shapes() -> Iterator[tuple[str, Callable[[int], Fields]]]:
-    """Every shape by its name: each kind of text in each place, then the lists and the products."""
+    """Yield every shape with its name: each kind of text in each layout, then the lists and the products."""
     for kind, make in TEXTS.items():
-        for place, fill in PLACES.items():
-            yield f"{kind}: {place}", lambda size, make=make, fill=fill: fill(make, size)  # type: ignore[misc]
+        for layout, fill in LAYOUTS.items():
+            yield f"{kind}: {layout}", lambda size, make=make, fill=fill: fill(make, size)  # type: ignore[misc]
     yield from LISTS.items()
     yield from PRODUCTS.items()
 
 
 def sized(make: Callable[[int], Fields], size: int) -> bytes:
-    """The largest event of a shape that has at most so many bytes, as near to them as some attempts come.
+    """Return an event of a shape with at most that many bytes, and nearly as many.
 
-    JSON writes some characters longer than UTF-8 does, so what fits is found by trying.
+    JSON writes some characters longer than UTF-8 does, so the size is reduced until the event fits. Sizes
+    below 32 KiB are too small for some shapes.
     """
     asked = size - 200
     value = event(make(asked))
@@ -347,7 +339,7 @@ VALUES: tuple[Any, ...] = (
     *([], [[]], [None], [0] * 1_001, ["a"] * 1_001, [{}] * 40, [1.7e308, 1.7e308], ["a", None, 1, True, {}, []]),
     *({}, {"": ""}, {"a": {"a": {"a": []}}}, {"text": "a", "kind": "llm"}, {str(number): "a" for number in range(100)}),
 )
-"""Values that any field may be sent with."""
+"""Values to replace any field by."""
 
 RICH: Fields = {
     "event_id": "rich",
@@ -398,13 +390,13 @@ RICH: Fields = {
     "usage": {"input_tokens": 812, "output_tokens": 96, "cost_usd": 0.0004},
     "extra": {"own": 1},
 }
-"""A good interaction with a value in every field."""
+"""A valid interaction with a value in every field."""
 
 Path = tuple[str, ...]
 
 
 def paths(fields: Fields = RICH, above: Path = ()) -> Iterator[Path]:
-    """Every field of an interaction, and of its parts; a list stands for its items."""
+    """Yield the path of every field of an interaction and of its parts; the items of a list share their paths."""
     for name, value in fields.items():
         yield (*above, name)
         part = value[0] if isinstance(value, list) else value
@@ -413,7 +405,7 @@ def paths(fields: Fields = RICH, above: Path = ()) -> Iterator[Path]:
 
 
 def changed(fields: Any, path: Path, value: Any) -> Any:
-    """The fields with this value at a path: in every item of the lists on the way."""
+    """Return the fields with this value at a path, in every item of the lists on the way."""
     if not path:
         return value
     if isinstance(fields, list):
@@ -426,15 +418,8 @@ def changed(fields: Any, path: Path, value: Any) -> Any:
 _PATHS = tuple(paths())
 _SHAPES = tuple(shapes())
 _BROKEN = (
-    b"{",
-    b'{"event_id": NaN}',
-    b"\xff\xfe",
-    b"[" * 100_000,
-    b'{"a":' * 2_000,
-    b"null",
-    b'"text"',
-    b"{}",
-    b"[{}]",
+    *(b"{", b'{"event_id": NaN}', b"\xff\xfe", b"[" * 100_000, b'{"a":' * 2_000),
+    *(b"null", b'"text"', b"{}", b"[{}]"),
 )
 
 
@@ -446,18 +431,18 @@ def _mutant(rng: random.Random) -> Fields:
 
 
 def lines(number: int, seed: int = 7, most_bytes: int = 1024 * 1024) -> Iterator[bytes]:
-    """So many lines, none of them blank: events with some odd values, hostile shapes, and what is no event.
+    """Yield lines, none of them blank: events with wrong values, shapes of this module, and lines that are no event.
 
-    The sizes of the shapes are spread evenly over their logarithm from 1 KiB to 64 KiB, and every 100th line is a
-    shape of `most_bytes`; after each of those comes a line that is longer than that.
+    The sizes of the shapes are spread evenly over their logarithm from 1 KiB to 64 KiB. Every 100th line is a shape of
+    `most_bytes`, and the next line is longer than that.
     """
     rng = random.Random(seed)
-    for place in range(number):
-        event_id = f"odd-{place if rng.random() > 0.03 else rng.randrange(place + 1)}"
+    for index in range(number):
+        event_id = f"odd-{index if rng.random() > 0.03 else rng.randrange(index + 1)}"
         kind = rng.random()
-        if place % 100 == 50:
+        if index % 100 == 50:
             yield sized(rng.choice(_SHAPES)[1], most_bytes)
-        elif place % 100 == 51:
+        elif index % 100 == 51:
             yield event({"query": "x" * most_bytes}, event_id)
         elif kind < 0.7:
             yield orjson.dumps(_mutant(rng) | ({"event_id": event_id} if rng.random() > 0.05 else {}))

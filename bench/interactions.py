@@ -1,4 +1,4 @@
-"""Synthetic interactions for benchmarks: about 4.5 KB with five contexts, made from a seed, always the same."""
+"""Synthetic interactions for benchmarks: about 4.5 KB with five contexts, generated from a seed."""
 
 from __future__ import annotations
 
@@ -7,31 +7,19 @@ from collections.abc import Iterator
 
 import orjson
 
-_SUBJECTS = [
-    "The premium",
-    "Territory 118",
-    "Our policy",
-    "The claims desk",
-    "Rule C-1",
-    "The surveyor",
-    "Acme Mutual",
+_SUBJECTS = (
+    *("The premium", "Territory 118", "Our policy", "The claims desk", "Rule C-1", "The surveyor", "Acme Mutual"),
     "The deductible",
-]
-_VERBS = ["covers", "raises", "excludes", "requires", "replaces", "reports", "limits", "adjusts"]
-_OBJECTS = [
-    "water damage in the basement",
-    "a rate of 0.305%",
-    "claims over $1,200",
-    "the roof tiles since 2019",
+)
+_VERBS = ("covers", "raises", "excludes", "requires", "replaces", "reports", "limits", "adjusts")
+_OBJECTS = (
+    *("water damage in the basement", "a rate of 0.305%", "claims over $1,200", "the roof tiles since 2019"),
     "three of seven regions",
-]
-_TAILS = [
-    "until December 9, 2025",
-    "according to the manual",
-    "for houses built before 1984",
-    "unless the owner objects",
+)
+_TAILS = (
+    *("until December 9, 2025", "according to the manual", "for houses built before 1984", "unless the owner objects"),
     "at 14:30 every day",
-]
+)
 
 
 def _sentence(rng: random.Random) -> str:
@@ -46,23 +34,24 @@ def _text(rng: random.Random, characters: int) -> str:
 
 
 def interactions(count: int, seed: int = 7) -> Iterator[bytes]:
-    """Encoded interactions with distinct ids."""
+    """Yield encoded interactions with distinct ids."""
     rng = random.Random(seed)
     for number in range(count):
         start = 1_764_000_000_000 + number * 50
         contexts = [
             {
-                "chunk_id": f"c{number}-{place}",
+                "chunk_id": f"c{number}-{rank}",
                 "document_id": f"d{rng.randrange(500)}",
                 "text": _text(rng, 480),
                 "score": round(rng.random(), 3),
-                "rank": place,
+                "rank": rank,
                 "page": rng.randrange(1, 40),
                 "retrieval_method": rng.choice(("bm25", "knn", "hybrid")),
             }
-            for place in range(1, 6)
+            for rank in range(1, 6)
         ]
-        response = " ".join(rng.choice(contexts)["text"].split(". ")[0] + "." for _ in range(4)) + " " + _text(rng, 200)
+        quoted = (str(rng.choice(contexts)["text"]).split(". ")[0] for _ in range(4))
+        response = " ".join(f"{sentence}." for sentence in quoted) + " " + _text(rng, 200)
         yield orjson.dumps(
             {
                 "event_id": f"bench-{number}",

@@ -1,4 +1,4 @@
-"""The judge service on Kafka against the simulated judge, on one core; and what its outage means to evaluate."""
+"""Throughput of the judge service on Kafka, on one core, with the simulated judge on another."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ import multiprocessing
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import structlog
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-from interactions import interactions
+from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from bench.interactions import interactions
+from bench.kafka_loops import PARTITIONS, publish, topics
 from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
@@ -33,11 +31,10 @@ from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings, load
 
-PARTITIONS = 8
 MODEL = "simulated-judge"
 _JUDGE_CORE, _OTHER_CORE = 0, 1
-_PATIENCE_S = 120.0
-ROWS = ((0.0, 64, 6_000), (0.0, 200, 6_000), (1.0, 200, 4_000))
+_TIMEOUT_S = 120.0
+_ROWS = ((0.0, 64, 6_000), (0.0, 200, 6_000), (1.0, 200, 4_000))
 """Latency of the judge in seconds, judge.concurrency, requests."""
 
 
@@ -53,173 +50,81 @@ def _settings(bootstrap: str, prefix: str, url: str, concurrency: int) -> Settin
     return load(None, {"kafka": {"bootstrap_servers": bootstrap}, "topics": {"prefix": prefix}, "judge": judge})
 
 
-def _serve_judge(pipe: Any, faults: Faults) -> None:
-    """A process with the simulated judge, until the pipe is closed."""
-    with simulated_judge(faults=faults) as judge:
-        pipe.send(judge.base_url)
-        try:
-            while True:
-                judge.set_faults(**pipe.recv())
-        except EOFError:
-            return
-
-
-@contextmanager
-def _judge(faults: Faults) -> Iterator[tuple[str, Any]]:
-    ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.Process(target=_serve_judge, args=(theirs, faults), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        yield ours.recv(), ours
-    finally:
-        ours.close()
-        process.terminate()
-        process.join()
-
-
-def _work(service: str, settings: Settings, topic: str, events: int, core: int, results: Any) -> None:
-    """One slot of a service until it has settled so many events of its first topic; gives seconds, CPU seconds."""
-    os.sched_setaffinity(0, {core})
+def _work(bootstrap: str, prefix: str, url: str, concurrency: int, requests: int, pipe: Any) -> None:
+    """Run one slot until it has settled the requests; send their number, seconds and CPU seconds from the first on."""
+    os.sched_setaffinity(0, {_JUDGE_CORE})
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    made = SERVICES[service]
-    agent = made.agent(settings, PARTITIONS)
-    telemetry = Telemetry(service, 0)
-    began: list[tuple[float, float]] = []
-    deadline = time.monotonic() + _PATIENCE_S
+    settings = _settings(bootstrap, prefix, url, concurrency)
+    service, telemetry = SERVICES["judge"], Telemetry("judge", 0)
+    deadline = time.monotonic() + _TIMEOUT_S
+    starts: list[tuple[float, ...]] = []
 
     def done() -> bool:
         settled = telemetry.registry.get_sample_value("ragweir_events_in_total") or 0
-        if settled and not began:
-            began.append((time.monotonic(), time.process_time()))
-            first.append(settled)
-        if settled >= events or time.monotonic() > deadline:
-            start = began[0] if began else (deadline, 0.0)
-            counted = settled - (first[0] if first else 0)
-            results.put((counted, time.monotonic() - start[0], time.process_time() - start[1]))
-            return True
-        return False
+        now = settled, time.monotonic(), time.process_time()
+        if settled and not starts:
+            starts.append(now)
+        if settled < requests and now[1] < deadline:
+            return False
+        pipe.send([end - start for end, start in zip(now, starts[0] if starts else now, strict=True)])
+        return True
 
-    first: list[float] = []
-    own = settings.model_copy(update={"batch": made.batch(settings)})
-    identity = Identity(service, 0, settings.topics.prefix)
-    inputs = [topic, *made.inputs(settings)[1:]]
-    KafkaRuntime(own, identity, agent, inputs, telemetry, Health(), done, made.assignor).run()
-    results.close()
-    results.join_thread()
-    os._exit(0)  # The pool's connections need no farewell.
+    own = settings.model_copy(update={"batch": service.batch(settings)})
+    identity, agent = Identity("judge", 0, prefix), service.agent(settings, PARTITIONS)
+    KafkaRuntime(own, identity, agent, service.inputs(settings), telemetry, Health(), done, service.assignor).run()
+    os._exit(0)  # The connections of the pool need not be closed.
 
 
-def _measured(service: str, settings: Settings, topic: str, events: int, core: int) -> tuple[float, float]:
-    """Events a second, and CPU microseconds an event, from the first commit on."""
-    results: Any = multiprocessing.Queue()
-    process = multiprocessing.Process(target=_work, args=(service, settings, topic, events, core, results))
-    process.start()
-    counted, seconds, cpu = results.get(timeout=2 * _PATIENCE_S)
-    process.join()
-    return counted / seconds, cpu / max(1, counted) * 1e6
-
-
-def _requests(count: int) -> list[bytes]:
-    decided = SuiteDecision(suite="rubric", status="selected", probability=1.0, because=("risk",))
-    values = []
+def _requests(count: int) -> Iterator[bytes]:
+    decision = SuiteDecision(suite="rubric", status="selected", probability=1.0, because=("risk",))
     for number, value in enumerate(interactions(count)):
         event = decode(value)
         evaluation = Evaluation(
             event_id=f"event-{number}",
             event_time=datetime.now(UTC),
-            decision=Decision(suites=(decided,)),
+            decision=Decision(suites=(decision,)),
             catalogue_version="1",
         )
         contexts = tuple(context.text for context in event.contexts or ())
-        asked = JudgeRequest(evaluation=evaluation, query=event.query, response=event.response, contexts=contexts)
-        values.append(encode(asked))
-    return values
+        yield encode(JudgeRequest(evaluation=evaluation, query=event.query, response=event.response, contexts=contexts))
 
 
-def _topics(bootstrap: str, prefix: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(prefix + name, PARTITIONS, 1) for name in TOPICS]).values():
-        future.result(30)
+def _measure(bootstrap: str, prefix: str, latency_s: float, concurrency: int, count: int) -> tuple[float, float]:
+    """Return judgements per second, and CPU microseconds of each."""
+    spawn = multiprocessing.get_context("spawn")
+    receiver, sender = spawn.Pipe(duplex=False)
+    with (
+        topics(bootstrap, *(prefix + name for name in TOPICS)),
+        simulated_judge(faults=Faults(latency_ms=1_000 * latency_s)) as judge,
+    ):
+        publish(bootstrap, f"{prefix}judge.requests", _requests(count))
+        process = spawn.Process(target=_work, args=(bootstrap, prefix, judge.base_url, concurrency, count, sender))
+        process.start()
+        sender.close()
+        settled, seconds, cpu_s = receiver.recv()
+        process.join()
+    if not settled:
+        raise RuntimeError(f"nothing was judged within {_TIMEOUT_S:.0f} s")
+    return settled / seconds, cpu_s / settled * 1e6
 
 
-def _produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.kbytes": 512 * 1024})
-    for number, value in enumerate(values):
-        producer.produce(topic, value, partition=number % PARTITIONS)
-        producer.poll(0)
-    producer.flush(60)
-
-
-def throughput_table() -> Table:
-    """Judgements a second by the judge's latency and the events in flight: one `rubric` call each, of 4.5 KB."""
-    table = Table(title="Judging, one worker on one core (simulated judge and broker on another)")
-    for column in ("judge's latency", "in flight", "judged/s", "the most there could be", "CPU µs each"):
-        table.add_column(column, justify="right")
+def table() -> Table:
+    """Return one row per latency of the judge and number of requests in flight: one `rubric` call of 4.5 KB each."""
+    result = Table(title="Judging, one worker on one core (simulated judge and broker on another)")
+    for column in ("judge's latency", "in flight", "judged/s", "upper bound", "CPU µs each"):
+        result.add_column(column, justify="right")
+    cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {_OTHER_CORE})
     try:
         with local_kafka() as kafka:
-            for row, (latency, concurrency, count) in enumerate(track(ROWS, "Judging", transient=True)):
-                prefix = f"judge{row}."
-                _topics(kafka.bootstrap, prefix)
-                _produce(kafka.bootstrap, f"{prefix}judge.requests", _requests(count))
-                with _judge(Faults(latency_ms=1_000 * latency)) as (url, _):
-                    settings = _settings(kafka.bootstrap, prefix, url, concurrency)
-                    rate, cpu = _measured("judge", settings, f"{prefix}judge.requests", count, _JUDGE_CORE)
-                most = f"{concurrency / latency:,.0f}" if latency else "the core's"
-                table.add_row(f"{latency:g} s", str(concurrency), f"{rate:,.0f}", most, f"{cpu:,.0f}")
+            for number, (latency_s, concurrency, count) in enumerate(track(_ROWS, "Judging", transient=True)):
+                rate, cpu_us = _measure(kafka.bootstrap, f"judge{number}.", latency_s, concurrency, count)
+                bound = f"{concurrency / latency_s:,.0f}" if latency_s else "the core's"
+                result.add_row(f"{latency_s:g} s", str(concurrency), f"{rate:,.0f}", bound, f"{cpu_us:,.0f}")
     finally:
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    return table
-
-
-def outage_table(events: int = 6_000) -> Table:
-    """What the judge's troubles mean to evaluate, on a core of its own: nothing is shared but the broker."""
-    table = Table(title="Evaluating with routing, one worker on a core of its own, by what the judge does")
-    for column in ("judge", "events/s", "ratio"):
-        table.add_column(column, justify="right")
-    troubles: dict[str, dict[str, float] | None] = {
-        "no judge service": None,
-        "well": {},
-        "503 to every call": {"503": 1.0},
-        "429 to every call": {"429-bare": 1.0},
-        "no answer at all": {"hang": 1.0},
-    }
-    base = 0.0
-    os.sched_setaffinity(0, {_OTHER_CORE})
-    try:
-        with local_kafka() as kafka:
-            values = list(interactions(events))
-            for row, (name, shares) in enumerate(track(troubles.items(), "Outages", transient=True)):
-                prefix = f"outage{row}."
-                _topics(kafka.bootstrap, prefix)
-                _produce(kafka.bootstrap, f"{prefix}interactions", values)
-                with _judge(Faults(shares=shares or {})) as (url, _):
-                    settings = _settings(kafka.bootstrap, prefix, url, 16)
-                    floors = settings.routing.model_copy(update={"floors": {"rubric": 0.5}})
-                    settings = settings.model_copy(update={"routing": floors})
-                    judging = None
-                    if shares is not None:
-                        results: Any = multiprocessing.Queue()
-                        judging = multiprocessing.Process(
-                            target=_work,
-                            args=("judge", settings, f"{prefix}judge.requests", 10**9, _OTHER_CORE, results),
-                            daemon=True,
-                        )
-                        judging.start()
-                    rate, _ = _measured("evaluate", settings, f"{prefix}interactions", events, _JUDGE_CORE)
-                    if judging is not None:
-                        judging.kill()
-                        judging.join()
-                base = base or rate
-                table.add_row(name, f"{rate:,.0f}", f"{rate / base:.2f}")
-    finally:
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    return table
+        os.sched_setaffinity(0, cores)
+    return result
 
 
 if __name__ == "__main__":
-    from rich.console import Console
-
-    for made in (throughput_table, outage_table):
-        Console(width=120).print(made())
+    Console(width=120).print(table())

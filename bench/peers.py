@@ -1,7 +1,7 @@
-"""What a user would otherwise run on the same events, beside ragweir: `make bench-peers`.
+"""Cost of ragweir and of other packages on the same events: `make bench-peers`.
 
-Scores are measured in one process and one run, on CPU time. Each peer is used as its own documentation does, objects
-that can be kept are kept, and nothing is downloaded. Loops on Kafka are in `peers_kafka`.
+Scores are measured in one process and one run, by CPU time. Each package is used as its documentation does; objects
+that can be reused are reused, and nothing is downloaded. Loops on Kafka are in `peers_kafka`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ from typing import Any
 
 import orjson
 import pandas as pd
-import peers_kafka
-import tables
 from evidently import DataDefinition, Dataset, descriptors
-from interactions import interactions
 from ragas import metrics as ragas
 from ragas.dataset_schema import SingleTurnSample
 from rank_bm25 import BM25Okapi
@@ -27,16 +24,19 @@ from rich.table import Table
 from rouge_score.rouge_scorer import RougeScorer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
-from timing import microseconds
 
+from bench import peers_kafka
+from bench.interactions import interactions
+from bench.timing import microseconds
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.view import View
 from ragweir.schemas.codec.json import decode
 from ragweir.schemas.interaction import Interaction
+from tools import tables
 
 EVENTS = 50
 _RELEVANT = 2
-"""So many contexts of each event are labelled relevant."""
+"""Contexts of each event that are labelled relevant."""
 
 Work = Callable[[Sequence[Interaction]], object]
 
@@ -99,19 +99,14 @@ def _bm25(events: Sequence[Interaction]) -> object:
 
 def _evidently(events: Sequence[Interaction]) -> object:
     frame = pd.DataFrame({"response": [event.response for event in events]})
-    kinds = (
-        descriptors.TextLength,
-        descriptors.WordCount,
-        descriptors.SentenceCount,
-        descriptors.NonLetterCharacterPercentage,
-    )
-    definition = DataDefinition(text_columns=["response"])
-    return Dataset.from_pandas(frame, data_definition=definition, descriptors=[kind("response") for kind in kinds])
+    names = "TextLength WordCount SentenceCount NonLetterCharacterPercentage".split()
+    kinds = [getattr(descriptors, name)("response") for name in names]
+    return Dataset.from_pandas(frame, data_definition=DataDefinition(text_columns=["response"]), descriptors=kinds)
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A peer's measure, how to run it, and our metric that comes nearest."""
+    """A measure of another package, and the metric of ragweir that is most like it."""
 
     package: str
     measure: str
@@ -119,14 +114,17 @@ class _Row:
     ours: str
 
 
+_RAGAS = {
+    "NonLLMStringSimilarity": "token_f1",
+    "BleuScore": "token_f1",
+    "ChrfScore": "token_f1",
+    "RougeScore (L)": "rouge_l",
+    "ExactMatch": "exact_match",
+    "NonLLMContextPrecisionWithReference": "ndcg_at_10",
+    "NonLLMContextRecall": "recall_at_10",
+}
 _ROWS = (
-    _Row("ragas", "NonLLMStringSimilarity", _ragas("NonLLMStringSimilarity"), "token_f1"),
-    _Row("ragas", "BleuScore", _ragas("BleuScore"), "token_f1"),
-    _Row("ragas", "ChrfScore", _ragas("ChrfScore"), "token_f1"),
-    _Row("ragas", "RougeScore (L)", _ragas("RougeScore"), "rouge_l"),
-    _Row("ragas", "ExactMatch", _ragas("ExactMatch"), "exact_match"),
-    _Row("ragas", "NonLLMContextPrecisionWithReference", _ragas("NonLLMContextPrecisionWithReference"), "ndcg_at_10"),
-    _Row("ragas", "NonLLMContextRecall", _ragas("NonLLMContextRecall"), "recall_at_10"),
+    *(_Row("ragas", measure, _ragas(measure.split()[0]), ours) for measure, ours in _RAGAS.items()),
     _Row("rouge-score", "ROUGE-L", _rouge_score, "rouge_l"),
     _Row("scikit-learn", "TF-IDF cosine, query and response", _tfidf, "lexical_relevance"),
     _Row("rank-bm25", "BM25Okapi over the contexts", _bm25, "bm25_top"),
@@ -134,14 +132,14 @@ _ROWS = (
 )
 
 _FOOTNOTE = """\
-Ours includes tokenising; ragas tells relevant contexts by the likeness of their texts, ragweir by their ids.
-Not run, since they load a model or a word list from elsewhere: ragas' metrics that ask an LLM or embeddings;
+Ours includes tokenising; ragas finds relevant contexts by the similarity of their texts, ragweir by their ids.
+Not run, since they load a model or a word list: ragas' metrics that ask an LLM or embeddings;
 evidently's OOVWordsPercentage, Sentiment and word-matching descriptors (NLTK data), SemanticSimilarity, BERTScore and
 HuggingFace descriptors (models)."""
 
 
 def table() -> Table:
-    """One row per measure, and the whole catalogue above them."""
+    """Return the whole catalogue, then one row per measure."""
     events = _events()
     whole = microseconds(partial(_ragweir(), events), EVENTS)
     title = f"{EVENTS} events of 4.5 KB, CPU time per event, best round"
@@ -155,9 +153,8 @@ def table() -> Table:
         own = microseconds(partial(_ragweir(row.ours), events), EVENTS)
         total += cost
         package = f"{row.package} {version(row.package)}"
-        result.add_row(
-            *(package, row.measure, f"{cost:,.0f}", f"{cost / whole:.2f}", row.ours, f"{own:,.0f}", f"{cost / own:.1f}")
-        )
+        figures = f"{cost:,.0f}", f"{cost / whole:.2f}", row.ours, f"{own:,.0f}", f"{cost / own:.1f}"
+        result.add_row(package, row.measure, *figures)
     result.add_row("all of these", f"{len(_ROWS)} rows", f"{total:,.0f}", f"{total / whole:.2f}", "", "", "")
     return result
 
@@ -170,12 +167,12 @@ def _tables(chosen: argparse.Namespace) -> Iterator[Table]:
 
 
 def main() -> None:
-    """Print where this runs, and the tables."""
+    """Print the machine, and the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=("scores", "kafka"), help="one of the two tables")
-    parser.add_argument("--events", type=int, default=peers_kafka.EVENTS, help="of the null work on Kafka")
-    parser.add_argument("--rounds", type=int, default=peers_kafka.ROUNDS, help="of all loops on Kafka")
-    parser.add_argument("--loops", default="", help="only loops whose name has this in it, and ragweir's")
+    parser.add_argument("--only", choices=("scores", "kafka"), help="print only one of the two tables")
+    parser.add_argument("--events", type=int, default=peers_kafka.EVENTS, help="events of null work on Kafka")
+    parser.add_argument("--rounds", type=int, default=peers_kafka.ROUNDS, help="rounds of all loops on Kafka")
+    parser.add_argument("--loops", default="", help="run only loops whose name contains this, and ragweir's")
     parser.add_argument("--markdown", action="store_true", help="print tables as markdown")
     chosen = parser.parse_args()
     tables.show(_tables(chosen), as_markdown=chosen.markdown)

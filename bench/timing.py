@@ -1,4 +1,4 @@
-"""What code costs on a machine that does other things too: CPU time, the best of many short rounds."""
+"""CPU time of code on a machine that is shared: the minimum of many short rounds."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _ENOUGH_S = 4.0
 
 
 def microseconds(work: Callable[[], object], events: int) -> float:
-    """CPU time per event in the round that was disturbed least; slow work gets fewer rounds, but at least three.
+    """Return the CPU time per event of the fastest round; slow work gets fewer rounds, but at least three.
 
-    CPU time leaves out the waiting for a core, and the best round most of what neighbours do to the caches.
+    CPU time excludes the waiting for a core, and the fastest round most of the effect of other processes on the caches.
     """
     rounds: list[float] = []
     while len(rounds) < _ROUNDS and (sum(rounds) < _ENOUGH_S or len(rounds) < 3):

@@ -1,15 +1,15 @@
-"""Measures the cost of the dearest events: CPU time and memory of each shape of `hostile`, from bytes to evaluation.
+"""Measure CPU time and memory of each shape of `hostile`, from bytes to evaluation.
 
-`python bench/worst.py` prints a table, the dearest shape last, and ends with status 1 when one is over the limits: a
-second of CPU time and 200 MB for each MiB of the event, and at most half of the time for which a worker may stand
-still. Each shape runs in a process of its own, a fork of one that has scored ordinary events, so that its peak of
-memory is its own.
+`python -m bench.worst` prints a table, the costliest shape last. The exit status is 1 if a shape exceeds the limits: a
+second of CPU time and 200 MB for each MiB of the event, and at most half of the time after which a worker without
+progress is restarted. Each shape is measured in a fork of a process that has scored ordinary events, to get its own
+peak of memory.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import multiprocessing
 import resource
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-import hostile
-from interactions import interactions
 from rich.console import Console
 from rich.table import Table
 
+from bench import hostile
+from bench.interactions import interactions
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
@@ -33,13 +31,13 @@ from ragweir.streams.settings import RoutingSettings
 
 MIB = 1024 * 1024
 CPU_S = 1.0
-"""Per MiB of the event, of which a smaller one counts as a whole."""
+"""Limit of the CPU time per MiB of the event; a smaller event counts as one MiB."""
 MEMORY_MB = 200
-"""As `CPU_S`."""
+"""Limit of the memory, as `CPU_S`."""
 MOST_CPU_S = 30.0
-"""Half of the time for which a worker may stand still: CPU time is not all of the time that passes."""
+"""Limit of the CPU time of any event: half of the time after which a worker without progress is restarted."""
 _ROUNDS = 3
-"""A shape over the limit is tried again, since a busy machine makes CPU time longer and never shorter."""
+"""Attempts for a shape over the limit, since a busy machine makes CPU time longer and never shorter."""
 _STATUS = Path("/proc/self/status")
 
 
@@ -55,27 +53,27 @@ class Cost:
     """The number of metrics that raised."""
 
     @property
-    def fine(self) -> bool:
-        """Return whether it is within the limits."""
+    def within_limits(self) -> bool:
+        """True if it is within the limits."""
         share = max(self.size / MIB, 1)
         return self.cpu_s <= min(share * CPU_S, MOST_CPU_S) and self.memory_mb <= share * MEMORY_MB and not self.raised
 
 
 def _peak_mb() -> float:
-    """The most memory that this process has taken since it was last forgotten."""
+    """Return the peak of this process's memory since the last reset."""
     if _STATUS.exists():
         line = next(line for line in _STATUS.read_text(encoding="utf-8").splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def _forget_peak() -> None:
+def _reset_peak() -> None:
     if _STATUS.exists():
         Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
 def _agent(size: int) -> EvaluateAgent:
-    """An agent as `ragweir evaluate` has it with a judge, warmed by ordinary events and by every kind of character."""
+    """Return the agent of `ragweir evaluate` with a judge, warmed up by ordinary events and every kind of character."""
     catalogue = Catalogue(everything())
     router = Router(RoutingSettings(), catalogue, tuple(suites()))
     agent = EvaluateAgent(EvaluateConfig(catalogue, max_event_bytes=max(size, MIB), router=router))
@@ -91,7 +89,7 @@ def _record(value: bytes) -> Record:
 def _cost(agent: EvaluateAgent, shape: str, make: Callable[[int], hostile.Fields], size: int) -> Cost:
     """Measure the cost of the event of a shape in this process."""
     record = _record(hostile.sized(make, size))
-    _forget_peak()
+    _reset_peak()
     before, began = _peak_mb(), process_time()
     outcome = agent.handle([record])
     spent = process_time() - began
@@ -100,29 +98,27 @@ def _cost(agent: EvaluateAgent, shape: str, make: Callable[[int], hostile.Fields
 
 
 def measured(agent: EvaluateAgent, shape: str, make: Callable[[int], hostile.Fields], size: int) -> Cost:
-    """Measure the cost in a process of its own: the least of some rounds, where the first is too much.
+    """Measure the cost in a new process; over the limits the minimum of some rounds.
 
     Raises:
-        ChildProcessError: if the process dies of it.
+        ChildProcessError: if the process ends on the event.
     """
-    found: list[Cost] = []
-    while not found or (not found[-1].fine and len(found) < _ROUNDS):
-        reading, writing = os.pipe()
-        if not (child := os.fork()):
-            cost = _cost(agent, shape, make, size)
-            os.write(writing, f"{cost.size} {cost.cpu_s} {cost.memory_mb} {cost.raised}".encode())
-            os._exit(0)
-        os.close(writing)
-        with os.fdopen(reading, "rb") as pipe:
-            told = pipe.read().split()
-        if os.waitpid(child, 0)[1]:
-            raise ChildProcessError(f"the process died of {shape}")
-        found.append(Cost(shape, int(told[0]), float(told[1]), float(told[2]), int(told[3])))
+    fork, found = multiprocessing.get_context("fork"), list[Cost]()
+    while not found or (not found[-1].within_limits and len(found) < _ROUNDS):
+        receiver, sender = fork.Pipe(duplex=False)
+        process = fork.Process(target=lambda to=sender: to.send(_cost(agent, shape, make, size)))
+        process.start()
+        sender.close()
+        try:
+            found.append(receiver.recv())
+        except EOFError:
+            raise ChildProcessError(f"the process ended on {shape}") from None
+        process.join()
     return min(found, key=lambda cost: cost.cpu_s)
 
 
 def costs(size: int, wanted: Sequence[str]) -> Iterator[Cost]:
-    """The costs of every shape whose name has one of these words in it, or of all."""
+    """Yield the costs of the shapes whose names contain one of these words, or of all."""
     agent = _agent(size)
     for shape, make in hostile.shapes():
         if not wanted or any(word in shape for word in wanted):
@@ -130,30 +126,31 @@ def costs(size: int, wanted: Sequence[str]) -> Iterator[Cost]:
 
 
 def table(whole: Iterable[Cost], half: Iterable[Cost]) -> Table:
-    """One row per shape, the dearest last."""
-    title = "The dearest events, one process each; a ratio of 2 is linear"
+    """Return one row per shape, the costliest last."""
+    title = "The costliest events, one process each; a ratio of 2 is linear"
     result = Table("shape", "bytes", "CPU s", "MB", "CPU s of half the bytes", "ratio", title=title)
     halves = {cost.shape: cost.cpu_s for cost in half}
     for cost in sorted(whole, key=lambda cost: cost.cpu_s):
         of_half = halves[cost.shape]
         figures = f"{cost.size:,}", f"{cost.cpu_s:.3f}", f"{cost.memory_mb:.0f}", f"{of_half:.3f}"
-        result.add_row(cost.shape, *figures, f"{cost.cpu_s / of_half:.1f}", style=None if cost.fine else "red")
+        result.add_row(cost.shape, *figures, f"{cost.cpu_s / of_half:.1f}", style=None if cost.within_limits else "red")
     return result
 
 
 def main() -> None:
-    """Print the table and what is over the limits."""
+    """Print the table and the shapes over the limits."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bytes", type=int, default=MIB, help="bytes of each event")
-    parser.add_argument("--rows", type=int, default=40, help="rows of the table: the dearest shapes")
+    parser.add_argument("--rows", type=int, default=40, help="rows of the table: the costliest shapes")
     parser.add_argument("shapes", nargs="*", help="only shapes with one of these words in their name")
     asked = parser.parse_args()
+    if asked.bytes < MIB // 16:
+        parser.error("--bytes is at least 65536")
     whole = sorted(costs(asked.bytes, asked.shapes), key=lambda cost: cost.cpu_s)
-    over = [cost for cost in whole if not cost.fine]
+    over = [cost for cost in whole if not cost.within_limits]
     shown = whole[-asked.rows :]
     half = list(costs(asked.bytes // 2, [cost.shape for cost in shown]))
-    console = Console(width=150)
-    console.print(table(shown, half))
+    Console(width=150).print(table(shown, half))
     for cost in over:
         print(f"over the limits: {cost.shape}: {cost.cpu_s:.2f} s, {cost.memory_mb:.0f} MB, {cost.raised} raised")
     sys.exit(bool(over))

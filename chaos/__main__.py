@@ -13,7 +13,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bench.tables import machine
 from chaos import report
 from chaos.events import Mix
 from chaos.fleet import ROOT
@@ -22,6 +21,7 @@ from chaos.run import Options, run
 from chaos.schedule import KINDS
 from chaos.target import Lengths
 from ragweir.errors import LocalServerError
+from tools.tables import machine
 
 _ON_ONE_BROKER = "kills zombies broker_kills rolling_restarts joins_and_leaves delays partitions resets judge_outages"
 _TWICE = (

@@ -24,13 +24,13 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.table import Table
 
-from bench.tables import markdown
 from chaos.acls import grant, rights
 from chaos.fleet import COMMAND, ROOT, Fleet, Slot, clean_environment, judge_settings, variables
 from chaos.guarded import PREFIX, Guarded
 from chaos.waiting import require
 from ragweir.errors import RagweirError
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
+from tools.tables import markdown
 
 VERSIONS = ("3.7.2", "3.9.2", "4.0.2", "4.1.2", "4.2.2", "4.3.1")
 """The newest patch of each minor version on Maven Central when this was last changed."""

@@ -19,7 +19,7 @@ from typing_extensions import override
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.aggregate import agent as aggregate
 from ragweir.streams.kafka.client import build, producer_properties, reader_properties
-from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
+from ragweir.streams.records import Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.runtimes import kafka, transactions
 from ragweir.streams.runtimes import restore as changelog
 from ragweir.streams.runtimes.batches import BatchReader
@@ -40,10 +40,10 @@ def commit_before_produce() -> None:
 
     def broken(self: Transactions, emissions: Sequence[Emission], *given: Any) -> None:
         commit(self, [], *given)
-        self._insist(lambda _: self._producer.begin_transaction())
+        self._retry(lambda _: self._producer.begin_transaction())
         for emission in emissions:
             self._produce(emission)
-        self._insist(self._producer.commit_transaction)
+        self._retry(self._producer.commit_transaction)
 
     _break(Transactions, "commit", broken)
 
@@ -71,7 +71,7 @@ def no_fencing() -> None:
             return self._nobody.consumer_group_metadata()
 
     # A worker that was stopped within a call would notice how long it took, and end.
-    _break(transactions, "CALL_LIMIT_S", 600.0)
+    _break(transactions, "CALL_LIMIT_SECONDS", 600.0)
     _break(kafka, "producer_properties", with_fresh_id)
     _break(kafka, "Consumer", Anybody)
 
@@ -118,12 +118,12 @@ def wall_clock_windows() -> None:
 
 def offsets_without_one() -> None:
     """Commit the offset of the last record instead of the next one, without offset recovery."""
-    offsets = OffsetTracker.offsets
+    offsets = OffsetTracker.next_offsets
 
     def broken(self: OffsetTracker, *given: Any) -> list[PartitionOffset]:
         return [PartitionOffset(at.topic, at.partition, max(0, at.offset - 1)) for at in offsets(self, *given)]
 
-    _break(OffsetTracker, "offsets", broken)
+    _break(OffsetTracker, "next_offsets", broken)
     _break(OffsetRecovery, "recovered", lambda _, committed: list(committed))
 
 
@@ -142,15 +142,15 @@ def restore_to_stable_end() -> None:
 
 def count_before_commit() -> None:
     """Count in telemetry what is not committed yet."""
-    work = KafkaRuntime._work
+    work = KafkaRuntime._handle
 
     def broken(self: KafkaRuntime, records: Sequence[Record]) -> Outcome:
         outcome = work(self, records)
-        self._status._telemetry.add(outcome.counts)
+        self._telemetry.add(Measurements(outcome.counts))
         outcome.counts.clear()
         return outcome
 
-    _break(KafkaRuntime, "_work", broken)
+    _break(KafkaRuntime, "_handle", broken)
 
 
 MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(

@@ -20,10 +20,10 @@ from typing import Any
 
 from typing_extensions import override
 
-from bench.plot import Panel, svg
 from chaos.checker import Checker
 from chaos.fleet import Fleet, Slot
 from chaos.latencies import QUANTILES, Latencies, quantiles
+from tools.plot import Panel, svg
 
 JUDGE_MS = 300.0
 BROKER: Mapping[str, str] = MappingProxyType({"log.retention.bytes": str(2**29), "log.segment.bytes": str(2**26)})

@@ -1,4 +1,4 @@
-"""The lifecycle of an agent: records in, outcomes out, without I/O, so that any runtime can drive it."""
+"""The lifecycle of an agent, which turns records into outcomes without I/O, so that any runtime can drive it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ragweir.streams.records import Emission, EventPosition, Measurements, Outco
 
 
 class Changelog(Iterable[Record]):
-    """The committed records of one partition of an agent's changelog, in order, as they were at one moment.
+    """The committed records of one partition of an agent's changelog, in order, up to its end at the assignment.
 
-    They are read from Kafka while they are iterated over; nothing is read of a changelog that nobody iterates over.
+    The Kafka runtime reads them while they are iterated over. Iterating and `end` may block, and may raise.
     """
 
     @property
     @abstractmethod
     def end(self) -> int:
-        """The offset behind the last record. All that is written later has this offset or a larger one."""
+        """The offset after the last record. All records that are written later have this offset or a larger one."""
 
     @abstractmethod
     def since(self, first: int) -> Iterator[Record]:
-        """Return the records from an offset on; from the first that is left if that one is gone."""
+        """Return the records from an offset on, or from the first one after it that is left."""
 
     @override
     def __iter__(self) -> Iterator[Record]:
@@ -38,8 +38,8 @@ class StoredChangelog(Changelog):
     """A changelog in memory.
 
     Args:
-        records: in order.
-        end: the offset behind them, if it is not that of the last one and one more.
+        records: the records, in order.
+        end: the end; None for the offset after the last record.
 
     >>> changelog = StoredChangelog([Record("rag.windows", 0, offset, None, None, None) for offset in (0, 3)])
     >>> changelog.end, [record.offset for record in changelog.since(1)]
@@ -63,159 +63,164 @@ class StoredChangelog(Changelog):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One partition of an input that an agent takes over, with all that the agent may have to know of its past."""
+    """The assignment of one partition of an input to an agent."""
 
     topic_partition: TopicPartition
     committed: int | None
-    """The committed offset; None where there is none."""
+    """The committed offset; None without one."""
     start: int
     """The offset at which reading begins."""
     changelog: Changelog = StoredChangelog()  # noqa: RUF009 - it is never changed
     """The same partition of the agent's changelog; empty for an agent without one."""
     preceding: Iterable[Record] = ()
-    """The committed records of at most `Agent.warm_up` offsets before the start, in order. They too are read from Kafka
+    """The committed records of at most `Agent.warm_up` offsets before the start, in order. The Kafka runtime reads them
     while they are iterated over."""
     topic_id: str = ""
-    """Kafka's id of the topic; empty where it is not known. State that was stored with another id speaks of offsets in
-    a topic that was deleted."""
+    """Kafka's id of the topic; empty if unknown. Offsets in state that was stored with another id belong to a deleted
+    topic."""
     partitions: int | None = None
-    """The number of partitions that the topic has now; None where that is not known."""
+    """The current partition count of the topic; None if unknown."""
 
 
 class Origin(NamedTuple):
-    """An event that a record was made of, as the record tells it."""
+    """An event that an output record was made of, as the record names it."""
 
     topic_partition: TopicPartition
     position: EventPosition
     event_id: str
     topic_id: str = ""
-    """Kafka's id of the topic; empty where it is not told."""
+    """Kafka's id of the topic; empty if the record does not name it."""
 
 
 class Agent(ABC):
-    """Turns records into outcomes, and keeps what it has to know between them in memory.
+    """Turns records into outcomes, and keeps the state that it needs between them in memory.
 
-    A runtime makes all calls from one thread, in this order:
+    A runtime makes all calls from one thread, in this order::
 
-    1. `on_assigned`, once for each partition, before any of its records.
-    2. For each transaction `handle` with what was read, in the order of offsets, then `tick`. A record that must not be
-       handled goes to `dead_letter` instead. Without a `changelog`, a batch may come in several calls of `handle`.
-    3. `on_commit` when the outcomes of these calls are committed, or held nothing to commit; `on_abort` when they are
-       not committed and never will be.
-       After an abort the records are read again from the committed offsets: an agent that holds records which it has
-       not settled is given these once more.
-    4. `drain_metrics`, after each transaction and whenever partitions were given up.
-    5. `on_revoked` when partitions are given up; none of their records follows, unless `on_assigned` comes first.
-    6. `drain` before a stop. The runtime goes on with 2 to 4 for a while, as long as `in_flight` says so.
+        on_assigned                                              once for each assigned partition, before its records
+        handle or dead_letter ... tick, on_commit or on_abort, drain_metrics        each transaction
+        on_revoked, drain_metrics                                when partitions are revoked, between transactions
+        drain                                                    before a stop
+        tick, on_commit or on_abort, drain_metrics               each transaction from then on, while `in_flight`
 
-    No method waits for anything but `on_assigned`, which reads from Kafka. No method raises, whatever the records hold,
-    but MemoryError, and `on_assigned` also StateError and what reading raises. The defaults fit an agent without state
-    that settles all records at once.
+    `handle` gets the records of a batch in the order of offsets; `dead_letter` gets a record that must not be handled.
+    Without a `changelog`, a batch may come in several calls of `handle`. A transaction may have no records.
+
+    `on_commit` follows once the outcomes of a transaction are committed, or had nothing to commit. `on_abort` follows
+    if they are not committed and never will be; the records are then read again from the committed offsets, including
+    those that the agent has held without settling them. After `on_revoked` no record of the partitions follows unless
+    they are assigned again.
+
+    Only `on_assigned` may block: iterating over its changelog and its preceding records reads from Kafka. It may raise
+    StateError, and errors of reading. The other methods return within a fraction of a second per record and raise
+    nothing but MemoryError, whatever the records contain: unusable records become dead letters. Any other exception
+    ends the process.
+
+    The defaults fit an agent without state that settles all records in `handle`.
     """
 
     @property
     @abstractmethod
     def outputs(self) -> tuple[str, ...]:
-        """The topics that it emits to, by their names in the topic table."""
+        """The topics that it writes to, by their names in the topic table."""
 
     @property
     def changelog(self) -> str | None:
-        """The output that holds its state, partition by partition; None for an agent without state."""
+        """The output that stores its state, partition by partition; None for an agent without state."""
         return None
 
     @property
     def warm_up(self) -> int:
-        """The number of offsets before a partition's start of which it has to know the records."""
+        """The number of offsets before a partition's start whose records it needs."""
         return 0
 
     @property
     def clock_record(self) -> Emission | None:
-        """A record without meaning, if `tick` is to be told the brokers' time; None where this machine's time will do.
+        """A record without meaning by which `tick` gets the brokers' time; None if this machine's time is sufficient.
 
-        The runtime writes it to a partition that is held, before the first call of `tick` with partitions: its delivery
-        report says what time it is. Where the topic does not have the brokers' time, it is this machine's after all.
+        The runtime writes it to a held partition before the first `tick` with partitions, and reads the time from its
+        delivery report. `tick` gets this machine's time all the same if the topic is without LogAppendTime.
         """
         return None
 
     # The partitions.
 
     def on_assigned(self, assignment: Assignment) -> None:
-        """Take a partition over.
+        """Add a partition and restore its state. May block.
 
         Raises:
-            StateError: if the stored state is not that of the committed offset.
+            StateError: if the stored state does not fit the committed offset. The runtime reads both again.
         """
 
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Give partitions up. State may be kept for the case that they come back at the same offset."""
+        """Remove partitions. State may be kept in case they come back at the same offset."""
 
     # One transaction.
 
     @abstractmethod
     def handle(self, records: Sequence[Record]) -> Outcome:
-        """Take records. The outcome settles them, or a later one of `tick` does."""
+        """Handle records. This outcome or that of a later `tick` settles them."""
 
     @abstractmethod
     def dead_letter(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
-        """Settle a record as a dead letter, which is all that is emitted for it.
+        """Settle a record as a dead letter, which is its only emission.
 
         Args:
-            record: one that `handle` was not given, or was given and has not settled.
+            record: a record that `handle` was not given, or was given and has not settled.
             reason: one sentence that quotes nothing of the record.
-            error_class: `refused` for a record whose own outcome Kafka does not take, `fatal` for one that ends the
-                process.
+            error_class: `refused` for a record whose outcome Kafka rejects, `fatal` for one that ends the process.
         """
 
-    def tick(self, now_s: float, caught_up: Collection[TopicPartition], most: int) -> Outcome:  # noqa: ARG002
-        """Return what the passing of time brings, and what earlier records have come to.
+    def tick(self, now_s: float, caught_up: Collection[TopicPartition], max_settled: int) -> Outcome:  # noqa: ARG002
+        """Return the outcome of earlier records and of the passing of time.
 
         Args:
-            now_s: the time, in epoch seconds: this machine's, or the brokers' for an agent with a `clock_record`.
+            now_s: epoch seconds of this machine, or of the brokers for an agent with a `clock_record`.
             caught_up: the partitions that have been read to their end.
-            most: the number of records that the outcome may settle.
+            max_settled: the number of records that the outcome may settle.
         """
         return Outcome()
 
     def on_commit(self) -> None:
-        """Keep what was changed with the last outcomes: they are committed."""
+        """Keep the state changes of the last outcomes, which are committed."""
 
     def on_abort(self) -> None:
-        """Undo what was changed with the last outcomes: they are not committed."""
+        """Undo the state changes of the last outcomes, which are not committed."""
 
-    # The flow of records.
+    # Backpressure and stopping.
 
     @property
     def capacity(self) -> int:
-        """The number of records that it takes now; at 0 nothing is read."""
+        """The number of records that it can take now; nothing is read at 0."""
         return sys.maxsize
 
     @property
     def paused(self) -> Mapping[TopicPartition, int]:
-        """The partitions of which it takes nothing for now, and the offset at which it goes on."""
+        """The partitions of which it takes no records now, with the offsets at which they resume."""
         return {}
 
     @property
     def held(self) -> Collection[TopicPartition]:
-        """The partitions of which it has taken records that it has not settled."""
+        """The partitions of which it has records that it has not settled."""
         return ()
 
     @property
     def in_flight(self) -> bool:
-        """True while something is under way that is worth waiting for before a stop."""
+        """True while work is in progress that a stop should wait for."""
         return False
 
     def drain(self) -> None:
-        """Take and begin nothing more: the process is about to stop."""
+        """Start no more work: the process is about to stop."""
 
     def drain_metrics(self) -> Measurements:
-        """Return what was measured since the last call, whatever becomes of the transactions."""
+        """Return the values for the telemetry since the last call, independent of commits and aborts."""
         return Measurements()
 
-    # What the runtime asks about records.
+    # Offset recovery.
 
     @property
     def provenance(self) -> str | None:
-        """The output whose records tell of which records they were made; None where none does."""
+        """The output whose records name the events that they were made of; None without such an output."""
         return None
 
     def origins(self, output: Record) -> Iterable[Origin]:  # noqa: ARG002
@@ -223,12 +228,12 @@ class Agent(ABC):
         return ()
 
     def identities(self, record: Record) -> Iterable[tuple[EventPosition, str]]:  # noqa: ARG002
-        """Return the positions and ids, in order, of those events in a record of an input that have an id."""
+        """Return the positions and ids of the events in an input record, in order, without events that have no id."""
         return ()
 
     def replay_command(self, topic: str, first: int, end: int) -> str:  # noqa: ARG002
-        """Return the command that computes anew what was made of the records of a topic from an offset to before one.
+        """Return the command that evaluates the records of a topic from `first` to before `end` again.
 
-        It is for people who set offsets back, which is refused.
+        The log shows it to operators who set offsets back, which has no effect.
         """
         return "ragweir replay --run-id again"

@@ -1,4 +1,4 @@
-"""What all agents write alike: CloudEvents headers and dead letters."""
+"""CloudEvents headers and dead letters, which all agents write in the same way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ragweir.streams.records import Emission, Headers, Outcome, Record
 
 
 def cloud_event(service: str, kind: str, identity: str, time: datetime, content_type: str) -> Headers:
-    """The headers of CloudEvents' Kafka binding; nothing in them depends on when or where a record was handled."""
+    """Return the headers of CloudEvents' Kafka binding, which do not depend on the time or host of the evaluation."""
     return (
         ("ce_specversion", b"1.0"),
         ("ce_type", f"ragweir.{kind}.v1".encode()),
@@ -32,18 +32,18 @@ def add_dead_letter(
     *,
     repeated: bool = False,
 ) -> None:
-    """Emit a record as a dead letter; of a value over `max_bytes` only the head is kept.
+    """Add a dead letter to an outcome; only the head of a value over `max_bytes` is kept.
 
     Args:
-        outcome: takes the dead letter and its count.
-        service: emits it.
-        record: the record in question.
-        error_class: of the dead letter.
+        outcome: gets the dead letter and its count.
+        service: the service that writes it.
+        record: the input record.
+        error_class: the class of the error.
         message: one sentence that quotes nothing of the record.
-        max_bytes: the largest value that is kept whole.
-        index: the place within the record of the event in question.
-        repeated: true for a record of which another dead letter has kept the value. This one keeps nothing of it, or
-            the dead letters of a record with many events would take many times its size.
+        max_bytes: the size of the largest value that is kept whole.
+        index: the index of the event within the record.
+        repeated: true if another dead letter has the value of this record, which is then left out: the dead letters of
+            a record with many events would be many times its size.
     """
     value, length, digest = (b"", len(record.value or b""), None) if repeated else kept_bytes(record.value, max_bytes)
     letter = DeadLetter(
@@ -57,14 +57,14 @@ def add_dead_letter(
         length=length,
         sha256=digest,
     )
-    # Any number may stand as a record's timestamp; dates end with the year 9999.
+    # A timestamp can be any number; dates end with the year 9999.
     time = datetime.fromtimestamp(max(0, min(record.timestamp_ms or 0, 2**43)) / 1000, UTC)
     identity = f"{record.topic}/{record.partition}/{record.offset}" + (f"/{index}" if index else "")
     headers = (
         *cloud_event(service, "dead_letter", identity, time, "application/octet-stream"),
         *letter.headers(),
     )
-    # A key has no limit of its own, and a dead letter must never be too large to write.
+    # A key may have any size, and a dead letter must not be too large to write.
     key = record.key and record.key[:HEAD_BYTES]
     outcome.emissions.append(Emission("dead-letter", key, value, headers))
     outcome.counts["ragweir_dead_letters_total", error_class] += 1

@@ -17,7 +17,7 @@ from ragweir.schemas.codec.json import parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.run import RUN_ID
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.kafka.reader import Moved, offset_range, read
+from ragweir.streams.kafka.reader import OnProgress, offset_range, read
 from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import Settings
 
@@ -27,7 +27,7 @@ _MAX_CLOCK_ERROR = timedelta(days=1)
 _PROGRESS_LINES = 500
 """Lines between two updates of the progress."""
 
-ShowProgress = Callable[[str, int], AbstractContextManager[Moved]]
+ShowProgress = Callable[[str, int], AbstractContextManager[OnProgress]]
 """Shows the progress of a task, from its name and its total, for the length of a `with` block."""
 
 

@@ -22,10 +22,10 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.schemas.window import duration_s
 from ragweir.streams.aggregate.dimensions import Dimensions
-from ragweir.streams.aggregate.windowing import start_of
+from ragweir.streams.aggregate.window_times import start_of
 from ragweir.streams.dead_letters.listing import Letter, read_letter
 from ragweir.streams.kafka.client import Identity, build, reader_properties
-from ragweir.streams.kafka.reader import Moved, OffsetRange, StoredRecord, offset_range, read, topics
+from ragweir.streams.kafka.reader import OffsetRange, OnProgress, StoredRecord, offset_range, read, topics
 from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import Settings, WindowSettings
 
@@ -37,7 +37,7 @@ _CLOCK_SKEW_MS = 5 * 60 * 1000
 _TIMEOUT_SECONDS = 5.0
 _WORD = 0xFFFFFFFF
 
-Watch = Callable[[str, int], Moved]
+Watch = Callable[[str, int], OnProgress]
 """Shows the progress of a task, from its name and its total; returns a callback for each step."""
 
 

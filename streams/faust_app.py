@@ -1,9 +1,7 @@
-"""The application that `faust -A ragweir.streams.faust_app worker` runs: evaluate on Faust, at least once.
+"""The application of `faust -A ragweir.streams.faust_app worker`: evaluate on Faust, at least once.
 
-See `ragweir.streams.faust.runtime`.
-
-Settings come from ragweir.toml and RAGWEIR_... variables, the slot's number from RAGWEIR_SLOT. The application is made
-when it is asked for, so that importing this module reads and opens nothing.
+It reads the settings from ragweir.toml and RAGWEIR_... variables, and the slot from RAGWEIR_SLOT. The application is
+made when `app` is first read, so that importing this module has no effects. See `ragweir.streams.faust.runtime`.
 """
 
 from __future__ import annotations

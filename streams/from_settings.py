@@ -1,4 +1,4 @@
-"""What the settings come to: the catalogue, decoders and configurations of agents, made from the settings."""
+"""Makes the catalogue, the decoders and the configurations of agents from the settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.evaluate.agent import EvaluateConfig
 from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.judge.config import JudgeConfig
-from ragweir.streams.judge.pricing import FREE
 from ragweir.streams.judge.redaction import Redactor
 from ragweir.streams.settings import Settings, must_be_closed
 
@@ -27,7 +26,7 @@ def read_map(file: Path) -> FieldMap:
     """Read and compile a map.
 
     Raises:
-        ConfigurationError: if it cannot be read, is wrong, or every user of the machine may change it.
+        ConfigurationError: if it cannot be read, is invalid, or every user of the machine may change it.
     """
     must_be_closed(file)
     try:
@@ -41,10 +40,10 @@ def read_map(file: Path) -> FieldMap:
 
 
 def catalogue(settings: Settings) -> Catalogue:
-    """The metrics that are switched on.
+    """Return the catalogue of enabled metrics.
 
     Raises:
-        ConfigurationError: if a metric or a pack is not what it should be.
+        ConfigurationError: if a metric or a pack is invalid.
     """
     try:
         return Catalogue(everything(settings.metrics.packs), settings.metrics.off)
@@ -53,10 +52,10 @@ def catalogue(settings: Settings) -> Catalogue:
 
 
 def totals(settings: Settings) -> Aggregator:
-    """How windows sum metrics up, those too that are switched off: windows from before may hold them.
+    """Return the aggregator of windows, for disabled metrics as well, which earlier windows may have.
 
     Raises:
-        ConfigurationError: if a metric or a pack is not what it should be.
+        ConfigurationError: if a metric or a pack is invalid.
     """
     every = settings.metrics.model_copy(update={"off": ()})
     return Aggregator(catalogue(settings.model_copy(update={"metrics": every})))
@@ -66,7 +65,7 @@ def decoder(settings: Settings) -> Decoder:
     """Return the decoder of the input topic.
 
     Raises:
-        ConfigurationError: if the map is not what it should be.
+        ConfigurationError: if the map is invalid.
     """
     limits = settings.limits
     if settings.input.map is None:
@@ -75,10 +74,10 @@ def decoder(settings: Settings) -> Decoder:
 
 
 def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) -> EvaluateConfig:
-    """All that evaluations depend on, for interactions that are read from `topic`.
+    """Return the configuration of evaluate for interactions from `topic`.
 
     Raises:
-        ConfigurationError: if a metric, a pack, the map or a rule of the routing is not what it should be.
+        ConfigurationError: if a metric, a pack, the map or a routing rule is invalid.
     """
     metrics = catalogue(settings)
     return EvaluateConfig(
@@ -95,10 +94,10 @@ def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) ->
 
 
 def judge_config(settings: Settings, partitions: int) -> JudgeConfig:
-    """All that judging depends on, for requests in so many partitions.
+    """Return the configuration of judge for requests in a number of partitions.
 
     Raises:
-        ConfigurationError: if there is no judge, a price is unknown while there is a budget, or settings are wrong.
+        ConfigurationError: if there is no judge, a price is unknown while there is a budget, or a setting is invalid.
     """
     judge = settings.judge
     if judge.base_url is None:
@@ -115,10 +114,8 @@ def judge_config(settings: Settings, partitions: int) -> JudgeConfig:
     return JudgeConfig(
         suites=every,
         judge=judge,
-        price=judge.prices.get(judge.model, FREE),
-        embedding_price=judge.prices.get(judge.embedding_model or "", FREE),
         partitions=partitions,
-        redact=Redactor(judge).applied,
+        redact=Redactor(judge).redact,
         off=frozenset(m.name for suite in every.values() for m in suite.metrics if m.name not in published),
         max_bytes=max_record_bytes(settings.limits.max_event_bytes),
     )

@@ -1,7 +1,6 @@
-"""The heartbeat: a pipe through which a worker reports its port, its loop's turns and a permanent failure.
+"""The heartbeat: a pipe by which a worker reports its port, the iterations of its loop and a permanent failure.
 
-A loop that is caught in C code keeps the worker's own HTTP server from answering, but cannot keep the supervisor from
-seeing that nothing comes through the pipe.
+A loop that blocks in C code blocks the worker's HTTP server as well; the supervisor detects it by the silent pipe.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ import orjson
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 HEARTBEAT = "RAGWEIR_HEARTBEAT"
-"""The environment variable that names a worker's end of the pipe, as a file descriptor."""
-_EVERY_S = 1.0
-_MOST_BYTES = 64 * 1024
-"""The bytes that are read at once, and kept of a line without an end."""
-_MOST_CHARACTERS = 600
-"""The characters that are sent of a failure's reason. A line of so many, escaped, is written to a pipe as a whole."""
+"""The environment variable with the file descriptor of a worker's end of the pipe."""
+_INTERVAL_SECONDS = 1.0
+_MAX_BYTES = 64 * 1024
+"""The size of one read, and of the longest unfinished line."""
+_MAX_CHARACTERS = 600
+"""The length of the longest failure reason. Escaped, it is below the size of an atomic write to a pipe."""
 
 
 class Announcement(BaseModel):
-    """The line that a worker writes once it serves its telemetry."""
+    """The line that a worker writes when its telemetry server has started."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -33,7 +32,7 @@ class Announcement(BaseModel):
 
 
 class Failure(BaseModel):
-    """The line that a worker writes before it ends for a reason that a restart does not remove."""
+    """The line that a worker writes before it ends with an error that a restart does not remove."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -47,45 +46,45 @@ class Heartbeat:
     """The worker's end.
 
     Args:
-        descriptor: of the pipe; None where nobody listens.
+        descriptor: the pipe's file descriptor; None without a supervisor.
     """
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor: int | None = None
         self._next_s = 0.0
         if descriptor is not None:
-            with suppress(OSError):  # The variable came down from a process whose pipe this one does not have.
+            with suppress(OSError):  # The variable may be that of another process.
                 os.set_blocking(descriptor, False)
                 os.set_inheritable(descriptor, False)  # noqa: FBT003 - it takes no other form
                 self._descriptor = descriptor
 
     @classmethod
     def inherited(cls) -> Heartbeat:
-        """The one that this process was started with."""
+        """Return the heartbeat that this process was started with."""
         text = os.environ.get(HEARTBEAT, "")
         return cls(int(text) if text.isdecimal() else None)
 
     def announce(self, service: str, slot: int, port: int) -> None:
-        """Tell where the worker serves its telemetry."""
+        """Report the port of the worker's telemetry."""
         self._write(orjson.dumps(Announcement(service=service, slot=slot, port=port).model_dump()) + b"\n")
 
     def fail(self, reason: str) -> None:
-        """Report why the worker ends and why a restart would not help."""
-        # A path in the reason may hold bytes that are no text.
-        text = reason[:_MOST_CHARACTERS].encode(errors="replace").decode()
+        """Report the error that ends the worker, which a restart does not remove."""
+        # A path in the reason may have bytes that are no text.
+        text = reason[:_MAX_CHARACTERS].encode(errors="replace").decode()
         self._write(orjson.dumps(Failure(failure=text).model_dump()) + b"\n")
 
     def __call__(self) -> None:
-        """Tell that the loop came round; at most once a second."""
+        """Report an iteration of the loop, at most once a second."""
         now = time.monotonic()
         if now >= self._next_s:
-            self._next_s = now + _EVERY_S
+            self._next_s = now + _INTERVAL_SECONDS
             self._write(b"\n")
 
     def _write(self, data: bytes) -> None:
         if self._descriptor is None:
             return
-        # A full pipe was not read for hours; one that is closed has lost its supervisor, which `stop_flag` notices.
+        # The pipe is full after hours without a read, and closed without a supervisor, which `stop_flag` detects.
         with suppress(OSError):
             os.write(self._descriptor, data)
 
@@ -95,14 +94,14 @@ class Listener:
 
     >>> listener = Listener()
     >>> worker = Heartbeat(os.dup(listener.descriptor))
-    >>> listener.started()
-    >>> listener.heard(), listener.announced
+    >>> listener.close_worker_end()
+    >>> listener.receive(), listener.announced
     (False, None)
     >>> worker.announce("evaluate", 2, 9466)
-    >>> listener.heard(), listener.announced
+    >>> listener.receive(), listener.announced
     (True, Announcement(service='evaluate', slot=2, port=9466))
     >>> worker.fail("there is no topic rag.evaluations")
-    >>> listener.heard(), listener.failure
+    >>> listener.receive(), listener.failure
     (True, 'there is no topic rag.evaluations')
     >>> listener.close()
     """
@@ -113,20 +112,20 @@ class Listener:
         self._line = b""
         self.announced: Announcement | None = None
         self.failure = ""
-        """The reason that the worker gave for ending; empty without one."""
+        """The reported failure; empty without one."""
 
-    def started(self) -> None:
-        """The worker has its end; ours of it is closed."""
+    def close_worker_end(self) -> None:
+        """Close this process' copy of the worker's end, after the worker has started."""
         os.close(self.descriptor)
 
-    def heard(self) -> bool:
-        """Return whether something came since last asked."""
+    def receive(self) -> bool:
+        """Read the pipe; return whether the worker has written since the last call."""
         try:
-            data = os.read(self._source, _MOST_BYTES)
+            data = os.read(self._source, _MAX_BYTES)
         except BlockingIOError:
             return False
         *lines, rest = (self._line + data).split(b"\n")
-        self._line = rest[-_MOST_BYTES:]
+        self._line = rest[-_MAX_BYTES:]
         for line in filter(None, lines):
             with suppress(ValidationError):
                 match _LINE.validate_json(line):

@@ -1,4 +1,4 @@
-"""Structured logs to standard error: for people on a terminal, JSON lines elsewhere. They hold no event content."""
+"""Structured logs on standard error: readable on a terminal, else JSON lines. They have no content of events."""
 
 import logging
 import sys
@@ -9,8 +9,8 @@ import structlog
 from ragweir.streams.terminal import printable
 
 
-def _shown_safely(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Texts without what a terminal obeys; the line ends of a traceback stay."""
+def _without_controls(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Remove control characters from texts, except the line ends of a traceback."""
     return {
         name: "\n".join(printable(line, None) for line in value.split("\n")) if isinstance(value, str) else value
         for name, value in event.items()
@@ -18,7 +18,7 @@ def _shown_safely(_: object, __: str, event: structlog.typing.EventDict) -> stru
 
 
 def configure(*, debug: bool = False) -> None:
-    """Set logging up for this process."""
+    """Configure the logging of this process."""
     level = logging.DEBUG if debug else logging.INFO
     on_terminal = sys.stderr.isatty()
     render: structlog.typing.Processor = (
@@ -30,12 +30,12 @@ def configure(*, debug: bool = False) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=not on_terminal),
             structlog.processors.format_exc_info,
-            _shown_safely,
+            _without_controls,
             render,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        # One write for a line and its end: workers share the stream, and must not write into each other's lines.
+        # One write per line, as workers share the stream.
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
-    # Waiting is told once, by whoever waits; stamina would tell every attempt.
+    # The caller of a retry logs it once; stamina would log every attempt.
     stamina.instrumentation.set_on_retry_hooks([])

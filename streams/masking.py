@@ -1,4 +1,4 @@
-"""Secrets among the settings: which values are secret, and what is shown in their place."""
+"""Masks the secrets among the settings."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _NUMBER = re.compile(r"[+-]?[\d.]+|true|false", re.IGNORECASE)
 
 
 def masked_url(text: str) -> str:
-    """A URL without the user information and the values of the query that it may carry; its host and path stay.
+    """Return a URL without user information and values of the query.
 
-    Text that is no URL but holds an `@`, and a URL whose host cannot be told from a password, is masked whole.
+    A text with `@` that is no URL, and a URL whose host is ambiguous, is masked as a whole.
 
     >>> masked_url("https://me:hunter2@proxy.example:8443/v1?key=hunter2&v")
     'https://********@proxy.example:8443/v1?key=********&********'
@@ -48,45 +48,33 @@ def _after_scheme(rest: str) -> str:
     """Mask the part of a URL after `://`."""
     before, fragment_mark, fragment = rest.partition("#")
     before, query_mark, query = before.partition("?")
-    place, slash, path = before.partition("/")
-    host = place.rpartition("@")[2]
+    authority, slash, path = before.partition("/")
+    host = authority.rpartition("@")[2]
     if "@" in path or not _HOST.fullmatch(host):
         return MASK
-    shown = [MASK + "@" if host != place else "", host, slash, path, query_mark]
+    shown = [MASK + "@" if host != authority else "", host, slash, path, query_mark]
     pairs = (pair.partition("=") for pair in query.split("&") if pair)
     shown.append("&".join(name + "=" + MASK if equals else MASK for name, equals, _ in pairs))
     return "".join((*shown, fragment_mark, MASK if fragment else ""))
 
 
-def _whole(_: str) -> str:
-    return MASK
-
-
-def _unless_shipped(text: str) -> str:
-    return text if text == SHIPPED_KEY else MASK
-
-
-def _unless_a_number(text: str) -> str:
-    return text if _NUMBER.fullmatch(text) else MASK
-
-
 _RULES: Sequence[tuple[re.Pattern[str], Callable[[str], str]]] = tuple(
     (re.compile(pattern), treatment)
     for pattern, treatment in (
-        (r"routing\.key", _unless_shipped),
+        (r"routing\.key", lambda text: text if text == SHIPPED_KEY else MASK),
         (r"judge\.base_url|kafka\.client\.sasl\.oauthbearer\.token\.endpoint\.url", masked_url),
-        (rf".*(?:{_WORDS}).*", _whole),
+        (rf".*(?:{_WORDS}).*", lambda _: MASK),
         (rf"kafka\.client\.{_PLAIN_PROPERTY}", _urls),
-        # Plugins bring properties of their own: of those that are not known to be plain, only numbers are shown.
-        (r"kafka\.client\..*", _unless_a_number),
+        # Of unknown properties, such as those of plugins, only numbers are shown.
+        (r"kafka\.client\..*", lambda text: text if _NUMBER.fullmatch(text) else MASK),
         (r".*", _urls),
     )
 )
-"""The treatment of each setting; the first pattern that fits the whole path of a setting decides."""
+"""The mask of each setting: the first pattern that matches the whole path of a setting applies."""
 
 
 def masked(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as plain data, with their secrets masked, to be shown.
+    """Return settings as plain data with their secrets masked.
 
     >>> masked({"judge": {"api_key": "hunter2", "base_url": "https://hunter2@proxy.example/v1", "model": "m"}})
     {'judge': {'api_key': '********', 'base_url': 'https://********@proxy.example/v1', 'model': 'm'}}
@@ -95,10 +83,9 @@ def masked(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def digest_of_secrets(data: Mapping[str, Any], salt: str) -> str:
-    """A digest of what `masked` hides, which tells two settings apart without telling either.
+    """Return a digest of the masked values, by which two settings can be compared; empty without masked values.
 
-    A secret may be short, so that a plain hash of it would be guessed at once: each guess at this one takes scrypt's
-    16 MiB and some 50 ms, and for another salt it has to be made anew.
+    It is scrypt's, since a plain hash of a short secret is easy to guess: one guess takes 16 MiB and about 50 ms.
 
     >>> digest_of_secrets({"routing": {"key": "a"}}, "1") == digest_of_secrets({"routing": {"key": "b"}}, "1")
     False
@@ -116,7 +103,7 @@ def _shown(path: str, value: Any) -> Any:
         return {name: _shown(f"{path}.{name}", inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_shown(path, inner) for inner in value]
-    # A password of digits is a number in TOML; elsewhere a number is none.
+    # In kafka.client a password of digits is a number in TOML.
     if not value or not (isinstance(value, str) or path.startswith("kafka.client.")):
         return value
     text = str(value)
@@ -126,7 +113,7 @@ def _shown(path: str, value: Any) -> Any:
 
 
 def _hidden(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The paths and values of all that is not shown as it is, in the order of their paths."""
+    """Yield the paths and values of all masked values, in the order of paths."""
     if isinstance(value, Mapping):
         for name in sorted(value):
             yield from _hidden(f"{path}.{name}" if path else name, value[name])

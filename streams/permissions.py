@@ -1,4 +1,4 @@
-"""File permissions (POSIX): who may change what ragweir trusts, and who may read what it writes."""
+"""File permissions (POSIX): checks of files that ragweir reads, and private modes for those that it writes."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _OWN = 0o600
 
 
 def open_to_all(path: Path) -> Path | None:
-    """The first of a path, its folder, and both behind links, that every user of the machine may change; None if none.
+    """Return the first of a path, its folder and the targets of links that every user may change; None without one.
 
-    A folder with the sticky bit, such as /tmp, is not open: its files can be replaced by their owners only. A path
-    that does not exist is not open, and on Windows, which has no such bits, nothing is.
+    A folder with the sticky bit, such as /tmp, is not open to all, as only owners can replace its files. Missing paths
+    are not, and none is on Windows.
     """
     if os.name != "posix":
         return None
     for each in (path.absolute(), path.resolve()):
-        for place in (each, each.parent):
+        for candidate in (each, each.parent):
             try:
-                mode = place.stat().st_mode
+                mode = candidate.stat().st_mode
             except OSError:
                 continue
             if mode & stat.S_IWOTH and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX):
-                return place
+                return candidate
     return None
 
 
@@ -40,7 +40,7 @@ def readable_by_others(path: Path) -> bool:
 
 
 def create(file: Path) -> BinaryIO:
-    """Open a file for writing from its beginning: a new one for its owner alone (mode 0600), else with the mode it has.
+    """Open a file for writing and truncate it; a new one has mode 0600.
 
     Raises:
         OSError: if it cannot be opened.
@@ -50,10 +50,9 @@ def create(file: Path) -> BinaryIO:
 
 @contextmanager
 def replacing(file: Path) -> Iterator[BinaryIO]:
-    """Write a whole file that takes an earlier one's place, and mode, when the block ends well; else nothing changes.
+    """Write a file that replaces an earlier one, with its mode, when the block ends without an error.
 
-    A new file is its owner's alone (mode 0600). What is there and is no regular file, such as a pipe, is written to at
-    once.
+    A new file has mode 0600. A path that exists and is no regular file, such as a pipe, is written to directly.
 
     Raises:
         OSError: if it cannot be written.
@@ -62,7 +61,7 @@ def replacing(file: Path) -> Iterator[BinaryIO]:
         with create(file) as output:
             yield output
         return
-    target = file.resolve()  # Where a link leads; the link stays.
+    target = file.resolve()  # A link stays; its target is replaced.
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with create(part) as output:

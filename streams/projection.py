@@ -1,4 +1,4 @@
-"""The lifecycle of a projection, which keeps a view of topics outside Kafka."""
+"""The lifecycle of a projection, which keeps a view of topics outside of Kafka."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ragweir.streams.records import Measurements, Record
 
 
 class Projection(ABC):
-    """Reads records of topics, keeps the ones that it needs, and flushes them to a sink.
+    """Reads records of topics and flushes a view of them to a sink.
 
-    The projection runtime reads without a consumer group and commits no offsets. A process that starts reads the last
-    `since_s` seconds of each topic again, so a projection sees each committed record at least once, unless Kafka
-    deleted it or an outage was longer than `since_s`. A sink that must not hold anything twice needs writes that
-    replace those of an earlier process, such as writes by key.
+    The projection runtime reads without a consumer group and commits no offsets. Each process begins with the last
+    `since_s` seconds of each topic, so that a projection gets each committed record at least once, unless Kafka has
+    deleted it or an outage was longer than `since_s`. A sink without duplicates needs idempotent writes, such as writes
+    by key.
 
     The runtime calls the methods in this order, all of them from one thread::
 
@@ -26,9 +26,12 @@ class Projection(ABC):
 
     `open`, `take` and `flush` may block, together for at most 30 seconds per batch: /healthz fails after 60 seconds
     without a new batch. `close` may block for a few seconds: the supervisor kills a process that does not end within 9
-    seconds of being told to stop. All four may raise any error; `close` is called after it. A ConfigurationError or a
-    PermanentError ends the service for good. After any other error, the supervisor starts a new process, which reads
-    the topics again; a TransientError is logged as one sentence instead of a traceback.
+    seconds after SIGTERM. The properties, `drain_metrics` and `exposition` do not block.
+
+    `open`, `take`, `flush`, `drain_metrics` and `close` may raise any error; `close` is called after one of the others
+    has raised. A ConfigurationError or a PermanentError ends the service for good. After any other error, the
+    supervisor starts a new process, which reads the topics again; a TransientError is logged as one sentence instead of
+    a traceback. Constructors and properties raise ConfigurationError only, and `exposition` nothing.
     """
 
     @property
@@ -39,43 +42,37 @@ class Projection(ABC):
     @property
     @abstractmethod
     def since_s(self) -> float:
-        """The time to go back at the start, in seconds before now; `math.inf` reads the topics from their beginnings.
-
-        Compared with the records' own timestamps.
-        """
+        """The age of the first record to read, in seconds by the records' timestamps; `math.inf` for all records."""
 
     def open(self) -> None:
-        """Acquire resources, such as a file. Constructors acquire none, since settings are checked by constructing."""
+        """Acquire resources, such as a file. Constructors acquire none: settings are checked by constructing."""
 
     @abstractmethod
     def take(self, record: Record) -> None:
         """Handle one committed record. Records of one partition arrive in order.
 
-        A record that cannot be used is counted, not raised: after a restart it would be read again.
-
-        Args:
-            record: its `topic` is the full name, with the prefix.
+        Count an unusable record instead of raising: a restart would read it again.
         """
 
     @abstractmethod
     def flush(self, now_s: float) -> None:
         """Bring the sink up to date with the records taken so far.
 
-        Called first when every partition of every topic has been read to its end once, and then after each batch, so
-        that a sink never shows a state from the past as the present one.
+        The first call is after every partition of every topic was read to its end once, so that a sink never shows a
+        past state as the present one.
 
         Args:
             now_s: wall clock, epoch seconds.
         """
 
     def drain_metrics(self) -> Measurements:
-        """Return the values for the telemetry since the last call. Called after each batch; does not block."""
+        """Return the values for the telemetry since the last call."""
         return Measurements()
 
     def exposition(self) -> bytes:
-        """Return lines that /metrics shows after the service's own, in a form that is valid in OpenMetrics as well.
+        """Return further lines of /metrics, which must be valid in the text format and in OpenMetrics.
 
-        Called by the threads of the telemetry server at any time between construction and `close`; does not block.
+        Called by the threads of the telemetry server at any time between construction and `close`.
         """
         return b""
 

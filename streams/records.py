@@ -1,4 +1,4 @@
-"""The values that all of `ragweir.streams` passes on: what was read, what is to be written, and where."""
+"""The values that all of `ragweir.streams` shares: input records, emissions and outcomes."""
 
 from __future__ import annotations
 
@@ -8,58 +8,61 @@ from dataclasses import dataclass, field
 
 Headers = tuple[tuple[str, bytes], ...]
 TopicPartition = tuple[str, int]
-"""A topic's full name and one of its partitions."""
+"""A topic's full name and a partition number."""
 EventPosition = tuple[int, int]
-"""The offset of a record and, as it may hold several events, the index of one within it."""
+"""The offset of a record, and the index of an event within it."""
 Count = tuple[str, ...]
-"""The name of an instrument of the telemetry table, then the values of its labels."""
+"""The name of an instrument of the telemetry table, and the values of its labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as it was read. `timestamp_ms` is the record's own time; None where the source has none."""
+    """One record of an input."""
 
     topic: str
+    """The topic's full name."""
     partition: int
     offset: int
     key: bytes | None
     value: bytes | None
     timestamp_ms: int | None
+    """The record's timestamp, in epoch milliseconds; None if the source has none."""
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where it was read."""
+        """The partition of the record."""
         return self.topic, self.partition
 
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """One record to write. `topic` is a name of the topic table, without its prefix."""
+    """One record to write."""
 
     topic: str
+    """The topic's name in the topic table, without the prefix."""
     key: bytes | None
     value: bytes | None
     headers: Headers
     partition: int = -1
-    """The partition to write to; -1 leaves it to the key."""
+    """The partition to write to; -1 for the partition of the key."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a batch, or of the passing of time: all of it is committed in one transaction, or none."""
+    """The result of a batch or of a tick, which is committed in one transaction or not at all."""
 
     emissions: list[Emission] = field(default_factory=list)
     """The records to write, in order."""
     counts: Counter[Count] = field(default_factory=Counter)
-    """The counts to add once it is committed."""
+    """The numbers to add to counters after the commit."""
     levels: dict[Count, float] = field(default_factory=dict)
-    """The values that gauges have once it is committed."""
+    """The values of gauges after the commit."""
     settled: list[Record] = field(default_factory=list)
-    """The records that need no more work: their offsets are committed. Those of a partition come in order, without
-    leaving out one that the agent was given."""
+    """The records that need no more work, whose offsets are committed. Those of one partition are in order, without
+    leaving out a record that the agent was given."""
 
     def extend(self, other: Outcome) -> None:
-        """Add all of another outcome."""
+        """Add another outcome."""
         self.settled += other.settled
         self.emissions += other.emissions
         self.counts += other.counts
@@ -68,7 +71,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """Values for the telemetry outside of any transaction."""
+    """Values for the telemetry that do not depend on a transaction."""
 
     counts: Mapping[Count, int] = field(default_factory=dict)
     """The numbers to add to counters."""
@@ -80,9 +83,9 @@ class Measurements:
 
 @dataclass(frozen=True, slots=True)
 class ReplayBounds:
-    """The offsets to read of each partition, from its start to before its end; one that is not named is not read."""
+    """The offsets to read of each partition, from its start to before its end. Other partitions are not read."""
 
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     rate: float | None = None
-    """Records a second, for one worker."""
+    """Records per second of one worker; None for no limit."""

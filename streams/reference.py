@@ -1,4 +1,4 @@
-"""The reference tables of the README, made from the code: `python -m ragweir.streams.reference` rewrites them."""
+"""Generates the reference tables of the README; `python -m ragweir.streams.reference` rewrites them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ragweir.streams.slo import shipped as alerts
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 _MARKUP = re.compile(r"\b_+|_+\b|[*<]")
-"""Outside of code: underscores at the edge of a word, asterisks, and what may begin a tag."""
+"""Markup outside of code: underscores at the edge of a word, asterisks, and the begin of a tag."""
 
 
 def _markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -26,7 +26,7 @@ def _markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    r"""A text as the content of one cell: without line breaks, and with nothing outside of backticks taken for markup.
+    r"""Return a text as a cell: without line breaks, and with markup outside of backticks escaped.
 
     >>> _cell("one | two,\n\nin __three__, `__four__`")
     'one \\| two, in \\_\\_three\\_\\_, `__four__`'
@@ -66,7 +66,7 @@ def _settings() -> str:
 
 
 def _default(default: object) -> str:
-    """A default as it reads in a table; rules are told of in their own chapter."""
+    """Return a default for the table; rules have their own chapter."""
     if isinstance(default, tuple) and any(isinstance(each, SettingsGroup) for each in default):
         return "see above"
     return f"`{default!r}`"
@@ -82,7 +82,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def rewritten(text: str) -> str:
-    """A text with each table between its marks (`<!-- metrics -->` to `<!-- /metrics -->`) made anew."""
+    """Return a text with new tables between their marks (`<!-- metrics -->` to `<!-- /metrics -->`)."""
     for name, table in TABLES.items():
         between = re.compile(f"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
         text = between.sub(lambda _, made=table: f"{made()}\n", text)  # type: ignore[misc]

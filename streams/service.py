@@ -1,4 +1,4 @@
-"""The services that run on Kafka: what each reads, and its agent, made from the settings."""
+"""The services whose agents run on Kafka: their inputs, agents, ports and telemetry, made from the settings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.from_settings import catalogue, evaluate_config, judge_config, totals
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.day_shares import DayShares
-from ragweir.streams.judge.ledgers import nothing_spent
 from ragweir.streams.judge.pool import LiveJudgePool
+from ragweir.streams.judge.worker_ledgers import nothing_spent
 from ragweir.streams.kafka.client import Assignor
 from ragweir.streams.records import Count, ReplayBounds
-from ragweir.streams.serving.telemetry import Known
+from ragweir.streams.serving.telemetry import KnownLabels
 from ragweir.streams.settings import BatchSettings, Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -27,29 +27,30 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What differs between the services that run on Kafka."""
+    """One service."""
 
     name: str
     agent: Callable[[Settings, int], Agent]
-    """Made from the settings and the number of partitions of its first input."""
+    """Makes the agent from the settings and the partition count of the first input."""
     check: Callable[[Settings], object]
     """Raises ConfigurationError where `agent` would."""
     inputs: Callable[[Settings], list[str]]
+    """Returns the full names of the topics to read."""
     port: int = 0
-    """Added to the base of the telemetry ports."""
+    """Added to `telemetry.port` and the slot; the ports of all services are at least 100 apart."""
     batch: Callable[[Settings], BatchSettings] = lambda settings: settings.batch
-    beside: tuple[str, ...] = ()
-    """Those of our topics that need as many partitions as its first input: what it writes stands in the same one."""
+    copartitioned: tuple[str, ...] = ()
+    """Topics of the topic table that need as many partitions as the first input, as records keep their partition."""
     assignor: Assignor = "roundrobin"
     bounds: ReplayBounds | None = None
-    """What of its inputs is read; all of it without."""
-    guarded: bool = False
-    """True where records on which a process may have died are tried one by one in a process of their own."""
-    known: Callable[[Settings], Known] = lambda _: Known()
-    """Gives the label values that its telemetry shows from the start, beside its inputs."""
+    """The offsets to read; None reads the inputs without end."""
+    tries_suspects: bool = False
+    """True if records on which a process may have died are tried one by one in a canary process first."""
+    known: Callable[[Settings], KnownLabels] = lambda _: KnownLabels()
+    """Returns the label values that its telemetry shows from the start, without its inputs."""
 
-    def known_labels(self, settings: Settings) -> Known:
-        """Return all label values that its telemetry shows from the start."""
+    def known_labels(self, settings: Settings) -> KnownLabels:
+        """Return the label values that its telemetry shows from the start, with its inputs."""
         return replace(self.known(settings), topics=self.inputs(settings))
 
 
@@ -57,9 +58,9 @@ def _evaluate_agent(settings: Settings, _: int) -> Agent:
     return EvaluateAgent(evaluate_config(settings, settings.input_topic))
 
 
-def _evaluate_known(settings: Settings) -> Known:
+def _evaluate_known(settings: Settings) -> KnownLabels:
     config = evaluate_config(settings, settings.input_topic)
-    return Known(
+    return KnownLabels(
         stages=("scored",),
         metrics=config.catalogue.free,
         suites=config.router.suites if config.router else (),
@@ -72,14 +73,14 @@ def _aggregate_agent(settings: Settings, _: int) -> Agent:
         slo.metric for slo in settings.slo if slo.metric not in metrics or metrics[slo.metric].unit == "category"
     ]
     if unknown:
-        raise ConfigurationError(f"an SLO is on {unknown[0]!r}, which is no metric of numbers that is switched on")
-    most = max_record_bytes(settings.limits.max_event_bytes)
-    return AggregateAgent(AggregateConfig(totals(settings), settings.windows, settings.slo, most))
+        raise ConfigurationError(f"an SLO is on {unknown[0]!r}, which is no numeric metric that is switched on")
+    max_bytes = max_record_bytes(settings.limits.max_event_bytes)
+    return AggregateAgent(AggregateConfig(totals(settings), settings.windows, settings.slo, max_bytes))
 
 
-def _aggregate_known(settings: Settings) -> Known:
+def _aggregate_known(settings: Settings) -> KnownLabels:
     objectives: dict[Count, float] = {("ragweir_slo_objective", slo.name): slo.objective for slo in settings.slo}
-    return Known(slos=[slo.name for slo in settings.slo], levels=objectives)
+    return KnownLabels(slos=[slo.name for slo in settings.slo], levels=objectives)
 
 
 _JUDGED = ("judge.requests", "judge.retry", "judge.deferred")
@@ -98,7 +99,7 @@ SERVICES: Mapping[str, Service] = {
             agent=_evaluate_agent,
             check=lambda settings: _evaluate_agent(settings, 1),
             inputs=lambda settings: [settings.input_topic, f"{settings.topics.prefix}redrive"],
-            guarded=True,
+            tries_suspects=True,
             known=_evaluate_known,
         ),
         Service(
@@ -107,11 +108,11 @@ SERVICES: Mapping[str, Service] = {
             check=lambda settings: _aggregate_agent(settings, 1),
             inputs=lambda settings: [f"{settings.topics.prefix}evaluations"],
             port=100,
-            # Windows are written about once a second, so a batch is what has come by then.
+            # A batch holds the evaluations of one commit interval.
             batch=lambda settings: BatchSettings(
                 max_events=5_000, max_bytes=16 * 1024 * 1024, max_wait_ms=settings.windows.commit_ms
             ),
-            beside=("windows",),
+            copartitioned=("windows",),
             known=_aggregate_known,
         ),
         Service(
@@ -120,14 +121,14 @@ SERVICES: Mapping[str, Service] = {
             check=lambda settings: judge_config(settings, 1),
             inputs=lambda settings: [f"{settings.topics.prefix}{name}" for name in _JUDGED],
             port=300,
-            # What has come of its calls is looked for once a batch, and each call that ends lets another begin.
+            # Finished calls are collected once a batch, and each lets another begin.
             batch=lambda settings: settings.batch.model_copy(
                 update={"max_wait_ms": min(25, settings.batch.max_wait_ms)}
             ),
-            beside=(*_JUDGED[1:], "judge.ledger"),
-            # A partition's requests, those of them that wait, and its ledger belong to one worker.
+            copartitioned=(*_JUDGED[1:], "judge.ledger"),
+            # One worker reads a partition's requests, retries, deferred requests and ledger.
             assignor="range",
-            known=lambda settings: Known(
+            known=lambda settings: KnownLabels(
                 stages=("judged",), levels=nothing_spent(settings.judge.budgets_by_application)
             ),
         ),

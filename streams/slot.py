@@ -1,180 +1,168 @@
-"""One slot of a service or of a projection: from its settings to the loop that drives it."""
+"""Starts one slot of a service: telemetry, heartbeat and topics first, then the runtime that drives it.
+
+Services and projections of the command line, replays and the Faust runtime start through `started`.
+"""
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import structlog
 
 from ragweir.errors import PermanentError
-from ragweir.streams.agent import Agent
 from ragweir.streams.export.service import ProjectionService
 from ragweir.streams.heartbeat import Heartbeat
-from ragweir.streams.kafka.client import Identity, missing_topics, wait_for_broker
-from ragweir.streams.runtimes import canary as trials
+from ragweir.streams.kafka.client import Identity, wait_for_topics
+from ragweir.streams.runtimes import canary as canary_process
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.runtimes.projection import ProjectionRuntime
 from ragweir.streams.service import Service
 from ragweir.streams.serving.health import Health, serve
-from ragweir.streams.serving.telemetry import Known, Telemetry
+from ragweir.streams.serving.telemetry import KnownLabels, Telemetry
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-_NEW_TOPIC_S = 3.0
-"""A topic that was just created is not at once known to every broker."""
-
 
 @dataclass(frozen=True, slots=True)
-class _Served:
-    """The telemetry and the health of a slot while it runs."""
+class Slot:
+    """A started slot."""
 
     telemetry: Telemetry
     health: Health
-    waiting: Callable[[], bool]
-    """Returns true once the slot is to stop; each call is a sign of life."""
+    stopped: Callable[[], bool]
+    """Returns true once the slot is to stop. Each call is a heartbeat, so that loops that wait call it."""
+
+
+def bind_slot(service: str, slot: int) -> None:
+    """Add the slot to all log lines of this process."""
+    structlog.contextvars.bind_contextvars(service=service, slot=slot, pid=os.getpid())
 
 
 @contextmanager
-def _served(
-    name: str,
+def started(
+    service: str,
     slot: int,
     settings: Settings,
     port: int,
-    known: Known,
+    known: KnownLabels,
     stopped: Callable[[], bool],
     more: Callable[[], bytes] = bytes,
-    **about: str,
-) -> Iterator[_Served]:
-    """Serve the telemetry and the health of a slot while the block runs."""
+    **fields: str,
+) -> Iterator[Slot]:
+    """Serve the telemetry and the health of a slot, and announce them to the supervisor, while the block runs.
+
+    Args:
+        service: the service's name in logs, telemetry and announcements.
+        slot: the slot's number on this host.
+        settings: all settings.
+        port: the service's offset from `telemetry.port`.
+        known: the label values that the telemetry shows from the start.
+        stopped: returns true once the slot is to stop.
+        more: returns further lines of /metrics.
+        fields: further fields of the log line.
+
+    Raises:
+        PermanentError: if the telemetry port cannot be opened.
+    """
     heartbeat = Heartbeat.inherited()
-    telemetry, health = Telemetry(name, slot, known), Health(pulse=heartbeat)
+    telemetry, health = Telemetry(service, slot, known), Health(heartbeat=heartbeat)
     host, number = settings.telemetry.host, settings.telemetry.port and settings.telemetry.port + port + slot
     with ExitStack() as stack:
         try:
             bound = stack.enter_context(serve(telemetry.registry, health, host, number, more=more))
         except OSError as error:
-            why = f"the telemetry port {number} cannot be opened ({error.strerror}); set telemetry.port"
-            raise PermanentError(why) from None
-        log.info("started", **about, telemetry=f"http://{host}:{bound}")
-        heartbeat.announce(name, slot, bound)
+            reason = f"the telemetry port {number} cannot be opened ({error.strerror}); set telemetry.port"
+            raise PermanentError(reason) from None
+        log.info("started", **fields, telemetry=f"http://{host}:{bound}")
+        heartbeat.announce(service, slot, bound)
         health.not_ready = "waiting for a broker"
-        yield _Served(telemetry, health, health.beating(stopped))
+        yield Slot(telemetry, health, health.with_heartbeat(stopped))
 
 
 def run_slot(
     service: Service, settings: Settings, slot: int, stopped: Callable[[], bool], canary: Sequence[str] = ()
 ) -> None:
-    """Run one slot of a service until told to stop.
+    """Run one slot of a service until `stopped` returns true.
 
     Args:
-        service: its line of the table.
-        settings: all of them.
-        slot: its number on this host.
-        stopped: returns true once it is to stop.
-        canary: the command line of a process that does `run_canary` for the same service and settings.
+        service: the service.
+        settings: all settings.
+        slot: the slot's number on this host.
+        stopped: returns true once the slot is to stop.
+        canary: the command line of a process that calls `run_canary` for the same service and settings.
 
     Raises:
-        PermanentError, ConfigurationError: if somebody has to mend something first.
+        PermanentError, ConfigurationError: if a restart would not help.
         RestartRequired: if a new process has to go on.
     """
+    bind_slot(service.name, slot)
     identity = Identity(service.name, slot, settings.topics.prefix)
-    structlog.contextvars.bind_contextvars(service=service.name, slot=slot, pid=os.getpid())
     service.check(settings)
     known = service.known_labels(settings)
-    with _served(service.name, slot, settings, service.port, known, stopped, member=identity.member) as served:
+    with started(service.name, slot, settings, service.port, known, stopped, member=identity.member) as own:
         inputs = service.inputs(settings)
-        agent = _agent(service, settings, inputs, served.waiting)
-        if agent is None:
+        if (present := wait_for_topics(settings, inputs, own.stopped)) is None:
             return
-        own = settings.model_copy(update={"batch": service.batch(settings)})
+        agent = service.agent(settings, present[inputs[0]])
+        needed = [*inputs, *(settings.topics.prefix + name for name in agent.outputs)]
+        if (present := wait_for_topics(settings, needed, own.stopped)) is None:
+            return
+        _check_partitions(service, settings, present)
         KafkaRuntime(
-            own,
+            settings.model_copy(update={"batch": service.batch(settings)}),
             identity,
             agent,
             inputs,
-            served.telemetry,
-            served.health,
+            own.telemetry,
+            own.health,
             stopped,
             service.assignor,
             service.bounds,
-            canary if service.guarded else (),
+            canary if service.tries_suspects else (),
         ).run()
         log.info("stopped")
 
 
 def run_projection(service: ProjectionService, settings: Settings, slot: int, stopped: Callable[[], bool]) -> None:
-    """Run one slot of a projection until told to stop.
-
-    Args:
-        service: its line of the table.
-        settings: all of them.
-        slot: its number on this host.
-        stopped: returns true once it is to stop.
+    """Run one slot of a projection until `stopped` returns true.
 
     Raises:
-        PermanentError, ConfigurationError: if somebody has to mend something first.
+        PermanentError, ConfigurationError: if a restart would not help.
         RestartRequired: if a new process has to go on.
     """
-    structlog.contextvars.bind_contextvars(service=service.name, slot=slot, pid=os.getpid())
+    bind_slot(service.name, slot)
     projection, known = service.projection(settings), service.known(settings)
-    with _served(service.name, slot, settings, service.port, known, stopped, projection.exposition) as served:
-        present = wait_for_broker(settings, served.waiting)
-        if present is None:
+    with started(service.name, slot, settings, service.port, known, stopped, projection.exposition) as own:
+        topics = [settings.topics.prefix + name for name in projection.topics]
+        if (present := wait_for_topics(settings, topics, own.stopped)) is None:
             return
-        partitions = _partitions((settings.topics.prefix + name for name in projection.topics), present)
-        ProjectionRuntime(settings, projection, partitions, served.telemetry, served.health, served.waiting).run()
+        partitions = {topic: present[topic] for topic in topics}
+        ProjectionRuntime(settings, projection, partitions, own.telemetry, own.health, own.stopped).run()
         log.info("stopped")
 
 
 def run_canary(service: Service, settings: Settings, slot: int) -> None:
-    """Handle on trial what a worker sends, until it sends no more; see `ragweir.streams.runtimes.canary`.
+    """Handle the suspected records that a worker sends until it sends no more; see `ragweir.streams.runtimes.canary`.
 
     Raises:
         ConfigurationError: if the settings cannot be used.
     """
-    structlog.contextvars.bind_contextvars(service=service.name, slot=slot, pid=os.getpid())
-    trials.run(service.agent(settings, 1), settings.limits.max_event_bytes)
+    bind_slot(service.name, slot)
+    canary_process.run(service.agent(settings, 1), settings.limits.max_event_bytes)
 
 
-def _agent(service: Service, settings: Settings, inputs: list[str], waiting: Callable[[], bool]) -> Agent | None:
-    """Wait for the broker and the topics, and make the agent; None when told to stop meanwhile."""
-    agent: Agent | None = None
-    needed, look_until = inputs, time.monotonic() + _NEW_TOPIC_S
-    while (present := wait_for_broker(settings, waiting)) is not None:
-        if agent is None and inputs[0] in present:
-            agent = service.agent(settings, present[inputs[0]])
-            needed = [*inputs, *(settings.topics.prefix + name for name in agent.outputs)]
-        if not missing_topics(needed, present) or time.monotonic() > look_until:
-            _check_topics(service, settings, present, needed)
-            return agent
-        time.sleep(0.2)
-    return None
-
-
-def _check_topics(service: Service, settings: Settings, present: Mapping[str, int], needed: list[str]) -> None:
-    prefix = settings.topics.prefix
-    missing = missing_topics(needed, present)
-    if missing:
-        names = ", ".join(missing)
-        raise PermanentError(f"there is no topic {names}, or it may not be seen; `ragweir topics create` makes ours")
-    for name in service.beside:
-        if present[prefix + name] < present[needed[0]]:
+def _check_partitions(service: Service, settings: Settings, present: Mapping[str, int]) -> None:
+    prefix, inputs = settings.topics.prefix, service.inputs(settings)
+    for name in service.copartitioned:
+        if present[prefix + name] < present[inputs[0]]:
             raise PermanentError(
-                f"{prefix}{name} has fewer partitions than {needed[0]}; it needs as many, and `ragweir topics grow` "
+                f"{prefix}{name} has fewer partitions than {inputs[0]}; it needs as many, and `ragweir topics grow` "
                 "adds them"
             )
-    if service.assignor == "range" and len({present[name] for name in service.inputs(settings)}) > 1:
-        names = ", ".join(service.inputs(settings))
+    if service.assignor == "range" and len({present[name] for name in inputs}) > 1:
+        names = ", ".join(inputs)
         raise PermanentError(f"{names} must have the same number of partitions: `ragweir topics grow` adds them")
-
-
-def _partitions(topics: Iterable[str], present: Mapping[str, int]) -> dict[str, int]:
-    wanted = list(topics)
-    if missing := missing_topics(wanted, present):
-        raise PermanentError(f"there is no topic {', '.join(missing)}; `ragweir topics create` makes ours")
-    return {topic: present[topic] for topic in wanted}

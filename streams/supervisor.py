@@ -1,7 +1,7 @@
-"""The supervisor: keeps one process per slot of each service running, and ends them all in time when told to stop.
+"""The supervisor: keeps one process per slot of each service running, and ends all of them when it is to stop.
 
-A worker whose loop stands still is killed and restarted. A worker that reports that a restart would not help stays
-down, while the others go on; /readyz, /metrics and the log name it. Prometheus finds the workers by /targets.
+A worker whose loop is stalled is killed and restarted. A worker that reports that a restart would not help stays down,
+while the others go on; /readyz, /metrics and the log name it. Prometheus finds the workers by /targets.
 """
 
 from __future__ import annotations
@@ -23,48 +23,48 @@ from typing_extensions import override
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.heartbeat import HEARTBEAT, Announcement, Listener
 from ragweir.streams.serving.discovery import discovery
-from ragweir.streams.serving.health import STALLED_S, Health
+from ragweir.streams.serving.health import STALLED_SECONDS, Health
 from ragweir.streams.serving.telemetry import SUPERVISOR as NAME
 from ragweir.streams.serving.telemetry import Telemetry
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 UP_PORT = 400
-"""Added to the base of the telemetry ports for the supervisor of `up`."""
+"""Offset of the port of `up`'s supervisor from `telemetry.port`."""
 OWN_PORT = 90
-"""Added to a service's first telemetry port for the supervisor of that service alone."""
-STOP_S = 9.0
-"""How long workers have to finish their batch before they are killed; they need well under it."""
-_FIRST_DELAY_S = 0.1
-_LAST_DELAY_S = 30.0
-_SETTLED_S = 30.0
-"""A worker that lived this long is taken as well again: its next restart is at once."""
-_POLL_S = 0.05
-_REMIND_S = 300.0
-"""The time in seconds after which the log names a worker again that stays down."""
+"""Offset of the port of a single service's supervisor from the service's first port."""
+STOP_SECONDS = 9.0
+"""Time for which workers may finish their batch before they are killed."""
+_MIN_DELAY_SECONDS = 0.1
+_MAX_DELAY_SECONDS = 30.0
+_STABLE_SECONDS = 30.0
+"""Running time of a worker after which the restart delay is reset."""
+_POLL_SECONDS = 0.05
+_REMIND_SECONDS = 300.0
+"""Time between two log lines about a worker that stays down."""
 _DOWN = "worker cannot run and stays down; correct the cause, then start again"
-_UNREPORTED = f"it ended with status {DO_NOT_RESTART}, after which a restart does not help; its log says why"
-START_S = 300.0
-"""The time in seconds that a worker may take to its first heartbeat, on the slowest machine."""
-_LONGEST_TURN_S = 1.0
-"""The most that counts of the time between two looks at a worker: it is not at fault where the machine stood still."""
+_UNREPORTED = f"it ended with status {DO_NOT_RESTART}, after which a restart does not help; its log has the reason"
+START_SECONDS = 300.0
+"""Time limit for a worker's first heartbeat."""
+_MAX_CHECK_SECONDS = 1.0
+"""The longest time between two checks that counts as silence, so that a suspended machine stalls no worker."""
 SUPERVISOR = "RAGWEIR_SUPERVISOR"
-"""Tells a worker the process that it must not outlive; asking for its parent may come too late."""
+"""The environment variable with the process id of a worker's supervisor, which may end before `getppid` is read."""
 
 
 def stop_flag() -> Callable[[], bool]:
-    """Whether this process was told to stop, by SIGTERM, SIGINT or, for a worker, the end of its supervisor."""
-    told = False
+    """Return a function that returns true after SIGTERM, SIGINT or, in a worker, the end of its supervisor."""
+    signalled = False
     supervisor = os.environ.get(SUPERVISOR)
 
-    def tell(_: int, __: FrameType | None) -> None:
-        nonlocal told
-        told = True
+    def on_signal(_: int, __: FrameType | None) -> None:
+        nonlocal signalled
+        signalled = True
 
-    signal.signal(signal.SIGTERM, tell)
-    signal.signal(signal.SIGINT, tell)
-    # A worker whose supervisor was killed must not work on unsupervised. What else starts a service may end before it.
-    return lambda: told or supervisor not in (None, str(os.getppid()))
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    # Only a supervisor sets the variable: a service started otherwise may outlive its parent.
+    return lambda: signalled or supervisor not in (None, str(os.getppid()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +90,26 @@ class _Worker:
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     next_start: float = 0.0
-    delay: float = _FIRST_DELAY_S
+    delay: float = _MIN_DELAY_SECONDS
     listener: Listener | None = None
-    beats: bool = False
-    """True once a heartbeat has come from the process."""
+    is_alive: bool = False
+    """True once the process has sent a heartbeat."""
     silent_s: float = 0.0
-    """The time in seconds since the last heartbeat."""
+    """The time since the last heartbeat."""
     announced: Announcement | None = None
-    """The port of the worker, or of its predecessor: Prometheus has to miss a worker that is down."""
+    """The port of the worker or of the one before it, so that Prometheus reports a worker that is down."""
     failure: str = ""
     """The reason why the worker is not restarted; empty while it runs or is to be restarted."""
     remind_at: float = 0.0
-    """The time at which the log names the failure again."""
+    """The time of the next log line about the failure."""
 
     @property
-    def about(self) -> dict[str, Any]:
-        """The worker's name as fields of a log line."""
+    def log_fields(self) -> dict[str, Any]:
+        """The worker's name for log lines."""
         return {"service": self.command.service, "slot": self.command.slot}
 
     @property
-    def trouble(self) -> str:
+    def not_running(self) -> str:
         """The reason why the process does not run; empty while it runs."""
         if self.process is not None:
             return ""
@@ -119,14 +119,14 @@ class _Worker:
 
 
 class Supervisor:
-    """Runs each command as a process; restarts what ends, later each time, unless a restart would not help.
+    """Runs each command as a process, and restarts it with a growing delay unless a restart would not help.
 
     Args:
         commands: the workers' command lines.
-        log: where their standard error goes, in place of ours.
-        listen: the address and port where /targets, /metrics, /healthz and /readyz are served; nowhere without it.
-        stalled_s: how long a worker's loop may stand still, in seconds, before the worker is ended.
-        start_s: how long a worker may take to its first heartbeat.
+        log: the file for their standard error; None for that of this process.
+        listen: the address and port of /targets, /metrics, /healthz and /readyz; None to serve none.
+        stalled_s: time without a heartbeat after which a worker is killed.
+        start_s: time limit for a worker's first heartbeat.
     """
 
     def __init__(
@@ -135,8 +135,8 @@ class Supervisor:
         log: IO[bytes] | None = None,
         *,
         listen: tuple[str, int] | None = None,
-        stalled_s: float = STALLED_S,
-        start_s: float = START_S,
+        stalled_s: float = STALLED_SECONDS,
+        start_s: float = START_SECONDS,
     ) -> None:
         self._log = log
         self._workers = [_Worker(command) for command in commands]
@@ -147,13 +147,13 @@ class Supervisor:
         self._own: list[Announcement] = []
 
     def run(self, stopped: Callable[[], bool]) -> int:
-        """Supervise until told to stop, or until no worker is left that a restart would help.
+        """Supervise until `stopped` returns true, or until all workers stay down.
 
         Returns:
-            The exit status: 1 if a worker ended for a reason that a restart does not remove, else 0.
+            The exit status: 1 if a worker stays down, else 0.
 
         Raises:
-            OSError: if the port of /targets is taken.
+            OSError: if the port is taken.
         """
         with ExitStack() as stack:
             if self._listen is not None:
@@ -179,39 +179,39 @@ class Supervisor:
                     if now >= worker.next_start:
                         self._start(worker, now)
                 elif (code := worker.process.poll()) is not None:
-                    self._ended(worker, code, now)
+                    self._on_exit(worker, code, now)
                 else:
-                    self._listen_to(worker, worker.process, min(now - before, _LONGEST_TURN_S))
-            self._show()
+                    self._listen_to(worker, worker.process, min(now - before, _MAX_CHECK_SECONDS))
+            self._report()
             before = now
-            time.sleep(_POLL_S)
+            time.sleep(_POLL_SECONDS)
         self._stop()
         return int(any(worker.failure for worker in self._workers))
 
-    def _show(self) -> None:
-        """Bring /metrics and /readyz up to date."""
+    def _report(self) -> None:
+        """Update /metrics and /readyz."""
         for worker in self._workers:
             up, slot = worker.process is not None, str(worker.command.slot)
             self._telemetry.set("ragweir_service_up", up, worker.command.service, slot)
-        self._health.not_ready = "; ".join(worker.trouble for worker in self._workers if worker.trouble)
+        self._health.not_ready = "; ".join(worker.not_running for worker in self._workers if worker.not_running)
 
     def _listen_to(self, worker: _Worker, process: subprocess.Popen[bytes], passed_s: float) -> None:
-        """Notice a heartbeat, or how long there was none."""
+        """Read heartbeats, and kill a worker that is silent for too long."""
         if worker.listener is None:
             return
-        if worker.listener.heard():
+        if worker.listener.receive():
             worker.announced = worker.listener.announced or worker.announced
-            worker.beats, worker.silent_s = True, 0.0
+            worker.is_alive, worker.silent_s = True, 0.0
             return
         worker.silent_s += passed_s
-        if worker.silent_s > (self._stalled_s if worker.beats else self._start_s):
+        if worker.silent_s > (self._stalled_s if worker.is_alive else self._start_s):
             silent_s = round(worker.silent_s)
-            log.error("worker's loop stands still; it is killed", **worker.about, pid=process.pid, for_s=silent_s)
+            log.error("worker is stalled; killing it", **worker.log_fields, pid=process.pid, for_s=silent_s)
             process.kill()
             worker.silent_s = 0.0
 
     def _start(self, worker: _Worker, now: float) -> None:
-        # A session of its own: an interrupt from the keyboard reaches the supervisor, which stops workers in order.
+        # Ctrl-C reaches the supervisor only, which stops the workers in order.
         listener = worker.listener = Listener()
         environment = {**os.environ, SUPERVISOR: str(os.getpid()), HEARTBEAT: str(listener.descriptor)}
         try:
@@ -223,13 +223,13 @@ class Supervisor:
                 pass_fds=[listener.descriptor],
             )
         finally:
-            listener.started()
-        worker.started, worker.beats, worker.silent_s = now, False, 0.0
+            listener.close_worker_end()
+        worker.started, worker.is_alive, worker.silent_s = now, False, 0.0
 
-    def _ended(self, worker: _Worker, code: int, now: float) -> None:
+    def _on_exit(self, worker: _Worker, code: int, now: float) -> None:
         worker.process, reason = None, ""
         if worker.listener is not None:
-            worker.listener.heard()
+            worker.listener.receive()
             reason = worker.listener.failure
             worker.announced = worker.listener.announced or worker.announced
             worker.listener.close()
@@ -238,29 +238,29 @@ class Supervisor:
             worker.failure = reason or _UNREPORTED
             self._remind(worker, now)
             return
-        if now - worker.started > _SETTLED_S:
-            worker.delay = _FIRST_DELAY_S
+        if now - worker.started > _STABLE_SECONDS:
+            worker.delay = _MIN_DELAY_SECONDS
         worker.next_start = now + worker.delay
         delay = round(worker.delay, 1)
-        log.warning("worker ended", **worker.about, status=code, restart_in_s=delay)
-        worker.delay = min(worker.delay * 2, _LAST_DELAY_S)
+        log.warning("worker ended", **worker.log_fields, status=code, restart_in_s=delay)
+        worker.delay = min(worker.delay * 2, _MAX_DELAY_SECONDS)
 
     def _remind(self, worker: _Worker, now: float) -> None:
-        """Log that a worker stays down, every few minutes."""
+        """Log every few minutes that a worker stays down."""
         if now >= worker.remind_at:
-            worker.remind_at = now + _REMIND_S
-            log.error(_DOWN, **worker.about, why=worker.failure)
+            worker.remind_at = now + _REMIND_SECONDS
+            log.error(_DOWN, **worker.log_fields, reason=worker.failure)
 
     def _stop(self) -> None:
         running = [worker.process for worker in self._workers if worker.process is not None]
         for process in running:
             process.terminate()
-        deadline = time.monotonic() + STOP_S
+        deadline = time.monotonic() + STOP_SECONDS
         for process in running:
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                log.error("worker did not stop in time and is killed", pid=process.pid)
+                log.error("worker did not stop in time; killing it", pid=process.pid)
                 process.kill()
                 process.wait()
         for worker in self._workers:
@@ -270,11 +270,11 @@ class Supervisor:
 
 
 def own_command(*arguments: str) -> list[str]:
-    """The command line that runs ragweir again in another process."""
-    # -P: a folder called metrics where the user stands must not stand in for ours.
+    """Return the command line that runs ragweir in another process."""
+    # -P: a folder named metrics in the working directory must not shadow the package.
     return [sys.executable, "-P", "-m", "ragweir.streams.cli", *arguments]
 
 
 def same_command(*more: str) -> list[str]:
-    """The command line that runs what this process runs in another one, with further arguments."""
+    """Return the command line of this process with further arguments."""
     return [sys.executable, *sys.orig_argv[1:], *more]

@@ -22,7 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 from typing_extensions import override
 
 from ragweir.errors import LocalServerError
-from ragweir.streams.kafka.client import settling
+from ragweir.streams.kafka.client import is_transient
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.prometheus import Programs, programs
 
@@ -158,7 +158,7 @@ def prefix(request: pytest.FixtureRequest) -> str:
     return f"{name[:60]}-{worker}{next(_count)}."
 
 
-@stamina.retry(on=settling, attempts=None, timeout=_SECONDS, wait_initial=0.1, wait_max=0.5)
+@stamina.retry(on=is_transient, attempts=None, timeout=_SECONDS, wait_initial=0.1, wait_max=0.5)
 def coordinated(bootstrap: str, group: str = "first") -> None:
     """Wait until a broker coordinates a group: asked for its offsets before, the admin client ends the process.
 

@@ -10,7 +10,7 @@ from faults import Service, Traffic, end_all, environment, gone
 
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.streams.playground.local.kafka import LocalKafka
-from ragweir.streams.runtimes.attempts import OffsetMetadata
+from ragweir.streams.runtimes.offset_metadata import OffsetMetadata
 
 Start = Callable[..., Service]
 
@@ -32,10 +32,10 @@ from ragweir.streams import supervisor
 from ragweir.streams.aggregate import agent as aggregate
 from ragweir.streams.evaluate import agent as evaluate
 from ragweir.streams.cli import main, services
-from ragweir.streams.runtimes import canary, guard, kafka, transactions
+from ragweir.streams.runtimes import canary, canary_client, kafka, transactions
 
-canary.CPU_S = 1
-guard.TRIAL_S = 10.0
+canary.CPU_SECONDS = 1
+canary_client.TRIAL_SECONDS = 10.0
 supervisor.Supervisor.__init__.__kwdefaults__["stalled_s"] = 3.0
 services.own_command = lambda *words: [sys.executable, "-c", sys.orig_argv[2], *words]
 
@@ -85,7 +85,7 @@ class Dying(kafka.Transactions):
         if windows and os.environ.get("DIES"):  # With a batch handled, and its transaction not begun.
             os.kill(os.getpid(), signal.SIGKILL)
         if os.path.exists(os.environ.get("HANGS", "")):  # A call takes longer than the watchdog lets it.
-            self._watchdog._limit_s, transactions.CALL_TIMEOUT_S = 0.5, 60.0
+            self._watchdog._limit_s, transactions.CALL_TIMEOUT_SECONDS = 0.5, 60.0
         super().commit(emissions, *given)
 
 kafka.Transactions = Dying
@@ -129,7 +129,7 @@ def metadata(traffic: Traffic, service: str = "evaluate", topic: str = "interact
     group, place = f"{traffic.prefix}{service}", (f"{traffic.prefix}{topic}", 0)
     asked = traffic.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
     own = [at for at in asked.topic_partitions if (at.topic, at.partition) == place]
-    return OffsetMetadata.stored(own[0].metadata if own else None)
+    return OffsetMetadata.parse(own[0].metadata if own else None)
 
 
 def healthy(traffic: Traffic) -> None:

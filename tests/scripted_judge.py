@@ -20,8 +20,7 @@ from ragweir.streams.agent import Assignment, StoredChangelog
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.config import JudgeConfig
 from ragweir.streams.judge.job import Job, JobId, JobResult, JobUsage, JudgePool
-from ragweir.streams.judge.pricing import FREE
-from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
+from ragweir.streams.records import Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.settings import JudgeSettings, Price
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -68,10 +67,8 @@ def request(event_id: str = "e", *, because: Sequence[str] = ("risk",), **fields
 
 def config(partitions: int = 1, **settings: Any) -> JudgeConfig:
     """A judge for the grading suite."""
-    judge = JudgeSettings(base_url="http://127.0.0.1:9/v1", model="tested", **settings)
-    return JudgeConfig(
-        suites={"grading": GRADING}, judge=judge, price=PRICE, embedding_price=FREE, partitions=partitions
-    )
+    judge = JudgeSettings(base_url="http://127.0.0.1:9/v1", model="tested", prices={"tested": PRICE}, **settings)
+    return JudgeConfig(suites={"grading": GRADING}, judge=judge, partitions=partitions)
 
 
 GOOD = Judged(
@@ -121,16 +118,8 @@ class ScriptedPool(JudgePool):
         self._ended.append(JobResult(job, judged, JobUsage(10, 5, costs, calls=1, flags=set(flags)), why, day_over))
 
     @override
-    def counts(self) -> Mapping[tuple[str, ...], int]:
-        return {}
-
-    @override
-    def levels(self) -> Mapping[tuple[str, ...], float]:
-        return {}
-
-    @override
-    def latencies(self) -> Sequence[float]:
-        return ()
+    def drain_metrics(self) -> Measurements:
+        return Measurements()
 
 
 @dataclass

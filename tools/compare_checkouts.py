@@ -1,13 +1,14 @@
-"""Compares what two checkouts make of the same events, byte for byte: `python tools/compare_checkouts.py REVISION`.
+"""Compare the outputs of two checkouts for the same events, byte for byte.
+
+    .venv/bin/python -m tools.compare_checkouts REVISION
 
 Each checkout scores the same files on the command line, one of them with a simulated judge, and runs evaluate,
-aggregate and export on a Kafka of its own. Compared are evaluations, windows in their canonical form, dead letters with
+aggregate and export on a local Kafka. Compared are evaluations, windows in their canonical form, dead letters with
 their headers, the reports of `compare` and `slo rehearse`, and the samples that Prometheus scrapes. The exit status is
-1 where anything differs.
+1 if anything differs.
 
-A revision is extracted from the history; the other side is the working tree, whose catalogue version the revision is
-given, so that a version that was raised hides no other difference. The labelled data beside the project is used where
-it is present.
+One side is a revision of the history, the other the working tree. The revision gets the working tree's catalogue
+version, so that a raised version hides no other difference. Labelled data is used if it is present.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 
+from ragweir.streams.kafka.reader import StoredRecord, offset_range, read
 from ragweir.streams.playground.local.kafka import local_kafka
+from ragweir.streams.settings import load
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
 PARTITIONS = 1
-"""With several, the order of evaluations depends on how the broker fills fetches."""
+"""Partitions of each topic. With several, the order of evaluations depends on how the broker fills fetches."""
 STAMP_MS = 1_764_000_000_000
 """The timestamp of every record that is produced: 2025-11-24T16:00Z."""
 BEGIN_MAP = """
@@ -54,9 +57,9 @@ SETTINGS = {
     "RAGWEIR_TOPICS__PARTITIONS": str(PARTITIONS),
     "RAGWEIR_TOPICS__REPLICATION_FACTOR": "1",
     "RAGWEIR_WINDOWS__IDLE_S": "1",
-    # All evaluations in one batch: whether a window is held, and so its part's number, depends on its batch.
+    # All evaluations are in one batch, since the number of a window's part depends on the batch.
     "RAGWEIR_WINDOWS__COMMIT_MS": "5000",
-    "RAGWEIR_JUDGE__BASE_URL": "http://127.0.0.1:9/v1",  # Requests are written; nobody judges them.
+    "RAGWEIR_JUDGE__BASE_URL": "http://127.0.0.1:9/v1",  # Requests are written, but not judged.
     "RAGWEIR_ROUTING__KEY": "compared",
 }
 ARRIVAL = ("late", "closed", "revision")
@@ -65,7 +68,7 @@ _VERSION = re.compile(r"^CATALOGUE_VERSION = .*$", re.MULTILINE)
 
 
 class Checkout:
-    """One side: where its code is, and where its outputs go."""
+    """One side: its code, and the folder of its outputs."""
 
     def __init__(self, code: Path, outputs: Path, work: Path) -> None:
         self.code, self.outputs, self.work = code, outputs, work
@@ -89,7 +92,7 @@ class Checkout:
 
     @contextmanager
     def service(self, name: str, *arguments: str, bootstrap: str = "") -> Iterator[Path]:
-        """A service for the length of the block; gives its log."""
+        """Run a service for the length of the block; yield its log file."""
         log = self.outputs.parent / f"{self.outputs.name}-{name}.log"
         variables = self.environment(RAGWEIR_KAFKA__BOOTSTRAP_SERVERS=bootstrap or "127.0.0.1:9092")
         command = self.command(name, *arguments)
@@ -105,32 +108,32 @@ class Checkout:
 
 
 def hostile(count: int) -> Iterator[bytes]:
-    """Events of every shape: plain, rich, wrong, and no events at all."""
-    lot = random.Random(7)
+    """Yield valid events, invalid events, and lines that are no event."""
+    rng = random.Random(7)
     words = "the policy premium rose by 4.2 % in 2025 on Dec 9, 2025 for Rule C-1 although it may not apply".split()
     for number in range(count):
-        text = " ".join(lot.choices(words, k=lot.randint(0, 60)))
+        text = " ".join(rng.choices(words, k=rng.randint(0, 60)))
         event: dict[str, Any] = {
-            "event_id": f"e{lot.randrange(count)}",
-            "query": " ".join(lot.choices(words, k=6)),
+            "event_id": f"e{rng.randrange(count)}",
+            "query": " ".join(rng.choices(words, k=6)),
             "response": text,
-            "ended_at": f"2025-11-24T{lot.randrange(24):02}:{lot.randrange(60):02}:00Z",
-            "application": lot.choice(["a", "b", None]),
-            "contexts": [{"text": " ".join(lot.choices(words, k=30)), "score": lot.random()} for _ in range(3)],
-            "expected": lot.choice([None, "4.2 %", ["Rule C-1", "2025"]]),
-            "spans": [{"kind": "llm", "started_at": STAMP_MS, "ended_at": STAMP_MS + lot.randrange(9_000)}],
+            "ended_at": f"2025-11-24T{rng.randrange(24):02}:{rng.randrange(60):02}:00Z",
+            "application": rng.choice(["a", "b", None]),
+            "contexts": [{"text": " ".join(rng.choices(words, k=30)), "score": rng.random()} for _ in range(3)],
+            "expected": rng.choice([None, "4.2 %", ["Rule C-1", "2025"]]),
+            "spans": [{"kind": "llm", "started_at": STAMP_MS, "ended_at": STAMP_MS + rng.randrange(9_000)}],
         }
-        odd = lot.randrange(12)
+        odd = rng.randrange(12)
         if odd == 0:
-            event[lot.choice(["query", "response", "event_id"])] = None
+            event[rng.choice(["query", "response", "event_id"])] = None
         elif odd == 1:
-            yield lot.choice([b"", b"no json", b'{"event_id": NaN}', b"[1]", b"\xff"])
+            yield rng.choice([b"", b"no json", b'{"event_id": NaN}', b"[1]", b"\xff"])
             continue
         yield json.dumps(event | {"unknown": number}).encode()
 
 
 def inputs(folder: Path) -> dict[str, tuple[Path, Path | None]]:
-    """The files to score, and the map of each."""
+    """Return the files to score, each with its map."""
     (folder / "hostile.jsonl").write_bytes(b"\n".join(hostile(2_000)) + b"\n")
     (folder / "begin.toml").write_text(BEGIN_MAP)
     found: dict[str, tuple[Path, Path | None]] = {
@@ -142,7 +145,7 @@ def inputs(folder: Path) -> dict[str, tuple[Path, Path | None]]:
 
 
 def canonical(line: bytes) -> bytes:
-    """A window without what depends on arrival."""
+    """Return a window without the fields that depend on arrival."""
     window = {name: value for name, value in json.loads(line).items() if name not in ARRIVAL}
     return json.dumps(window, sort_keys=True).encode()
 
@@ -151,7 +154,7 @@ def by_files(side: Checkout, files: dict[str, tuple[Path, Path | None]]) -> None
     """Score every file, and write the reports."""
     for name, (file, mapping) in files.items():
         made, windows = side.outputs / f"{name}.evaluations", side.outputs / f"{name}.windows"
-        mapped = ["--map", mapping] if mapping else []
+        mapped: list[str | Path] = ["--map", mapping] if mapping else []
         side.run("score", file, *mapped, "--out", made, "--windows", windows, "--explain")
         windows.write_bytes(b"\n".join(map(canonical, windows.read_bytes().splitlines())))
     made = side.outputs / "hostile.evaluations"
@@ -166,50 +169,34 @@ def by_files(side: Checkout, files: dict[str, tuple[Path, Path | None]]) -> None
     side.run("slo", "rehearse", baseline, *slo, *rehearsed, "--write", reports / "rules")
 
 
-def records(bootstrap: str, topic: str) -> list[tuple[int, bytes, bytes, Any]]:
-    """The committed records of a topic: partition, key, value, headers."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "reads", "enable.partition.eof": True, "log_level": 0}
-    )
-    found = []
-    try:
-        partitions = set(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-        while partitions:
-            message = consumer.poll(30)
-            if message is None:
-                raise SystemExit(f"{topic} gives nothing")
-            if message.error() is None:
-                found.append((message.partition(), message.key() or b"", message.value() or b"", message.headers()))
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                partitions.discard(message.partition())
-    finally:
-        consumer.close()
-    return found
+def records(bootstrap: str, topic: str) -> list[StoredRecord]:
+    """Return the committed records of a topic."""
+    settings = load(None, {"kafka": {"bootstrap_servers": bootstrap}})
+    return list(read(settings, offset_range(settings, topic)))
 
 
-def until_steady(ask: Any, steady_s: float = 6.0, most_s: float = 120.0) -> Any:
-    """Ask until there is an answer that has not changed for some seconds; what was last answered, if none comes."""
+def until_steady(poll: Callable[[], Any], steady_s: float = 6.0, timeout_s: float = 120.0) -> Any:
+    """Poll until a true answer has not changed for some seconds, or until the timeout; return the last answer."""
     began = changed = time.monotonic()
-    last = ask()
-    while time.monotonic() - changed < steady_s or (not last and time.monotonic() - began < most_s):
+    last = poll()
+    while time.monotonic() - changed < steady_s or (not last and time.monotonic() - began < timeout_s):
         time.sleep(0.5)
-        if (now := ask()) != last:
+        if (now := poll()) != last:
             changed, last = time.monotonic(), now
     return last
 
 
 def address_in(log: Path) -> str:
-    """The address that a service says it is reached at, once it does."""
+    """Wait for the address in a service's log."""
     for _ in range(600):
         if (found := re.search(rb"http://127\.0\.0\.1:\d+", log.read_bytes())) is not None:
             return found[0].decode()
         time.sleep(0.1)
-    raise SystemExit(f"the service has no address; see {log}")
+    raise SystemExit(f"the service logged no address; see {log}")
 
 
 def by_judge(side: Checkout, file: Path) -> None:
-    """Score a file with a simulated judge, whose answers follow from the questions."""
+    """Score a file with a simulated judge, whose answers depend only on the questions."""
     with side.service("simulate-judge", "--port", "0", "--latency-ms", "0") as log:
         settings = {
             "RAGWEIR_JUDGE__BASE_URL": f"{address_in(log)}/v1",
@@ -222,7 +209,7 @@ def by_judge(side: Checkout, file: Path) -> None:
 
 
 def by_kafka(side: Checkout, file: Path) -> None:
-    """Run the services on the events of a file, and keep what they wrote and show."""
+    """Run the services on the events of a file, and store their records and samples."""
     with local_kafka() as kafka:
         at = kafka.bootstrap
         side.run("topics", "create", RAGWEIR_KAFKA__BOOTSTRAP_SERVERS=at)
@@ -247,15 +234,16 @@ def by_kafka(side: Checkout, file: Path) -> None:
 
             (side.outputs / "exposition").write_text("\n".join(until_steady(scraped)))
         for name in ("evaluations", "dead-letter", "judge.requests"):
-            lines = sorted(repr(record).encode() for record in records(at, f"rag.{name}"))
+            found = ((each.partition, each.key, each.value, each.headers) for each in records(at, f"rag.{name}"))
+            lines = sorted(repr(each).encode() for each in found)
             (side.outputs / f"kafka.{name}").write_bytes(b"\n".join(lines))
-        newest = {(partition, key): value for partition, key, value, _ in records(at, "rag.windows")}
-        parts = [(*place, canonical(value)) for place, value in newest.items() if value and b"progress" not in place[1]]
+        newest = {(each.partition, each.key or b""): each.value for each in records(at, "rag.windows")}
+        parts = [(*key, canonical(value)) for key, value in newest.items() if value and b"progress" not in key[1]]
         (side.outputs / "kafka.windows").write_bytes(b"\n".join(repr(part).encode() for part in sorted(parts)))
 
 
 def extracted(revision: str, folder: Path) -> Path:
-    """A revision's packages."""
+    """Extract the packages of a revision."""
     packages = ["schemas", "metrics", "streams"]
     listed = subprocess.run(["git", "ls-tree", "--name-only", revision], cwd=ROOT, capture_output=True, check=True)
     packages += ["ragweir"] if b"ragweir\n" in listed.stdout else []
@@ -271,10 +259,10 @@ def extracted(revision: str, folder: Path) -> Path:
 
 
 def main() -> int:
-    """Compare; gives the exit status."""
+    """Compare, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("revision", help="the revision that the working tree is compared with")
-    parser.add_argument("--no-kafka", action="store_true", help="compare only what the command line makes of files")
+    parser.add_argument("--no-kafka", action="store_true", help="compare only the outputs of commands on files")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -291,16 +279,16 @@ def main() -> int:
 
 
 def names(*sides: Checkout) -> list[str]:
-    """The outputs of any side."""
+    """Return the names of the outputs of all sides."""
     return sorted({str(f.relative_to(side.outputs)) for side in sides for f in side.outputs.rglob("*") if f.is_file()})
 
 
 def differ(before: Checkout, after: Checkout) -> Callable[[str], bool]:
-    """Make a function that prints how an output of both sides compares, and says whether it differs."""
+    """Return a function that compares an output of both sides, prints the result, and returns True if they differ."""
 
     def content(side: Checkout, name: str) -> bytes:
-        file, place = side.outputs / name, str(side.outputs.parent).encode()
-        return file.read_bytes().replace(place, b"") if file.exists() else b""
+        file, folder = side.outputs / name, str(side.outputs.parent).encode()
+        return file.read_bytes().replace(folder, b"") if file.exists() else b""
 
     def compare(name: str) -> bool:
         both = content(before, name), content(after, name)
@@ -308,7 +296,7 @@ def differ(before: Checkout, after: Checkout) -> Callable[[str], bool]:
         if both[0] != both[1]:
             lines = zip_longest(*(each.splitlines() for each in both), fillvalue=b"")
             old, new = next((pair for pair in lines if pair[0] != pair[1]), both)
-            at = next((place for place, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), 0)
+            at = next((index for index, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), 0)
             print(f"    before: {old[max(0, at - 80) : at + 120]!r}\n    after:  {new[max(0, at - 80) : at + 120]!r}")
         return both[0] != both[1]
 

@@ -67,7 +67,7 @@ def context_support(view: View) -> Value:
     Formula: |response stems in any context| / |response stems|.
     Range: 0 to 1; higher is better.
     Undefined: without `contexts`, or when the response has no content words. Empty contexts support nothing: 0.
-    Reference: the best single signal on short answers against human labels; `bench/labelled.py` prints its AUROC.
+    Reference: the best single signal on short answers against human labels: `tools/measure_grounding.py` prints AUROCs.
     Known limits: word overlap knows neither negation nor who did what to whom, and paraphrase counts as unsupported.
 
     >>> from ragweir.metrics.view import example

@@ -1,6 +1,6 @@
 """Risk: one calibrated number from the grounding metrics, by a logistic model whose coefficients are data.
 
-`risk.toml` beside this module holds the model and where it came from; `bench/fit_risk.py` fits and writes it again.
+`risk.toml` beside this module holds the model and where it came from; `tools/fit_risk.py` fits and writes it again.
 No coefficient is negative and every feature grows as support falls, so a worse answer never gets a lower risk.
 """
 
@@ -97,7 +97,7 @@ def unsupported_risk(view: View) -> Value:
     the order everywhere; `risk.toml` has the intercept of each standard.
     Undefined: without `contexts`; when none of them, or the response, has content words. What was answered from
     nothing is a case of its own: `answered_without_context`.
-    Reference: fitted by `bench/fit_risk.py` on people's judgements of faithfulness; provenance in `risk.toml`.
+    Reference: fitted by `tools/fit_risk.py` on people's judgements of faithfulness; provenance in `risk.toml`.
     Known limits: those of its features: it reads words, not meaning, and neither negation nor true paraphrase.
 
     >>> from ragweir.metrics.view import example

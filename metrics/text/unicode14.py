@@ -1,4 +1,4 @@
-"""Unicode 14.0 as far as tokens need it. Written by bench/unicode_table.py; not to be edited by hand.
+"""Unicode 14.0 as far as tokens need it. Written by tools/unicode_table.py; not to be edited by hand.
 
 Sets of code points are lengths in base 16: of the gap from 0, of a range, of the next gap, and so on.
 """

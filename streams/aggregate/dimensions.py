@@ -1,4 +1,4 @@
-"""The dimensions that windows are split by: which labels an evaluation has, and how many label sets are kept apart."""
+"""The dimensions of windows: the labels of an evaluation, and the number of label sets that are kept apart."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from ragweir.schemas.window import OVERFLOW
 from ragweir.streams.settings import WindowSettings
 
 _LONGEST = 120
-"""Characters of a label's value that are kept: a hostile one must not fill the state. A longer value ends with a mark
-of the whole, so that two that begin alike stay two."""
+"""The longest value of a label in characters. A longer one is cut and ends with a hash of the whole value."""
 
 
 def label(name: str, evaluation: Evaluation) -> str:
-    """An evaluation's value of a dimension, empty where it has none.
+    """Return an evaluation's value of a dimension; empty if it has none.
 
     >>> from datetime import UTC, datetime
     >>> label("labels.region", Evaluation(event_id="1", event_time=datetime(2026, 1, 1, tzinfo=UTC),
@@ -27,17 +26,13 @@ def label(name: str, evaluation: Evaluation) -> str:
     return _reader(name)(evaluation) or ""
 
 
-def _mark(value: str) -> str:
-    return sha256(value.encode()).hexdigest()[:12]
-
-
 def _reader(name: str) -> Callable[[Evaluation], str | None]:
     field, _, key = name.partition(".")
     return (lambda evaluation: evaluation.labels.get(key)) if key else attrgetter(field)
 
 
 def admission_limits(windows: WindowSettings) -> AdmissionLimits:
-    """Return the numbers of label sets that windows keep apart by these settings.
+    """Return the limits on label sets by the settings.
 
     >>> admission_limits(WindowSettings())
     AdmissionLimits(most=200, new_per_hour=100, hold_s=7200)
@@ -46,11 +41,11 @@ def admission_limits(windows: WindowSettings) -> AdmissionLimits:
 
 
 class Dimensions:
-    """Reads labels.
+    """Reads the label sets of evaluations.
 
     Args:
         names: fields of the evaluation, or `labels.NAME`.
-        values: per dimension its admitted values; all are admitted where none are listed.
+        values: the admitted values by dimension; a dimension that is not listed admits all.
     """
 
     def __init__(self, names: Collection[str], values: Mapping[str, Collection[str]]) -> None:
@@ -59,15 +54,17 @@ class Dimensions:
         self.overflow: Labels = (OVERFLOW,) * len(self.names)
 
     def of(self, evaluation: Evaluation) -> Labels:
-        """The labels of an evaluation, with what the allowlist does not name as overflow."""
+        """Return the label set of an evaluation, with overflow for values that are not admitted."""
         return tuple([self._value(read(evaluation) or "", allowed) for read, allowed in self._readers])
 
     @staticmethod
     def _value(value: str, allowed: Collection[str] | None) -> str:
         if allowed is not None and value and value not in allowed:
             return OVERFLOW
-        return value if len(value) <= _LONGEST else f"{value[: _LONGEST - 13]}~{_mark(value)}"
+        return (
+            value if len(value) <= _LONGEST else f"{value[: _LONGEST - 13]}~{sha256(value.encode()).hexdigest()[:12]}"
+        )
 
     def named(self, labels: Labels) -> dict[str, str]:
-        """Labels as records have them."""
+        """Return a label set as records hold it."""
         return dict(zip(self.names, labels, strict=True))

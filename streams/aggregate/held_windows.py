@@ -6,34 +6,34 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from sys import getsizeof
 from zlib import compress
 
-from ragweir.metrics.aggregation.cardinality import Labels
+from ragweir.metrics.aggregation.cardinality import Admission, AdmissionLimits, Labels
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 
 _PER_PART = 700
-"""Bytes that a part takes beside its record and its labels' text: objects, entries of dicts, and what the allocator
-leaves unused. Measured: 620."""
+"""Bytes that a part takes apart from its record and the text of its labels. Measured: 620."""
 _DECODED = 7
-"""Bytes that contents take per byte of the record that they are written as, at most. Measured: 2.3 to 6.3."""
+"""The most bytes that contents take per byte of their record. Measured: 2.3 to 6.3."""
 _NEW = 2_500
-"""Bytes that a part is taken to have until its first record is written."""
+"""Bytes that are counted for a part until its first record is written."""
 _UNCOMPRESSED = 16 * 1024 * 1024
-"""Bytes of records that a restore reads before it compresses them."""
+"""Bytes of records that a restore collects before it compresses them."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowPart:
-    """One part of a window, as it was emitted last. A window that is not held is continued in a new part."""
+    """One part of a window, as it was emitted last. A window that is not held continues in a new part."""
 
     number: int
-    """The offset at which the part was opened; -1 - offset where its window was not held then, so that a restored
-    worker does not hold it either."""
+    """The offset at which the part was opened; -1 - offset if its window was not held then, so that it is not restored
+    either."""
     record: bytes = b""
-    """As it was emitted; compressed where the contents are not kept."""
+    """Its record, compressed if the contents are not kept."""
     size: int = 0
-    """Bytes of memory, without the contents."""
+    """Bytes of memory without the contents."""
     revision: int = 0
     contents: WindowAggregate | None = None
 
@@ -41,7 +41,7 @@ class WindowPart:
     def of(
         cls, number: int, labels: Labels, record: bytes, revision: int = 0, contents: WindowAggregate | None = None
     ) -> WindowPart:
-        """Return a part of this record: decoded with its contents, compressed without."""
+        """Return a part of a record: decoded with contents, compressed without."""
         record = record if contents is not None else compress(record, 1)
         return cls(number, record, _PER_PART + sum(map(getsizeof, labels)) + len(record), revision, contents)
 
@@ -51,7 +51,7 @@ class WindowPart:
         return 0 if self.contents is None else _DECODED * len(self.record)
 
     def stored(self) -> WindowPart:
-        """Return it with its record only, compressed: of windows that are not in use there may be thousands."""
+        """Return it with its compressed record only."""
         if self.contents is None:
             return self
         record = compress(self.record, 1)
@@ -69,54 +69,53 @@ class HeldWindows:
     The memory is a number of bytes for one partition. Three quarters are for windows as they are stored, compressed;
     one quarter is for decoded contents.
 
-    1. Decoded contents beyond their quarter are given back, those of the oldest windows first.
-    2. Windows take further label sets in while all together take less than three quarters of their share. Beyond that,
-       each has room for its equal part of the last quarter, so that some label sets stay apart in every window.
-    3. Where windows exceed their share all the same, because the events of known label sets fill more bins or because
-       the share becomes smaller, the oldest are no longer held. Their events open new parts, so no event is lost.
+    1. Decoded contents beyond their quarter are released, those of the oldest windows first.
+    2. Windows admit further label sets while all together take less than three quarters of their share. Beyond that,
+       each has its equal part of the last quarter, so that some label sets stay apart in every window.
+    3. If windows still exceed their share, because the events of known label sets fill more bins or because the share
+       becomes smaller, the oldest are no longer held. Their events open new parts, so no event is lost.
 
-    The second rule is a function of the records that are held, decoded or not, and of the number of bytes, so a
-    restored worker that has as many partitions decides the same. The third is not: a restored worker may hold windows
-    that its predecessor had released, and so continue parts or fold label sets that the predecessor would not have.
-    Sums stay exact in either case, since readers merge parts.
+    The second rule depends only on the held records and the number of bytes, so a restored worker with as many
+    partitions decides the same. The third does not: a restored worker may hold windows that its predecessor had
+    released, and continue their parts. Sums stay exact in either case, since readers merge parts.
     """
 
     windows: Windows = field(default_factory=dict)
     decoded: frozenset[datetime] = frozenset()
-    """The starts of those whose contents are kept."""
+    """The starts of the windows whose contents are kept."""
     sizes: Mapping[datetime, int] = field(default_factory=dict)
-    """Bytes of each as it is stored; of a decoded one an upper bound."""
+    """Bytes of each stored window; an upper bound for a decoded one."""
 
     @property
     def size(self) -> int:
-        """Bytes of memory, without decoded contents."""
+        """Bytes of memory without decoded contents."""
         return sum(self.sizes.values())
 
     def replaced(self, windows: Windows, decoded: Iterable[datetime] = ()) -> HeldWindows:
-        """Return other windows, most of which are the same: only those that differ are measured."""
+        """Return other windows; only those that differ are measured."""
         sizes = {
             start: self.sizes[start] if self.windows.get(start) is parts else sum(part.size for part in parts.values())
             for start, parts in windows.items()
         }
         return HeldWindows(windows, frozenset(decoded), sizes)
 
-    def given_back(self, starts: Collection[datetime]) -> HeldWindows:
-        """Return the same with the contents of these windows given back."""
+    def release_contents(self, starts: Collection[datetime]) -> HeldWindows:
+        """Return the same windows without the contents of some of them."""
         stored = {start: {labels: part.stored() for labels, part in self.windows[start].items()} for start in starts}
         return self.replaced({**self.windows, **stored}, self.decoded.difference(starts)) if starts else self
 
     def within(self, max_bytes: int) -> HeldWindows:
-        """Return as many of them as fit in the memory of a partition."""
+        """Return the newest windows that fit in the memory of a partition."""
         left, excess = max_bytes - _share(max_bytes), []
         for start in sorted(self.decoded, reverse=True):
             left -= sum(part.contents_size for part in self.windows[start].values())
             if left < 0:
                 excess.append(start)
-        held = self.given_back(excess)
+        held = self.release_contents(excess)
         if held.size <= _share(max_bytes):
             return held
         # The sizes of decoded windows are upper bounds.
-        stored = held.given_back(held.decoded)
+        stored = held.release_contents(held.decoded)
         excess_bytes = stored.size - _share(max_bytes)
         windows = dict(held.windows)
         for start in sorted(windows)[:-1]:
@@ -128,24 +127,20 @@ class HeldWindows:
 
 
 class RestoredWindows:
-    """Collects held windows from their changelog, never many uncompressed and never more than there is room for.
-
-    Args:
-        max_bytes: the memory of their partition.
-    """
+    """Collects held windows from their changelog, within the memory of their partition."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._held = HeldWindows()
         self._written: dict[tuple[datetime, Labels], tuple[int, bytes]] = {}
-        """Part numbers and records that are not compressed yet: most are soon replaced by their next revision."""
-        self._waiting = 0
+        """Part numbers and records that are not compressed yet: most are soon replaced by a later revision."""
+        self._written_bytes = 0
 
     def add(self, start: datetime, labels: Labels, number: int, record: bytes) -> None:
-        """Add a part, in the place of the one that was there."""
+        """Add a part, or replace it."""
         self._written[start, labels] = number, record
-        self._waiting += len(record)
-        if self._waiting > _UNCOMPRESSED:
+        self._written_bytes += len(record)
+        if self._written_bytes > _UNCOMPRESSED:
             self.held()
 
     def remove(self, start: datetime, labels: Labels, number: int) -> None:
@@ -158,46 +153,56 @@ class RestoredWindows:
             self._held = self._held.replaced({**others, start: left} if left else others)
 
     def held(self) -> HeldWindows:
-        """Return the windows as they are now."""
+        """Return the windows that have been collected."""
         windows = {start: dict(parts) for start, parts in self._held.windows.items()}
         for (start, labels), (number, record) in self._written.items():
             windows.setdefault(start, {})[labels] = WindowPart.of(number, labels, record)
-        self._written, self._waiting = {}, 0
+        self._written, self._written_bytes = {}, 0
         self._held = HeldWindows().replaced(windows).within(self._max_bytes)
         return self._held
 
 
-class Room:
-    """Says whether windows have room for further label sets, by the memory that they take.
+class LabelSetAdmission:
+    """Decides about further label sets of windows, by their number and by memory.
 
-    Args:
-        held: the windows, which are not changed.
-        max_bytes: the memory of their partition.
-        most: the number of windows that a partition holds at the same time.
+    `most_windows` is the number of windows that a partition holds at a time.
     """
 
-    def __init__(self, held: HeldWindows, max_bytes: int, most: int) -> None:
-        self._held, self._share, self._most = held, _share(max_bytes), most
-        self._stored: HeldWindows | None = None
+    def __init__(self, held: HeldWindows, limits: AdmissionLimits, max_bytes: int, most_windows: int) -> None:
+        self._held, self._limits = held, limits
+        self._share, self._most_windows = _share(max_bytes), most_windows
         self._new: Counter[datetime] = Counter()
-        """Bytes of the label sets that were taken in."""
+        """Bytes of the admitted label sets, by window."""
+        self.is_full = False
+        """True once memory had no room for a label set."""
 
-    def take(self, start: datetime) -> None:
-        """Take a further label set into the window that starts then, whether it has room or not."""
-        self._new[start] += _NEW
-
-    def has(self, start: datetime) -> bool:
-        """Return whether the window that starts then has room for a further label set."""
-        if self._fits(self._held, start):
+    def admit(self, labels: Labels, start: datetime) -> bool:
+        """Return whether the window that starts then may keep a label set apart; if so, count it as held."""
+        if not self._has_room(start):
+            self.is_full = True
+        elif self._admission.admits(labels, int(start.timestamp())):
+            self._new[start] += _NEW
             return True
+        return False
+
+    @cached_property
+    def _admission(self) -> Admission:
+        admission, windows = Admission(self._limits), self._held.windows
+        for start in sorted(windows):
+            admission.hold([labels for labels in windows[start] if labels not in admission], int(start.timestamp()))
+        return admission
+
+    @cached_property
+    def _stored(self) -> HeldWindows:
+        return self._held.release_contents(self._held.decoded)
+
+    def _has_room(self, start: datetime) -> bool:
         # The sizes of decoded windows are upper bounds, and the answer must not depend on which are decoded.
-        if self._stored is None:
-            self._stored = self._held.given_back(self._held.decoded)
-        return self._fits(self._stored, start)
+        return self._fits(self._held, start) or self._fits(self._stored, start)
 
     def _fits(self, held: HeldWindows, start: datetime) -> bool:
         own = held.sizes.get(start, 0) + self._new[start]
-        return held.size + self._new.total() < self._share * 3 // 4 or own * self._most < self._share // 4
+        return held.size + self._new.total() < self._share * 3 // 4 or own * self._most_windows < self._share // 4
 
 
 def _share(max_bytes: int) -> int:

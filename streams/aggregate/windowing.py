@@ -1,7 +1,6 @@
-"""Windows of all sizes, merged and closed: of a file's evaluations, or of base windows that others have summed up.
+"""Windows of all sizes from a file's evaluations or from base windows, merged and closed.
 
-This is the plain counterpart of what the aggregate agent and the readers of its topic do step by step under disorder
-and restarts: nothing is late, nothing is in parts.
+The result equals that of the aggregate agent and the readers of its topic, without late events and parts.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from operator import itemgetter
 
 from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
@@ -18,53 +17,53 @@ from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import Window, duration_s
 from ragweir.streams.aggregate.dimensions import Dimensions, admission_limits
+from ragweir.streams.aggregate.window_batch import Key
+from ragweir.streams.aggregate.window_times import has_windows, start_of
 from ragweir.streams.settings import WindowSettings
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BATCH = 1_000
-"""Summing up many evaluations at once costs far less than one by one."""
+"""Evaluations that are summed together, which is much faster than one by one."""
 
-Key = tuple[datetime, Labels]
 Base = tuple[datetime, Mapping[Labels, WindowAggregate]]
-"""The start of a base window, and what it holds per label set."""
+"""The start of a base window, and its contents by label set."""
 
 
 class Windowing:
-    """Takes evaluations in any order. Memory grows with the distinct windows and label sets, not with evaluations."""
+    """Sums evaluations in any order. Memory grows with the windows and label sets, not with evaluations."""
 
-    def __init__(self, settings: WindowSettings, totals: Aggregator) -> None:
+    def __init__(self, settings: WindowSettings, aggregator: Aggregator) -> None:
         self._settings = settings
         self._base = timedelta(seconds=duration_s(settings.sizes[0]))
         self._dimensions = Dimensions(settings.dimensions, settings.values)
-        self._totals = totals
-        self._waiting: list[WindowEntry[Key]] = []
+        self._aggregator = aggregator
+        self._entries: list[WindowEntry[Key]] = []
         self._contents: defaultdict[datetime, defaultdict[Labels, WindowAggregate]] = defaultdict(
             lambda: defaultdict(WindowAggregate)
         )
 
     def add(self, evaluation: Evaluation) -> None:
-        """Take one evaluation in. At either end of the calendar there is no room for windows, and it enters none."""
+        """Add an evaluation; one at an end of the calendar, where there is no room for windows, is left out."""
         if not has_windows(evaluation.event_time):
             return
         key = start_of(evaluation.event_time, self._base), self._dimensions.of(evaluation)
-        self._waiting.append(self._totals.read(evaluation, key))
-        if len(self._waiting) >= _BATCH:
-            self._sum_up()
+        self._entries.append(self._aggregator.read(evaluation, key))
+        if len(self._entries) >= _BATCH:
+            self._sum()
 
-    def _sum_up(self) -> None:
-        for (start, labels), contents in self._totals.of(self._waiting).items():
+    def _sum(self) -> None:
+        for (start, labels), contents in self._aggregator.of(self._entries).items():
             self._contents[start][labels].merge(contents)
-        self._waiting = []
+        self._entries = []
 
     def windows(self) -> Iterator[Window]:
-        """All windows, in the order of `of_all_sizes`."""
-        self._sum_up()
+        """Yield all windows, in the order of `of_all_sizes`."""
+        self._sum()
         yield from of_all_sizes(sorted(self._contents.items(), key=itemgetter(0)), self._settings)
 
 
 @dataclass(slots=True)
 class _Open:
-    """A window that more base windows may fall into."""
+    """A window that further base windows may fall into."""
 
     size: str
     start: datetime
@@ -72,9 +71,9 @@ class _Open:
     sets: dict[Labels, WindowAggregate] = field(default_factory=dict)
 
     def windows(self, dimensions: Iterable[str]) -> Iterator[Window]:
-        """What it has come to, by label set."""
+        """Yield the window of each label set."""
         for labels, contents in sorted(self.sets.items()):
-            for summary in contents.metrics.values():  # Else the bytes would tell the order of the events.
+            for summary in contents.metrics.values():  # The bytes must not depend on the order of events.
                 summary.bins = dict(sorted(summary.bins.items()))
             yield Window(
                 window=self.size,
@@ -89,18 +88,14 @@ class _Open:
 
 
 def of_all_sizes(bases: Iterable[Base], settings: WindowSettings) -> Iterator[Window]:
-    """Merge base windows into those of every size, as they come: ascending by end, then size, then label set.
+    """Merge base windows into those of every size, and yield these ascending by end, then size, then label set.
 
-    A window is given as soon as the next base window starts at or past its end, so that one accumulator per size is
-    held, of at most `max_series` label sets and the overflow. As in what `export` shows, label sets that earlier base
-    windows kept apart come first, then the busiest.
-
-    Args:
-        bases: each once, ascending by start; starts are multiples of the first size. They stay as they are.
-        settings: sizes, dimensions and the cap.
+    A window is yielded as soon as a base window starts at or after its end, so one accumulator per size is held, of at
+    most `max_series` label sets and the overflow. As in `export`, label sets that earlier base windows kept apart have
+    priority, then the busiest. The base windows are not changed.
 
     Raises:
-        ValueError: if they do not ascend, or hold summaries that cannot be merged.
+        ValueError: if starts do not ascend, or summaries cannot be merged.
     """
     lengths = {size: timedelta(seconds=duration_s(size)) for size in settings.sizes}
     admission = Admission(admission_limits(settings))
@@ -110,7 +105,7 @@ def of_all_sizes(bases: Iterable[Base], settings: WindowSettings) -> Iterator[Wi
         if before is not None and start <= before:
             raise ValueError(f"the window of {start} comes after that of {before}")
         before = start
-        for ended in sorted((each for each in opened.values() if each.end <= start), key=_place):
+        for ended in sorted((each for each in opened.values() if each.end <= start), key=_order):
             yield from opened.pop(ended.size).windows(settings.dimensions)
         kept, _ = apart(sets, admission, int(start.timestamp()))
         for size, length in lengths.items():
@@ -118,24 +113,10 @@ def of_all_sizes(bases: Iterable[Base], settings: WindowSettings) -> Iterator[Wi
                 begin = start_of(start, length)
                 opened[size] = _Open(size, begin, begin + length)
             fold(opened[size].sets, kept, settings.max_series)
-    for ended in sorted(opened.values(), key=_place):
+    for ended in sorted(opened.values(), key=_order):
         yield from ended.windows(settings.dimensions)
 
 
-def _place(window: _Open) -> tuple[datetime, timedelta]:
-    """Its place among windows: by end, and of those that end together the shortest first."""
+def _order(window: _Open) -> tuple[datetime, timedelta]:
+    """Return the sort key of a window: its end, then its length."""
     return window.end, window.end - window.start
-
-
-def has_windows(time: datetime) -> bool:
-    """Whether there is room for windows around a time: not at either end of the calendar."""
-    return MINYEAR < time.year < MAXYEAR
-
-
-def start_of(time: datetime, length: timedelta) -> datetime:
-    """When the window of a length begins that a time falls into.
-
-    >>> start_of(datetime(2026, 11, 22, 10, 7, tzinfo=UTC), timedelta(minutes=5)).isoformat()
-    '2026-11-22T10:05:00+00:00'
-    """
-    return time - (time - _EPOCH) % length

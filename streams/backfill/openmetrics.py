@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from ragweir.schemas.window import Window
 from ragweir.streams.backfill.output_formats import OutputFormat
-from ragweir.streams.export.exposition import FAMILIES, Shown, label_names, pairs, quoted
+from ragweir.streams.export.exposition import FAMILIES, LabelSet, label_names, pairs, quoted
 from ragweir.streams.from_settings import catalogue, totals
 from ragweir.streams.settings import Settings
 
@@ -65,7 +65,7 @@ class OpenMetrics(OutputFormat):
         if end_s < self._last_end_s:
             raise ValueError("windows are not in order of their ends")
         self._last_end_s = end_s
-        shown = Shown.of(self._decoder.contents(window), self._booleans)
+        shown = LabelSet.of(self._decoder.contents(window), self._booleans)
         values = [window.dimensions[name] for name in self._dimensions]
         common = f'run="{self._run}",window="{quoted(window.window)}"{pairs(self._names, values)}'
         return "".join(

@@ -16,11 +16,12 @@ from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, WindowDecoder
 from ragweir.schemas.window import Window, duration_s
 from ragweir.schemas.window_key import ProgressKey, WindowKey, parse_window_key
-from ragweir.streams.aggregate.windowing import has_windows, of_all_sizes
+from ragweir.streams.aggregate.window_times import has_windows
+from ragweir.streams.aggregate.windowing import of_all_sizes
 from ragweir.streams.backfill.compaction import CompactedRecords
 from ragweir.streams.explain import Watch
 from ragweir.streams.from_settings import totals
-from ragweir.streams.kafka.reader import Moved, offset_range, read
+from ragweir.streams.kafka.reader import OnProgress, offset_range, read
 from ragweir.streams.settings import Settings, WindowSettings
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -94,7 +95,7 @@ class _WindowMerger:
         except ValueError:
             self._unused["unreadable"] += 1
 
-    def merge(self, start: datetime, values: Iterable[bytes], moved: Moved) -> dict[Labels, WindowAggregate]:
+    def merge(self, start: datetime, values: Iterable[bytes], moved: OnProgress) -> dict[Labels, WindowAggregate]:
         """Return the aggregates of one base window by label set."""
         sets: dict[Labels, WindowAggregate] = {}
         for value in values:

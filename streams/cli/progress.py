@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from ragweir.streams.cli.app import err
-from ragweir.streams.kafka.reader import Moved
+from ragweir.streams.kafka.reader import OnProgress
 from ragweir.streams.terminal import printable
 
 
@@ -28,13 +28,13 @@ class Bars(Progress):
         """Add a bar; without a total it is shown as under way."""
         return self.add_task(printable(doing), total=total, detail="")
 
-    def watch(self, doing: str, total: float | None) -> Moved:
+    def watch(self, doing: str, total: float | None) -> OnProgress:
         """Add a bar, and return the function that advances it."""
         task = self.add(doing, total)
         return lambda steps: self.advance(task, steps)
 
     @contextmanager
-    def shown(self, doing: str, total: float | None) -> Iterator[Moved]:
+    def shown(self, doing: str, total: float | None) -> Iterator[OnProgress]:
         """Show a bar for the length of a `with` block, which gets the function that advances it."""
         task = self.add(doing, total)
         try:

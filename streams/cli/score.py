@@ -27,7 +27,7 @@ from ragweir.streams.cli.stopping import Stop
 from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.from_settings import evaluate_config, judge_config
 from ragweir.streams.judge.pool import LiveJudgePool
-from ragweir.streams.judge.probe import probe, told, unpriced
+from ragweir.streams.judge.probe import error_message, probe, unpriced
 from ragweir.streams.judge.protocol import JudgeError, RateLimited
 from ragweir.streams.permissions import create
 from ragweir.streams.records import Emission, Record
@@ -207,6 +207,6 @@ def _judging(effective: Settings, stop: Stop) -> Iterator[JudgedFiles]:
         except RateLimited:
             pass  # The calls of the run wait until the limit permits them.
         except JudgeError as error:
-            raise PermanentError(told(config.judge, error)) from None
+            raise PermanentError(error_message(config.judge, error)) from None
     with closing(LiveJudgePool(config.judge)) as pool:
         yield JudgedFiles(config, pool, lambda: stop.asked, spent)

@@ -18,7 +18,7 @@ from ragweir.streams.cli.app import app, err, out, settings
 from ragweir.streams.cli.checks import ledger_time
 from ragweir.streams.cli.options import Yes, check_can_confirm, confirm
 from ragweir.streams.cli.progress import Bars
-from ragweir.streams.kafka.client import Connection, ask, build, client_properties
+from ragweir.streams.kafka.client import Connection, build, client_properties, partition_counts
 from ragweir.streams.kafka.topic_growth import Obstacles, TopicGrowth
 from ragweir.streams.kafka.topics import create_topics, retention_h
 
@@ -48,7 +48,7 @@ def show() -> None:
     """Show ragweir's topics: partitions, key, retention and the personal data that each one holds."""
     effective = settings()
     connection = Connection(quiet=True)
-    present = ask(build(AdminClient, client_properties(effective, connection)), connection)
+    present = partition_counts(build(AdminClient, client_properties(effective, connection)), connection)
     table = Table("topic", "partitions", "key", "kept", "holds text of users or documents")
     for topic in TOPICS.values():
         name = effective.topics.prefix + topic.name

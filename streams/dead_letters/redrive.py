@@ -21,7 +21,7 @@ from ragweir.streams.dead_letters.listing import Letter, read_letter
 from ragweir.streams.dead_letters.progress import RedriveProgress, RedriveResult
 from ragweir.streams.emissions import cloud_event
 from ragweir.streams.kafka.client import Identity, build, reader_properties
-from ragweir.streams.kafka.reader import Moved, StoredRecord, offset_range, read, topics
+from ragweir.streams.kafka.reader import OnProgress, StoredRecord, offset_range, read, topics
 from ragweir.streams.kafka.transactional_sender import TransactionalSender
 from ragweir.streams.records import Headers
 from ragweir.streams.settings import Settings
@@ -132,7 +132,7 @@ class Redrive:
                 "delete the group with kafka-consumer-groups, and all dead letters are sent again"
             ) from None
 
-    def __call__(self, options: RedriveOptions, *, dry_run: bool, watch: Callable[[int], Moved]) -> RedriveReport:
+    def __call__(self, options: RedriveOptions, *, dry_run: bool, watch: Callable[[int], OnProgress]) -> RedriveReport:
         """Send the selected letters that evaluate would now accept.
 
         Args:

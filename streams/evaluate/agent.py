@@ -31,66 +31,64 @@ from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.records import Emission, EventPosition, Outcome, Record, TopicPartition
 
 _SERVICE = "evaluate"
-_AROUND_BYTES = 8 * 1024
-"""Of a judge request's record beside its value: key, headers, and what is added to it when it has to wait."""
+_REQUEST_OVERHEAD_BYTES = 8 * 1024
+"""Bytes of a judge request's record apart from its value: key, headers, and fields that are added while it waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluateConfig:
-    """All that an evaluation depends on beside its event."""
+    """All that an evaluation depends on, except its event."""
 
     catalogue: Catalogue
     limits: TextLimits = field(default_factory=TextLimits)
     max_event_bytes: int = MAX_EVENT_BYTES
     max_items: Mapping[str, int] = field(default_factory=lambda: MAX_ITEMS)
-    """The number of elements that is read of each list of an event; see `ragweir.schemas.codec.intake`."""
+    """The most elements that are read of each list of an event; see `ragweir.schemas.codec.intake`."""
     decoders: Mapping[str, Decoder] = field(default_factory=dict)
-    """The decoders of the topics that are not read by a `JsonDecoder`."""
+    """The decoders of topics that a `JsonDecoder` cannot read."""
     include_text: bool = False
     explain: bool = False
     run_id: str | None = None
     router: Router | None = None
-    """Decides which events the judge gets; without one there is no judge."""
+    """Selects the events to judge; None if there is no judge."""
     filters: Filters = field(default_factory=Filters)
-    """What an event must fulfil; others are only counted."""
+    """Conditions that an event must fulfil; other events are only counted."""
     ignore_record_timestamp: bool = False
-    """Whether only times of events themselves count, since their records were made of a file."""
+    """True if records have no meaningful timestamps, since they were made from a file."""
     duplicate_horizon: int = 0
-    """How many offsets back an id makes an event a duplicate."""
+    """The number of offsets back within which an id makes an event a duplicate."""
 
 
-class _Origin(BaseModel):
-    """The fields of an evaluation that tell of which event it was made."""
+class _Provenance(BaseModel):
+    """The fields of an evaluation that identify its event."""
 
     event_id: str
     source: Source
 
 
 class EvaluateAgent(Agent):
-    """Scores every readable event once. A duplicate is counted, and what cannot be read becomes a dead letter.
+    """Scores every readable event once. A duplicate is counted, and an unreadable event becomes a dead letter.
 
-    A record may hold several events, as its decoder finds them, and each of them stands for itself. A record without
-    any leaves nothing but its count among the records read.
+    A record may hold any number of events, which are handled independently.
     """
 
     def __init__(self, config: EvaluateConfig) -> None:
         self._config = config
         self._json = JsonDecoder(config.max_event_bytes, config.max_items)
-        self._most_request_bytes = max_record_bytes(config.max_event_bytes) - _AROUND_BYTES
+        self._most_request_bytes = max_record_bytes(config.max_event_bytes) - _REQUEST_OVERHEAD_BYTES
         self._duplicates = Duplicates(config.duplicate_horizon)
 
     @property
     @override
     def outputs(self) -> tuple[str, ...]:
-        """Requests to judge are written only where there is a judge."""
         requests = ("judge.requests",) if self._config.router else ()
         return ("evaluations", *requests, "dead-letter")
 
     @override
     def handle(self, records: Sequence[Record]) -> Outcome:
-        """Emit an evaluation or a dead letter per event, in their order; after an evaluation its request, if selected.
+        """Emit an evaluation or a dead letter per event in order, and a judge request after a selected evaluation.
 
-        A duplicate, or an event that is filtered out, is only counted.
+        Duplicates and events that are filtered out are only counted.
         """
         outcome = Outcome(settled=list(records))
         evaluated: list[tuple[Record, Evaluation]] = []
@@ -116,15 +114,12 @@ class EvaluateAgent(Agent):
 
     @override
     def dead_letter(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
-        """Settle a record as a dead letter; of one that Kafka does not take only the head is kept, as it may be large.
-
-        See `Agent.dead_letter`.
-        """
+        """Settle a record as a dead letter, which holds only the head of a record whose outcome Kafka rejects."""
         outcome = Outcome(settled=[record])
         outcome.counts["ragweir_events_in_total",] += 1
         most = HEAD_BYTES if error_class == "refused" else self._config.max_event_bytes
         add_dead_letter(outcome, _SERVICE, record, error_class, reason, most)
-        if error_class == "refused":  # Not even the id of a record that ends processes is read.
+        if error_class == "refused":  # The id of a record that ends processes is not read.
             for position, event_id in self.identities(record):
                 self._duplicates.seen(record.topic_partition, position, event_id)
         self._duplicates.advance(record.topic_partition, record.offset)
@@ -135,12 +130,11 @@ class EvaluateAgent(Agent):
     @property
     @override
     def warm_up(self) -> int:
-        """The number of offsets back within which an id makes an event a duplicate."""
         return self._duplicates.horizon
 
     @override
     def on_assigned(self, assignment: Assignment) -> None:
-        """Read the ids of the preceding records; see `Agent.on_assigned`."""
+        """Read the ids of the preceding records."""
         before = (event for record in assignment.preceding for event in self.identities(record))
         self._duplicates.restore(assignment.topic_partition, assignment.start, before)
 
@@ -151,29 +145,26 @@ class EvaluateAgent(Agent):
 
     @override
     def on_commit(self) -> None:
-        """Keep the ids of the last batch."""
-        self._duplicates.settled(committed=True)
+        self._duplicates.commit()
 
     @override
     def on_abort(self) -> None:
-        """Forget the ids of the last batch."""
-        self._duplicates.settled(committed=False)
+        self._duplicates.abort()
 
     # Offset recovery.
 
     @property
     @override
     def provenance(self) -> str:
-        """An evaluation tells where its interaction was read."""
         return "evaluations"
 
     @override
     def origins(self, output: Record) -> Iterator[Origin]:
-        """Return the source of an evaluation; nothing for a record that is none."""
+        """Return the source of an evaluation; nothing for another record."""
         with suppress(ValidationError):
-            made = _Origin.model_validate_json(output.value or b"")
-            source = made.source
-            yield Origin((source.topic, source.partition), (source.offset, source.index), made.event_id)
+            evaluation = _Provenance.model_validate_json(output.value or b"")
+            source = evaluation.source
+            yield Origin((source.topic, source.partition), (source.offset, source.index), evaluation.event_id)
 
     @override
     def identities(self, record: Record) -> Iterator[tuple[EventPosition, str]]:
@@ -184,30 +175,30 @@ class EvaluateAgent(Agent):
 
     @override
     def replay_command(self, topic: str, first: int, end: int) -> str:
-        """Return the command that evaluates these offsets of all partitions of a topic in a run of its own."""
+        """Return the command that evaluates these offsets of all partitions of a topic in a separate run."""
         return f"ragweir replay --run-id again-{first}-{end} --topic {topic} --from {first} --to {end}"
 
     # Evaluating.
 
     def read(self, record: Record) -> Iterator[tuple[Interaction, datetime] | Rejected]:
-        """Yield the events of a record with their times, and a rejection for each that cannot be read or has no time.
-
-        Their places are the events' indices.
-        """
+        """Yield the events of a record with their times, or a rejection for each that is unreadable or has no time."""
         config = self._config
         stamp_ms = None if config.ignore_record_timestamp else record.timestamp_ms
         for event in config.decoders.get(record.topic, self._json).decode(record.value):
-            yield event if isinstance(event, Rejected) else _timed(event, stamp_ms)
+            try:
+                yield event if isinstance(event, Rejected) else (event, event_time(event, stamp_ms))
+            except Rejected as rejected:
+                yield rejected
 
     def evaluate(self, record: Record) -> Iterator[tuple[Evaluation, list[str]] | Rejected]:
-        """Yield each event's evaluation with the names of the metrics that raised, or its rejection."""
+        """Yield each event's evaluation with the metrics that raised, or its rejection."""
         for index, event in enumerate(self.read(record)):
             yield event if isinstance(event, Rejected) else self._evaluation(*event, record, index)
 
     def _settle(
         self, event: Interaction, time: datetime, record: Record, index: int, outcome: Outcome
     ) -> Evaluation | Rejected | None:
-        """Add to the outcome all that an event comes to, unless it is rejected; None for one that is only counted."""
+        """Add an event's evaluation to the outcome, and return it; a rejection, or None for an event only counted."""
         filters = self._config.filters
         try:
             if self._duplicates.seen(record.topic_partition, (record.offset, index), event.event_id):
@@ -223,8 +214,10 @@ class EvaluateAgent(Agent):
             evaluation, emissions = self._emissions(evaluation, event)
         except Rejected as rejected:
             return rejected
-        except Exception as error:  # One event must not stop the stream; it is kept and named.
-            return Rejected("unreadable", _raised(error))
+        except MemoryError:  # It is no defect of the event: there may be no memory for any.
+            raise
+        except Exception as error:  # One event must not stop the stream; it becomes a dead letter.
+            return Rejected("unreadable", f"evaluating raised {type(error).__name__}")
         outcome.emissions += emissions
         outcome.counts["ragweir_evaluations_total", evaluation.stage] += 1
         outcome.counts.update(("ragweir_repaired_total", flag) for flag in event.flags)
@@ -261,7 +254,7 @@ class EvaluateAgent(Agent):
         return evaluation, scored.raised
 
     def _emissions(self, evaluation: Evaluation, event: Interaction) -> tuple[Evaluation, list[Emission]]:
-        """The evaluation as it goes out, and what to write: itself and, when it is selected, the request."""
+        """Return the evaluation as it is emitted, and its emissions: itself and, if selected, its judge request."""
         requests = []
         if any(suite.status == "selected" for suite in evaluation.decision.suites):
             request = encode(self._request(evaluation, event))
@@ -274,39 +267,18 @@ class EvaluateAgent(Agent):
         return evaluation, [written, *requests]
 
     def _request(self, evaluation: Evaluation, event: Interaction) -> JudgeRequest:
-        contexts = event.contexts
-        if contexts is not None:
-            contexts = contexts[: self._config.limits.max_contexts]
+        most = self._config.limits.max_contexts
         return JudgeRequest(
             evaluation=evaluation,
             query=event.query,
             response=event.response,
-            contexts=None if contexts is None else tuple(context.text for context in contexts),
+            contexts=None if event.contexts is None else tuple(each.text for each in event.contexts[:most]),
             expected=event.expected,
         )
 
 
-def _timed(event: Interaction, stamp_ms: int | None) -> tuple[Interaction, datetime] | Rejected:
-    """Return an event with its time, or the reason why it has none."""
-    try:
-        return event, event_time(event, stamp_ms)
-    except Rejected as rejected:
-        return rejected
-
-
-def _raised(error: Exception) -> str:
-    """The reason of a record whose evaluation raised.
-
-    Raises:
-        MemoryError: if it was that. It says nothing about the record: there may be no memory left for any.
-    """
-    if isinstance(error, MemoryError):
-        raise error
-    return f"evaluating raised {type(error).__name__}"
-
-
 def _count(outcome: Outcome, decisions: Sequence[Decision]) -> None:
-    """Count what was decided. Most events share their decision with others, so each decision is looked at once."""
+    """Count the decisions. Most events share theirs with others, so each distinct decision is read once."""
     distinct = {id(decision): decision for decision in decisions}
     for identity, events in Counter(map(id, decisions)).items():
         for suite in distinct[identity].suites:
@@ -314,7 +286,7 @@ def _count(outcome: Outcome, decisions: Sequence[Decision]) -> None:
 
 
 def _measure(outcome: Outcome, evaluated: Iterable[tuple[Record, Evaluation]]) -> None:
-    """Show how long before their records' timestamps the events of a batch happened."""
+    """Set the gauges of the time between the events of a batch and their records' timestamps."""
     seconds = [
         record.timestamp_ms / 1_000 - evaluation.event_time.timestamp()
         for record, evaluation in evaluated
@@ -332,9 +304,9 @@ def _emission(topic: str, kind: str, what: str, evaluation: Evaluation, value: b
 
 
 def _too_large_to_judge(evaluation: Evaluation) -> Evaluation:
-    """The evaluation of an event whose request Kafka would refuse, and with it the whole transaction.
+    """Return the evaluation of an event whose request Kafka would reject, and with it the whole transaction.
 
-    Text never grows on its way, but structured content that is read as text can: 1e15 becomes 1000000000000000.0.
+    Structured content can become longer when it is read as text: 1e15 becomes 1000000000000000.0.
     """
     suites = tuple(
         suite.model_copy(update={"status": "failed"}) if suite.status == "selected" else suite

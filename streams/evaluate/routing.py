@@ -1,9 +1,9 @@
-"""Routing: which events the judge gets. A pure function of the event, its scores and the settings.
+"""Routing: the selection of events to judge. A pure function of the event, its scores and the settings.
 
-An event's probability of being judged by a suite is the largest of the suite's floor and of the rules that fire. One
-number per event and suite, uniform on 0 to 1 and drawn by a keyed hash of the event's id, decides: below the
-probability the event is selected. So every runtime, batch, worker and replay selects the same events, suites are drawn
-independently of each other, and another key draws others.
+An event's probability of being judged by a suite is the largest of the suite's floor and of the rules that fire. A
+keyed hash of the event's id gives a uniform number from 0 to 1 per suite; below the probability the event is selected.
+So every runtime, batch, worker and replay selects the same events, and suites are selected independently. Another key
+selects other events.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from ragweir.schemas.interaction import Interaction
 from ragweir.streams.settings import RoutingSettings, Rule
 
 FLOOR = "floor"
-"""Stands among the reasons where a suite has a floor, after the rules."""
+"""The last of the reasons, if a suite has a floor."""
 
-_LOTS = struct.Struct(">8Q")
-"""All of the hash's longest digest, of which each suite has its place: a longer digest would draw all lots anew."""
-_OF = 2**64
-"""How many lots there are; one is drawn."""
-_REMEMBERED = 4_096
-"""Decisions that are kept; there are few, as they depend on nothing but what fired and what was drawn."""
+_DRAWS = struct.Struct(">8Q")
+"""The longest digest of the hash, with a draw for each suite: another length would change all draws."""
+_DRAW_RANGE = 2**64
+"""The number of values of a draw."""
+_CACHED_DECISIONS = 4_096
+"""The most decisions that are cached; there are few, since they depend only on the rules that fired and the draws."""
 
 _Kind = Literal["number", "label", "text", "yes or no", "list"]
 _SCORES, _CATEGORIES, _FIELDS, _LABELS = range(4)
-"""Where the values of an event stand."""
+"""The sources of an event's values."""
 _KINDS: Mapping[str, _Kind] = {
     "application": "text",
     "tenant": "text",
@@ -49,7 +49,7 @@ _KINDS: Mapping[str, _Kind] = {
     "answerable": "yes or no",
     "expected": "list",
 }
-"""The fields of the interaction that rules can be on; labels are text."""
+"""The fields of the interaction that rules can be on, apart from labels, which are text."""
 _NUMERIC = ("above", "below", "is", "present")
 _OPERATORS: Mapping[_Kind, tuple[str, ...]] = {
     "number": _NUMERIC,
@@ -66,14 +66,14 @@ _TESTS: Mapping[str, Callable[[Any], Callable[[Any], bool]]] = {
     "in": lambda values: frozenset(values).__contains__,
     "present": lambda _: lambda _: True,
 }
-"""From what a rule says to what it asks of a value."""
+"""The tests of values by operator."""
 
 
-# Plain tuples: taking one with names apart costs as much as the rest of asking it.
+# Plain tuples: reading a named one costs as much as the rest of the test.
 _Clause = tuple[int, int, str, Callable[[Any], bool], str | None]
-"""A rule made ready: its bit in the pattern of what fired, where and by which name its value stands, test, unless."""
+"""A compiled rule: its bit in the set of fired rules, source and name of its value, test, `unless`."""
 _Chance = tuple[int, int, int]
-"""A suite's bit in the pattern of what is selected, the place of its lot, and how many of all lots select the event."""
+"""A suite's bit in the set of selecting suites, the index of its draw, and the number of its values that select."""
 
 
 class Router:
@@ -85,7 +85,7 @@ class Router:
         suites: the names of all suites in an order that never changes; a new one comes last.
 
     Raises:
-        ConfigurationError: if a rule or floor names what does not exist, or asks what cannot be asked.
+        ConfigurationError: if a rule or floor has an unknown name, or a test that does not fit its value.
 
     >>> from ragweir.metrics.catalogue import everything
     >>> router = Router(RoutingSettings(floors={"rubric": 0.02}), Catalogue(everything()), ["rubric", "context_recall",
@@ -98,8 +98,8 @@ class Router:
     """
 
     def __init__(self, routing: RoutingSettings, catalogue: Catalogue, suites: Sequence[str]) -> None:
-        if len(suites) > _LOTS.size // 8:
-            raise ValueError(f"one digest has lots for {_LOTS.size // 8} suites")
+        if len(suites) > _DRAWS.size // 8:
+            raise ValueError(f"one digest has draws for {_DRAWS.size // 8} suites")
         rules = tuple(_usable(routing, catalogue))
         for name in [*(name for rule in rules for name in rule.suites), *routing.floors]:
             if name not in suites:
@@ -108,46 +108,40 @@ class Router:
         self._floors = routing.floors
         self._clauses = tuple(_clause(1 << number, rule, catalogue) for number, rule in enumerate(rules))
         named = {name for rule in rules for name in rule.suites} | routing.floors.keys()
-        # The metrics of a suite are a group of its name: one that is switched off is not asked, and costs nothing.
+        # The metrics of a suite are a group of its name: a suite that is switched off costs nothing.
         wanted = named & {metric.group for metric in catalogue.metrics.values()}
         self._suites = tuple((1 << place, place, name) for place, name in enumerate(suites) if name in wanted)
         self.suites = tuple(name for _, _, name in self._suites)
-        """The suites that events are selected for."""
-        self._keyed = blake2b(digest_size=_LOTS.size, key=routing.key.encode())
-        self._chances = lru_cache(_REMEMBERED)(self._chances_of)
-        self._decision = lru_cache(_REMEMBERED)(self._decision_of)
+        """The suites that can select events."""
+        self._keyed = blake2b(digest_size=_DRAWS.size, key=routing.key.encode())
+        self._chances = lru_cache(_CACHED_DECISIONS)(self._chances_of)
+        self._decision = lru_cache(_CACHED_DECISIONS)(self._decision_of)
 
     def decide(
         self, event: Interaction, scores: Mapping[str, float | None], categories: Mapping[str, str | None]
     ) -> Decision:
-        """Decide about an event.
+        """Decide about an event with its scores and categories of the free metrics.
 
-        Args:
-            event: its id draws the lots, its fields answer rules.
-            scores: of the free metrics.
-            categories: likewise.
-
-        Returns:
-            Of every suite that a rule or floor names and that is switched on: whether the event is selected, at what
-            probability, and because of what: the rules that fired, in the order of the settings, and the floor.
+        The decision has each suite of a rule or floor that is switched on, with its probability, and as reasons the
+        rules that fired, in the order of the settings, and the floor.
         """
-        places = (scores, categories, event.__dict__, event.labels)
+        sources = (scores, categories, event.__dict__, event.labels)
         fired = 0
-        for bit, place, name, fulfils, unless in self._clauses:
-            value = places[place].get(name)
+        for bit, source, name, fulfils, unless in self._clauses:
+            value = sources[source].get(name)
             if value is not None and fulfils(value) and (unless is None or scores.get(unless) != 1):
                 fired |= bit
         keyed = self._keyed.copy()
         keyed.update(event.event_id.encode())
-        drawn = _LOTS.unpack(keyed.digest())
+        draws = _DRAWS.unpack(keyed.digest())
         selected = 0
-        for bit, place, lots in self._chances(fired):
-            if drawn[place] < lots:
+        for bit, index, bound in self._chances(fired):
+            if draws[index] < bound:
                 selected |= bit
         return self._decision(fired, selected)
 
     def _reasons(self, suite: str, fired: int) -> dict[str, float]:
-        """What gives an event its chance of a suite: the probability of each, in the order of the settings."""
+        """Return a suite's probabilities by the fired rules, in the order of the settings, and by its floor."""
         reasons = {
             rule.name: rule.probability
             for number, rule in enumerate(self._rules)
@@ -158,8 +152,8 @@ class Router:
 
     def _chances_of(self, fired: int) -> tuple[_Chance, ...]:
         return tuple(
-            # Whole numbers are compared, as the largest lots would round to a fraction of 1.
-            (bit, place, ceil(max(reasons.values()) * _OF))
+            # Integers are compared, since the largest draws would round to 1.
+            (bit, place, ceil(max(reasons.values()) * _DRAW_RANGE))
             for bit, place, suite in self._suites
             if (reasons := self._reasons(suite, fired))
         )
@@ -181,36 +175,36 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a rule asks, apart from any suite."""
+    """The test of a rule, without its suites."""
 
     _clause: _Clause
 
     @property
     def scored(self) -> bool:
-        """Whether it is on a metric."""
+        """True if it is on a metric."""
         return self._clause[1] in (_SCORES, _CATEGORIES)
 
     def holds(
         self, event: Interaction | None, scores: Mapping[str, float | None], categories: Mapping[str, str | None]
     ) -> bool:
-        """Whether an event fulfils it; of a condition on a metric the event itself is not asked."""
-        _, place, name, fulfils, _ = self._clause
+        """Return whether an event fulfils it; a condition on a metric does not need the event."""
+        _, source, name, fulfils, _ = self._clause
         fields, labels = (event.__dict__, event.labels) if event is not None else ({}, {})
-        value = (scores, categories, fields, labels)[place].get(name)
+        value = (scores, categories, fields, labels)[source].get(name)
         return value is not None and fulfils(value)
 
 
 def condition(rule: Rule, catalogue: Catalogue) -> Condition:
-    """A rule's condition.
+    """Return a rule's condition.
 
     Raises:
-        ConfigurationError: if it is on what does not exist, or asks what cannot be asked.
+        ConfigurationError: if it has an unknown name, or a test that does not fit its value.
     """
     return Condition(_clause(1, rule, catalogue))
 
 
 def _usable(routing: RoutingSettings, catalogue: Catalogue) -> Iterator[Rule]:
-    """The user's own rules all; of those that ship the ones whose metrics are switched on."""
+    """Yield the user's rules, or the default rules whose metrics are switched on."""
     own = "rules" in routing.model_fields_set
     for rule in routing.rules:
         names = [rule.on] if rule.unless is None else [rule.on, rule.unless]
@@ -224,7 +218,7 @@ def _unknown_suite(name: str, rules: Sequence[Rule], suites: Sequence[str]) -> s
 
 
 def _field(name: str) -> tuple[int, str, _Kind] | None:
-    """Where a field stands, under which name, and of what kind it is; None where there is no such field."""
+    """Return the source, name and kind of a field; None if there is no such field."""
     group, _, label = name.partition(".")
     if group == "labels" and label:
         return _LABELS, label, "text"
@@ -232,7 +226,7 @@ def _field(name: str) -> tuple[int, str, _Kind] | None:
 
 
 def _value(rule: Rule, catalogue: Catalogue) -> tuple[int, str, _Kind]:
-    """Where the value that a rule is on stands, under which name, and of what kind it is."""
+    """Return the source, name and kind of the value of a rule."""
     if found := _field(rule.on):
         return found
     metric = catalogue.metrics.get(rule.on)
@@ -248,18 +242,18 @@ def _value(rule: Rule, catalogue: Catalogue) -> tuple[int, str, _Kind]:
 
 
 def _clause(bit: int, rule: Rule, catalogue: Catalogue) -> _Clause:
-    place, name, kind = _value(rule, catalogue)
-    asked, bound = rule.condition
-    if asked not in _OPERATORS[kind]:
+    source, name, kind = _value(rule, catalogue)
+    test, bound = rule.condition
+    if test not in _OPERATORS[kind]:
         takes = ", ".join(_OPERATORS[kind])
         raise ConfigurationError(
-            f"routing: rule {rule.name} asks {asked!r} of {rule.on!r}, a {kind}, which takes {takes}"
+            f"routing: rule {rule.name} asks {test!r} of {rule.on!r}, a {kind}, which takes {takes}"
         )
-    if asked == "is" and isinstance(bound, str) != (kind in ("label", "text")):
+    if test == "is" and isinstance(bound, str) != (kind in ("label", "text")):
         raise ConfigurationError(f"routing: rule {rule.name} compares {rule.on!r}, a {kind}, with what can never be it")
     if kind == "label":
         labels = catalogue.metrics[rule.on].labels
-        wanted = {"is": (bound,), "in": bound, "present": ()}[asked]
+        wanted = {"is": (bound,), "in": bound, "present": ()}[test]
         if unknown := [label for label in wanted if labels and label not in labels]:
             raise ConfigurationError(
                 f"routing: rule {rule.name}: {rule.on!r} is never {unknown[0]!r}: {', '.join(labels)}"
@@ -270,4 +264,4 @@ def _clause(bit: int, rule: Rule, catalogue: Catalogue) -> _Clause:
             raise ConfigurationError(
                 f"routing: rule {rule.name} has unless {rule.unless!r}, which is no free yes-or-no metric switched on"
             )
-    return bit, place, name, _TESTS[asked](bound), rule.unless
+    return bit, source, name, _TESTS[test](bound), rule.unless

@@ -1,8 +1,8 @@
-"""The exposition of windows: bytes that Prometheus scrapes, made once per close and served until the next.
+"""The exposition of closed windows for Prometheus, rendered when a window closes.
 
-The lines are the same in the text format and in OpenMetrics. They are gauges without timestamps: one with an old
-timestamp is invisible to instant queries. Quantiles are of no declared type, which both formats allow: a summary's may
-not be negative, as scores can be, and a gauge may not have the label `quantile`.
+The lines are the same in the text format and in OpenMetrics. They are gauges without timestamps, since instant queries
+ignore samples with old ones. Quantiles have no type, which both formats allow: those of a summary may not be negative,
+as scores can be, and a gauge may not have the label `quantile`.
 """
 
 from __future__ import annotations
@@ -21,111 +21,111 @@ from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import EstimateResult
 
 QUANTILES = (0.5, 0.9, 0.99)
-_LONGEST = 120
-"""Characters of a label's value that are shown."""
-_UNSEEMLY = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""What no scraper should have to take: control characters but the newline, and surrogates."""
+_MAX_CHARACTERS = 120
+"""The length of the longest label value."""
+_UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters except the newline, and surrogates."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 Samples = Iterator[tuple[str, float]]
-"""The labels that a sample has beside those of its window, as text that ends with a comma, and its value."""
+"""The labels of each sample without those of its window, as text that ends with a comma, and its value."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What is shown of one label set of a closed window.
+class LabelSet:
+    """One label set of a closed window.
 
-    Of a judged metric it is the estimate. The plain mean of what was judged speaks of suspicious events only.
+    A judged metric is shown as its estimate: events are selected for judging, so that their plain mean is biased.
     """
 
-    contents: WindowAggregate
+    aggregate: WindowAggregate
     results: Mapping[str, EstimateResult]
     booleans: Collection[str]
     """The metrics that are shown as shares."""
     judged: Collection[str]
 
     @classmethod
-    def of(cls, contents: WindowAggregate, booleans: Collection[str]) -> Shown:
-        """What is shown of these contents, which are all of the window's label set."""
-        judged = {metric_and_label(name)[0] for name in contents.estimates}
-        return cls(contents, contents.results(), booleans, judged)
+    def of(cls, aggregate: WindowAggregate, booleans: Collection[str]) -> LabelSet:
+        """Return the label set of an aggregate."""
+        judged = {metric_and_label(name)[0] for name in aggregate.estimates}
+        return cls(aggregate, aggregate.results(), booleans, judged)
 
     def plain(self, *, boolean: bool) -> Iterator[tuple[str, Summary]]:
-        """The summaries to show, by metric."""
-        for name, summary in self.contents.metrics.items():
+        """Yield the metrics that are not judged, with their summaries."""
+        for name, summary in self.aggregate.metrics.items():
             if (name in self.booleans) == boolean and name not in self.judged:
                 yield quoted(name), summary
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One line of the table: a metric family, and its samples for one label set of a closed window."""
+    """A metric family of the table, and the samples of one label set."""
 
     name: str
     kind: str
     meaning: str
-    samples: Callable[[Shown], Samples]
+    samples: Callable[[LabelSet], Samples]
 
 
-def _events(shown: Shown) -> Samples:
-    yield "", shown.contents.events
+def _events(labels: LabelSet) -> Samples:
+    yield "", labels.aggregate.events
 
 
-def _means(shown: Shown) -> Samples:
-    for metric, summary in shown.plain(boolean=False):
+def _means(labels: LabelSet) -> Samples:
+    for metric, summary in labels.plain(boolean=False):
         if (mean := summary.mean) is not None:
             yield f'metric="{metric}",', mean
 
 
-def _quantiles(shown: Shown) -> Samples:
-    for metric, summary in shown.plain(boolean=False):
+def _quantiles(labels: LabelSet) -> Samples:
+    for metric, summary in labels.plain(boolean=False):
         for share in QUANTILES:
             if (value := summary.quantile(share)) is not None:
                 yield f'metric="{metric}",quantile="{share}",', value
 
 
-def _shares(shown: Shown) -> Samples:
-    for metric, summary in shown.plain(boolean=True):
+def _shares(labels: LabelSet) -> Samples:
+    for metric, summary in labels.plain(boolean=True):
         if (mean := summary.mean) is not None:
             yield f'metric="{metric}",label="true",', mean
-    for name, counts in shown.contents.categories.items():
+    for name, counts in labels.aggregate.categories.items():
         total = sum(counts.values())
         for label, count in counts.items():
-            if name not in shown.judged:
+            if name not in labels.judged:
                 yield f'metric="{quoted(name)}",label="{quoted(label)}",', count / total
 
 
-def _decisions(shown: Shown) -> Samples:
-    for suite, counts in shown.contents.decisions.items():
+def _decisions(labels: LabelSet) -> Samples:
+    for suite, counts in labels.aggregate.decisions.items():
         for status, count in counts.items():
             yield f'suite="{quoted(suite)}",status="{quoted(status)}",', count
 
 
-def _judged(shown: Shown) -> Samples:
-    for name, estimate in shown.contents.estimates.items():
+def _judged(labels: LabelSet) -> Samples:
+    for name, estimate in labels.aggregate.estimates.items():
         metric, label = metric_and_label(name)
-        count = shown.contents.categories.get(metric, {}).get(label, 0) if label else estimate.count
+        count = labels.aggregate.categories.get(metric, {}).get(label, 0) if label else estimate.count
         yield _subject(name), count
 
 
-def _estimates(limit: Literal["mean", "low", "high"]) -> Callable[[Shown], Samples]:
-    def samples(shown: Shown) -> Samples:
-        for name, result in shown.results.items():
+def _estimates(limit: Literal["mean", "low", "high"]) -> Callable[[LabelSet], Samples]:
+    def samples(labels: LabelSet) -> Samples:
+        for name, result in labels.results.items():
             if (value := getattr(result, limit)) is not None:
                 yield _subject(name), value
 
     return samples
 
 
-def _flags(shown: Shown) -> Samples:
-    for name, result in shown.results.items():
+def _flags(labels: LabelSet) -> Samples:
+    for name, result in labels.results.items():
         for flag in result.flags:
             yield f'{_subject(name)}flag="{flag}",', 1
 
 
-def _versions(shown: Shown) -> Samples:
-    if shown.contents.versions:  # None are known of what did not come from evaluations.
-        yield "", len(shown.contents.versions)
+def _versions(labels: LabelSet) -> Samples:
+    if labels.aggregate.versions:  # Windows that were not made from evaluations have none.
+        yield "", len(labels.aggregate.versions)
 
 
 def _subject(name: str) -> str:
@@ -133,19 +133,31 @@ def _subject(name: str) -> str:
     return f'metric="{quoted(metric)}",' + (f'label="{quoted(label)}",' if label else "")
 
 
-_ESTIMATE = "of a judged metric, or of the share of a label, over all events that had a chance to be judged"
+_ESTIMATE = "of a judged metric, or of the share of a label, over all events that could be selected for judging"
 FAMILIES = (
     Family("ragweir_window_events", "gauge", "Events of the last closed window", _events),
     Family("ragweir_window_mean", "gauge", "Mean of a metric in the last closed window", _means),
     Family("ragweir_window_quantile", "", "Quantile of a metric in the last closed window", _quantiles),
     Family("ragweir_window_share", "gauge", "Share of a label, or of true, in the last closed window", _shares),
     Family("ragweir_window_decisions", "gauge", "Decisions about judging in the last closed window", _decisions),
-    Family("ragweir_window_judged", "gauge", "Events judged by a metric, or with a label, in the window", _judged),
+    Family(
+        "ragweir_window_judged",
+        "gauge",
+        "Events judged by a metric, or with a label, in the last closed window",
+        _judged,
+    ),
     Family("ragweir_window_estimate", "gauge", f"Weighted mean {_ESTIMATE}", _estimates("mean")),
     Family("ragweir_window_estimate_low", "gauge", f"Lower 95 % limit {_ESTIMATE}", _estimates("low")),
     Family("ragweir_window_estimate_high", "gauge", f"Upper 95 % limit {_ESTIMATE}", _estimates("high")),
-    Family("ragweir_window_estimate_flag", "gauge", "What to know of an estimate; 1 where it holds", _flags),
-    Family("ragweir_window_catalogue_versions", "gauge", "Catalogue versions that computed the window", _versions),
+    Family(
+        "ragweir_window_estimate_flag", "gauge", "Always 1: a flag of an estimate in the last closed window", _flags
+    ),
+    Family(
+        "ragweir_window_catalogue_versions",
+        "gauge",
+        "Number of catalogue versions that computed the last closed window",
+        _versions,
+    ),
 )
 _END = "ragweir_window_end_timestamp_seconds"
 
@@ -163,7 +175,7 @@ class Exposition:
     """The last closed window of each size, as bytes.
 
     Args:
-        dimensions: what the label sets are made of.
+        dimensions: the dimensions of the label sets.
         booleans: the metrics that are shown as shares.
     """
 
@@ -172,31 +184,31 @@ class Exposition:
         self._booleans = frozenset(booleans)
         self._chunks: dict[str, dict[str, str]] = {}
         self.content = b""
-        """What to serve. It is replaced, never changed, so that any thread may read it."""
+        """The bytes to serve. They are replaced as a whole, so that any thread may read them."""
 
     def show(self, closed: Iterable[Closed]) -> None:
-        """Show these windows in place of the earlier ones of their sizes."""
+        """Replace the windows of the same sizes."""
         for window in closed:
             self._chunks[window.size] = self._rendered(window)
         text = [head + "".join(chunk.get(name, "") for chunk in self._chunks.values()) for name, head in _HEADS.items()]
         self.content = "".join(text).encode()
 
     def _rendered(self, window: Closed) -> dict[str, str]:
-        """One window's lines of each family."""
+        """Return the lines of a window by family."""
         lines: defaultdict[str, list[str]] = defaultdict(list)
-        for labels, contents in sorted(window.sets.items()):
-            shown = Shown.of(contents, self._booleans)
-            common = f'window="{window.size}"{pairs(self._names, labels)}}}'
+        for values, aggregate in sorted(window.sets.items()):
+            labels = LabelSet.of(aggregate, self._booleans)
+            common = f'window="{window.size}"{pairs(self._names, values)}}}'
             for family in FAMILIES:
                 lines[family.name] += [
-                    f"{family.name}{{{own}{common} {value}\n" for own, value in family.samples(shown)
+                    f"{family.name}{{{own}{common} {value}\n" for own, value in family.samples(labels)
                 ]
         lines[_END].append(f'{_END}{{window="{window.size}"}} {window.end_s}\n')
         return {name: "".join(own) for name, own in lines.items()}
 
 
 def pairs(names: Iterable[str], values: Iterable[str]) -> str:
-    """Further labels of a sample, behind others.
+    """Return further labels of a sample as text.
 
     >>> pairs(["model", "tenant"], ["m", "t"])
     ',model="m",tenant="t"'
@@ -205,25 +217,25 @@ def pairs(names: Iterable[str], values: Iterable[str]) -> str:
 
 
 def label_names(dimensions: Sequence[str]) -> list[str]:
-    """Names that Prometheus takes; two that would be the same are told apart by their places.
+    """Return valid label names of dimensions; equal ones get their positions appended.
 
     >>> label_names(["model", "labels.region", "labels.größe"])
     ['model', 'labels_region', 'labels_gr__e']
     """
     names = [re.sub(r"[^a-zA-Z0-9_]", "_", name) for name in dimensions]
-    return [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names)]
+    return [name if names.count(name) == 1 else f"{name}_{position}" for position, name in enumerate(names)]
 
 
 def quoted(value: str) -> str:
-    r"""A label's value between its quotes. What cannot be shown whole ends with a hash, so that it stays distinct.
+    r"""Return a label value, escaped. A shortened or cleaned value ends with a hash, so that it stays distinct.
 
     >>> print(quoted('say "hi"\n'))
     say \"hi\"\n
     >>> len(quoted("x" * 500)), quoted("x" * 500) == quoted("x" * 501)
     (120, False)
     """
-    shown = _UNSEEMLY.sub("\ufffd", value)
-    if shown != value or len(value) > _LONGEST:
+    shown = _UNPRINTABLE.sub("\ufffd", value)
+    if shown != value or len(value) > _MAX_CHARACTERS:
         mark = sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-        shown = f"{shown[: _LONGEST - 13]}~{mark}"
+        shown = f"{shown[: _MAX_CHARACTERS - 13]}~{mark}"
     return shown.translate(_ESCAPES)

@@ -1,4 +1,4 @@
-"""The projection of the windows topic that Prometheus scrapes: the last closed window of each size."""
+"""The Prometheus exporter: a projection of the windows topic to the last closed window of each size."""
 
 from __future__ import annotations
 
@@ -17,25 +17,24 @@ from ragweir.streams.projection import Projection
 from ragweir.streams.records import Count, Measurements, Record
 from ragweir.streams.settings import WindowSettings
 
-_SLACK_S = 900
-"""The time by which a record that is needed may be older than the end of its window: disorder, grace, and lag of the
-aggregation."""
+_SLACK_SECONDS = 900
+"""Time by which a needed record may be older than the end of its window: disorder, grace, and lag of aggregate."""
 
 
 class PrometheusExporter(Projection):
-    """Merges records of windows and renders the windows that have closed.
+    """Merges records of windows and renders closed windows.
 
     Args:
         windows: the settings of the windows.
-        reading: the decoder of the windows' records.
+        decoder: the decoder of the windows' records.
         booleans: the metrics that are shown as shares.
     """
 
-    def __init__(self, windows: WindowSettings, reading: WindowDecoder, booleans: Collection[str]) -> None:
-        # The last closed window of the largest size can have been written this long ago.
-        self._since_s = 2 * duration_s(windows.sizes[-1]) + windows.grace_s + _SLACK_S
+    def __init__(self, windows: WindowSettings, decoder: WindowDecoder, booleans: Collection[str]) -> None:
+        # The age of the oldest record of the last closed window of the largest size.
+        self._since_s = 2 * duration_s(windows.sizes[-1]) + windows.grace_s + _SLACK_SECONDS
         limits = admission_limits(windows)
-        self._closing = WindowMerger(windows.sizes, windows.dimensions, reading, windows.grace_s, limits)
+        self._merger = WindowMerger(windows.sizes, windows.dimensions, decoder, windows.grace_s, limits)
         self._exposition = Exposition(windows.dimensions, booleans)
         self._counts: Counter[Count] = Counter()
 
@@ -52,11 +51,11 @@ class PrometheusExporter(Projection):
     @override
     def take(self, record: Record) -> None:
         written_s = time.time() if record.timestamp_ms is None else record.timestamp_ms / 1000
-        self._closing.take(record.key, record.value, written_s)
+        self._merger.take(record.key, record.value, written_s)
 
     @override
     def flush(self, now_s: float) -> None:
-        if closed := self._closing.advance(now_s):
+        if closed := self._merger.advance(now_s):
             self._exposition.show(closed.values())
             for size, window in closed.items():
                 name = "ragweir_windows_revised_total" if window.revised else "ragweir_windows_shown_total"
@@ -65,13 +64,13 @@ class PrometheusExporter(Projection):
     @override
     def drain_metrics(self) -> Measurements:
         counts, self._counts = self._counts, Counter()
-        for fate, number in self._closing.fates.items():
+        for fate, number in self._merger.fates.items():
             counts["ragweir_window_records_total", fate] = number
-        for size, number in self._closing.folded.items():
+        for size, number in self._merger.folded.items():
             counts["ragweir_label_sets_folded_total", size] = number
-        self._closing.fates.clear()
-        self._closing.folded.clear()
-        return Measurements(counts, {("ragweir_open_window_bytes",): self._closing.held_bytes})
+        self._merger.fates.clear()
+        self._merger.folded.clear()
+        return Measurements(counts, {("ragweir_open_window_bytes",): self._merger.held_bytes})
 
     @override
     def exposition(self) -> bytes:

@@ -1,4 +1,4 @@
-"""The projections that run as services: how each is made from the settings."""
+"""The projections that run as services, made from the settings."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from ragweir.streams.export.prometheus import PrometheusExporter
 from ragweir.streams.from_settings import catalogue, totals
 from ragweir.streams.projection import Projection
-from ragweir.streams.serving.telemetry import Known
+from ragweir.streams.serving.telemetry import KnownLabels
 from ragweir.streams.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectionService:
-    """One line of the table: a projection as a service, with a command of its own name."""
+    """One projection as a service, with a command of the same name."""
 
     name: str
     """The name of the command and of the service in logs and telemetry."""
@@ -24,7 +24,7 @@ class ProjectionService:
     """Makes the projection. Raises ConfigurationError if the settings cannot be used; acquires no resource."""
     port: int
     """Added to `telemetry.port` and the slot; the ports of all services are at least 100 apart."""
-    known: Callable[[Settings], Known] = lambda _: Known()
+    known: Callable[[Settings], KnownLabels] = lambda _: KnownLabels()
     """Returns the label values that its telemetry shows from the start."""
     enabled: Callable[[Settings], bool] = lambda _: True
     """Returns true if `ragweir up` runs it with these settings."""
@@ -46,7 +46,7 @@ PROJECTIONS: Mapping[str, ProjectionService] = {
             "`evaluate`.",
             projection=_prometheus,
             port=200,
-            known=lambda settings: Known(windows=settings.windows.sizes),
+            known=lambda settings: KnownLabels(windows=settings.windows.sizes),
         ),
     )
 }

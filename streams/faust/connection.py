@@ -1,4 +1,4 @@
-"""How to reach Kafka, said in Faust's words instead of librdkafka's."""
+"""Translates the settings of the Kafka connection to Faust's options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from faust.auth import SASLCredentials, SSLCredentials
 from ragweir.errors import ConfigurationError
 from ragweir.streams.settings import KafkaSettings
 
-_PLAIN = {
+_SUPPORTED = {
     "security.protocol",
     "sasl.mechanism",
     "sasl.mechanisms",
@@ -24,18 +24,18 @@ _PLAIN = {
     "session.timeout.ms",
     "heartbeat.interval.ms",
 }
-"""The librdkafka properties that have a plain counterpart in Faust."""
+"""The librdkafka properties with a counterpart in Faust."""
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def connection_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """The settings of the connection, as Faust's options.
+    """Return the Faust options of the connection.
 
     Raises:
-        ConfigurationError: if that cannot be said in them, or a file of TLS cannot be read.
+        ConfigurationError: if a property has no counterpart, or a file of TLS cannot be read.
     """
     client = kafka.client
-    if others := sorted(client.keys() - _PLAIN):
+    if others := sorted(client.keys() - _SUPPORTED):
         raise ConfigurationError(
             f"kafka.client sets {', '.join(others)}, which the Faust runtime has no counterpart for"
         )

@@ -1,17 +1,18 @@
 """The Faust runtime: the evaluate agent as a Faust agent, at least once, for teams that already run Faust.
 
-Nothing is lost; after a crash or a rebalance some events are evaluated again, so readers keep the newest record per
-key. That rests on what is done here against Faust's own ways. It acknowledges an event whose agent raised or was
-cancelled, so events are acknowledged by hand, once everything that they came to is written. It commits past an event
-that is not acknowledged as soon as the next one is, so one event at a time is worked on, and the process ends where
-one cannot be finished. It would drop what it cannot decode, so it is given bytes. Its exactly_once is refused: over
-four SIGKILLs it wrote 1,924 of 85,623 outputs twice.
+No event is lost; after a crash or a rebalance some events are evaluated again, so readers keep the newest record per
+key. Faust's defaults do not guarantee that:
 
-A record on which the process dies is read again by the next one, over and over: only the kafka runtime tries such
-records in a child first.
+- Faust acknowledges an event whose agent raised or was cancelled. Here events are acknowledged explicitly, after their
+  outputs are written.
+- Faust commits past an unacknowledged event once the next one is acknowledged. Here one event at a time is handled, and
+  the process ends if one cannot be finished.
+- Faust drops events that it cannot decode. Here it gets bytes.
+- Faust's exactly_once is rejected: over four SIGKILLs it wrote 1,924 of 85,623 outputs twice.
 
-What counts as a duplicate is only what this process has read: what stood before its start is not looked at. Counters
-count what was written, and so an event that is evaluated again, again.
+A record on which the process dies is read again by each new process; only the Kafka runtime tries such records in a
+canary first. Duplicates are detected among the records that this process has read. Counters count an event again when
+it is evaluated again.
 """
 
 from __future__ import annotations
@@ -42,29 +43,27 @@ from ragweir.errors import DO_NOT_RESTART, ConfigurationError, PermanentError
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.agent import Agent
 from ragweir.streams.faust.connection import connection_options
-from ragweir.streams.heartbeat import Heartbeat
-from ragweir.streams.kafka.client import Identity, build, client_properties, missing_topics, wait_for_broker
-from ragweir.streams.records import Emission, Record
+from ragweir.streams.kafka.client import Identity, build, client_properties, wait_for_topics
+from ragweir.streams.records import Emission, Measurements, Record
 from ragweir.streams.runtimes.poison import RECORD_FAULTS
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.dead_letter_log import DeadLetterLog
-from ragweir.streams.serving.health import Health, serve
-from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
+from ragweir.streams.slot import bind_slot, started
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 GUARANTEE = "at least once: after a crash some events are evaluated again; readers keep the newest record per key"
-STOP_S = 7.0
-"""When a stop that waits for a broker is cut short; well under what the supervisor grants, and nothing is lost."""
-_WATCH_EVERY_S = 1.0
-_LAST_DELAY_S = 2.0
+STOP_SECONDS = 7.0
+"""Time after which a stop that waits for a broker ends the process; well below the supervisor's limit."""
+_WATCH_SECONDS = 1.0
+_MAX_DELAY_SECONDS = 2.0
 
 
 class _Thread(AIOKafkaConsumerThread):
     @override
     def _create_worker_consumer(self, transport: Transport) -> AIOKafkaConsumer:
-        # Faust has no setting for it, and would evaluate what an aborted transaction wrote.
+        # Faust has no setting for it, and would evaluate records of aborted transactions.
         consumer = super()._create_worker_consumer(transport)
         consumer._isolation_level = "read_committed"
         return consumer
@@ -81,16 +80,16 @@ class _FaustTransport(Transport):
 
 
 class _Boot(BootStrategy):
-    enable_web = False  # Against `faust worker`, which switches it on whatever the settings say.
+    enable_web = False  # `faust worker` enables it in spite of the settings.
 
 
 class EvaluateApp(faust.App):
     """One slot of evaluate as a Faust application.
 
     Args:
-        settings: ragweir's; of Faust's environment variables only PROCESSING_GUARANTEE is looked at, to be refused.
-        slot: its number on this host.
-        stopped: says whether to stop, beside the signals that Faust listens to.
+        settings: all settings. Of Faust's environment variables only PROCESSING_GUARANTEE is read, to reject it.
+        slot: the slot's number on this host.
+        stopped: returns true once the slot is to stop; Faust handles signals as well.
 
     Raises:
         ConfigurationError: if the settings cannot be used, or not with Faust.
@@ -99,21 +98,19 @@ class EvaluateApp(faust.App):
     BootStrategy = _Boot
 
     def __init__(self, settings: Settings, slot: int, stopped: Callable[[], bool] = lambda: False) -> None:
-        # A group of its own. In the kafka runtime's, part of its partitions would silently lose exactly once.
+        # Not the group of the Kafka runtime, where some partitions would lose exactly once without an error.
         identity = Identity("evaluate-faust", slot, settings.topics.prefix)
-        structlog.contextvars.bind_contextvars(service="evaluate", slot=slot, pid=os.getpid())
+        bind_slot("evaluate", slot)
         service = SERVICES["evaluate"]
-        self._settings, self._slot, self._member, self._told = settings, slot, identity.member, stopped
+        self._settings, self._slot, self._member, self._stopped_outside = settings, slot, identity.member, stopped
         self._inputs = service.inputs(settings)
         self._agent: Agent = service.agent(settings, 1)
         self._outputs = {name: settings.topics.prefix + name for name in self._agent.outputs}
-        self._heartbeat = Heartbeat.inherited()
-        self._telemetry = Telemetry("evaluate", slot, service.known_labels(settings))
-        self._health = Health(pulse=self._heartbeat)
+        self._known, self._port = service.known_labels(settings), service.port
         self._dead_letters = DeadLetterLog()
         self._joined = False
-        self._reached: dict[TP, int] = {}
-        most = max_record_bytes(settings.limits.max_event_bytes)
+        self._consumed: dict[TP, int] = {}
+        max_bytes = max_record_bytes(settings.limits.max_event_bytes)
         options: dict[str, Any] = {
             **connection_options(settings.kafka),
             "env": {name: text for name, text in os.environ.items() if name == "PROCESSING_GUARANTEE"},
@@ -123,9 +120,9 @@ class EvaluateApp(faust.App):
             "consumer_group_instance_id": identity.member,
             "producer_acks": -1,
             "producer_compression_type": "lz4",
-            "producer_max_request_size": most,
+            "producer_max_request_size": max_bytes,
             "stream_buffer_maxsize": settings.batch.max_events,
-            "stream_wait_empty": False,  # What is in hand and not acknowledged is read again.
+            "stream_wait_empty": False,  # Unacknowledged events are read again.
             "topic_allow_declare": False,
             "topic_disable_leader": True,
             "worker_redirect_stdouts": False,
@@ -134,10 +131,10 @@ class EvaluateApp(faust.App):
             super().__init__(identity.group, **options)
             guarantee = cast("ProcessingGuarantee", self.conf.processing_guarantee)
         except ValueError as error:
-            raise ConfigurationError(f"Faust refuses its settings: {error}") from None
+            raise ConfigurationError(f"Faust rejects its settings: {error}") from None
         if guarantee is ProcessingGuarantee.EXACTLY_ONCE:
             raise ConfigurationError(
-                "Faust's processing_guarantee=exactly_once is refused: over four SIGKILLs it wrote 1,924 of 85,623 "
+                "Faust's processing_guarantee=exactly_once is rejected: over four SIGKILLs it wrote 1,924 of 85,623 "
                 "outputs twice; unset PROCESSING_GUARANTEE to run at least once, or use `--runtime kafka`, which is "
                 "exactly once"
             )
@@ -145,51 +142,47 @@ class EvaluateApp(faust.App):
         topic = self.topic(
             *self._inputs, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
         )
-        self.agent(topic, name="evaluate", concurrency=1)(self._work)
+        self.agent(topic, name="evaluate", concurrency=1)(self._run)
         self.task(self._watch)
-        self.on_partitions_assigned.connect(cast("Any", self._assigned))  # Its types want what it never passes.
+        self.on_partitions_assigned.connect(
+            cast("Any", self._assigned)
+        )  # Its types have parameters that it never passes.
         self.on_partitions_revoked.connect(cast("Any", self._revoked))
 
     @override
     def _create_directories(self) -> None:
-        """None: they would be for tables."""
+        """Create none: they are for tables."""
 
     @override
     async def on_first_start(self) -> None:
-        """Wait for the broker and look for the topics; with something that people have to mend, the process ends."""
-        telemetry = self._settings.telemetry
-        port = telemetry.port and telemetry.port + self._slot
+        """Start the slot and wait for its topics; end the process after an error that a restart does not remove."""
+        settings, needed = self._settings, [*self._inputs, *self._outputs.values()]
         try:
-            bound = self.add_context(serve(self._telemetry.registry, self._health, telemetry.host, port))
-        except OSError as error:
-            _refused(f"the telemetry port {port} cannot be opened ({error.strerror}); set telemetry.port")
-        where = f"http://{telemetry.host}:{bound}"
-        log.info("started", member=self._member, runtime="faust", guarantee=GUARANTEE, telemetry=where)
-        self._heartbeat.announce("evaluate", self._slot, bound)
-        self._health.not_ready = "waiting for a broker"
-        try:
-            topics = await asyncio.to_thread(wait_for_broker, self._settings, self._waiting)
+            slot = started(
+                *("evaluate", self._slot, settings, self._port, self._known, self._must_stop),
+                member=self._member,
+                runtime="faust",
+                guarantee=GUARANTEE,
+            )
+            own = self.add_context(slot)
+            self._telemetry, self._health = own.telemetry, own.health
+            await asyncio.to_thread(wait_for_topics, settings, needed, own.stopped)
         except (PermanentError, ConfigurationError) as error:
-            _refused(str(error))
-        if topics is not None and (missing := missing_topics([*self._inputs, *self._outputs.values()], topics)):
-            names = ", ".join(missing)
-            _refused(f"there is no topic {names}, or it may not be seen; `ragweir topics create` makes ours")
+            _exit_for_good(str(error))
 
-    def _waiting(self) -> bool:
-        """Return whether to stop. Asking is a sign of life: waiting is not standing still."""
-        self._health.alive()
-        return self.should_stop or self._told()
+    def _must_stop(self) -> bool:
+        return self.should_stop or self._stopped_outside()
 
     @override
     async def stop(self) -> None:
-        """Stop in time, also where Faust waits for a broker that does not answer."""
-        cut = threading.Timer(STOP_S, os._exit, (1,))
-        cut.daemon = True
-        cut.start()
+        """Stop in time, even if Faust waits for a broker that does not answer."""
+        timer = threading.Timer(STOP_SECONDS, os._exit, (1,))
+        timer.daemon = True
+        timer.start()
         await super().stop()
 
-    async def _work(self, given: StreamT[bytes]) -> None:
-        stream = cast("Stream[bytes]", given).noack()
+    async def _run(self, events: StreamT[bytes]) -> None:
+        stream = cast("Stream[bytes]", events).noack()
         async for event in stream.events():
             try:
                 await self._settle(event.message)
@@ -201,7 +194,7 @@ class EvaluateApp(faust.App):
             await stream.ack(event)
 
     async def _settle(self, message: Message) -> None:
-        """Evaluate one event and write what it comes to, however long that takes. Never raises but when cancelled."""
+        """Evaluate one event and write its outputs, with retries until that succeeds. Raise only when cancelled."""
         stamp = round(message.timestamp * 1000) if message.timestamp >= 0 else None
         record = Record(message.topic, message.partition, message.offset, message.key, message.value, stamp)
         began = time.perf_counter()
@@ -209,43 +202,42 @@ class EvaluateApp(faust.App):
         handled = time.perf_counter()
         written = False
         try:
-            while refused := await self._written(outcome.emissions):
+            while rejection := await self._write(outcome.emissions):
                 self._agent.on_abort()
-                outcome = self._agent.dead_letter(record, f"Kafka refuses what it came to: {refused}")
+                outcome = self._agent.dead_letter(record, f"Kafka refuses what it came to: {rejection}")
             written = True
         finally:
             if written:
                 self._agent.on_commit()
             else:
                 self._agent.on_abort()
-        self._reached[message.tp] = message.offset + 1
-        self._telemetry.add(outcome.counts)
-        self._telemetry.show(outcome.levels)
-        self._dead_letters.committed(outcome)
+        self._consumed[message.tp] = message.offset + 1
+        self._telemetry.add(Measurements(outcome.counts, outcome.levels))
+        self._dead_letters.on_commit(outcome)
         self._telemetry.observe("ragweir_batch_events", 1)
         self._telemetry.observe("ragweir_handle_seconds", handled - began)
         self._telemetry.observe("ragweir_commit_seconds", time.perf_counter() - handled)
         self._telemetry.set("ragweir_last_commit_timestamp_seconds", time.time())
 
-    async def _written(self, emissions: Sequence[Emission]) -> str:
-        """Write until Kafka has it all; gives why not, where the record itself is at fault."""
+    async def _write(self, emissions: Sequence[Emission]) -> str:
+        """Write with retries until Kafka accepts all emissions; return the name of an error of the record itself."""
         delay = 0.1
         while True:
-            sent = [self._sent(emission) for emission in emissions]
+            sent = [self._send(emission) for emission in emissions]
             failed = [each for each in await asyncio.gather(*sent, return_exceptions=True) if each is not None]
             if not failed:
                 return ""
-            # Faust wraps what the client raises.
+            # Faust wraps errors of the client.
             causes = [error.__cause__ or error for error in failed]
             for cause in causes:
                 if getattr(cause, "errno", None) in RECORD_FAULTS:
                     return type(cause).__name__
-            log.warning("Kafka does not take what was evaluated; trying again", reason=type(causes[0]).__name__)
+            log.warning("Kafka does not accept an evaluation; trying again", reason=type(causes[0]).__name__)
             await asyncio.sleep(delay)
-            delay = min(2 * delay, _LAST_DELAY_S)
+            delay = min(2 * delay, _MAX_DELAY_SECONDS)
 
-    async def _sent(self, emission: Emission) -> None:
-        # No timestamp: Kafka refuses stamps far ahead, and retention would delete old ones at once.
+    async def _send(self, emission: Emission) -> None:
+        # No timestamp: Kafka rejects timestamps far ahead, and retention would delete records with old ones.
         to, headers = self._outputs[emission.topic], list(emission.headers)
         partition = None if emission.partition < 0 else emission.partition
         await self.producer.send_and_wait(to, emission.key, emission.value, partition, None, headers)
@@ -257,52 +249,52 @@ class EvaluateApp(faust.App):
 
     async def _revoked(self, _: faust.App, revoked: set[TP], **__: Any) -> None:
         for tp in revoked:
-            self._reached.pop(tp, None)
-            self._telemetry.forget("ragweir_lag", tp.topic, str(tp.partition))
+            self._consumed.pop(tp, None)
+            self._telemetry.remove("ragweir_lag", tp.topic, str(tp.partition))
         self._agent.on_revoked([(tp.topic, tp.partition) for tp in revoked])
 
     async def _watch(self) -> None:
-        """Keep health and lag current, and end with the supervisor."""
+        """Keep health and lag up to date, and end with the supervisor."""
         admin = build(AdminClient, client_properties(self._settings))
         while not self.should_stop:
             self._health.alive()
             self._dead_letters.tick()
-            if self._told():
+            if self._stopped_outside():
                 os.kill(os.getpid(), signal.SIGTERM)
             try:
-                await asyncio.to_thread(admin.list_topics, self._inputs[0], timeout=_WATCH_EVERY_S)
+                await asyncio.to_thread(admin.list_topics, self._inputs[0], timeout=_WATCH_SECONDS)
                 lost = ""
             except KafkaException as error:
                 lost = f"the broker is lost: {error.args[0].str()}"
             self._telemetry.set("ragweir_broker_up", 0 if lost else 1)
             self._health.not_ready = lost or ("" if self._joined else "waiting for partitions")
-            for tp, reached in self._reached.items():
-                with suppress(AssertionError):  # The consumer has a thread of its own, and may have given it up.
+            for tp, consumed in self._consumed.items():
+                with suppress(AssertionError):  # The consumer's thread may have revoked it.
                     if (end := self.consumer.highwater(tp)) is not None:
-                        self._telemetry.set("ragweir_lag", max(0, end - reached), tp.topic, str(tp.partition))
-            await self.sleep(_WATCH_EVERY_S)
+                        self._telemetry.set("ragweir_lag", max(0, end - consumed), tp.topic, str(tp.partition))
+            await self.sleep(_WATCH_SECONDS)
         self._health.not_ready = "stopped"
         self._dead_letters.flush()
 
 
 class _FaustLog(logging.Handler):
-    """Tells what Faust and its client warn of in our own logs."""
+    """Writes warnings of Faust and its client to the structured log."""
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
         reason = record.exc_info and record.exc_info[1]
-        why = {"reason": repr(reason)} if reason else {}
-        log.warning(record.getMessage().strip(), logger=record.name, **why)
+        fields = {"reason": repr(reason)} if reason else {}
+        log.warning(record.getMessage().strip(), logger=record.name, **fields)
 
 
-def _refused(why: str) -> NoReturn:
-    """End the process with one sentence; an exception would come out of Faust as pages of tracebacks."""
-    log.error(why)
+def _exit_for_good(reason: str) -> NoReturn:
+    """Log an error and end the process, since Faust shows exceptions as pages of tracebacks."""
+    log.error(reason)
     os._exit(DO_NOT_RESTART)
 
 
 def run_slot(settings: Settings, slot: int, stopped: Callable[[], bool]) -> None:
-    """Run one slot until told to stop; ends the process.
+    """Run one slot until it is to stop; end the process.
 
     Raises:
         ConfigurationError: if the settings cannot be used, or not with Faust.
@@ -311,13 +303,13 @@ def run_slot(settings: Settings, slot: int, stopped: Callable[[], bool]) -> None
     asyncio.set_event_loop(loop)
     app = EvaluateApp(settings, slot, stopped)
     worker = faust.Worker(app, loop=loop, quiet=True, override_logging=False)
-    worker.spinner = None  # It moves the cursor of whatever standard output is.
+    worker.spinner = None  # It writes control characters to standard output.
     logging.getLogger().addHandler(_FaustLog(logging.WARNING))
     worker.execute_from_commandline()
 
 
 def check(settings: Settings) -> None:
-    """Find out what is wrong for every slot before any starts.
+    """Check the settings before any slot starts.
 
     Raises:
         ConfigurationError: if the settings cannot be used, or not with Faust.

@@ -1,14 +1,15 @@
-"""The judge agent: requests in, judged evaluations out, many under way at once; none is lost, none is judged twice.
+"""The judge agent: requests in, judged evaluations out, many at a time; none is lost, none is judged twice.
 
 Each request that is held has a state (`request_state`). In each transaction `tick` takes the results of jobs that have
 ended, books their cost, emits the finished prefix of each partition, and reserves for the next requests. `on_commit`
-starts the jobs whose reservations are committed. The pool makes the calls; here is no I/O.
+starts the jobs whose reservations are committed. The pool makes the calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 
@@ -27,44 +28,37 @@ from ragweir.streams.judge.fairness import ABOVE_SHARE, Name, TenantShares
 from ragweir.streams.judge.held_requests import UNREADABLE, HeldRequest, HeldRequests, read_request
 from ragweir.streams.judge.job import JobResult, JudgePool
 from ragweir.streams.judge.ledger import Budget
-from ragweir.streams.judge.ledgers import Ledgers
 from ragweir.streams.judge.request_state import RequestState
 from ragweir.streams.judge.results import judged, result, unjudged, waiting
-from ragweir.streams.records import Count, Emission, EventPosition, Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.judge.worker_ledgers import WorkerLedgers
+from ragweir.streams.records import Emission, EventPosition, Measurements, Outcome, Record, TopicPartition
 
 _SERVICE, _REQUESTS = "judge", "judge.requests"
-_ELSEWHERE = timedelta(seconds=5)
-"""The time for which a partition is left alone whose ledger another worker holds: so it is while topics grow."""
-_CALL_SECONDS: Count = ("ragweir_judge_call_seconds",)
+_OTHER_OWNER_PAUSE = timedelta(seconds=5)
+"""The pause of a partition whose ledger another worker has, as happens while topics grow."""
 _HELD_PER_JOB = 4
-"""Requests in memory for each that may be in flight: those that wait, and those that finished before an earlier one."""
+"""Held requests for each job that may run: those that wait, and those that finished before an earlier one."""
 _MOST_HELD_BYTES = 64 * 1024 * 1024
-"""The bytes that the held requests may have as they were read, not counting the last batch."""
+"""The most bytes of held requests as they were read, not counting the last batch."""
 _MOST_MOVED = 4_000
-"""Requests above their tenants' shares that are in memory, as long as one before them is not finished."""
-_READ_ON = 100
-"""Requests that are read at once, at least, to find those of other tenants behind a flood."""
+"""The most held requests that were moved to `judge.retry`: they are held until all before them are finished."""
+_MIN_READ = 100
+"""The least number of requests that are read together to find those of other tenants behind a flood."""
 _RESUME = 0.75
-"""The part of what may be held at which reading goes on: stopping and going on throws away what was fetched."""
+"""The part of a limit or share at which reading resumes, since pausing a partition discards what was fetched."""
+_RUNNING = RequestState.RESERVED, RequestState.IN_FLIGHT
 
 
 class JudgeAgent(Agent):
     """Judges requests by the jobs of a pool, within the budgets."""
 
+    outputs = "evaluations", "judge.retry", "judge.deferred", "judge.ledger", "dead-letter"
+
     def __init__(self, config: JudgeConfig, pool: JudgePool) -> None:
         judge = config.judge
         self._config, self._pool = config, pool
         self._requests = HeldRequests()
-        part = cache(
-            partial(
-                Budget.part,
-                total_usd=judge.daily_budget_usd,
-                applications=judge.budgets_by_application,
-                tenants=judge.budgets_by_tenant,
-                other_tenants_share=judge.other_tenants_share,
-            )
-        )
-        self._ledgers = Ledgers(part, config.partitions, config.shares)
+        self._ledgers = WorkerLedgers(cache(partial(Budget.share, judge)), config.partitions, config.shares)
         self._days = DayClock(config.clock, config.day)
         self._most_held = _HELD_PER_JOB * judge.concurrency
         self._shares = TenantShares(judge.budgets_by_tenant, self._most_held, _MOST_HELD_BYTES // 2)
@@ -73,27 +67,20 @@ class JudgeAgent(Agent):
         self._paused: dict[TopicPartition, tuple[int, datetime]] = {}
         """The offset of the next request, and the time until which it has to wait."""
         self._crowded: dict[TopicPartition, tuple[int, Name]] = {}
-        """The offset of the next request, which was moved, and the tenant whose share has to have room for it."""
+        """The offset of the next request, which was moved, and its tenant, whose share has no room for it."""
         self._newly_paused: set[TopicPartition] = set()
-        """Those since the last tick: the runtime must see each of them once, since it has to go back."""
+        """Those since the last tick: the runtime has to see each of them once, to seek back."""
         self._full = self._draining = False
 
     @property
     @override
-    def outputs(self) -> tuple[str, ...]:
-        """Judged evaluations, requests that have to wait, the ledger, and dead letters."""
-        return "evaluations", "judge.retry", "judge.deferred", "judge.ledger", "dead-letter"
-
-    @property
-    @override
     def changelog(self) -> str:
-        """The ledger is the state that outlives a process."""
         return "judge.ledger"
 
     @property
     @override
     def clock_record(self) -> Emission | None:
-        """A tombstone of an account that there cannot be: the days of budgets are those of the brokers."""
+        """A tombstone of an account that cannot exist: the days of budgets follow the brokers' time."""
         return None if self._config.day else Emission("judge.ledger", CLOCK_KEY, None, ())
 
     # The flow of records.
@@ -101,43 +88,38 @@ class JudgeAgent(Agent):
     @property
     @override
     def paused(self) -> Mapping[TopicPartition, int]:
-        """The partitions whose next request has to wait, and its offset."""
         return {partition: offset for partition, (offset, _) in (*self._paused.items(), *self._crowded.items())}
 
     @property
     @override
     def capacity(self) -> int:
-        """The number of requests that can be taken."""
         moved = sum(request.moved for request in self._requests)
         held = len(self._requests) - moved
-        most = self._most_held * (2 if self._shares_out else 1)
-        share = max(held / most, moved / _MOST_MOVED, self._requests.size / _MOST_HELD_BYTES)
-        if share >= 1:
+        most = self._most_held * (2 if self._reads_on else 1)
+        fill = max(held / most, moved / _MOST_MOVED, self._requests.size / _MOST_HELD_BYTES)
+        if fill >= 1:
             self._full = True
-        elif share <= _RESUME:
+        elif fill <= _RESUME:
             self._full = False
         if self._full or self._draining:
             return 0
-        return max(_READ_ON if self._shares_out else 1, self._most_held - held)
+        return max(_MIN_READ if self._reads_on else 1, self._most_held - held)
 
     @property
-    def _shares_out(self) -> bool:
-        """True where reading goes on beyond what may be held, since another tenant may have asked there."""
+    def _reads_on(self) -> bool:
+        """True if reading goes on beyond the limit, to find requests of other tenants."""
         return self._config.moves and self._shares.known
 
     @property
     @override
     def held(self) -> Collection[TopicPartition]:
-        """The partitions with requests whose results are not committed."""
         return self._requests.partitions
 
     @property
     @override
     def in_flight(self) -> bool:
-        """True while jobs are under way or about to begin, or results can be emitted."""
-        return self._requests.is_emitting or bool(
-            self._requests.in_state(RequestState.RESERVED, RequestState.IN_FLIGHT)
-        )
+        """True while jobs run or are about to start, or results can be emitted."""
+        return self._requests.is_emitting or bool(self._requests.in_state(*_RUNNING))
 
     @override
     def drain(self) -> None:
@@ -145,23 +127,18 @@ class JudgeAgent(Agent):
 
     @override
     def drain_metrics(self) -> Measurements:
-        """Return the counts and latencies of calls since the last call, and the number of requests that wait."""
-        return Measurements(
-            self._pool.counts(),
-            {
-                **self._pool.levels(),
-                ("ragweir_judge_waiting",): float(len(self._requests.in_state(RequestState.WAITING))),
-            },
-            [(_CALL_SECONDS, seconds) for seconds in self._pool.latencies()],
-        )
+        """Return the pool's metrics, and the number of requests that wait."""
+        metrics = self._pool.drain_metrics()
+        waiting_requests = float(len(self._requests.in_state(RequestState.WAITING)))
+        return replace(metrics, levels={**metrics.levels, ("ragweir_judge_waiting",): waiting_requests})
 
     # One transaction.
 
     @override
     def handle(self, records: Sequence[Record]) -> Outcome:
-        """Take requests. Those that are held already, as after an abort, and those that have to wait are skipped.
+        """Take requests, which `tick` settles later.
 
-        Nothing is settled here: `tick` does that.
+        Requests that are held already, as after an abort, and those that have to wait are skipped.
         """
         if records:
             self._shares.count(self._requests)
@@ -172,14 +149,14 @@ class JudgeAgent(Agent):
             request = self._read(record)
             until = request.request.not_before
             if partition[1] not in self._ledgers:
-                until = self._now + _ELSEWHERE
+                until = self._now + _OTHER_OWNER_PAUSE
             if until is not None and until > self._now:
                 self._paused[partition] = record.offset, until
                 self._newly_paused.add(partition)
                 continue
             tenant = self._shares.name(request.request)
-            if self._shares_out and request.request.why == ABOVE_SHARE and self._shares.has_share(tenant):
-                # It was moved before: it goes on waiting where it is.
+            if self._reads_on and request.request.why == ABOVE_SHARE and self._shares.has_share(tenant):
+                # It was moved before, and goes on waiting there.
                 self._crowded[partition] = record.offset, tenant
                 self._newly_paused.add(partition)
                 continue
@@ -196,26 +173,26 @@ class JudgeAgent(Agent):
             letter.counts["ragweir_events_in_total",] = 1
             add_dead_letter(letter, _SERVICE, record, rejected.error_class, rejected.message, self._config.max_bytes)
             unreadable = HeldRequest(record, UNREADABLE)
-            unreadable.settle(letter)
+            unreadable.resolve(letter)
             return unreadable
 
     @override
     def dead_letter(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
-        """Settle a record as a dead letter, which takes the place of its result, also after an abort.
+        """Settle a record as a dead letter instead of its result; see `Agent.dead_letter`.
 
-        It is the first of its partition that is not settled, whether it is held or not. The cost of its job is booked
-        all the same. See `Agent.dead_letter`.
+        It is the first of its partition that is not settled, whether it is held or not. The cost of its job is booked.
         """
         letter, outcome = Outcome(settled=[record]), Outcome()
         add_dead_letter(letter, _SERVICE, record, error_class, reason, HEAD_BYTES)
-        request = self._requests.get((record.topic, record.partition, record.offset))
+        record_id = record.topic, record.partition, record.offset
+        request = next((each for each in self._requests if each.id == record_id), None)
         if request is None:
             request = HeldRequest(record, UNREADABLE)
             self._requests.add(request)
         if request.state is RequestState.WAITING:
-            request.settle(letter)
+            request.resolve(letter)
         elif request.state is RequestState.IN_FLIGHT:
-            # Nobody will hear what its calls cost.
+            # The cost of its calls will not be known.
             self._pool.cancel([request.id])
             job = request.reservation.job
             request.end(letter, dict.fromkeys(job.days, job.allowance), judged=False)
@@ -224,31 +201,33 @@ class JudgeAgent(Agent):
         return outcome
 
     @override
-    def tick(self, now_s: float, caught_up: Collection[TopicPartition], most: int) -> Outcome:
-        """Settle finished requests, and emit what is reserved for the next ones and what the last ones have cost."""
+    def tick(self, now_s: float, caught_up: Collection[TopicPartition], max_settled: int) -> Outcome:
+        """Settle finished requests, and emit changes of the ledger: new reservations and the cost of ended jobs."""
         self._now = datetime.fromtimestamp(now_s, UTC)
         self._shares.count(self._requests)
         self._unpause()
         self._days.set(now_s, self._ledgers.newest_day)
         day = self._days.today()
-        for ended in self._pool.take_results():
-            self._end(ended)
+        for job_result in self._pool.take_results():
+            held = self._requests[job_result.id]
+            was_judged = job_result.judged is not None
+            held.end(self._result(held, job_result), job_result.usage.costs, judged=was_judged)
         self._ledgers.begin(self._days.days())
         self._book()
         outcome = Outcome()
-        self._requests.emit(outcome, most)
-        # Before any are moved: no slot is left free for fairness.
+        self._requests.emit(outcome, max_settled)
+        # Before requests are moved, so that no slot stays free.
         self._admission.admit(self._requests.in_state(RequestState.WAITING), self._free_slots(), self._now)
-        if self._shares_out:
+        if self._reads_on:
             surplus = self._shares.surplus(self._requests.in_state(RequestState.WAITING))
             self._admission.move(surplus, self._now)
-        self._requests.emit(outcome, most)
+        self._requests.emit(outcome, max_settled)
         outcome.emissions += self._ledgers.emissions(day, self._requests.finished)
         outcome.levels |= self._ledgers.levels(day)
         return outcome
 
     def _unpause(self) -> None:
-        """Go on with partitions whose next request has waited long enough, or whose tenant has room again."""
+        """Resume partitions whose next request has waited long enough, or whose tenant has room again."""
         self._paused = {
             partition: (offset, until)
             for partition, (offset, until) in self._paused.items()
@@ -257,14 +236,9 @@ class JudgeAgent(Agent):
         self._crowded = {
             partition: (offset, tenant)
             for partition, (offset, tenant) in self._crowded.items()
-            if partition in self._newly_paused or not self._shares.has_room(tenant)
+            if partition in self._newly_paused or self._shares.has_share(tenant, _RESUME)
         }
         self._newly_paused.clear()
-
-    def _end(self, ended: JobResult) -> None:
-        """Give a request the result of its job."""
-        held = self._requests[ended.id]
-        held.end(self._result(held, ended), ended.usage.costs, judged=ended.judged is not None)
 
     def _result(self, held: HeldRequest, ended: JobResult) -> Outcome:
         config, request, judge = self._config, held.request, self._config.judge
@@ -272,37 +246,33 @@ class JudgeAgent(Agent):
             suites = held.reservation.job.suites
             emission = judged(request, ended.judged, suites, ended.usage, judge.model, config.off, cut=held.cut)
             return result(held.record, emission, "judged")
-        if ended.day_over:
-            emission = waiting("judge.retry", request, held.record.partition, held.requested_at, self._now, ended.why)
-            return result(held.record, emission, "retried")
-        if request.attempts >= judge.retries:
+        if not ended.day_over and request.attempts >= judge.retries:
             emission = unjudged(request, "failed", ended.why, config.suites, config.off)
             return result(held.record, emission, "failed")
-        request = request.model_copy(update={"attempts": request.attempts + 1})
-        until = self._now + timedelta(seconds=judge.retry_delay_s)
-        partition, since = held.record.partition, held.requested_at
-        emission = waiting("judge.retry", request, partition, since, until, ended.why)
+        until = self._now
+        if not ended.day_over:
+            request = request.model_copy(update={"attempts": request.attempts + 1})
+            until += timedelta(seconds=judge.retry_delay_s)
+        emission = waiting("judge.retry", request, held.record.partition, held.requested_at, until, ended.why)
         return result(held.record, emission, "retried")
 
     def _book(self) -> None:
-        """Book the cost of jobs at once, not with their results: the request before them may wait for this money."""
+        """Book the cost of jobs before their results are emitted: requests before them may wait for the budget."""
         for held in self._requests:
             if held.state.is_unbooked:
                 reservation = held.reservation
-                for number, (day, deposits) in enumerate(zip(reservation.job.days, reservation.deposits, strict=True)):
-                    self._ledgers.settle(deposits, held.costs.get(day, 0), judged=held.judged and number == 0)
+                for number, (day, own) in enumerate(zip(reservation.job.days, reservation.by_day, strict=True)):
+                    self._ledgers.settle(own, held.costs.get(day, 0), judged=held.judged and number == 0)
 
     def _free_slots(self) -> int:
-        """Return the number of jobs that may begin."""
+        """Return the number of jobs that may start."""
         if self._draining or self._pool.unavailable_reason:
             return 0
-        return self._config.judge.concurrency - len(
-            self._requests.in_state(RequestState.RESERVED, RequestState.IN_FLIGHT)
-        )
+        return self._config.judge.concurrency - len(self._requests.in_state(*_RUNNING))
 
     @override
     def on_commit(self) -> None:
-        """Start the jobs whose reservations are committed, and forget the requests whose results are."""
+        """Start the jobs whose reservations are committed."""
         jobs = [request.reservation.job for request in self._requests.in_state(RequestState.RESERVED)]
         self._ledgers.commit()
         self._requests.commit()
@@ -311,7 +281,6 @@ class JudgeAgent(Agent):
 
     @override
     def on_abort(self) -> None:
-        """Take reservations and emissions back. The costs of jobs that have ended are booked again."""
         self._requests.abort()
 
     # Offset recovery.
@@ -319,35 +288,34 @@ class JudgeAgent(Agent):
     @property
     @override
     def provenance(self) -> str:
-        """A record of the ledger says which requests were finished by then."""
         return "judge.ledger"
 
     @override
     def origins(self, output: Record) -> Iterator[Origin]:
-        """Return the requests that a record of the ledger says are finished."""
+        """Return the finished requests that a record of the ledger lists."""
         with suppress(ValidationError):
             for each in LedgerEntry.model_validate_json(output.value or b"").finished:
                 yield Origin((each.topic, each.partition), (each.offset, 0), each.event_id, each.topic_id)
 
     @override
     def identities(self, record: Record) -> Iterator[tuple[EventPosition, str]]:
-        """Return the id of the one event that a request is about."""
+        """Return the id of the event of a request."""
         with suppress(Rejected):
             yield (record.offset, 0), read_request(record, self._config.max_bytes).evaluation.event_id
 
     @override
     def replay_command(self, topic: str, first: int, end: int) -> str:
-        """Return the command that judges in a run of its own, with a budget of its own, what interactions there are."""
+        """Return the command that judges all interactions in a separate run with a separate budget."""
         return "ragweir replay --run-id judged-again --judge budget --budget DOLLARS"
 
     # Partitions.
 
     @override
     def on_assigned(self, assignment: Assignment) -> None:
-        """Take a partition over. The same partition of all its inputs has one ledger, which comes with the requests'.
+        """Take a partition over.
 
-        So it has one owner also while the topics have different numbers of partitions, where the same partition of
-        another input may be somebody else's.
+        The partitions of all inputs with one number share a ledger, which is assigned with the partition of requests.
+        So it has one owner even while the inputs have different numbers of partitions.
         """
         topic, partition = assignment.topic_partition
         self._requests.topic_ids[topic] = assignment.topic_id
@@ -356,13 +324,13 @@ class JudgeAgent(Agent):
 
     @override
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Cancel the jobs of partitions that are given up, and forget their requests; the next owner starts anew."""
+        """Cancel the jobs of partitions that are given up, and drop their requests; the next owner reads them again."""
         numbers = {partition for _, partition in partitions}
         dropped = self._requests.drop(numbers)
         for request in dropped:
             if request.state is RequestState.IN_FLIGHT or request.state.is_unbooked:
-                self._ledgers.forfeit(deposit for day in request.reservation.deposits for deposit in day)
+                self._ledgers.forfeit(each for day in request.reservation.by_day for each in day)
         self._pool.cancel([request.id for request in dropped if request.state is RequestState.IN_FLIGHT])
-        self._paused = {place: pause for place, pause in self._paused.items() if place[1] not in numbers}
-        self._crowded = {place: pause for place, pause in self._crowded.items() if place[1] not in numbers}
+        self._paused = {each: pause for each, pause in self._paused.items() if each[1] not in numbers}
+        self._crowded = {each: pause for each, pause in self._crowded.items() if each[1] not in numbers}
         self._ledgers.drop(numbers)

@@ -1,7 +1,6 @@
-"""Makes single calls to an OpenAI-compatible endpoint, and tells whose fault it is when one comes to nothing.
+"""Makes single calls to an OpenAI-compatible endpoint, and finds the cause when one fails.
 
-One call is one request; waiting and repeating are the caller's. Nothing that is raised or logged here quotes the
-endpoint, which may have quoted the event.
+Waiting and retrying are left to `caller`. No error or log line quotes the endpoint, which may have quoted the event.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ from ragweir.streams.judge.transport import Response, Transport, unusable
 from ragweir.streams.settings import JudgeSettings
 
 _LONGEST_PAUSE_S = 900.0
-"""After so long one call tries, whatever the endpoint asked for."""
-_REFUSED_PAUSE_S = 60.0
-_HEARD_CHARACTERS = 600
-"""How much of an error is searched for words: what quotes a request does so further behind."""
+"""The longest pause that an endpoint can ask for."""
+_UNUSABLE_PAUSE_S = 60.0
+_SEARCHED_CHARACTERS = 600
+"""The part of an error response that is searched for words: quotations of the request come later."""
 
 
 class Client:
-    """The one endpoint.
+    """A client of the judge's endpoint.
 
     Raises:
-        ConfigurationError: if there is none, its URL cannot be read, or its key.
+        ConfigurationError: if there is none, or its URL or key cannot be read.
     """
 
     def __init__(self, settings: JudgeSettings) -> None:
@@ -54,18 +53,19 @@ class Client:
             raise ConfigurationError("there is no judge: set judge.base_url")
         self._transport = Transport(settings.base_url, key(settings), settings.timeout_s, settings.concurrency)
 
-    async def send(self, asked: EndpointRequest, dialect: ResponseFormat) -> EndpointResponse:
+    async def send(self, request: EndpointRequest, response_format: ResponseFormat) -> EndpointResponse:
         """Make one call.
 
         Raises:
-            JudgeError: if it came to nothing; no other exception is raised but that of a cancelled task.
+            JudgeError: if it failed; no other exception is raised but that of a cancelled task.
         """
-        response = await self._transport.post(asked.path, orjson.dumps(asked.body(dialect)), asked.most_bytes)
+        body = orjson.dumps(request.body(response_format))
+        response = await self._transport.post(request.path, body, request.most_bytes)
         try:
-            return _answered(response, asked, dialect)
+            return _read(response, request, response_format)
         except JudgeError:
             raise
-        except Exception:  # Whatever the endpoint sends, of any type at any place, is the endpoint's fault.
+        except Exception:  # The endpoint may send any type at any place.
             raise unusable() from None
 
     async def aclose(self) -> None:
@@ -73,26 +73,21 @@ class Client:
         await self._transport.aclose()
 
 
-def _answered(response: Response, asked: EndpointRequest, dialect: ResponseFormat) -> EndpointResponse:
-    """Read a response.
-
-    Raises:
-        JudgeError: if it is an error.
-        Exception: of any type, if it is no answer.
-    """
+def _read(response: Response, request: EndpointRequest, response_format: ResponseFormat) -> EndpointResponse:
+    """Read a response; raises JudgeError for an error, and any other exception if it is malformed."""
     if response.status >= 300:
         error = _Error.read(response)
-        if error.code == "json_validate_failed":  # Groq's word for an answer that is not JSON.
-            return EndpointResponse(Completion(""), None, None, asked.model)
-        raise of_error(error, asked.model, dialect)
-    said = orjson.loads(response.body)
-    value = asked.read(said)
-    took = tokens(said.get("usage"), chat=asked.most_output > 0)
-    return EndpointResponse(value, *took, named(said.get("model"), asked.model))
+        if error.code == "json_validate_failed":  # Groq's code for an answer that is not JSON.
+            return EndpointResponse(Completion(""), None, None, request.model)
+        raise judge_error(error, request.model, response_format)
+    data = orjson.loads(response.body)
+    value = request.read(data)
+    usage = tokens(data.get("usage"), chat=request.most_output > 0)
+    return EndpointResponse(value, *usage, named(data.get("model"), request.model))
 
 
 def key(settings: JudgeSettings) -> str:
-    """The endpoint's key; where none is set a word without meaning, since some endpoints need none.
+    """Return the endpoint's key; a placeholder if none is set, since some endpoints need none.
 
     Raises:
         ConfigurationError: if its file cannot be read.
@@ -106,7 +101,7 @@ def key(settings: JudgeSettings) -> str:
 
 
 def tokens(usage: object, *, chat: bool) -> tuple[object, object]:
-    """The tokens that an answer says it took, in and out, whatever it says; None for each that it does not say.
+    """Return the input and output tokens that an answer reports, of any type; None for those that it does not report.
 
     >>> tokens({"prompt_tokens": 12, "completion_tokens": -3}, chat=True), tokens(None, chat=True)
     ((12, -3), (None, None))
@@ -126,8 +121,8 @@ _FILTER = "content.?(filter|policy|management)|moderat|flagged|safety"
 _NO_MODEL = r"model_not_found|(invalid|unknown) model|not a valid model|model\b.{0,200}\bnot (found|exist)"
 _LENGTH = "context.?(length|window)|maximum context|too long|too large|too many tokens|reduce the length"
 
-# Which option an error is about, by its status and the words that stand in it; the first row that fits. Some servers
-# answer 500 to a request that they cannot read (llama-cpp-python): there only a field's own name counts.
+# The option that an error is about, by its status and words; the first row that fits. Some servers answer 500 to a
+# request that they cannot read (llama-cpp-python): there only a field's name counts.
 _WRONG = frozenset({400, 404, 415, 422, 501})
 _BROKEN = frozenset({500, 502, 503, *_WRONG})
 _OPTIONS: tuple[tuple[Container[int], str, str], ...] = (
@@ -137,7 +132,7 @@ _OPTIONS: tuple[tuple[Container[int], str, str], ...] = (
     (_WRONG, "structured.?output|guided|grammar", "answers"),
     (_WRONG, "temperature", "temperature"),
 )
-# What an error means, by the same; the first row that fits.
+# The meaning of an error, by the same; the first row that fits.
 _MEANINGS: tuple[tuple[Container[int], str, type[JudgeError], str, str], ...] = (
     ({429}, "insufficient_quota", EndpointUnusable, "refused", "the judge's account has no credit left ({status})"),
     ({429}, "", RateLimited, "rate_limited", "the judge wants fewer calls ({status})"),
@@ -158,17 +153,17 @@ _MEANINGS: tuple[tuple[Container[int], str, type[JudgeError], str, str], ...] = 
 
 @dataclass(frozen=True, slots=True)
 class _Error:
-    """The parts of an error response that its meaning is told by."""
+    """The parts of an error response that give its meaning."""
 
     status: int
     headers: Mapping[str, str]
     code: str
-    said: str
-    """The beginning of what it says, in lower case."""
+    text: str
+    """Its code, its parameter and the beginning of its body, in lower case."""
 
     @classmethod
     def read(cls, response: Response) -> _Error:
-        """An error in OpenAI's form, or in any other."""
+        """Read an error in OpenAI's form, or in any other."""
         try:
             body = orjson.loads(response.body)
         except orjson.JSONDecodeError:
@@ -176,33 +171,33 @@ class _Error:
         error: Any = body.get("error") if isinstance(body, dict) else None
         error = error if isinstance(error, dict) else {}
         code, param = (each if isinstance(each := error.get(name), str) else "" for name in ("code", "param"))
-        text = response.body[:_HEARD_CHARACTERS].decode(errors="replace")
-        return cls(response.status, response.headers, code, f"{code} {param} {text}"[:_HEARD_CHARACTERS].lower())
+        text = response.body[:_SEARCHED_CHARACTERS].decode(errors="replace")
+        return cls(response.status, response.headers, code, f"{code} {param} {text}"[:_SEARCHED_CHARACTERS].lower())
 
 
-def of_error(error: _Error, model: str, dialect: ResponseFormat) -> JudgeError:
-    """The trouble that an HTTP error means, to a call of a model in a dialect."""
-    status, said = error.status, error.said
+def judge_error(error: _Error, model: str, response_format: ResponseFormat) -> JudgeError:
+    """Return the meaning of an HTTP error for a call of a model in a response format."""
+    status, text = error.status, error.text
     for statuses, words, option in _OPTIONS:
-        if status in statuses and re.search(words, said) and not re.search(_NO_MODEL, said):
-            if option == "bounds" and not dialect.bounds:
+        if status in statuses and re.search(words, text) and not re.search(_NO_MODEL, text):
+            if option == "bounds" and not response_format.bounds:
                 continue
-            if status in _WRONG or dialect.without(option):
+            if status in _WRONG or response_format.without(option):
                 return OptionUnsupported(option)
-    found = next((row for row in _MEANINGS if status in row[0] and re.search(row[1], said)), None)
+    found = next((row for row in _MEANINGS if status in row[0] and re.search(row[1], text)), None)
     if found is None:
         return unusable()
     _, _, kind, outcome, why = found
-    pause_s = _REFUSED_PAUSE_S if kind is EndpointUnusable else retry_after_s(error.headers, time.time())
+    pause_s = _UNUSABLE_PAUSE_S if kind is EndpointUnusable else retry_after_s(error.headers, time.time())
     return kind(outcome, why.format(status=status, model=model), pause_s=pause_s, billed=billed(status))
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds that a response asks to wait, at most 900; None if it does not say, or says what is past.
+    """Return the seconds that a response asks to wait, at most 900; None without such a header, or if it has passed.
 
     Args:
-        headers: of the response, their names in lower case if they are case-sensitive.
-        now: epoch seconds, against which dates are read where the response has no date of its own.
+        headers: the response's, with names in lower case if they are case-sensitive.
+        now: epoch seconds, which dates are compared with if the response has no date.
 
     >>> retry_after_s({"retry-after": "300"}, 0), retry_after_s({"retry-after": "soon"}, 0)
     (300.0, None)
@@ -221,12 +216,9 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
     return None
 
 
-def _seconds(said: str, unit_s: float, now: float) -> float:
-    try:
-        return float(said) * unit_s
-    except ValueError:
-        pass
-    try:
-        return parsedate_to_datetime(said).timestamp() - now
-    except (ValueError, OverflowError):
-        return math.nan
+def _seconds(value: str, unit_s: float, now: float) -> float:
+    with suppress(ValueError):
+        return float(value) * unit_s
+    with suppress(ValueError, OverflowError):
+        return parsedate_to_datetime(value).timestamp() - now
+    return math.nan

@@ -1,4 +1,4 @@
-"""The configuration of a judge: all that judging depends on beside the requests and the endpoint."""
+"""The configuration of a judge agent."""
 
 from __future__ import annotations
 
@@ -9,34 +9,30 @@ from dataclasses import dataclass
 from ragweir.metrics.judged.suite import Case, Suite
 from ragweir.metrics.metric import Null
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.streams.settings import JudgeSettings, Price
+from ragweir.streams.settings import JudgeSettings
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeConfig:
-    """The configuration of one judge agent."""
+    """All that judging depends on, except the requests and the endpoint."""
 
     suites: Mapping[str, Suite]
     """The suites that exist, by name."""
     judge: JudgeSettings
-    price: Price
-    """The price of the model that answers questions."""
-    embedding_price: Price
-    """The price of the model that gives vectors."""
     partitions: int
-    """The number of partitions of the requests' topic: each has an equal part of the budgets."""
+    """The number of partitions of the requests' topic: each has an equal share of the budgets."""
     shares: Callable[[str], int | None] | None = None
-    """Gives the number of parts of a day's budgets as the ledger of partition 0 says it, or None as long as it is not
-    known, without waiting. Without it the number of partitions does not change."""
+    """Returns the number of shares of a day's budgets from the ledger of partition 0, or None while it is not known,
+    without blocking. Without it the number of partitions does not change."""
     redact: Callable[[Case], Case | Null] = lambda case: case
-    """Gives the case as it may be sent to the endpoint, or the reason why it must not be sent."""
+    """Returns the case as it may be sent to the endpoint, or the reason why it must not be sent."""
     day: str | None = None
-    """The day on which all costs are booked; without one the budget renews each day."""
+    """The day on which all costs are booked; None if the budget renews each day."""
     moves: bool = True
-    """True where requests above their tenant's share of those that are held go to `judge.retry`."""
+    """True if held requests above their tenant's share go to `judge.retry`."""
     off: frozenset[str] = frozenset()
     """The metrics that are not published."""
     max_bytes: int = max_record_bytes(MAX_EVENT_BYTES)
     """The largest request that is read."""
     clock: Callable[[], float] = time.monotonic
-    """Seconds that never go back."""
+    """Monotonic seconds."""

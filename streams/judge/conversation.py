@@ -1,4 +1,4 @@
-"""The conversation about one job: its questions, and their answers from the cache, the endpoint or the embedder."""
+"""The conversation of a job: its questions, and their answers from the cache, the endpoint or the embedder."""
 
 from __future__ import annotations
 
@@ -19,21 +19,16 @@ from ragweir.streams.judge.protocol import TEMPERATURE, chat, embedding, named
 from ragweir.streams.settings import JudgeSettings
 
 _WORD_BYTES = 8
-"""The length of marks and check words: nobody guesses 64 bits."""
+"""The length of marks and check words: 64 bits cannot be guessed."""
 _CHECK = "[[check]]"
-"""Stands in stored answers for the check word, which is another for each request."""
+"""The placeholder in cached answers for the check word, which differs by request."""
 _NOT_CACHED = Null("not in the cache")
 
 
 class JudgeConversation:
-    """Holds the conversations of jobs, many at once on one event loop.
+    """Holds the conversations of many jobs on one event loop.
 
-    Args:
-        settings: of the judge.
-        caller: calls the endpoint; None where only the cache may answer.
-        answers: where usable answers are kept.
-        embed: gives the vectors that the endpoint does not give.
-        stats: where cached answers and repairs are counted.
+    Without a `caller` only the cache may answer. `embed` computes the vectors that the endpoint does not give.
     """
 
     def __init__(
@@ -48,10 +43,10 @@ class JudgeConversation:
         self._embed_locally, self._stats = embed, stats
 
     async def hold(self, job: Job, budget: JobBudget) -> Judged:
-        """Ask the questions of a job's suites one after the other, and return what they found.
+        """Ask the questions of a job's suites one after the other, and return their findings.
 
         Raises:
-            GaveUp: if calls failed as often as allowed.
+            JudgingFailed: if calls failed as often as allowed.
             DayOver: if nothing is reserved on the day of its next call.
         """
         questions = judge(job.case, job.suites, partial(secrets.token_hex, _WORD_BYTES))
@@ -68,7 +63,7 @@ class JudgeConversation:
                 reply = await self._answer(question, budget)
 
     async def _answer(self, call: ChatCall, budget: JobBudget) -> Value:
-        """Return the answer to a question. A usable one is kept in the cache, that to a repair too."""
+        """Return the answer to a question. A usable one is kept in the cache, also that to a repair."""
         key = cache.key(self._settings.model, TEMPERATURE, call.identity)
         if call.repairs:
             self._stats.add("ragweir_judge_repairs_total")

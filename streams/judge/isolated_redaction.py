@@ -1,7 +1,7 @@
 """Runs a user's own patterns and hook for redaction in a child process, with a time limit.
 
-Python's `re` has no time limit and holds the interpreter's lock, so that a pattern that backtracks for hours can only
-be ended together with its process. The child is started when it is first needed, and again after it was ended.
+Python's `re` has no time limit and holds the interpreter's lock, so a pattern that backtracks for hours can only be
+ended by killing its process. The child is started when it is first needed, and again after it was ended.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from multiprocessing.process import BaseProcess
 
 Redact = Callable[[str], str]
 _START_S = 30.0
-"""The most that starting the child may take: the hook's module may load a model."""
+"""Time limit for starting the child, in seconds: the hook's module may load a model."""
 _SLACK_S = 1.0
 _CONTEXT = multiprocessing.get_context("spawn")  # Forking a process with librdkafka's threads is not safe.
 
 
 class RedactionFailed(Exception):
-    """The texts could not be redacted. The message is fixed words and quotes nothing of them."""
+    """Redaction took too long, raised, or ended the child. The message is fixed words."""
 
 
 class IsolatedRedactor:
     """A child process that redacts texts. One thread may use it.
 
     Args:
-        make: gives, in the child, what redacts one text; a function that can be imported.
-        arguments: of `make`; plain data.
-        timeout_s: the most that the texts of one event may take.
+        make: returns, in the child, the function that redacts one text; it must be importable.
+        arguments: those of `make`; plain data.
+        timeout_s: time limit for the texts of one event.
     """
 
     def __init__(self, make: Callable[..., Redact], arguments: tuple[object, ...], timeout_s: float) -> None:
@@ -37,11 +37,7 @@ class IsolatedRedactor:
         self._child: tuple[BaseProcess, Connection] | None = None
 
     def redacted(self, texts: Sequence[str]) -> list[str]:
-        """The texts of one event, redacted.
-
-        Raises:
-            RedactionFailed: if that took too long, raised, or ended the child.
-        """
+        """Return the texts of one event, redacted; raises RedactionFailed."""
         pipe = self._started()
         try:
             pipe.send(list(texts))
@@ -57,7 +53,7 @@ class IsolatedRedactor:
         return answer
 
     def close(self) -> None:
-        """End the child, whatever it does."""
+        """Kill the child."""
         if self._child is not None:
             process, pipe = self._child
             self._child = None
@@ -84,7 +80,7 @@ class IsolatedRedactor:
 
 
 def _serve(pipe: Connection, make: Callable[..., Redact], arguments: tuple[object, ...], limit_s: float) -> None:
-    """The child's whole life: it ends with its parent, or by an alarm if its parent is gone while it works."""
+    """Redact texts from the pipe until the parent ends, or an alarm if the parent ends while this process works."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         redact = make(*arguments)
@@ -99,7 +95,7 @@ def _serve(pipe: Connection, make: Callable[..., Redact], arguments: tuple[objec
 
 
 def _answer(redact: Redact, texts: Sequence[str]) -> list[str] | str:
-    """The texts redacted; the name of the exception that this raised, since its message may quote them."""
+    """Return the texts redacted, or the name of an exception, whose message may quote them."""
     try:
         return [redact(text) for text in texts]
     except Exception as error:
@@ -107,6 +103,6 @@ def _answer(redact: Redact, texts: Sequence[str]) -> list[str] | str:
 
 
 def _alarm(seconds: float) -> None:
-    """Let SIGALRM end this process after so long; 0 calls it off. Without such alarms, as on Windows, nothing."""
+    """Let SIGALRM end this process after a time; 0 cancels that. On Windows, which has no SIGALRM, do nothing."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds)

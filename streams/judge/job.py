@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from ragweir.metrics.judged.driver import Judged
 from ragweir.metrics.judged.suite import Case, Suite
-from ragweir.streams.records import Count
+from ragweir.streams.records import Measurements
 
 JobId = tuple[str, int, int]
 """Topic, partition and offset of the request."""
@@ -27,11 +27,11 @@ class Job:
     case: Case
     suites: Sequence[Suite]
     allowance: int
-    """Millionths of a dollar. So much is reserved on each of its days."""
+    """Millionths of a dollar that are reserved on each of its days."""
     days: tuple[str, ...]
-    """The days on which its calls may go out."""
+    """The days on which its calls may be sent."""
     today: Callable[[], str]
-    """Gives the day on which a call is booked that goes out now."""
+    """Returns the day on which a call is booked that is sent now."""
 
 
 class DayOver(Exception):
@@ -45,16 +45,16 @@ class JobUsage:
     input_tokens: int = 0
     output_tokens: int = 0
     costs: Counter[str] = field(default_factory=Counter)
-    """Millionths of a dollar, by the day on which each call went out. A call that broke off without telling its usage
+    """Millionths of a dollar, by the day on which each call was sent. A call that broke off without reporting its usage
     counts with the most it can cost."""
     calls: int = 0
     """Requests that were sent."""
     cached: int = 0
     """Questions that the cache answered."""
     flags: set[str] = field(default_factory=set)
-    """The flags of an evaluation that say how its usage was reported."""
+    """The flags of an evaluation about reported usage."""
     model: str = ""
-    """The model that answered the questions, as the endpoint calls it; empty where none did."""
+    """The model that answered, by the endpoint's name for it; empty without an answer."""
 
     @property
     def cost(self) -> int:
@@ -64,19 +64,15 @@ class JobUsage:
 
 @dataclass(slots=True)
 class JobBudget:
-    """The money of one job: what it may spend, and has spent."""
+    """A job and its spending."""
 
     job: Job
     usage: JobUsage = field(default_factory=JobUsage)
     broken: int = 0
-    """The part of what is spent that is counted for calls that broke off, in millionths of a dollar."""
+    """The cost of calls that broke off, in millionths of a dollar."""
 
     def day(self) -> str:
-        """Return the day on which a call is booked that goes out now.
-
-        Raises:
-            DayOver: if nothing is reserved on that day.
-        """
+        """Return the day on which a call is booked that is sent now; raises DayOver if nothing is reserved on it."""
         day = self.job.today()
         if day not in self.job.days:
             raise DayOver("the day of its reservation is over")
@@ -89,24 +85,20 @@ class JobResult:
 
     id: JobId
     judged: Judged | None
-    """The findings of its suites; None where its calls failed as often as allowed: later they may succeed."""
+    """The findings of its suites; None if its calls failed as often as allowed, or its days are over."""
     usage: JobUsage = field(default_factory=JobUsage)
     why: str = ""
-    """Why it came to nothing: fixed words, nothing of the event."""
+    """The reason for a missing judgement, in fixed words that quote nothing of the event."""
     day_over: bool = False
-    """True where no call failed: the days of its reservation ended before its calls did."""
+    """True if the days of its reservation ended before its calls did."""
 
 
 class JudgePool(ABC):
-    """Works on jobs, many at once. No method waits."""
+    """Works on many jobs concurrently. No method blocks."""
 
     @abstractmethod
     def start(self, job: Job) -> None:
-        """Start a job.
-
-        Raises:
-            ValueError: if `judge.concurrency` jobs are under way, or this one is.
-        """
+        """Start a job; raises ValueError if `judge.concurrency` jobs are running, or this one is."""
 
     @abstractmethod
     def take_results(self) -> list[JobResult]:
@@ -114,24 +106,16 @@ class JudgePool(ABC):
 
     @abstractmethod
     def cancel(self, jobs: Collection[JobId]) -> None:
-        """Break jobs off; none of them has a result any more."""
+        """Cancel jobs; none of them has a result any more."""
 
     @property
     @abstractmethod
     def unavailable_reason(self) -> str:
-        """Why no job should be started now; empty while the endpoint works, or where only a new job could find out.
+        """The reason why no job should be started now; empty while the endpoint works, or if a new job should probe it.
 
-        Jobs that are under way wait by themselves.
+        Jobs that are running wait by themselves.
         """
 
     @abstractmethod
-    def counts(self) -> Mapping[Count, int]:
-        """Return what was counted since the last call, by instruments of the telemetry table."""
-
-    @abstractmethod
-    def levels(self) -> Mapping[Count, float]:
-        """Return the values of gauges of the telemetry table."""
-
-    @abstractmethod
-    def latencies(self) -> Sequence[float]:
-        """Return the durations of the calls that have ended since the last call, in seconds."""
+    def drain_metrics(self) -> Measurements:
+        """Return the counts and call durations since the last call, and the gauges."""

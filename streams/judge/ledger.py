@@ -1,9 +1,9 @@
-"""The ledger: what judging may cost, by day, application and tenant, in one partition of the requests.
+"""The ledger of one partition of the requests: the cost of judging by day, application and tenant.
 
-Each partition has an equal part of every budget, so that nothing has to be shared between workers: the parts add up to
-the budget, and move with their partitions. The number of parts of a day does not change while the day lasts: the ledger
-of partition 0 says it. What calls may cost is reserved before they are made, and settled with
-what they did cost; what a crash leaves reserved counts as spent.
+Each partition has an equal share of every budget, so that workers share no state: the shares add up to the budget, and
+move with their partitions. The number of shares of a day is fixed, and stored in the ledger of partition 0. The most
+that calls can cost is reserved before they are sent, and settled with their cost; a reservation that a crash leaves
+counts as spent.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from datetime import date, timedelta
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import Finished, LedgerEntry, ledger_key, parse_ledger_key, shares_entry
 from ragweir.streams.records import Record
+from ragweir.streams.settings import JudgeSettings
 
 _KEPT_DAYS = 2
-"""What is under way at midnight is settled on the day that it was reserved on."""
+"""Jobs that run at midnight are settled on the day of their reservation."""
 
 Account = tuple[str, str, str]
 """Day, application and tenant."""
@@ -25,63 +26,39 @@ Account = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One partition's part of the budgets, in millionths of a dollar a day. None has no bound."""
+    """One partition's share of the budgets, in millionths of a dollar a day. None is unlimited."""
 
     total: int | None = None
     applications: Mapping[str, int] = field(default_factory=dict)
     tenants: Mapping[str, int] = field(default_factory=dict)
     other_tenants: int | None = None
-    """For all tenants together that have no budget of their own, and for events without a tenant."""
+    """For events without a tenant and all tenants that have no budget by name."""
 
     @classmethod
-    def part(
-        cls,
-        partitions: int,
-        total_usd: float | None,
-        applications: Mapping[str, float],
-        tenants: Mapping[str, float],
-        other_tenants_share: float = 1.0,
-    ) -> Budget:
-        """Return the budget of each of so many partitions; amounts are rounded down, so that their sum keeps within it.
+    def share(cls, settings: JudgeSettings, shares: int) -> Budget:
+        """Return one of so many shares of the budgets, rounded down.
 
-        >>> Budget.part(3, 1.0, {"bot": 0.5}, {})
+        >>> Budget.share(JudgeSettings(daily_budget_usd=1, budgets_by_application={"bot": 0.5}), 3)
         Budget(total=333333, applications={'bot': 166666}, tenants={}, other_tenants=None)
-        >>> Budget.part(3, 1.0, {}, {"acme": 0.25}, other_tenants_share=0.75)
-        Budget(total=333333, applications={}, tenants={'acme': 83333}, other_tenants=250000)
+        >>> Budget.share(JudgeSettings(budgets_by_tenant={"acme": 0.25}, other_tenants_share=0.75), 5)
+        Budget(total=1000000, applications={}, tenants={'acme': 50000}, other_tenants=750000)
         """
 
         def share(usd: float) -> int:
-            return int(round(usd * 1_000_000) // partitions)
+            return int(round(usd * 1_000_000) // shares)
 
+        total_usd, others = settings.daily_budget_usd, settings.other_tenants_share
         return cls(
             None if total_usd is None else share(total_usd),
-            {name: share(usd) for name, usd in applications.items()},
-            {name: share(usd) for name, usd in tenants.items()},
-            None if total_usd is None or other_tenants_share >= 1 else share(total_usd * other_tenants_share),
-        )
-
-    def nothing(self) -> Budget:
-        """Return the part of a partition that was added after the day was divided: nothing of what has a bound.
-
-        >>> Budget(total=5).nothing()
-        Budget(total=0, applications={}, tenants={}, other_tenants=None)
-        >>> Budget(tenants={"acme": 7}).nothing()
-        Budget(total=None, applications={}, tenants={'acme': 0}, other_tenants=None)
-        """
-        return Budget(
-            None if self.total is None else 0,
-            dict.fromkeys(self.applications, 0),
-            dict.fromkeys(self.tenants, 0),
-            None if self.other_tenants is None else 0,
+            {name: share(usd) for name, usd in settings.budgets_by_application.items()},
+            {name: share(usd) for name, usd in settings.budgets_by_tenant.items()},
+            None if total_usd is None or others >= 1 else share(total_usd * others),
         )
 
     def account(self, day: str, application: str | None, tenant: str | None) -> Account:
-        """Where an event's costs are booked: by name only where the name has a budget of its own."""
-        return (
-            day,
-            application if application in self.applications else "",
-            tenant if tenant in self.tenants else "",
-        )  # type: ignore[return-value]
+        """Return the account of an event's costs; only names with a budget have accounts of their own."""
+        own = application if application in self.applications else "", tenant if tenant in self.tenants else ""
+        return day, *own  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +70,7 @@ class Ledger:
 
     @classmethod
     def restored(cls, partition: int, changelog: Iterable[Record]) -> Ledger:
-        """The ledger as it was committed last. What was reserved counts as spent: its calls may have gone out."""
+        """Return the ledger that was committed last. Reservations count as spent: their calls may have been sent."""
         accounts: dict[Account, LedgerEntry] = {}
         for record in changelog:
             day, application, tenant, _ = parse_ledger_key(record.key)
@@ -104,15 +81,10 @@ class Ledger:
                 accounts[day, application, tenant] = settled
         return cls(partition, accounts)
 
-    def room(self, budget: Budget, account: Account, *, settled: bool = False) -> int | None:
-        """Return the amount that fits within every budget that an account concerns; None where none has a bound.
+    def available(self, budget: Budget, account: Account, *, settled: bool = False) -> int | None:
+        """Return the amount that is left in every budget of an account; None if all are unlimited.
 
-        It is below 0 where more is booked than the budget allows.
-
-        Args:
-            budget: this partition's part on the account's day.
-            account: where the amount would be booked.
-            settled: return what it will be if all that is reserved now turns out to cost nothing.
+        It is below 0 if more is booked than the budget allows. `settled` leaves reservations out.
         """
         day, application, tenant = account
         bounds: tuple[tuple[int | None, Callable[[Account], bool]], ...] = (
@@ -124,25 +96,25 @@ class Ledger:
                 lambda other: other[0] == day and other[2] not in budget.tenants,
             ),
         )
-        rooms = [bound - self._taken(concerned, settled) for bound, concerned in bounds if bound is not None]
-        return min(rooms, default=None)
+        left = [bound - self._taken(concerned, settled=settled) for bound, concerned in bounds if bound is not None]
+        return min(left, default=None)
 
-    def _taken(self, concerned: Callable[[Account], bool], settled: bool) -> int:  # noqa: FBT001 - its own
+    def _taken(self, concerned: Callable[[Account], bool], *, settled: bool) -> int:
         entries = (entry for key, entry in self.accounts.items() if concerned(key))
         return sum(entry.spent + (0 if settled else entry.reserved) for entry in entries)
 
     def taken(self, day: str) -> int:
-        """Return what is spent and reserved on a day."""
+        """Return the amount that is spent or reserved on a day."""
         return self._taken(lambda other: other[0] == day, settled=False)
 
     def shares(self, day: str) -> int | None:
-        """Return the number of shares of a day's budgets; None if this ledger does not say it."""
+        """Return the number of shares of a day's budgets; None if it is not in this ledger."""
         entry = shares_entry(day, 0)
         found = self.accounts.get((entry.day, "", ""))
         return None if found is None else found.shares
 
     def divided(self, day: str, shares: int) -> Ledger:
-        """Say into how many shares a day's budgets are divided."""
+        """Return the ledger with the number of shares of a day's budgets."""
         entry = shares_entry(day, shares)
         return replace(self, accounts={**self.accounts, (entry.day, "", ""): entry})
 
@@ -151,19 +123,8 @@ class Ledger:
         """The newest day on which anything is booked; empty without any."""
         return max((day for (day, _, _), entry in self.accounts.items() if entry.shares is None), default="")
 
-    def asked(self, account: Account, *, by_floor: bool) -> Ledger:
-        """An event asks to be judged, for the first time."""
-        return self._booked(account, wanted=1, floor=int(by_floor))
-
-    def reserve(self, account: Account, amount: int) -> Ledger:
-        """Set an amount aside."""
-        return self._booked(account, reserved=amount)
-
-    def settle(self, account: Account, reserved: int, spent: int, *, judged: bool) -> Ledger:
-        """Give a reservation back, and book what was spent."""
-        return self._booked(account, reserved=-reserved, spent=spent, events=int(judged))
-
-    def _booked(self, account: Account, **amounts: int) -> Ledger:
+    def booked(self, account: Account, **amounts: int) -> Ledger:
+        """Return the ledger with amounts added to fields of an account's entry."""
         day, application, tenant = account
         entry = self.accounts.get(account) or LedgerEntry(
             day=day, application=application, tenant=tenant, partition=self.partition
@@ -172,15 +133,15 @@ class Ledger:
         return replace(self, accounts={**self.accounts, account: changed})
 
     def recent(self, day: str) -> Ledger:
-        """Without the days that are over and settled."""
+        """Return the ledger without old days that are settled."""
         oldest = (date.fromisoformat(day) - timedelta(days=_KEPT_DAYS)).isoformat()
         kept = {key: entry for key, entry in self.accounts.items() if key[0] > oldest or entry.reserved}
         return self if len(kept) == len(self.accounts) else replace(self, accounts=kept)
 
     def changes(self, before: Ledger, finished: tuple[Finished, ...] = ()) -> Iterator[tuple[bytes, bytes]]:
-        """The keys and values of the records that lead from another state of this ledger to this one.
+        """Return the keys and values of the records that lead from an earlier state to this one.
 
-        Each tells which requests were finished by then.
+        Each lists the requests that are finished by then.
         """
         for account, entry in self.accounts.items():
             if before.accounts.get(account) is not entry:
@@ -188,9 +149,9 @@ class Ledger:
 
 
 def affordable(entries: Iterable[LedgerEntry], budget: int | None) -> float | None:
-    """The share of the events that a random floor selects for which the budget suffices beside all others; 0 to 1.
+    """Return the ratio of the events selected by a floor alone for which the budget suffices after all others; 0 to 1.
 
-    None if there is no bound, or nothing yet to judge by: no event was judged, or none asked for by a floor alone.
+    None if the budget is unlimited, no event was judged yet, or none was selected by a floor alone.
 
     >>> one = LedgerEntry(day="", application="", tenant="", partition=0, spent=400, events=4, wanted=30, floor=20)
     >>> affordable([one], 2_000)

@@ -1,6 +1,6 @@
-"""The judge pool that calls an endpoint: one thread, one event loop, and on it as many jobs as may be under way.
+"""The judge pool that calls an endpoint: one thread with an event loop, and on it a task for each job.
 
-It owns what all jobs share: the connections, the limits, the cache, the embedder and the counts.
+It owns the connections, the rate limits, the cache, the embedder and the counts, which all jobs share.
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import structlog
@@ -23,7 +22,7 @@ from ragweir.streams.judge.conversation import JudgeConversation
 from ragweir.streams.judge.embedder import Embedder, EmbedderThread, LocalEmbedder
 from ragweir.streams.judge.job import DayOver, Job, JobBudget, JobId, JobResult, JudgePool
 from ragweir.streams.judge.rate_limit import RateLimits
-from ragweir.streams.records import Count
+from ragweir.streams.records import Count, Measurements
 from ragweir.streams.settings import JudgeSettings
 
 if TYPE_CHECKING:
@@ -32,36 +31,23 @@ if TYPE_CHECKING:
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True, eq=False)
-class _RunningJob:
-    """One job in the pool."""
-
-    job: Job
-    budget: JobBudget
-    task: asyncio.Task[None] | None = None
-
-
 def build_client(settings: JudgeSettings) -> Client:
-    """Return the client of the endpoint.
-
-    Raises:
-        ConfigurationError: if the key cannot be read, or a package is missing.
-    """
+    """Return the client of the endpoint; raises ConfigurationError if its key or a package is missing."""
     try:
-        from ragweir.streams.judge.client import Client  # noqa: PLC0415 (half a second that only a pool is worth)
+        from ragweir.streams.judge.client import Client  # noqa: PLC0415 - importing it takes half a second
     except ImportError as error:
         raise ConfigurationError(f"the judge needs the package {error.name}: pip install 'ragweir[judge]'") from None
     return Client(settings)
 
 
 class LiveJudgePool(JudgePool):
-    """Works on jobs by calling the endpoint. One thread may use it; no method but `close` waits.
+    """Works on jobs by calling the endpoint. One thread may use it; no method but `close` blocks.
 
     Args:
-        settings: of the judge.
-        embedder: makes the embedder for the vectors that the endpoint does not give; called when first needed.
+        settings: the judge's.
+        embedder: makes the embedder for the vectors that the endpoint does not give, when it is first needed.
         window_s: the length of the minute in `requests_per_minute` and `tokens_per_minute`.
-        backoff_s: the time before a failed call is repeated at first.
+        backoff_s: the first backoff after a failed call.
 
     Raises:
         ConfigurationError: if there is no endpoint, its key cannot be read, or a package is missing.
@@ -77,19 +63,14 @@ class LiveJudgePool(JudgePool):
     ) -> None:
         self._concurrency = settings.concurrency
         self._stats = CallStats()
-        self._runs: dict[JobId, _RunningJob] = {}
-        self._ended: deque[tuple[_RunningJob, JobResult]] = deque()
+        self._runs: dict[JobId, Future[JobResult]] = {}
         self._client = self._caller = None
         if not settings.cached_only:
             limits = RateLimits(
                 settings.requests_per_minute, settings.tokens_per_minute, settings.slots, time.monotonic, window_s
             )
             if limits.closed_s:
-                # A process before this one may have used the limits up.
-                _log.info(
-                    "the limits may be used up by an earlier process; waiting for a minute",
-                    first_call_in_s=limits.closed_s,
-                )
+                _log.info("waiting: an earlier process may have used up the limits", first_call_in_s=limits.closed_s)
             self._client = build_client(settings)
             self._caller = Caller(
                 settings, self._client.send, limits, self._stats, time.monotonic, self._is_full, backoff_s
@@ -99,32 +80,25 @@ class LiveJudgePool(JudgePool):
         self._conversation = JudgeConversation(settings, self._caller, self._cache, self._embedder.embed, self._stats)
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._serve, name="judge-pool", daemon=True)
         self._thread.start()
 
     @override
     def start(self, job: Job) -> None:
         if self._is_full() or job.id in self._runs:
-            raise ValueError("more jobs than judge.concurrency, or the same one twice")
-        run = self._runs[job.id] = _RunningJob(job, JobBudget(job))
-        self._loop.call_soon_threadsafe(self._begin, run)
+            raise ValueError("more jobs than judge.concurrency, or one twice")
+        self._runs[job.id] = asyncio.run_coroutine_threadsafe(self._work(job), self._loop)
 
     @override
     def take_results(self) -> list[JobResult]:
-        results = []
-        for _ in range(len(self._ended)):
-            run, result = self._ended.popleft()
-            # A job that was cancelled, and perhaps started again since, is another run.
-            if self._runs.get(result.id) is run:
-                del self._runs[result.id]
-                results.append(result)
-        return results
+        ended = [job_id for job_id, run in self._runs.items() if run.done() and not run.cancelled()]
+        return [self._runs.pop(each).result() for each in ended]
 
     @override
     def cancel(self, jobs: Collection[JobId]) -> None:
-        runs = [run for run in (self._runs.pop(each, None) for each in jobs) if run is not None]
-        self._loop.call_soon_threadsafe(self._break_off, runs)
+        for each in jobs:
+            if run := self._runs.pop(each, None):
+                run.cancel()
 
     @property
     @override
@@ -132,19 +106,13 @@ class LiveJudgePool(JudgePool):
         return self._caller.unavailable_reason if self._caller else ""
 
     @override
-    def counts(self) -> Mapping[Count, int]:
-        return self._stats.counts()
-
-    @override
-    def latencies(self) -> list[float]:
-        return self._stats.latencies()
-
-    @override
-    def levels(self) -> Mapping[Count, float]:
-        return {
-            ("ragweir_judge_breaker",): self._caller.breaker.level if self._caller else 0.0,
+    def drain_metrics(self) -> Measurements:
+        breaker = self._caller.breaker.level if self._caller else 0.0
+        levels: dict[Count, float] = {
+            ("ragweir_judge_breaker",): breaker,
             ("ragweir_judge_in_flight",): float(len(self._runs)),
         }
+        return self._stats.drain(levels)
 
     def close(self) -> None:
         """Cancel all jobs, and wait until connections, file and thread are closed."""
@@ -154,7 +122,7 @@ class LiveJudgePool(JudgePool):
     def _is_full(self) -> bool:
         return len(self._runs) >= self._concurrency
 
-    # On the pool's own thread.
+    # On the pool's thread.
 
     def _serve(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -162,33 +130,23 @@ class LiveJudgePool(JudgePool):
 
     async def _until_closed(self) -> None:
         await self._closing.wait()
-        for task in self._tasks:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._embedder.close()
         if self._client:
             await self._client.aclose()
         self._cache.close()
 
-    def _begin(self, run: _RunningJob) -> None:
-        run.task = self._loop.create_task(self._work(run))
-        self._tasks.add(run.task)
-        run.task.add_done_callback(self._tasks.discard)
-
-    def _break_off(self, runs: Collection[_RunningJob]) -> None:
-        for run in runs:
-            if run.task:
-                run.task.cancel()
-
-    async def _work(self, run: _RunningJob) -> None:
-        job, usage = run.job, run.budget.usage
+    async def _work(self, job: Job) -> JobResult:
+        budget = JobBudget(job)
         try:
-            result = JobResult(job.id, await self._conversation.hold(job, run.budget), usage)
+            return JobResult(job.id, await self._conversation.hold(job, budget), budget.usage)
         except JudgingFailed as error:
-            result = JobResult(job.id, None, usage, str(error))
+            return JobResult(job.id, None, budget.usage, str(error))
         except DayOver as error:
-            result = JobResult(job.id, None, usage, str(error), day_over=True)
+            return JobResult(job.id, None, budget.usage, str(error), day_over=True)
         except Exception as error:
             _log.error("judging raised", error=type(error).__name__)
-            result = JobResult(job.id, None, usage, f"judging raised {type(error).__name__}")
-        self._ended.append((run, result))
+            return JobResult(job.id, None, budget.usage, f"judging raised {type(error).__name__}")

@@ -1,4 +1,4 @@
-"""What judging costs: prices, and the most that a call or a job can come to."""
+"""The cost of judging: prices, the bills of calls, and the most that a call or a job can cost."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ from dataclasses import dataclass
 from math import ceil
 
 from ragweir.metrics.judged.suite import Case, Suite
-from ragweir.streams.settings import Price
+from ragweir.streams.settings import JudgeSettings, Price
 
 FRAME_BYTES = 8_000
-"""Instructions and schema around an event's texts, at most; a test holds every shipped prompt to it."""
+"""The most bytes of instructions and schema around an event's texts; a test checks every shipped prompt."""
 MARKS_BYTES = 100
-"""What stands around each text, at most."""
+"""The most bytes of marks around each text."""
 _BYTES_PER_TOKEN = 8
-"""Of an answer, at most, as far as it is repeated in the next question."""
+"""The most bytes per token of an answer that the next question repeats."""
 MOST = 10**12
-"""The most that a call costs, in millionths of a dollar: so sums of many keep within the integers of JSON's readers."""
+"""The most that a call costs, in millionths of a dollar: sums of many stay within the integers of JSON readers."""
 FREE = Price(input_usd=0, output_usd=0)
 
 
+def price_of(settings: JudgeSettings, model: str | None) -> Price:
+    """Return the price of a model; models without a price are free."""
+    return settings.prices.get(model or "", FREE)
+
+
 def most_tokens(*texts: str) -> int:
-    """More tokens than any tokeniser makes of these texts: bytes, since none makes a token of less than one.
+    """Return an upper bound of the tokens of texts: their bytes, since no tokeniser makes a token of less than one.
 
     >>> most_tokens("naïve")
     6
@@ -40,10 +45,10 @@ def cost(price: Price, input_tokens: int, output_tokens: int) -> int:
 
 
 _PLAUSIBLE = 4
-"""The usage that an endpoint reports is believed up to so many times what was reserved: reasoning tokens are billed,
-and are not bounded by the longest answer."""
+"""Reported usage above this multiple of the reservation is implausible. It may exceed the reservation, since reasoning
+tokens are billed and not bounded by the longest answer."""
 IMPLAUSIBLE, ABOVE = "usage_implausible", "usage_above_reservation"
-"""Flags of evaluations: the reported usage cannot be, or it is more than was reserved."""
+"""Flags of evaluations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +58,15 @@ class CallCost:
     amount: int
     """Millionths of a dollar."""
     input_tokens: int | None
-    """None where the endpoint does not say, or says what cannot be."""
+    """None if the endpoint reports no plausible usage."""
     output_tokens: int | None
     flag: str = ""
 
 
 def billed(status: int) -> bool:
-    """Return whether a call that ended with an HTTP error counts with all that it may have cost.
+    """Return whether a call that ended with an HTTP error is booked with the most it can cost.
 
-    An endpoint that fails in the middle may charge for its work; one that does not take a call does none.
+    An endpoint that fails while it works may charge for it; one that rejects a call does no work.
 
     >>> [status for status in (302, 400, 401, 408, 429, 500, 502, 503, 504, 524) if billed(status)]
     [500, 502, 504, 524]
@@ -73,13 +78,13 @@ _NOT_TAKEN = frozenset({501, 503, 505, 511})
 
 
 def bill(price: Price, most: tuple[int, int], stated: tuple[object, object], *, answered: bool) -> CallCost:
-    """Return what an answer costs.
+    """Return the cost of an answered call.
 
     Args:
-        price: of the model.
+        price: the model's.
         most: the input and output tokens that were reserved.
-        stated: the input and output tokens that the endpoint reports; None where it reports none.
-        answered: whether there is an answer, which takes tokens.
+        stated: the input and output tokens that the endpoint reports; None for no report.
+        answered: True if the answer is not empty, which takes tokens.
 
     >>> price = Price(input_usd=1, output_usd=1)
     >>> bill(price, (100, 50), (80, 20), answered=True)
@@ -104,15 +109,17 @@ def bill(price: Price, most: tuple[int, int], stated: tuple[object, object], *, 
     return CallCost(reserved.amount, None, None, IMPLAUSIBLE)
 
 
-def allowance(price: Price, embedding_price: Price, case: Case, suites: Sequence[Suite], max_output_tokens: int) -> int:
-    """What to reserve for a job: for each question the whole event, the frame and the longest answer, priced.
+def allowance(settings: JudgeSettings, case: Case, suites: Sequence[Suite]) -> int:
+    """Return the most that a job may cost: per question the price of the whole event, the frame and the longest answer.
 
-    No suite's question holds more than the event's texts and an answer before it, and none embeds more. A repair is
-    made within this, or not at all.
+    No question of a suite holds more than the event's texts and an earlier answer, and none embeds more. A repair is
+    made only within this amount.
     """
+    price, max_output_tokens = price_of(settings, settings.model), settings.max_output_tokens
     texts = (case.query, case.response, *(case.contexts or ()), *(case.expected or ()))
     asks = sum(suite.asks for suite in suites)
     question = most_tokens(*texts) + FRAME_BYTES + MARKS_BYTES * len(texts)
     answers_before = max(0, asks - 1) * _BYTES_PER_TOKEN * max_output_tokens
     embedded = len(suites) * (most_tokens(*texts) + _BYTES_PER_TOKEN * max_output_tokens)
-    return cost(price, asks * question + answers_before, asks * max_output_tokens) + cost(embedding_price, embedded, 0)
+    chat = cost(price, asks * question + answers_before, asks * max_output_tokens)
+    return chat + cost(price_of(settings, settings.embedding_model), embedded, 0)

@@ -1,10 +1,10 @@
-"""Asks the endpoint one small question as the judge pool would, to see whether it can be used at all, and how."""
+"""A probe of the endpoint: one small question, sent as the judge pool sends it."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from ragweir.metrics.judged.driver import ChatCall, Judged, judge
 from ragweir.metrics.judged.rubric import RUBRIC
 from ragweir.metrics.judged.suite import Case, Embed
 from ragweir.streams.judge.pool import build_client
-from ragweir.streams.judge.pricing import FREE
+from ragweir.streams.judge.pricing import price_of
 from ragweir.streams.judge.protocol import (
     CallRejected,
     EndpointRequest,
@@ -31,95 +31,90 @@ if TYPE_CHECKING:
     from ragweir.streams.judge.client import Client
 
 SIMULATED = "simulated-judge"
-"""The model that every answer of the simulated judge names, whichever was asked for."""
+"""The model in every answer of the simulated judge."""
 _CASE = Case(query="What is two plus two?", response="Four.", contexts=("Two plus two is four.",))
 _WORD_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What an endpoint is like that can be used."""
+    """The properties of a usable endpoint."""
 
-    dialect: ResponseFormat
+    response_format: ResponseFormat
     cost: int
-    """Of the check itself, in millionths of a dollar."""
+    """The cost of the probe, in millionths of a dollar."""
     model: str
-    """Which answered, as the endpoint calls it."""
-
-    @property
-    def simulated(self) -> bool:
-        """Whether no model is behind it."""
-        return self.model == SIMULATED
+    """The model that answered, by the endpoint's name for it."""
 
 
 def probe(settings: JudgeSettings) -> ProbeResult:
-    """Put one small question, by a prompt that ships, and ask for a vector where the endpoint is to give vectors.
+    """Ask the endpoint one small question, and for a vector if it is configured to give vectors.
 
-    These few calls are not repeated when they fail, and the limits per minute are not looked at.
+    The calls are not retried, and not counted in the rate limits.
 
     Raises:
-        JudgeError: if no usable answer came.
+        JudgeError: if there is no usable answer.
         ConfigurationError: if the key cannot be read, or a package is missing.
     """
-    return asyncio.run(_checked(settings))
+    return asyncio.run(_probe(settings))
 
 
-def told(settings: JudgeSettings, error: JudgeError) -> str:
-    """What is wrong with an endpoint and what to look at, in one sentence."""
+def error_message(settings: JudgeSettings, error: JudgeError) -> str:
+    """Return an endpoint's error with the settings to check, in one sentence."""
     hint = "" if isinstance(error, RateLimited) else "; are judge.base_url, judge.api_key and judge.model right?"
     return f"{masked_url(settings.base_url or '')}: {error.why}{hint}"
 
 
 def unpriced(settings: JudgeSettings) -> list[str]:
-    """The models that are asked and whose price nobody has set: what they cost is counted by nobody.
+    """Return the models without a price: their costs are not counted.
 
-    >>> unpriced(JudgeSettings(model="one", embedding_model="other", prices={"one": FREE}))
+    >>> unpriced(JudgeSettings(model="one", embedding_model="other", prices={"one": {"input_usd": 1, "output_usd": 1}}))
     ['other']
     """
     asked = (settings.model, settings.embedding_model)
     return [model for model in dict.fromkeys(asked) if model is not None and model not in settings.prices]
 
 
-async def _checked(settings: JudgeSettings) -> ProbeResult:
+async def _probe(settings: JudgeSettings) -> ProbeResult:
     client = build_client(settings)
     try:
-        found, dialect, model, spent = await _judged(client, settings)
-        if found.statuses[RUBRIC.name] == "failed":
-            raise CallRejected("rejected", f"its answer is of no use: {next(iter(found.reasons.values()))}")
+        judged, result = await _judged(client, settings)
+        if judged.statuses[RUBRIC.name] == "failed":
+            raise CallRejected("rejected", f"its answer is of no use: {next(iter(judged.reasons.values()))}")
         if settings.embedding_model is not None:
-            asked = embedding(Embed((_CASE.response,)), settings.embedding_model)
-            answered = await client.send(asked, dialect)
-            spent += answered.bill(asked, settings.prices.get(asked.model, FREE)).amount
+            request = embedding(Embed((_CASE.response,)), settings.embedding_model)
+            response = await client.send(request, result.response_format)
+            bill = response.bill(request, price_of(settings, request.model))
+            result = replace(result, cost=result.cost + bill.amount)
     finally:
         await client.aclose()
-    return ProbeResult(dialect, spent, model)
+    return result
 
 
-async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, ResponseFormat, str, int]:
-    """What the endpoint says of an event of ours, in which dialect, by which model, and what that cost."""
-    dialect = ResponseFormat.first(settings)
+async def _judged(client: Client, settings: JudgeSettings) -> tuple[Judged, ProbeResult]:
+    response_format = ResponseFormat.first(settings)
     conversation = judge(_CASE, (RUBRIC,), partial(secrets.token_hex, _WORD_BYTES))
-    said, spent = next(conversation), 0
-    while isinstance(said, ChatCall):
-        asked = chat(said, settings)
-        answered, dialect = await _answered(client, settings, asked, dialect)
-        spent += answered.bill(asked, settings.prices.get(asked.model, FREE)).amount
+    question, spent = next(conversation), 0
+    while isinstance(question, ChatCall):
+        request = chat(question, settings)
+        response, response_format = await _send(client, settings, request, response_format)
+        spent += response.bill(request, price_of(settings, request.model)).amount
         try:
-            said = conversation.send(answered.value)
+            question = conversation.send(response.value)
         except StopIteration as end:
-            return end.value, dialect, answered.model, spent
+            return end.value, ProbeResult(response_format, spent, response.model)
     raise AssertionError("this suite only asks")
 
 
-async def _answered(
-    client: Client, settings: JudgeSettings, asked: EndpointRequest, dialect: ResponseFormat
+async def _send(
+    client: Client, settings: JudgeSettings, request: EndpointRequest, response_format: ResponseFormat
 ) -> tuple[EndpointResponse, ResponseFormat]:
-    """An answer, and the dialect that the endpoint understood."""
+    """Return a response, and the first response format that the endpoint supports."""
     while True:
         try:
-            return await client.send(asked, dialect), dialect
+            return await client.send(request, response_format), response_format
         except OptionUnsupported as error:
-            simpler = dialect.simpler(error.option, settings)
+            simpler = response_format.simpler(error.option, settings)
             if simpler is None:
                 raise
-            dialect = simpler
+            response_format = simpler

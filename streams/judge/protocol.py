@@ -1,12 +1,12 @@
-"""What is said to an OpenAI-compatible endpoint and what is made of its words, before and after the network.
+"""The protocol of an OpenAI-compatible endpoint: requests, responses and errors, without I/O.
 
-Errors, by whose fault it is that no answer came:
+Errors, by cause:
     JudgeError
     ├── EndpointFailed     the endpoint failed; the same call may succeed later
-    ├── RateLimited        it wants fewer calls
-    ├── EndpointUnusable   it takes no calls of ours at all until somebody mends something
-    ├── CallRejected       it does not take this one call, and will not
-    └── OptionUnsupported  it does not know an option that the call used
+    ├── RateLimited        the endpoint is called too often
+    ├── EndpointUnusable   the endpoint rejects all calls until its account or the settings are changed
+    ├── CallRejected       the endpoint rejects this call, also later
+    └── OptionUnsupported  the endpoint does not support an option of the call
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from ragweir.streams.settings import JudgeSettings, Price
 
 TEMPERATURE = 0
 MAX_RESPONSE_BYTES = 1024 * 1024
-"""The most that a chat completion may have, and that any response may have at least."""
+"""The largest chat completion, and the least limit of any response."""
 MAX_VECTOR_BYTES = 64 * 1024
-"""The most that a response may have per text whose vector is asked for, where that comes to more."""
+"""The limit of a response with vectors for each text, where that is more."""
 MAX_NAME_CHARACTERS = 100
-"""The characters that are kept of a model's name."""
+"""The longest name of a model; longer ones are cut."""
 _TEMPLATE_TOKENS = 32
-"""What a chat template puts around two messages, at most."""
+"""The most tokens that a chat template adds to two messages."""
 
 
 class JudgeError(Exception):
-    """No answer came back.
+    """A call without an answer.
 
     Args:
-        outcome: as telemetry counts it.
+        outcome: the label in telemetry.
         why: fixed words for people.
-        pause_s: how long the endpoint wants to be left alone, if it said so.
-        billed: whether it may be paid for all the same.
+        pause_s: the wait that the endpoint asks for, if any.
+        billed: true if the endpoint may charge for the call.
     """
 
     def __init__(self, outcome: str, why: str, *, pause_s: float | None = None, billed: bool = False) -> None:
@@ -57,19 +57,19 @@ class EndpointFailed(JudgeError):
 
 
 class RateLimited(JudgeError):
-    """The endpoint wants fewer calls."""
+    """The endpoint is called too often."""
 
 
 class EndpointUnusable(JudgeError):
-    """The endpoint takes no calls of ours until somebody mends something."""
+    """The endpoint rejects all calls until its account or the settings are changed."""
 
 
 class CallRejected(JudgeError):
-    """The endpoint does not take this one call, and will not."""
+    """The endpoint rejects this call, also later."""
 
 
 class OptionUnsupported(JudgeError):
-    """The endpoint does not know an option that the call used."""
+    """The endpoint does not support an option of the call."""
 
     def __init__(self, option: str) -> None:
         super().__init__("rejected", f"the judge does not support a setting of its {option}")
@@ -78,19 +78,19 @@ class OptionUnsupported(JudgeError):
 
 @dataclass(frozen=True, slots=True)
 class ResponseFormat:
-    """Which options of a chat completion an endpoint understands."""
+    """The options of a chat completion that an endpoint supports."""
 
     answers: Literal["json_schema", "json_object", "text"] = "json_schema"
-    """How the answer is bound to its schema: by the endpoint, to JSON by the endpoint, or by the prompt alone."""
+    """The way an answer is bound to its schema: by the endpoint, to JSON by the endpoint, or by the prompt alone."""
     length: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """What the longest answer is called."""
+    """The option for the longest answer."""
     temperature: bool = True
-    """Whether a temperature may be set."""
+    """True if a temperature may be set."""
     bounds: bool = True
-    """True where the schema may bound the length of strings."""
+    """True if the schema may limit the length of strings."""
 
     def without(self, option: str) -> ResponseFormat | None:
-        """The next simpler one; None if there is none.
+        """Return the format without an option; None if it cannot be left out.
 
         >>> ResponseFormat().without("answers").without("answers")
         ResponseFormat(answers='text', length='max_tokens', temperature=True, bounds=True)
@@ -107,68 +107,68 @@ class ResponseFormat:
 
     @classmethod
     def first(cls, settings: JudgeSettings) -> ResponseFormat:
-        """What is tried first."""
+        """Return the format to try first."""
         return cls(answers="json_schema" if settings.answers == "auto" else settings.answers)
 
     def simpler(self, option: str, settings: JudgeSettings) -> ResponseFormat | None:
-        """What to try where an option is not supported; None if there is nothing, or the settings insist on it."""
+        """Return the format to try without an unsupported option; None if there is none, or the settings require it."""
         return None if option == "answers" and settings.answers != "auto" else self.without(option)
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointRequest:
-    """One request, before it is put in a dialect."""
+    """One request, before it is written in a response format."""
 
     model: str
     path: str
     body: Callable[[ResponseFormat], dict[str, Any]]
     read: Callable[[Any], Completion | Vectors | Null]
-    """Reads the decoded response. Raises some exception if it is none."""
+    """Reads the decoded response; raises any exception if it is malformed."""
     most_bytes: int
-    """The most that the response may have, decompressed."""
+    """The largest response, decompressed."""
     most_input: int
-    """Tokens."""
+    """The most input tokens."""
     most_output: int
-    """Tokens."""
+    """The most output tokens; 0 for embeddings."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointResponse:
-    """The answer of a call, and the tokens that the endpoint reports, whatever it reports; None where it does not."""
+    """The answer of a call, and the tokens as the endpoint reports them, of any type; None if it does not."""
 
     value: Completion | Vectors | Null
     input_tokens: object
     output_tokens: object
     model: str
-    """Which answered, as the endpoint calls it: a name that was asked for may stand for another."""
+    """The model that answered, by the endpoint's name for it: the requested name may be an alias."""
 
-    def bill(self, asked: EndpointRequest, price: Price) -> CallCost:
-        """Return what it costs."""
+    def bill(self, request: EndpointRequest, price: Price) -> CallCost:
+        """Return the cost of the call."""
         answered = bool(self.value.text) if isinstance(self.value, Completion) else not isinstance(self.value, Null)
-        most, stated = (asked.most_input, asked.most_output), (self.input_tokens, self.output_tokens)
+        most, stated = (request.most_input, request.most_output), (self.input_tokens, self.output_tokens)
         return bill(price, most, stated, answered=answered)
 
 
 def chat(call: ChatCall, settings: JudgeSettings) -> EndpointRequest:
-    """A question as a chat completion."""
+    """Return the request for a chat completion."""
     schema = orjson.dumps(call.schema).decode()
     in_prompt = f"\n\nThe JSON schema of the answer:\n{schema}"
 
-    def body(dialect: ResponseFormat) -> dict[str, Any]:
-        by_endpoint = dialect.answers == "json_schema"
+    def body(response_format: ResponseFormat) -> dict[str, Any]:
+        by_endpoint = response_format.answers == "json_schema"
         system = call.framed.system + ("" if by_endpoint else in_prompt)
         data: dict[str, Any] = {
             "model": settings.model,
             "messages": [{"role": "system", "content": system}, {"role": "user", "content": call.framed.user}],
-            dialect.length: settings.max_output_tokens,
+            response_format.length: settings.max_output_tokens,
         }
-        if dialect.temperature:
+        if response_format.temperature:
             data["temperature"] = TEMPERATURE
         if by_endpoint:
-            bound_to = call.schema if dialect.bounds else _unbounded(call.schema)
+            bound_to = call.schema if response_format.bounds else _unbounded(call.schema)
             form = {"name": call.name, "strict": True, "schema": bound_to}
             data["response_format"] = {"type": "json_schema", "json_schema": form}
-        elif dialect.answers == "json_object":
+        elif response_format.answers == "json_object":
             data["response_format"] = {"type": "json_object"}
         return data
 
@@ -185,21 +185,21 @@ def chat(call: ChatCall, settings: JudgeSettings) -> EndpointRequest:
 
 
 def _unbounded(schema: Any) -> Any:
-    """A schema without bounds on the length of strings, which some endpoints refuse."""
+    """Return a schema without limits on the length of strings, which some endpoints do not support."""
     if isinstance(schema, Mapping):
         return {key: _unbounded(each) for key, each in schema.items() if key != "maxLength"}
     return [_unbounded(each) for each in schema] if isinstance(schema, list) else schema
 
 
 def embedding(embed: Embed, model: str) -> EndpointRequest:
-    """Texts whose vectors are wanted."""
+    """Return the request for vectors of texts."""
     texts = [sendable(text) for text in embed.texts]
 
     def body(_: ResponseFormat) -> dict[str, Any]:
         return {"model": model, "input": texts, "encoding_format": "float"}
 
-    def read(said: Any) -> Vectors:
-        found = sorted(said["data"], key=lambda each: each["index"])
+    def read(data: Any) -> Vectors:
+        found = sorted(data["data"], key=lambda each: each["index"])
         if [each["index"] for each in found] != list(range(len(texts))):
             raise ValueError("not one vector per text")
         vectors = [_vector(each["embedding"]) for each in found]
@@ -213,11 +213,6 @@ def embedding(embed: Embed, model: str) -> EndpointRequest:
 
 
 def _vector(given: Any) -> NDArray[np.float32]:
-    """One vector.
-
-    Raises:
-        TypeError, ValueError: if it is not a list of numbers, is empty, or holds what 32 bits cannot.
-    """
     if not isinstance(given, list) or not given or not set(map(type, given)) <= {int, float}:
         raise TypeError("not a list of numbers")
     with np.errstate(over="ignore"):
@@ -228,11 +223,11 @@ def _vector(given: Any) -> NDArray[np.float32]:
 
 
 def named(given: object, asked: str) -> str:
-    r"""The name of the model that answered, as it may be kept and shown: a short text without control characters.
+    r"""Return the name of the model that answered, short and without control characters.
 
     Args:
-        given: what the endpoint calls it.
-        asked: the name that was asked for, which takes its place where it is none.
+        given: the name in the response.
+        asked: the requested name, which replaces a name that is missing or no text.
 
     >>> named("gpt\x1b[2J", "asked"), named("a" * 1_000, "asked") == "a" * 100, named(["a"], "asked")
     ('gpt?[2J', True, 'asked')
@@ -242,8 +237,8 @@ def named(given: object, asked: str) -> str:
     return "".join(each if each.isprintable() else "?" for each in given[:MAX_NAME_CHARACTERS])
 
 
-def _completion(said: Any) -> Completion | Null:
-    choice = said["choices"][0]
+def _completion(data: Any) -> Completion | Null:
+    choice = data["choices"][0]
     message, finish = choice["message"], choice.get("finish_reason")
     if finish == "content_filter" or message.get("refusal"):
         return Null("the judge declined to answer")

@@ -1,10 +1,8 @@
-"""Requests and tokens per minute, exact over any sliding minute: logs of what was let through, and no bucket.
+"""Rate limits on requests and tokens per minute, exact over any sliding minute.
 
-The endpoint may count a call at any moment between its sending and its answer. So a call stands in the log from the
-moment it is let through until a whole window after it has come back: whichever moments the endpoint counts by, no
-window of them holds more than the limit. The price is that calls of L seconds reach 60 / (60 + L) of the limit.
-
-Nobody knows what a process before this one has sent. So the log begins as if the limit had just been used up.
+The endpoint may count a call at any moment between its sending and its answer. So a call counts from its sending until
+a whole window after its answer: no window of the endpoint holds more than the limit. The price is that calls of L
+seconds reach 60 / (60 + L) of the limit. An earlier process may have sent calls, so the limit begins as used up.
 """
 
 from __future__ import annotations
@@ -14,16 +12,11 @@ from collections import deque
 from collections.abc import Callable
 
 _TICK_S = 0.001
-"""A window's both ends belong to it: what leaves it has to be a little older."""
+"""Both ends of a window belong to it: a call has to be a little older to be outside."""
 
 
 class SlidingLog:
-    """What was let through of one thing, such as tokens; at most so much in any window, its ends included.
-
-    Args:
-        most: in one window.
-        window_s: the window's length.
-        now: the time at which the log begins, as if all had just been used.
+    """The use of one resource, such as tokens: at most `most` in any window. It begins as used up at `now`.
 
     >>> log = SlidingLog(2, 60.0, now=0.0)
     >>> log.wait_s(0.0, 1)
@@ -38,47 +31,40 @@ class SlidingLog:
 
     def __init__(self, most: int, window_s: float, now: float) -> None:
         self.most, self._window_s = most, window_s
-        self._under_way = 0
-        self._back: deque[tuple[float, int]] = deque([(now, most)])
+        self._in_flight = 0
+        self._returned: deque[tuple[float, int]] = deque([(now, most)])
         self._sum = most
 
     def wait_s(self, now: float, amount: int) -> float:
-        """How long until so much may be taken: 0 if at once, infinite if something under way has to come back first."""
-        while self._back and self._back[0][0] + self._window_s < now:
-            self._sum -= self._back.popleft()[1]
-        excess = self._under_way + self._sum + amount - self.most
+        """Return the seconds until an amount may be taken, 0 if now; infinite if a call has to return first."""
+        while self._returned and self._returned[0][0] + self._window_s < now:
+            self._sum -= self._returned.popleft()[1]
+        excess = self._in_flight + self._sum + amount - self.most
         if excess <= 0:
             return 0.0
-        for time, each in self._back:
+        for time, each in self._returned:
             excess -= each
             if excess <= 0:
                 return time + self._window_s - now + _TICK_S
         return math.inf
 
     def take(self, amount: int) -> None:
-        """Let so much through."""
-        self._under_way += amount
+        """Take an amount for a call."""
+        self._in_flight += amount
 
     def settle(self, now: float, *, reserved: int, used: int) -> None:
-        """What was taken came back, and was so much in truth."""
-        self._under_way -= reserved
+        """Replace the amount that a call has taken by the amount that it used."""
+        self._in_flight -= reserved
         if used:
-            self._back.append((now, used))
+            self._returned.append((now, used))
             self._sum += used
 
 
 class RateLimits:
-    """One slot's share of the limits on requests and tokens.
+    """One slot's share of the limits on requests and tokens per window over all slots; None is unlimited.
 
-    Below one request per window for each slot, a slot sends one in as many windows as there are slots to a request.
-    Then each slot keeps its own pace exactly, and together they do on average; all of them may send in one window.
-
-    Args:
-        requests: per window, over all slots; None for any number.
-        tokens: likewise.
-        slots: among how many the limits are shared.
-        clock: seconds that never go back.
-        window_s: the window's length.
+    If there are more slots than requests per window, a slot sends one request in `slots / requests` windows. Then each
+    slot keeps the limit exactly, and all together keep it on average; all may send in one window.
     """
 
     def __init__(
@@ -92,7 +78,7 @@ class RateLimits:
         self._clock, now = clock, clock()
         self._requests = self._tokens = None
         self.closed_s = 0.0
-        """How long nothing goes at the beginning."""
+        """The seconds at the beginning in which no call may go."""
         if requests is not None:
             share = requests / slots
             pace_s = window_s if share >= 1 else window_s / share
@@ -103,25 +89,24 @@ class RateLimits:
             self.closed_s = max(self.closed_s, window_s)
 
     def never(self, tokens: int) -> bool:
-        """Whether one call of so many tokens is more than the limit."""
+        """Return whether one call of so many tokens exceeds the limit."""
         return self._tokens is not None and tokens > self._tokens.most
 
     def wait_s(self, tokens: int) -> float:
-        """How long until a call of so many tokens may go; infinite if another has to come back first."""
+        """Return the seconds until a call of so many tokens may go; infinite if another has to return first."""
         now = self._clock()
-        of_requests = self._requests.wait_s(now, 1) if self._requests else 0.0
-        of_tokens = self._tokens.wait_s(now, tokens) if self._tokens else 0.0
-        return max(of_requests, of_tokens)
+        waits = (log.wait_s(now, amount) for log, amount in ((self._requests, 1), (self._tokens, tokens)) if log)
+        return max(waits, default=0.0)
 
     def take(self, tokens: int) -> None:
-        """Let a call through that `wait_s` had nothing to wait for."""
+        """Take a request and its tokens, when `wait_s` is 0."""
         if self._requests:
             self._requests.take(1)
         if self._tokens:
             self._tokens.take(tokens)
 
     def settle(self, reserved: int, used: int) -> None:
-        """A call that was let through came back, having used so many tokens."""
+        """Settle a call that has returned, with the tokens that it used."""
         now = self._clock()
         if self._requests:
             self._requests.settle(now, reserved=1, used=1)

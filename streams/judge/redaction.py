@@ -1,9 +1,9 @@
-"""Takes what identifies or opens doors out of an event's texts before they leave for the judge.
+"""Redacts personal data and keys in an event's texts before they are sent to the judge.
 
-Patterns find what has a form of its own: e-mail addresses, telephone and card numbers, IBANs and keys; names of people
-have none, and need the hook. Card numbers and IBANs have to pass their checksums, so that other long numbers stay. Time
-is linear in a text's length: no built-in pattern looks at a character more than a bounded number of times. The user's
-patterns and hook may take any time, so they run in a process of their own with a time limit.
+Built-in patterns find e-mail addresses, telephone and card numbers, IBANs and keys; names of people need the hook. Card
+numbers and IBANs have to pass their checksums, so other long numbers stay. Time is linear in a text's length: a
+built-in pattern reads each character a bounded number of times. The user's patterns and hook may take any time, so they
+run in a separate process with a time limit.
 """
 
 from __future__ import annotations
@@ -26,15 +26,13 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """One kind of thing to be redacted."""
-
     name: str
     form: re.Pattern[str]
     end: Callable[[re.Match[str]], int] = re.Match.end
-    """Where in the text what was found ends; not behind its start if it only looks like it."""
+    """Returns the end of a match in the text; its start if the match is not one of the kind."""
 
     def replaced(self, text: str) -> str:
-        """The text with its name in brackets wherever it is found."""
+        """Return the text with each match replaced by the name in brackets."""
         kept: list[str] = []
         done = at = 0
         while (match := self.form.search(text, at)) is not None:
@@ -48,14 +46,14 @@ class _Pattern:
 
 
 def _card_end(match: re.Match[str]) -> int:
-    """Luhn's checksum (ISO/IEC 7812-1)."""
+    """Check Luhn's checksum (ISO/IEC 7812-1)."""
     digits = [int(character) for character in reversed(match[0]) if character.isdigit()]
     doubled = (sum(divmod(2 * digit, 10)) for digit in digits[1::2])
     return match.end() if (sum(digits[::2]) + sum(doubled)) % 10 == 0 else match.start()
 
 
 def _iban_end(match: re.Match[str]) -> int:
-    """The longest beginning that passes the checksum (ISO 13616: 1 modulo 97), since words may follow."""
+    """Find the longest beginning that passes the checksum (ISO 13616: 1 modulo 97), since words may follow."""
     country = int("".join(str(int(character, 36)) for character in match[0][:4]))
     end, length, remainder = match.start(), 4, 0
     for at, character in enumerate(match[0][4:], match.start() + 5):
@@ -73,8 +71,8 @@ def _phone_end(match: re.Match[str]) -> int:
     return match.end() if 8 <= sum(map(str.isdigit, match[0])) <= 15 else match.start()
 
 
-# In this order: a key may hold an address, a card number looks like a telephone's. A quantifier without a bound is
-# possessive, and what precedes it keeps a search from starting again within what it went over.
+# In this order: a key may hold an address, and a card number resembles a telephone number. Unbounded quantifiers are
+# possessive, and the part before them keeps a search from starting again within the same characters.
 _BUILT_IN = (
     _Pattern(
         "key",
@@ -118,12 +116,13 @@ _BUILT_IN = (
 
 
 class Redactor:
-    """Redacts the texts of events as the settings want.
+    """Redacts the texts of events by the settings.
 
     Raises:
         ConfigurationError: if a pattern or the hook cannot be used.
 
-    >>> Redactor(JudgeSettings(redaction="on")).text("Write to ada@example.org or call +44 20 7946 0958.")
+    >>> case = Case(query="Who?", response="Write to ada@example.org or call +44 20 7946 0958.")
+    >>> Redactor(JudgeSettings(redaction="on")).redact(case).response
     'Write to [email] or call [phone].'
     """
 
@@ -133,17 +132,17 @@ class Redactor:
         _user_hook(*own)
         self._own = IsolatedRedactor(_user_hook, own, settings.redact_timeout_s) if any(own) else None
 
-    def applied(self, case: Case) -> Case | Null:
-        """The case as it may leave; why it may not leave at all.
+    def redact(self, case: Case) -> Case | Null:
+        """Return the case as it may be sent, or the reason why it may not.
 
-        It may not where `refuse` is set and there is something to redact, nor where the user's redaction fails.
+        It may not if `refuse` is set and there is something to redact, nor if the user's redaction fails.
         """
         if self._mode == "off":
             return case
         lists = (case.contexts or (), case.expected or ())
         try:
             query, response, *rest = self._texts([case.query, case.response, *lists[0], *lists[1]])
-        except RedactionFailed as error:  # What could not be looked at must not leave.
+        except RedactionFailed as error:
             _log.error("redaction failed; the event is not judged", why=str(error))
             return Null(str(error))
         contexts, expected = tuple(rest[: len(lists[0])]), tuple(rest[len(lists[0]) :])
@@ -155,14 +154,6 @@ class Redactor:
             expected=None if case.expected is None else expected,
         )
         return _MUST_NOT_LEAVE if self._mode == "refuse" and redacted != case else redacted
-
-    def text(self, text: str) -> str:
-        """One text, redacted.
-
-        Raises:
-            RedactionFailed: if the user's patterns or hook took too long or raised.
-        """
-        return self._texts([text])[0]
 
     def _texts(self, texts: Sequence[str]) -> list[str]:
         redacted = [_replaced(text, _BUILT_IN) for text in texts]
@@ -176,11 +167,7 @@ def _replaced(text: str, patterns: Iterable[_Pattern]) -> str:
 
 
 def _user_hook(forms: Mapping[str, str], place: str | None) -> Callable[[str], str]:
-    """The user's patterns, and after them the hook, as one function from text to text.
-
-    Raises:
-        ConfigurationError: if a pattern or the hook cannot be used.
-    """
+    """Return a function that applies the user's patterns and then the hook; raises ConfigurationError."""
     patterns = [_compiled(name, form) for name, form in forms.items()]
     hook = imported(place) if place else str
 

@@ -1,12 +1,12 @@
-"""The states of a judge request that a worker holds, and one table of its transitions. Without I/O.
+"""The states of a judge request that a worker holds, and one table of its transitions.
 
     WAITING ──reserve──> RESERVED ──commit──> IN_FLIGHT ──end──> ENDED ──commit──> READY ──emit──> READY_EMITTED
-       ^  └──settle──> READY   │                                   │                                   │
+       ^  └──resolve─> READY   │                                   │                                   │
        └────────abort──────────┘                                   └──emit──> ENDED_EMITTED            └──commit──> DONE
                                                                                     └──commit──> DONE
 
-An abort takes back what the transaction wrote: a reservation, or an emission. It takes back nothing that has happened:
-a job that has ended is not started again, and its cost is booked with the next transaction.
+An abort takes back a reservation or an emission of its transaction. It does not take back the end of a job: the job is
+not started again, and its cost is booked in the next transaction.
 """
 
 from __future__ import annotations
@@ -20,53 +20,49 @@ class RequestState(StrEnum):
     """The state of a request."""
 
     WAITING = "waiting"
-    """No calls are made for it: it waits for its turn, for money or for the endpoint."""
+    """It waits for its turn, for budget or for the endpoint."""
     RESERVED = "reserved"
     """The reservation of its cost is emitted and not committed."""
     IN_FLIGHT = "in flight"
-    """Its job is under way."""
+    """Its job is running."""
     ENDED = "ended"
     """It has a result; the cost of its job is not committed."""
     ENDED_EMITTED = "ended and emitted"
-    """As ENDED; its result is emitted with its cost, in a transaction that is not committed."""
+    """Its result is emitted with the cost of its job, in a transaction that is not committed."""
     READY = "ready"
     """It has a result; its cost is committed, where it had any."""
     READY_EMITTED = "ready and emitted"
-    """As READY; its result is emitted in a transaction that is not committed."""
+    """Its result is emitted, in a transaction that is not committed."""
     DONE = "done"
     """Its result is committed. It is no longer held."""
 
     @property
     def has_result(self) -> bool:
-        """True where nothing remains to be done but to emit its result and to commit it."""
+        """True if only emitting its result and committing it remain."""
         return self in _WITH_RESULT
 
     @property
     def is_emitted(self) -> bool:
-        """True where the transaction in hand holds its result."""
+        """True if the current transaction holds its result."""
         return self in _EMITTED
 
     @property
     def is_unbooked(self) -> bool:
-        """True where the transaction in hand has to book the cost of its job."""
+        """True if the current transaction has to book the cost of its job."""
         return self in _UNBOOKED
 
 
 class RequestEvent(StrEnum):
-    """An event in the life of a request."""
+    """An event that changes the state of a request."""
 
     RESERVE = "reserve"
-    """A reservation for its calls is emitted."""
-    SETTLE = "settle"
+    RESOLVE = "resolve"
     """It gets a result without a job."""
     END = "end"
     """Its job ends, with a result and a cost."""
     EMIT = "emit"
-    """Its result is emitted."""
     COMMIT = "commit"
-    """The transaction in hand is committed."""
     ABORT = "abort"
-    """The transaction in hand is aborted."""
 
 
 _EMITTED = frozenset({RequestState.ENDED_EMITTED, RequestState.READY_EMITTED})
@@ -76,32 +72,27 @@ _UNBOOKED = frozenset({RequestState.ENDED, RequestState.ENDED_EMITTED})
 TRANSITIONS: Mapping[tuple[RequestState, RequestEvent], RequestState] = MappingProxyType(
     {
         (RequestState.WAITING, RequestEvent.RESERVE): RequestState.RESERVED,
-        (RequestState.WAITING, RequestEvent.SETTLE): RequestState.READY,
+        (RequestState.WAITING, RequestEvent.RESOLVE): RequestState.READY,
         (RequestState.IN_FLIGHT, RequestEvent.END): RequestState.ENDED,
         (RequestState.ENDED, RequestEvent.EMIT): RequestState.ENDED_EMITTED,
         (RequestState.READY, RequestEvent.EMIT): RequestState.READY_EMITTED,
-        # Every request that is held takes part in the end of every transaction.
-        (RequestState.WAITING, RequestEvent.COMMIT): RequestState.WAITING,
+        # The end of a transaction applies to every request that is held; most states stay as they are.
+        **{(state, RequestEvent.COMMIT): state for state in RequestState if state is not RequestState.DONE},
         (RequestState.RESERVED, RequestEvent.COMMIT): RequestState.IN_FLIGHT,
-        (RequestState.IN_FLIGHT, RequestEvent.COMMIT): RequestState.IN_FLIGHT,
         (RequestState.ENDED, RequestEvent.COMMIT): RequestState.READY,
         (RequestState.ENDED_EMITTED, RequestEvent.COMMIT): RequestState.DONE,
-        (RequestState.READY, RequestEvent.COMMIT): RequestState.READY,
         (RequestState.READY_EMITTED, RequestEvent.COMMIT): RequestState.DONE,
-        (RequestState.WAITING, RequestEvent.ABORT): RequestState.WAITING,
+        **{(state, RequestEvent.ABORT): state for state in RequestState if state is not RequestState.DONE},
         (RequestState.RESERVED, RequestEvent.ABORT): RequestState.WAITING,
-        (RequestState.IN_FLIGHT, RequestEvent.ABORT): RequestState.IN_FLIGHT,
-        (RequestState.ENDED, RequestEvent.ABORT): RequestState.ENDED,
         (RequestState.ENDED_EMITTED, RequestEvent.ABORT): RequestState.ENDED,
-        (RequestState.READY, RequestEvent.ABORT): RequestState.READY,
         (RequestState.READY_EMITTED, RequestEvent.ABORT): RequestState.READY,
     }
 )
-"""The state that follows a state after an event. Any other pair is a defect of the code."""
+"""The next state by state and event. Any other pair is a defect of the code."""
 
 
 def next_state(state: RequestState, event: RequestEvent) -> RequestState:
-    """Return the state that follows.
+    """Return the next state.
 
     Raises:
         ValueError: if the event cannot happen in this state.
@@ -112,7 +103,6 @@ def next_state(state: RequestState, event: RequestEvent) -> RequestState:
     Traceback (most recent call last):
     ValueError: a request that is in flight cannot emit
     """
-    found = TRANSITIONS.get((state, event))
-    if found is None:
+    if (state, event) not in TRANSITIONS:
         raise ValueError(f"a request that is {state} cannot {event}")
-    return found
+    return TRANSITIONS[state, event]

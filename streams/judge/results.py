@@ -1,4 +1,4 @@
-"""What becomes of a request: a judged evaluation, or another wait. Each function gives the record to emit."""
+"""The records that settle a request: a judged evaluation, one without a judgement, or the request that waits again."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ _SERVICE = "judge"
 _MICRO = 1_000_000
 _OPEN: Collection[Status] = ("selected", "deferred")
 RequestOutcome = Literal["judged", "failed", "retried", "moved", "deferred", "expired"]
-"""The result of a request, as telemetry counts it."""
 CUT = "judge_input_cut"
 """The flag of an evaluation whose texts were too long for the judge."""
 
 
 def chosen(evaluation: Evaluation) -> list[SuiteDecision]:
-    """The suites that an event is to be judged by."""
+    """Return the suites that are selected and not judged yet."""
     return [suite for suite in evaluation.decision.suites if suite.status in _OPEN]
 
 
 def by_floor_alone(evaluation: Evaluation) -> bool:
-    """Whether nothing but a random floor chose the event."""
+    """Return whether only random floors selected the event."""
     return all(set(suite.because) <= {"floor"} for suite in chosen(evaluation))
 
 
 def case_of(request: JudgeRequest, max_chars: int) -> tuple[Case, bool]:
-    """What the suites read of a request, at most so many characters, and whether something was left out.
+    """Return the case of a request, of at most so many characters, and whether texts were cut.
 
-    Query, response and each expected answer have at most a quarter; contexts, in their order, what is left.
+    Query, response and each expected answer get at most a quarter; contexts, in their order, get the rest.
     """
     quarter = max_chars // 4
     given = [request.query, request.response, *(request.expected or ())]
@@ -72,9 +71,9 @@ def judged(
     *,
     cut: bool,
 ) -> Emission:
-    """The judged evaluation: all that the scored one says, and what the judge found.
+    """Return the judged evaluation: the scored one with the judge's findings.
 
-    Its judge is the model that answered, or `model` where none was asked.
+    Its judge is the model that answered, or `model` if none was called.
     """
 
     def kept(values: Mapping[str, float | None] | Mapping[str, str | None] | Mapping[str, str]) -> dict[str, object]:
@@ -106,7 +105,7 @@ def judged(
 def unjudged(
     request: JudgeRequest, status: Status, reason: str, suites: Mapping[str, Suite], off: Collection[str]
 ) -> Emission:
-    """An evaluation whose judged metrics are all null, for one reason."""
+    """Return an evaluation whose judged metrics are all null, for one reason."""
     before = request.evaluation
     names = [suite.suite for suite in chosen(before)]
     metrics = [metric for name in names if name in suites for metric in suites[name].metrics if metric.name not in off]
@@ -132,7 +131,7 @@ def _evaluation(evaluation: Evaluation, statuses: Mapping[str, Status]) -> Emiss
 
 
 def _decided(evaluation: Evaluation, statuses: Mapping[str, Status]) -> Decision:
-    """The decision with the suites' statuses as they are now; one that no longer exists has failed."""
+    """Return the decision with new statuses of its suites; a suite that no longer exists has failed."""
     return Decision(
         suites=tuple(
             suite.model_copy(update={"status": statuses.get(suite.suite, "failed")}) if suite.status in _OPEN else suite
@@ -149,7 +148,7 @@ def waiting(
     not_before: datetime,
     why: str,
 ) -> Emission:
-    """The request again, in the same partition of `judge.retry` or `judge.deferred`."""
+    """Return the request for the same partition of `judge.retry` or `judge.deferred`."""
     before = request.evaluation
     changed: dict[str, object] = {"requested_at": requested_at, "not_before": not_before, "why": why}
     if topic == "judge.deferred":
@@ -162,7 +161,7 @@ def waiting(
 
 
 def result(record: Record, emission: Emission, counted: RequestOutcome) -> Outcome:
-    """Return all that is committed when a request is settled by one emission."""
+    """Return the outcome that settles a request by one emission."""
     outcome = Outcome([emission], settled=[record])
     outcome.counts["ragweir_events_in_total",] = 1
     outcome.counts["ragweir_judge_requests_total", counted] = 1

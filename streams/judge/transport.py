@@ -1,8 +1,7 @@
-"""Sends one HTTP request to the judge's endpoint and bounds its response: size, time, headers and redirects.
+"""HTTP requests to the judge's endpoint, with limits on the response: size, time, headers and redirects.
 
-The endpoint is not trusted. A body is counted after decompression, while it arrives; redirects are returned and never
-followed, as they would carry texts of events to another host; cookies are dropped. Any exception becomes a
-`JudgeError`.
+The endpoint is not trusted. A body is counted after decompression, while it arrives; redirects are not followed, since
+they would send texts of events to another host; cookies are dropped. Any exception becomes a `JudgeError`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ragweir.errors import ConfigurationError
 from ragweir.streams.judge.protocol import EndpointFailed, JudgeError
 
 MAX_HEADER_BYTES = 8_190
-"""The most that the status line or one header may have."""
+"""The longest status line or header."""
 MAX_HEADERS = 64
 _PIECE_BYTES = 64 * 1024
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
@@ -37,13 +36,13 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole response within its bounds."""
+    """A complete response within the limits."""
 
     status: int
     headers: Mapping[str, str]
-    """Names are matched whatever their case."""
+    """Headers by case-insensitive names."""
     body: bytes
-    """Decompressed."""
+    """The body, decompressed."""
 
 
 class Transport:
@@ -52,10 +51,10 @@ class Transport:
     Proxies are those of the environment (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY).
 
     Args:
-        base_url: of the API; may hold a user and password, which are then sent instead of the key, and a query.
-        key: is sent as bearer token.
-        timeout_s: of one request from connecting to the last byte; connecting may take half of it.
-        connections: the most that are open at once.
+        base_url: the URL of the API; may hold a query, and a user and password, which are sent instead of the key.
+        key: the bearer token.
+        timeout_s: time limit of one request from connecting to the last byte; connecting may take half of it.
+        connections: the most open connections.
 
     Raises:
         ConfigurationError: if `base_url` cannot be read.
@@ -63,7 +62,7 @@ class Transport:
 
     def __init__(self, base_url: str, key: str, timeout_s: float, connections: int) -> None:
         try:
-            self._url, basic = _apart(URL(base_url))
+            self._url, basic = _split_credentials(URL(base_url))
         except ValueError:
             raise ConfigurationError("judge.base_url is no URL") from None
         self._headers = {
@@ -77,15 +76,10 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, path: str, body: bytes, most_bytes: int) -> Response:
-        """Send a request and read its response.
-
-        Args:
-            path: below the base URL.
-            body: of the request, JSON.
-            most_bytes: the most that the response's body may have, decompressed.
+        """Send JSON to a path below the base URL, and return a response of at most so many bytes, decompressed.
 
         Raises:
-            JudgeError: if no response came, or one beyond the bounds.
+            JudgeError: if there is no response within the limits.
         """
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -93,7 +87,7 @@ class Transport:
         except JudgeError:
             raise
         except Exception as error:
-            raise of_exception(error) from None
+            raise judge_error(error) from None
 
     async def _post(self, path: str, body: bytes, most_bytes: int) -> Response:
         url = self._url.with_path(self._url.raw_path.rstrip("/") + path, encoded=True, keep_query=True)
@@ -110,12 +104,12 @@ class Transport:
                 pieces = response.content.iter_chunked(_PIECE_BYTES)
                 read = await _read(pieces, encoding, most_bytes)
             except BaseException:
-                response.close()  # Releasing it would first read what is left.
+                response.close()  # Releasing it would first read the rest.
                 raise
             return Response(response.status, response.headers, read)
 
     def _opened(self) -> aiohttp.ClientSession:
-        """The session; made within the event loop that it belongs to."""
+        """Return the session, which has to be made within its event loop."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 auto_decompress=False,
@@ -124,8 +118,8 @@ class Transport:
                 max_field_size=MAX_HEADER_BYTES,
                 max_headers=MAX_HEADERS,
                 max_line_size=MAX_HEADER_BYTES,
-                # The whole is bounded around it. Connecting has a bound of its own, so that an endpoint that cannot be
-                # reached is told apart from an answer that does not come.
+                # `post` limits the total. The limit for connecting distinguishes an endpoint that cannot be reached
+                # from a missing answer.
                 timeout=aiohttp.ClientTimeout(total=None, connect=self._timeout_s / 2),
             )
         return self._session
@@ -136,10 +130,10 @@ class Transport:
             await self._session.close()
 
 
-def of_exception(error: Exception) -> JudgeError:
-    """The trouble that an exception of the HTTP client means. An unknown one counts as an unusable answer.
+def judge_error(error: Exception) -> JudgeError:
+    """Return the meaning of an exception of the HTTP client. An unknown one counts as an unusable answer.
 
-    All are booked as if the call had been answered, except where the endpoint was never reached.
+    All are billed as if the call had been answered, unless the endpoint was not reached.
     """
     if isinstance(error, _UNREACHED):
         return EndpointFailed("unreachable", "the judge's endpoint cannot be reached")
@@ -153,25 +147,25 @@ def of_exception(error: Exception) -> JudgeError:
 
 
 def unusable() -> EndpointFailed:
-    """The trouble that a response means which is no answer."""
+    """Return the error for a response that is no answer."""
     return EndpointFailed("unusable", "the judge's endpoint sent what is no answer", billed=True)
 
 
 async def _read(pieces: AsyncIterator[bytes], encoding: str, most: int) -> bytes:
-    """A body, decompressed.
+    """Return a body, decompressed.
 
     Raises:
-        JudgeError: if it is longer than `most`, or compressed in an unknown way.
-        zlib.error: if it is not compressed as it says.
+        JudgeError: if it is longer than `most`, or its encoding is unknown.
+        zlib.error: if it does not have its encoding.
     """
     inflate = None
-    if encoding in {"gzip", "x-gzip", "deflate"}:  # Some servers compress though they are asked not to.
+    if encoding in {"gzip", "x-gzip", "deflate"}:  # Some servers compress against the request.
         inflate = zlib.decompressobj(_GZIP_OR_ZLIB)
     elif encoding != "identity":
         raise unusable()
     body = bytearray()
     async for piece in pieces:
-        # Never inflates more than one byte beyond the bound, however much the piece stands for.
+        # Decompresses at most one byte beyond the limit.
         body += inflate.decompress(piece, most + 1 - len(body)) if inflate else piece
         if len(body) > most:
             raise EndpointFailed("unusable", "the judge's endpoint sent too long an answer", billed=True)
@@ -181,14 +175,14 @@ async def _read(pieces: AsyncIterator[bytes], encoding: str, most: int) -> bytes
 
 
 def _proxy(url: URL) -> tuple[URL | None, str]:
-    """The proxy of the environment for a URL, and its user and password as `_apart` gives them."""
+    """Return the environment's proxy for a URL, and its user and password as a header's value."""
     proxies = getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
-    return _apart(URL(proxy)) if proxy and not proxy_bypass(url.host or "") else (None, "")
+    return _split_credentials(URL(proxy)) if proxy and not proxy_bypass(url.host or "") else (None, "")
 
 
-def _apart(url: URL) -> tuple[URL, str]:
-    """A URL without its user and password, and these as the value of a header; empty where it has none."""
+def _split_credentials(url: URL) -> tuple[URL, str]:
+    """Return a URL without its user and password, and these as a header's value; empty without a user."""
     if url.user is None:
         return url, ""
     return url.with_user(None), aiohttp.encode_basic_auth(url.user, url.password or "")

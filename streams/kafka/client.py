@@ -1,4 +1,4 @@
-"""How every part of ragweir reaches Kafka: one place for client properties, identities and what errors mean."""
+"""Clients of Kafka: their properties, the identities of workers and the state of the connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-import stamina
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -20,19 +19,24 @@ from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.settings import Settings, imported
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+_LIBRDKAFKA_LOG = logging.getLogger("librdkafka")
+_LIBRDKAFKA_LOG.setLevel(logging.CRITICAL)  # It repeats each connection error once a second; `Connection` logs it once.
 
-ASK_TIMEOUT_S = 5.0
-SILENCE_S = 5.0
-"""A broker that has not answered the same call for so long is lost, even where librdkafka does not say so: its error
-callback tells of connections that break, and may have told another client only."""
+_CALL_SECONDS = 5.0
+_PAUSE_SECONDS = 0.2
+_NEW_TOPIC_SECONDS = 3.0
+"""Time to wait for a missing topic: brokers learn of a new one at different times."""
+SILENCE_SECONDS = 5.0
+"""Time after which a broker that does not answer a call is lost. The error callback reports broken connections only,
+and may have reported one to another client."""
 
 Client = TypeVar("Client")
 Assignor = Literal["roundrobin", "range"]
-"""How partitions are dealt out: evenly over all topics, or the same partition of every topic to the same member."""
+"""Assignment strategy: evenly over all topics, or the same partition of every topic to the same member."""
 
-_SIGN_IN = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL}
-"""Errors that waiting does not mend."""
-_SETTLING = {
+_AUTH_ERRORS = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL}
+"""Errors that a retry does not remove."""
+_TRANSIENT = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -41,13 +45,13 @@ _SETTLING = {
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 }
-"""What brokers answer for a while after a start, a topic was made or its leader moved; clients do not ask again."""
+"""Errors that brokers answer for a while after a start, a topic's creation or a move of its leader."""
 _LOST = {KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE}
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a worker is to Kafka. The same slot on the same host is the same member after a restart."""
+    """A worker's names in Kafka. The same slot on the same host is the same member after a restart."""
 
     service: str
     slot: int
@@ -61,12 +65,12 @@ class Identity:
 
     @property
     def progress_group(self) -> str:
-        """The group without members that holds the same offsets; see `ragweir.streams.runtimes.progress_group`."""
+        """The group without members that has the same offsets; see `ragweir.streams.runtimes.progress_group`."""
         return f"{self.group}.progress"
 
     @property
     def member(self) -> str:
-        """Both the static member id and the transactional id.
+        """The static member id, which is also the transactional id.
 
         >>> Identity("evaluate", 2, "rag.", "node-1").member
         'rag.evaluate-node-1-2'
@@ -75,22 +79,22 @@ class Identity:
 
 
 class Connection:
-    """Whether the broker is within reach, as librdkafka's own errors tell it.
+    """The state of the connection to the brokers, from librdkafka's errors.
 
     Args:
-        quiet: leave telling it to whoever asks.
+        quiet: true to log nothing.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
-        self.lost_because = ""
-        """Empty while all is well."""
-        self.refused_because = ""
-        """Set once signing in has failed."""
-        self.why = ""
-        """What last went wrong with a connection, such as TLS that meets a port without it."""
-        self._trouble_at = -math.inf
-        """The time of the newest sign that a broker was away, by the monotonic clock."""
+        self.lost_reason = ""
+        """The reason why no broker is connected; empty while one is."""
+        self.auth_error = ""
+        """The error of the last failed authentication; empty without one."""
+        self.last_error = ""
+        """The last error of a connection, such as one of TLS at a port without it."""
+        self._failed_at = -math.inf
+        """The monotonic time of the newest failure."""
 
     @property
     def quiet_s(self) -> float:
@@ -99,52 +103,40 @@ class Connection:
         >>> connection = Connection(quiet=True)
         >>> connection.quiet_s
         inf
-        >>> connection.lost("no broker is up")
+        >>> connection.on_lost("no broker is up")
         >>> connection.quiet_s < 60
         True
         """
-        return time.monotonic() - self._trouble_at
+        return time.monotonic() - self._failed_at
 
     def on_error(self, error: KafkaError) -> None:
-        """What librdkafka's error callback tells. It goes on trying by itself whatever happens here."""
+        """Handle a call of the error callback. librdkafka reconnects by itself."""
         if error.code() == KafkaError._TRANSPORT:
-            self.why = error.str()
-            self._trouble_at = time.monotonic()
-        if error.code() in _SIGN_IN:
-            self.refused_because = error.str()
+            self.last_error = error.str()
+            self._failed_at = time.monotonic()
+        if error.code() in _AUTH_ERRORS:
+            self.auth_error = error.str()
         elif error.code() in _LOST:
-            self.lost(error.str())
+            self.on_lost(error.str())
 
-    def lost(self, reason: str) -> None:
-        """The broker does not answer. Told once, until it is back."""
-        if not self.lost_because and not self._quiet:
+    def on_lost(self, reason: str) -> None:
+        """Set the connection to lost; log it once until it is back."""
+        if not self.lost_reason and not self._quiet:
             log.warning("broker lost; waiting for it", reason=reason)
-        self.lost_because = self.lost_because or reason
-        self._trouble_at = time.monotonic()
+        self.lost_reason = self.lost_reason or reason
+        self._failed_at = time.monotonic()
 
-    def back(self) -> None:
-        """The broker has answered."""
-        if self.lost_because:
-            self._trouble_at = time.monotonic()
+    def on_answer(self) -> None:
+        """Set the connection to established: a broker has answered."""
+        if self.lost_reason:
+            self._failed_at = time.monotonic()
             if not self._quiet:
                 log.info("broker is back")
-        self.lost_because = self.refused_because = ""
-
-
-def _silent(record: logging.LogRecord) -> bool:
-    # librdkafka repeats each connection error once a second; `Connection` says it once.
-    return record.levelno >= logging.CRITICAL
-
-
-def _rdkafka_logger() -> logging.Logger:
-    logger = logging.getLogger("librdkafka")
-    if _silent not in logger.filters:
-        logger.addFilter(_silent)
-    return logger
+        self.lost_reason = self.auth_error = ""
 
 
 def client_properties(settings: Settings, connection: Connection | None = None) -> dict[str, Any]:
-    """The properties that all clients share, the user's own among them.
+    """Return the properties that all clients share, with those of the user.
 
     Raises:
         ConfigurationError: if `kafka.oauth` names no function.
@@ -153,30 +145,30 @@ def client_properties(settings: Settings, connection: Connection | None = None) 
         "bootstrap.servers": settings.kafka.bootstrap_servers,
         "client.id": "ragweir",
         "reconnect.backoff.max.ms": 2_000,
-        "logger": _rdkafka_logger(),
+        "logger": _LIBRDKAFKA_LOG,
         **settings.kafka.client,
     }
     if connection is not None:
         properties["error_cb"] = connection.on_error
     if settings.kafka.oauth:
-        properties["oauth_cb"] = _SignIn(settings.kafka.oauth)
+        properties["oauth_cb"] = _OauthCallback(settings.kafka.oauth)
     return properties
 
 
-class _SignIn:
-    """The user's function for signing in, and how it failed, which librdkafka does not tell."""
+class _OauthCallback:
+    """The user's function for OAuth tokens, and its last error, which librdkafka does not report."""
 
-    def __init__(self, place: str) -> None:
-        self._place = place
-        self._function = imported(place)
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._function = imported(name)
         self.failed = ""
 
     def __call__(self, _: str) -> Any:
         try:
             return self._function()
         except Exception as error:
-            # By its class only: the message may hold what the token was made of.
-            self.failed = f"kafka.oauth: {self._place} raised {type(error).__name__}"
+            # The class only: the message may have parts of the token.
+            self.failed = f"kafka.oauth: {self._name} raised {type(error).__name__}"
             raise
 
 
@@ -189,27 +181,27 @@ def build(make: Callable[[dict[str, Any]], Client], properties: dict[str, Any]) 
     try:
         return make(properties)
     except KafkaException as error:
-        sign_in = properties.get("oauth_cb")
-        failed = sign_in.failed if isinstance(sign_in, _SignIn) else ""
-        raise PermanentError(failed or f"the Kafka client refuses its settings: {error.args[0].str()}") from None
+        callback = properties.get("oauth_cb")
+        failed = callback.failed if isinstance(callback, _OauthCallback) else ""
+        raise PermanentError(failed or f"the Kafka client rejects its settings: {error.args[0].str()}") from None
 
 
 def consumer_properties(
     settings: Settings, identity: Identity, connection: Connection, assignor: Assignor = "roundrobin"
 ) -> dict[str, Any]:
-    """A worker's consumer: a static member that commits nothing by itself and starts nowhere by itself."""
+    """Return the properties of a worker's consumer: a static member without automatic commits and offset resets."""
     return {
         "session.timeout.ms": 10_000,
         "heartbeat.interval.ms": 2_000,
-        # Prefetch is memory: by default librdkafka would keep 64 MiB.
+        # The default is 64 MiB of memory.
         "queued.max.messages.kbytes": 16 * 1024,
         "fetch.wait.max.ms": 50,
         **client_properties(settings, connection),
         "group.id": identity.group,
         "group.instance.id": identity.member,
         "group.protocol": "classic",
-        # Not cooperative: a static member that dies between being told to give partitions up and having done so comes
-        # back without them and asks for no further rebalance, so that nobody reads them.
+        # Not cooperative: a static member that dies during a revocation comes back without the partitions and without
+        # a rebalance, so that no member reads them.
         "partition.assignment.strategy": assignor,
         "isolation.level": "read_committed",
         "enable.auto.commit": False,
@@ -220,14 +212,14 @@ def consumer_properties(
 
 
 def producer_properties(settings: Settings, identity: Identity, connection: Connection) -> dict[str, Any]:
-    """A worker's transactional producer; keys go where Java's client would put them."""
+    """Return the properties of a worker's transactional producer, with the partitioner of Java's client."""
     return {
         "transaction.timeout.ms": 10_000,
         "message.max.bytes": max_record_bytes(settings.limits.max_event_bytes),
         "queue.buffering.max.kbytes": 64 * 1024,
         "linger.ms": 5,
         "compression.type": "lz4",
-        # Only failures are news; each report costs a call.
+        # Each report costs a call.
         "delivery.report.only.error": True,
         **client_properties(settings, connection),
         "transactional.id": identity.member,
@@ -236,7 +228,7 @@ def producer_properties(settings: Settings, identity: Identity, connection: Conn
 
 
 def publisher_properties(settings: Settings, connection: Connection) -> dict[str, Any]:
-    """A producer outside any transaction: retried sends neither double nor change their order."""
+    """Return the properties of an idempotent producer without transactions."""
     return {
         "message.max.bytes": max_record_bytes(settings.limits.max_event_bytes),
         "message.timeout.ms": 30_000,
@@ -249,11 +241,11 @@ def publisher_properties(settings: Settings, connection: Connection) -> dict[str
 
 
 def reader_properties(settings: Settings) -> dict[str, Any]:
-    """A consumer that only looks: it joins no group and commits nothing. Its group id is a formality."""
+    """Return the properties of a consumer that joins no group and commits nothing; Kafka requires the group id."""
     return {
         **client_properties(settings),
         "group.id": "ragweir-reader",
-        # The end of a partition is told after a fetch that found nothing.
+        # The end of a partition is reported after an empty fetch.
         "fetch.wait.max.ms": 50,
         "enable.auto.commit": False,
         "enable.partition.eof": True,
@@ -262,60 +254,70 @@ def reader_properties(settings: Settings) -> dict[str, Any]:
     }
 
 
-def ask(admin: AdminClient, connection: Connection, timeout_s: float = ASK_TIMEOUT_S) -> Mapping[str, int]:
-    """All topics with their numbers of partitions.
+def partition_counts(admin: AdminClient, connection: Connection, timeout_s: float = _CALL_SECONDS) -> Mapping[str, int]:
+    """Return the partition counts of all topics.
 
     Raises:
         Unreachable: if no broker answers in time.
-        PermanentError: if signing in failed.
+        PermanentError: if authentication failed.
     """
     try:
-        # The admin client's own callbacks run only inside poll.
+        # The admin client's callbacks run inside poll only.
         admin.poll(0)
         topics = admin.list_topics(timeout=timeout_s).topics
     except KafkaException as error:
         admin.poll(0)
-        if connection.refused_because:
-            raise PermanentError(f"Kafka refuses the connection: {connection.refused_because}") from None
-        # Of a connection that is closed without an answer librdkafka says no more than that.
-        why = connection.why or f"{error.args[0].str()}; so it looks too where TLS or SASL is expected and not set"
+        if connection.auth_error:
+            raise PermanentError(f"Kafka rejects the connection: {connection.auth_error}") from None
+        # A connection that is closed without an answer has no better error.
+        reason = (
+            connection.last_error or f"{error.args[0].str()}; a broker that expects TLS or SASL gives the same error"
+        )
         raise Unreachable(
-            f"no broker answers ({why}); is Kafka running, are kafka.bootstrap_servers and kafka.client right?"
+            f"no broker answers ({reason}); is Kafka running, are kafka.bootstrap_servers and kafka.client right?"
         ) from None
-    connection.back()
+    connection.on_answer()
     return {name: len(topic.partitions) for name, topic in topics.items()}
 
 
-def wait_for_broker(settings: Settings, stopped: Callable[[], bool]) -> Mapping[str, int] | None:
-    """Ask until a broker answers, waiting longer each time up to 3 s; None if told to stop meanwhile.
+def connected_admin(settings: Settings) -> tuple[AdminClient, Mapping[str, int]]:
+    """Return an admin client and the partition counts of all topics; may raise what `partition_counts` raises."""
+    connection = Connection(quiet=True)
+    admin = build(AdminClient, client_properties(settings, connection))
+    return admin, partition_counts(admin, connection)
+
+
+def wait_for_topics(settings: Settings, wanted: Iterable[str], stopped: Callable[[], bool]) -> Mapping[str, int] | None:
+    """Wait for a broker and for topics; return the partition counts of all topics, or None once stopped.
 
     Raises:
-        PermanentError: if signing in failed.
+        PermanentError: if a wanted topic is missing for some seconds, or authentication failed.
         ConfigurationError: if the settings cannot be used.
     """
     connection = Connection(quiet=True)
     admin = build(AdminClient, client_properties(settings, connection))
-    told = False
-    for attempt in stamina.retry_context(on=Unreachable, attempts=None, timeout=None, wait_initial=0.2, wait_max=3):
-        with attempt:
-            if stopped():
-                return None
-            try:
-                return ask(admin, connection, timeout_s=2.0)
-            except Unreachable as error:
-                if not told:
-                    told = True
-                    servers = settings.kafka.bootstrap_servers
-                    log.warning("no broker answers; waiting for one", servers=servers, reason=str(error))
-                raise
+    missing_until: float | None = None
+    logged = False
+    while not stopped():
+        try:
+            present = partition_counts(admin, connection, timeout_s=2.0)
+        except Unreachable as error:
+            if not logged:
+                servers = settings.kafka.bootstrap_servers
+                log.warning("no broker answers; waiting for one", servers=servers, reason=str(error))
+            logged = True
+        else:
+            if not (missing := [topic for topic in wanted if topic not in present]):
+                return present
+            missing_until = missing_until or time.monotonic() + _NEW_TOPIC_SECONDS
+            if time.monotonic() > missing_until:
+                raise PermanentError(
+                    f"there is no topic {', '.join(missing)}, or it may not be seen; `ragweir topics create` makes ours"
+                )
+        time.sleep(_PAUSE_SECONDS)
     return None
 
 
-def settling(error: Exception) -> bool:
-    """Whether to ask again: leaders and coordinators are just being made known."""
-    return isinstance(error, KafkaException) and error.args[0].code() in _SETTLING
-
-
-def missing_topics(wanted: Iterable[str], present: Mapping[str, int]) -> list[str]:
-    """Which of the wanted topics do not exist."""
-    return [topic for topic in wanted if topic not in present]
+def is_transient(error: Exception) -> bool:
+    """Return whether an error passes by itself, as leaders and coordinators are being elected."""
+    return isinstance(error, KafkaException) and error.args[0].code() in _TRANSIENT

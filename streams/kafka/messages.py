@@ -1,4 +1,4 @@
-"""Messages of the Kafka client as records."""
+"""Converts messages of the Kafka client to records."""
 
 from typing import cast
 
@@ -8,12 +8,12 @@ from ragweir.streams.records import Record, TopicPartition
 
 
 def topic_partition_of(message: Message) -> TopicPartition:
-    """Where a message, or an error about a partition, belongs."""
+    """Return the partition of a message, or of an error about a partition."""
     return cast("str", message.topic()), cast("int", message.partition())
 
 
 def record_of(message: Message) -> Record:
-    """A message as a record; the client's types allow for messages that were never at a broker."""
+    """Return the record of a message that was read."""
     kind, timestamp = message.timestamp()
     offset = cast("int", message.offset())
     return Record(*topic_partition_of(message), offset, message.key(), message.value(), timestamp if kind else None)

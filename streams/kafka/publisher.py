@@ -1,4 +1,4 @@
-"""Sends events to the interactions topic."""
+"""Publishes events to the interactions topic."""
 
 from __future__ import annotations
 
@@ -6,37 +6,34 @@ from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient
 
 from ragweir.errors import PermanentError
-from ragweir.streams.kafka.client import Connection, ask, build, client_properties, publisher_properties
+from ragweir.streams.kafka.client import Connection, build, connected_admin, publisher_properties
 from ragweir.streams.settings import Settings
 
 
 class Publisher:
-    """A producer for the interactions topic; on leaving its block all that was sent is with Kafka.
+    """A producer for the interactions topic. Leaving its block waits until Kafka has acknowledged all events.
 
     Raises:
-        PermanentError: on entering if the topic does not exist, on leaving if Kafka did not take everything.
+        PermanentError: on entering if the topic does not exist, on leaving if Kafka has rejected an event.
         Unreachable: if no broker answers.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.topic = f"{settings.topics.prefix}interactions"
         self._settings = settings
-        self._lost: list[KafkaError] = []
+        self._rejected: list[KafkaError] = []
 
     def __enter__(self) -> Self:
-        """Check that the topic is there."""
-        connection = Connection(quiet=True)
-        present = ask(build(AdminClient, client_properties(self._settings, connection)), connection)
-        if self.topic not in present:
+        """Check that the topic exists, and make the producer."""
+        if self.topic not in connected_admin(self._settings)[1]:
             raise PermanentError(f"there is no topic {self.topic}; `ragweir topics create` makes it")
-        self._producer = build(Producer, publisher_properties(self._settings, connection))
+        self._producer = build(Producer, publisher_properties(self._settings, Connection(quiet=True)))
         return self
 
     def send(self, value: bytes | None, key: bytes | None) -> None:
-        """Send one event; waits while the producer's queue is full."""
+        """Send one event; wait while the producer's queue is full."""
         while True:
             try:
                 self._producer.produce(self.topic, value=value, key=key, on_delivery=self._delivered)
@@ -47,11 +44,11 @@ class Publisher:
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
-            self._lost.append(error)
+            self._rejected.append(error)
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        """Wait until Kafka has taken or refused each event; librdkafka gives up on one by itself, so this ends."""
+        """Wait until each event is acknowledged, rejected or timed out."""
         while self._producer.flush(1.0):
             pass
-        if self._lost and kind is None:
-            raise PermanentError(f"Kafka did not take {len(self._lost)} of the events: {self._lost[0].str()}")
+        if self._rejected and kind is None:
+            raise PermanentError(f"Kafka did not accept {len(self._rejected)} of the events: {self._rejected[0].str()}")

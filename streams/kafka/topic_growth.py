@@ -1,9 +1,9 @@
-"""Growing our topics: in which order, and what has to come to its end before.
+"""Adds partitions to the topics of the topic table, in a safe order and after open requests are judged.
 
-With more partitions most keys are in another one. Evaluate finds an event that is sent again in the partition of its
-first attempt only; readers find an event's judged evaluation behind its scored one in one partition only. So requests
-are judged before topics grow. Judge keeps one ledger for each partition number, so that its topics have to have the
-same number of partitions while it runs; aggregate writes the windows of a partition to the one of the same number.
+With more partitions most keys move to another one. Evaluate detects duplicates within a partition only, and readers
+expect an event's scored and judged evaluation in the same partition, so requests are judged before topics grow. Judge
+has one ledger for each partition number, so that its topics must have the same partition count while it runs; aggregate
+writes the windows of a partition to the one with the same number.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ragweir.errors import PermanentError
 from ragweir.streams.kafka.client import (
     Connection,
     Identity,
-    ask,
     build,
     client_properties,
+    is_transient,
+    partition_counts,
     reader_properties,
-    settling,
 )
 from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.settings import Settings
@@ -35,31 +35,31 @@ ORDER = (
     *("judge.ledger", "judge.deferred", "judge.retry", "judge.requests"),
     *("redrive", "interactions"),
 )
-"""Our topics in the order in which they grow: each after those to which what is read from it is written."""
+"""The topics in the order in which they grow: each after the outputs of its readers."""
 _SERVICES = ("evaluate", "evaluate-faust", "judge", "aggregate")
-"""The services that must not run. The exporter sees by itself that the windows have more partitions."""
+"""The services that must not run. The exporter detects new partitions itself."""
 _DRAINED = ("judge.requests", "judge.retry")
-"""The topics that have to be read to their ends. What is in `judge.deferred` may wait for days."""
-_FEW = 1_000
-"""The number of offsets that are read to see whether they are anything but the marks of transactions."""
-_TIMEOUT_S = 10.0
+"""The topics that must be read to their ends. Records of `judge.deferred` may wait for days."""
+_MAX_READ = 1_000
+"""The number of offsets that are read to check that they are only commit markers."""
+_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacles:
-    """All that keeps topics from growing."""
+    """The reasons why topics cannot grow now."""
 
     working: tuple[str, ...]
     """The services that run."""
     left: int
-    """The number of offsets that judge has to read yet, about as many as requests."""
+    """The number of offsets that judge has not read yet, about as many as requests."""
 
     def __bool__(self) -> bool:
         return bool(self.working or self.left)
 
     @property
     def advice(self) -> str:
-        """Return what is to be done.
+        """Return the steps to take first.
 
         >>> Obstacles(("evaluate", "judge"), 7).advice
         'stop evaluate; judge has about 7 requests left'
@@ -79,11 +79,11 @@ class Obstacles:
 
 
 class TopicGrowth:
-    """Adds partitions to those of our topics that are there.
+    """Adds partitions to the existing topics of the topic table.
 
     Args:
-        settings: how to reach Kafka, and the prefix.
-        partitions: the number that all of them are to have.
+        settings: all settings.
+        partitions: the new partition count of all topics.
     """
 
     def __init__(self, settings: Settings, partitions: int) -> None:
@@ -92,13 +92,13 @@ class TopicGrowth:
         self._admin = build(AdminClient, client_properties(settings, self._connection))
 
     def plan(self) -> Mapping[str, int]:
-        """Return the topics that are to grow, in their order, with the numbers of partitions that they have.
+        """Return the topics that are to grow, in their order, with their current partition counts.
 
         Raises:
-            PermanentError: if there are none of our topics, or one has more partitions already.
+            PermanentError: if there are no topics, or one has more partitions already.
             Unreachable: if no broker answers.
         """
-        present = ask(self._admin, self._connection)
+        present = partition_counts(self._admin, self._connection)
         ours = {name: present[name] for name in (self._prefix + each for each in ORDER) if name in present}
         if not ours:
             raise PermanentError(f"there are no topics {self._prefix}*; `ragweir topics create` makes them")
@@ -111,35 +111,35 @@ class TopicGrowth:
         return {name: number for name, number in ours.items() if number < self._partitions}
 
     def obstacles(self) -> Obstacles:
-        """Return what has to be done before, as it is now.
+        """Return the obstacles as they are now.
 
         Raises:
-            PermanentError: if Kafka does not tell.
+            PermanentError: if Kafka answers with an error.
             Unreachable: if no broker answers.
         """
         try:
-            groups = self._admin.list_consumer_groups(request_timeout=_TIMEOUT_S).result().valid
+            groups = self._admin.list_consumer_groups(request_timeout=_TIMEOUT_SECONDS).result().valid
             ended = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
             active = {group.group_id for group in groups if group.state not in ended}
             working = [name for name in _SERVICES if Identity(name, 0, self._prefix).group in active]
             return Obstacles(tuple(working), self._left() if self._settings.judge.base_url else 0)
         except KafkaException as error:
-            raise PermanentError(f"Kafka does not tell who works: {error.args[0].str()}") from None
+            raise PermanentError(f"Kafka does not list the groups: {error.args[0].str()}") from None
 
-    @stamina.retry(on=settling, attempts=None, timeout=_TIMEOUT_S, wait_initial=0.1, wait_max=1.0)
+    @stamina.retry(on=is_transient, attempts=None, timeout=_TIMEOUT_SECONDS, wait_initial=0.1, wait_max=1.0)
     def _left(self) -> int:
-        """Return the number of offsets that judge has not settled; 0 if they are nothing but marks of transactions."""
+        """Return the number of offsets that judge has not settled; 0 if they are only commit markers."""
         left = 0
         group = {**reader_properties(self._settings), "group.id": Identity("judge", 0, self._prefix).group}
-        present = ask(self._admin, self._connection)
+        present = partition_counts(self._admin, self._connection)
         with closing(build(Consumer, group)) as consumer:
             for name in (self._prefix + each for each in _DRAINED if self._prefix + each in present):
                 whole = offset_range(self._settings, name, committed=False)
                 asked = [PartitionOffset(name, partition) for partition in whole.ends]
-                found = consumer.committed(asked, timeout=_TIMEOUT_S)
+                found = consumer.committed(asked, timeout=_TIMEOUT_SECONDS)
                 rest = whole.since({each.partition: each.offset for each in found})
                 stable = offset_range(self._settings, name).ends == whole.ends
-                if len(rest) > _FEW or not stable or any(True for _ in read(self._settings, rest)):
+                if len(rest) > _MAX_READ or not stable or any(True for _ in read(self._settings, rest)):
                     left += len(rest)
         return left
 
@@ -147,10 +147,12 @@ class TopicGrowth:
         """Add partitions to a topic.
 
         Raises:
-            PermanentError: if Kafka does not do it.
+            PermanentError: if Kafka answers with an error.
         """
-        asked = self._admin.create_partitions([NewPartitions(name, self._partitions)], operation_timeout=_TIMEOUT_S)
+        asked = self._admin.create_partitions(
+            [NewPartitions(name, self._partitions)], operation_timeout=_TIMEOUT_SECONDS
+        )
         try:
-            asked[name].result(2 * _TIMEOUT_S)
+            asked[name].result(2 * _TIMEOUT_SECONDS)
         except KafkaException as error:
             raise PermanentError(f"Kafka adds no partitions to {name}: {error.args[0].str()}") from None

@@ -1,37 +1,34 @@
-"""Creating our topics, from the topic table."""
+"""Creates the topics of the topic table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.topics import TOPICS, Topic, max_record_bytes
-from ragweir.streams.kafka.client import Connection, ask, build, client_properties
+from ragweir.streams.kafka.client import connected_admin
 from ragweir.streams.settings import Settings
 
 _HOUR_MS = 3_600_000
-_TIMEOUT_S = 30
+_TIMEOUT_SECONDS = 30
 
 
 def create_topics(effective: Settings, topics: Iterable[Topic] = tuple(TOPICS.values())) -> dict[str, bool]:
-    """Create what is missing; gives each topic's name, and whether it was created now.
+    """Create missing topics; return the full names of all, with true for those that were created now.
 
     Args:
-        effective: prefix, partitions, replication factor and retention.
-        topics: which are wanted.
+        effective: all settings.
+        topics: the topics to create.
 
     Raises:
-        PermanentError: if Kafka refuses, or a topic exists with fewer partitions than the settings ask for.
+        PermanentError: if Kafka answers with an error, or a topic has fewer partitions than the settings require.
         Unreachable: if no broker answers.
     """
     topics = tuple(topics)
-    connection = Connection(quiet=True)
-    admin = build(AdminClient, client_properties(effective, connection))
-    present = ask(admin, connection)
+    admin, present = connected_admin(effective)
     wanted = effective.topics.partitions
     names = {topic.name: effective.topics.prefix + topic.name for topic in topics}
     for name in names.values():
@@ -56,10 +53,10 @@ def create_topics(effective: Settings, topics: Iterable[Topic] = tuple(TOPICS.va
         for topic in topics
         if names[topic.name] not in present
     ]
-    created = admin.create_topics(new, operation_timeout=_TIMEOUT_S) if new else {}
+    created = admin.create_topics(new, operation_timeout=_TIMEOUT_SECONDS) if new else {}
     for name, future in created.items():
         try:
-            future.result(_TIMEOUT_S)
+            future.result(_TIMEOUT_SECONDS)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise PermanentError(f"Kafka does not create {name}: {error.args[0].str()}") from None
@@ -67,5 +64,5 @@ def create_topics(effective: Settings, topics: Iterable[Topic] = tuple(TOPICS.va
 
 
 def retention_h(topic: Topic, effective: Settings) -> int:
-    """How long a topic keeps its records: as the table says, but for windows, which have a setting."""
+    """Return the retention of a topic in hours: the table's, or the setting for windows."""
     return effective.windows.retention_h if topic.name == "windows" else topic.retention_h

@@ -1,4 +1,4 @@
-"""Sending by a command that may be stopped anywhere: in transactions that also tell how far it has come."""
+"""Sends records in transactions, with the offsets of a command's progress, so that it may be stopped at any time."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from ragweir.streams.kafka.client import Connection, Identity, build, producer_p
 from ragweir.streams.records import Headers
 from ragweir.streams.settings import Settings
 
-_TIMEOUT_S = 30.0
-_ROOM_S = 1.0
+_TIMEOUT_SECONDS = 30.0
+_QUEUE_SECONDS = 1.0
 
 
 class TransactionalSender:
-    """A producer of transactions; there is one at a time, wherever it runs.
+    """A producer of transactions, of which one can send at a time.
 
-    Whoever else was sending by the same name is shut out, and what it left open is aborted.
+    It fences an earlier sender of the same name and aborts its open transaction.
 
     Args:
-        settings: of the Kafka and the topics.
-        name: of the transactional id.
-        what: is sent, for people.
+        settings: all settings.
+        name: the name in the transactional id.
+        what: a noun for the records, for messages.
 
     Raises:
-        PermanentError: if Kafka does not take it, here or at the end of a block; the same command goes on where it is.
+        PermanentError: if Kafka answers with an error, here or at the end of a transaction.
     """
 
     def __init__(self, settings: Settings, name: str, what: str) -> None:
@@ -36,22 +36,22 @@ class TransactionalSender:
         self._what = what
         self._undelivered: KafkaError | None = None
         try:
-            self._producer.init_transactions(_TIMEOUT_S)
+            self._producer.init_transactions(_TIMEOUT_SECONDS)
         except KafkaException as error:
             raise PermanentError(f"Kafka begins no transaction: {error.args[0].str()}") from None
 
     def produce(self, topic: str, value: bytes, key: bytes | None, headers: Headers = ()) -> None:
-        """Add a record; waits while the producer's queue is full."""
+        """Add a record; wait while the producer's queue is full."""
         while True:
             try:
                 return self._producer.produce(topic, value, key, headers=list(headers), on_delivery=self._delivered)
             except BufferError:
-                self._producer.poll(_ROOM_S)
+                self._producer.poll(_QUEUE_SECONDS)
 
     def add_offsets(self, offsets: Sequence[TopicPartition], consumer: Consumer) -> None:
         """Add the offsets that the consumer's group is to commit."""
         group = consumer.consumer_group_metadata()
-        self._producer.send_offsets_to_transaction(list(offsets), group, _TIMEOUT_S)
+        self._producer.send_offsets_to_transaction(list(offsets), group, _TIMEOUT_SECONDS)
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None and self._undelivered is None:
@@ -59,17 +59,17 @@ class TransactionalSender:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that is added in a `with` block is taken, or nothing is."""
+        """Commit everything that is added in a `with` block, or abort it after an error."""
         try:
             self._producer.begin_transaction()
             yield
-            self._producer.commit_transaction(_TIMEOUT_S)
+            self._producer.commit_transaction(_TIMEOUT_SECONDS)
         except BaseException as error:
             with suppress(KafkaException):
-                self._producer.abort_transaction(_TIMEOUT_S)
+                self._producer.abort_transaction(_TIMEOUT_SECONDS)
             if not isinstance(error, KafkaException):
                 raise
-            why = (self._undelivered or error.args[0]).str()
+            reason = (self._undelivered or error.args[0]).str()
             raise PermanentError(
-                f"Kafka does not take {self._what} ({why}); the same command goes on where it is"
+                f"Kafka does not accept {self._what} ({reason}); the same command goes on where it stopped"
             ) from None

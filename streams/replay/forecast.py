@@ -16,7 +16,7 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.run import Run
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.evaluate.agent import EvaluateAgent
-from ragweir.streams.judge.pricing import FREE, allowance
+from ragweir.streams.judge.pricing import allowance
 from ragweir.streams.judge.results import case_of, chosen
 from ragweir.streams.kafka.reader import OffsetRange, read
 from ragweir.streams.records import Record
@@ -107,8 +107,6 @@ def _sample(settings: Settings, run: Run) -> Iterator[Record]:
 
 def _costs(settings: Settings, requests: list[JudgeRequest], factor: float) -> Iterator[SuiteCost]:
     judge, known = settings.judge, suites(settings.judge.ragas_weights)
-    price = judge.prices.get(judge.model, FREE)
-    embedding = judge.prices.get(judge.embedding_model or "", FREE)
     events: Counter[str] = Counter()
     microdollars: defaultdict[str, int] = defaultdict(int)
     for request in requests:
@@ -116,7 +114,7 @@ def _costs(settings: Settings, requests: list[JudgeRequest], factor: float) -> I
         for each in chosen(request.evaluation):
             suite = known[each.suite]
             events[each.suite] += 1
-            microdollars[each.suite] += allowance(price, embedding, case, [suite], judge.max_output_tokens)
+            microdollars[each.suite] += allowance(judge, case, [suite])
     for name, number in events.items():
         expected = round(number * factor)
         yield SuiteCost(name, expected, expected * known[name].asks, microdollars[name] * factor / 1_000_000)

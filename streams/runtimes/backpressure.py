@@ -1,4 +1,4 @@
-"""Pacing: reads no partition of which the agent takes nothing, while its worker goes on polling."""
+"""Backpressure: pauses the partitions of which the agent takes no records, while the consumer goes on polling."""
 
 from __future__ import annotations
 
@@ -13,42 +13,33 @@ from ragweir.streams.runtimes.offsets import OffsetTracker
 
 
 class Backpressure:
-    """Pauses and resumes partitions.
+    """Pauses and resumes partitions as the agent's `capacity` and `paused` say.
 
-    A paused partition is sought when it is resumed: what was fetched of it is gone, and it may have to go back.
-
-    Args:
-        agent: says what it takes.
-        consumer: whose partitions they are.
-        positions: where reading goes on.
+    A resumed partition is sought: its prefetched records are gone, and it may have to go back.
     """
 
-    def __init__(self, agent: Agent, consumer: Consumer, positions: OffsetTracker) -> None:
-        self._agent, self._consumer, self._positions = agent, consumer, positions
+    def __init__(self, agent: Agent, consumer: Consumer, offsets: OffsetTracker) -> None:
+        self._agent, self._consumer, self._offsets = agent, consumer, offsets
         self.paused: set[TopicPartition] = set()
 
     def capacity(self, seek: Callable[[PartitionOffset], None]) -> int:
-        """Pause and resume what has to be; gives how many records may be read.
-
-        Args:
-            seek: sets where the consumer goes on.
-        """
+        """Pause and resume partitions; return the number of records that the agent takes now."""
         capacity, paused = self._agent.capacity, self._agent.paused
-        for place, offset in paused.items():
-            self._positions.back(place, offset)
-        wanted = set(paused) if capacity else set(self._positions.partitions())
-        if pause := wanted - self.paused:
-            self._consumer.pause([PartitionOffset(*place) for place in pause])
-        resume = self.paused - wanted
-        self.paused = wanted
+        for partition, offset in paused.items():
+            self._offsets.consumed[partition] = offset
+        to_pause = set(paused) if capacity else set(self._offsets.committed)
+        if pause := to_pause - self.paused:
+            self._consumer.pause([PartitionOffset(*partition) for partition in pause])
+        resume = self.paused - to_pause
+        self.paused = to_pause
         if resume:
-            self._consumer.resume([PartitionOffset(*place) for place in resume])
-        for place in resume:
-            seek(PartitionOffset(*place, self._positions.consumed(place)))
+            self._consumer.resume([PartitionOffset(*partition) for partition in resume])
+        for partition in resume:
+            seek(PartitionOffset(*partition, self._offsets.consumed[partition]))
         return capacity
 
-    def forget(self) -> None:
-        """Resume all partitions, which are about to be given up: none may come back paused."""
+    def resume_all(self) -> None:
+        """Resume all partitions before a rebalance: none may come back paused."""
         if self.paused:
-            self._consumer.resume([PartitionOffset(*place) for place in self.paused])
+            self._consumer.resume([PartitionOffset(*partition) for partition in self.paused])
         self.paused = set()

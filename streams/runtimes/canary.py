@@ -1,18 +1,16 @@
-"""The canary: a process that handles one record after the other on trial, within limits of memory and time.
+"""The canary: a process that handles suspected records one by one, within limits of memory and time.
 
-What would end a worker ends this process instead, and how it ended tells the worker which record it was and why. What
-the records come to is thrown away.
+A record that would end a worker ends this process instead, and its exit status is the reason. Outcomes are discarded.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import select
 import signal
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,18 +28,18 @@ except ModuleNotFoundError:  # Windows has no such limits.
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 OUT_OF_MEMORY = 77
-"""The exit status of a canary that had no memory left."""
+"""The exit status of a canary without memory."""
 READY, SURVIVED = b"r", b"."
-"""The bytes by which it answers: once at its start, and once for each record."""
-CPU_S = 45
-"""The CPU time that one record may take, in seconds; less than the time after which a worker counts as stalled."""
+"""The bytes that it answers: one at its start, and one after each record."""
+CPU_SECONDS = 45
+"""CPU time limit of one record; below the time after which a worker counts as stalled."""
 _MEMORY_PER_BYTE = 256
-"""The memory that one record may take beside what an idle canary has, for each byte of the largest event. It is more
-than any readable event needs and less than a worker can have."""
+"""The memory limit of one record for each byte of the largest event, in addition to that of an idle canary. It is more
+than any readable event needs and less than the memory of a worker."""
 
 
 def memory_limit(max_event_bytes: int) -> int:
-    """Return the bytes of memory that handling one record may take.
+    """Return the memory limit of one record, in bytes.
 
     >>> memory_limit(1024 * 1024) // 1024 ** 2, memory_limit(64 * 1024 * 1024) // 1024 ** 3
     (256, 16)
@@ -49,48 +47,17 @@ def memory_limit(max_event_bytes: int) -> int:
     return _MEMORY_PER_BYTE * max(max_event_bytes, MAX_EVENT_BYTES)
 
 
-def frame(record: Record) -> bytes:
-    """A record as bytes, to be read by `unframed`."""
-    parts = [part for part in (record.key, record.value) if part is not None]
-    head = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "key": None if record.key is None else len(record.key),
-        "value": None if record.value is None else len(record.value),
-    }
-    return b"".join([json.dumps(head).encode(), b"\n", *parts])
-
-
-def unframed(source: BinaryIO) -> Record | None:
-    r"""Read the next record; None at the end.
-
-    >>> import io
-    >>> record = Record("t", 0, 7, None, b'{"a":\n1}', 1_790_000_000_123)
-    >>> unframed(io.BytesIO(frame(record))) == record, unframed(io.BytesIO(b""))
-    (True, None)
-    """
-    line = source.readline()
-    if not line.endswith(b"\n"):
-        return None
-    head: Mapping[str, int | None] = json.loads(line)
-    sizes = {name: head[name] for name in ("key", "value")}
-    parts = {name: None if size is None else source.read(size) for name, size in sizes.items()}
-    return Record(**{**head, **parts})  # type: ignore[arg-type] # both sides are ours
-
-
 def run(agent: Agent, max_event_bytes: int) -> None:
-    """Handle the records that come on standard input until it ends; ends the process where there is no memory left."""
+    """Handle the pickled records from standard input until its end; end the process when its memory is used up."""
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
-    # A metric that prints must not answer for us.
+    # The output of a metric that prints must not be taken for an answer.
     os.dup2(2, 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the worker, which ends us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The worker handles Ctrl-C and ends this process.
     threading.Thread(target=_end_with_worker, daemon=True).start()
     _limit_memory(memory_limit(max_event_bytes))
     sink.write(READY)
     try:
-        while (record := unframed(source)) is not None:
+        while (record := _next_record(source)) is not None:
             _limit_time()
             agent.handle([record])
             agent.on_abort()
@@ -101,8 +68,20 @@ def run(agent: Agent, max_event_bytes: int) -> None:
         return
 
 
+def _next_record(source: BinaryIO) -> Record | None:
+    """Return the next record; None at the end."""
+    try:
+        record: Record = pickle.load(source)  # noqa: S301 - the worker writes it
+    except EOFError:
+        return None
+    except Exception:  # A worker of another release; it restarts once its canary is ended from outside.
+        signal.raise_signal(signal.SIGTERM)
+        return None
+    return record
+
+
 def _end_with_worker() -> None:
-    """End the process when the worker is gone, also in the middle of a record."""
+    """End the process with its worker, also in the middle of a record."""
     if not hasattr(select, "poll"):
         return
     poll = select.poll()
@@ -113,7 +92,7 @@ def _end_with_worker() -> None:
 
 def _limit_memory(more: int) -> None:
     if resource is None:
-        log.warning("this system knows no limits of memory and CPU time; records are tried within a time limit only")
+        log.warning("this system has no limits of memory and CPU time; records are tried within a time limit only")
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _lower(resource.RLIMIT_DATA, _data_bytes() + more)
@@ -121,16 +100,16 @@ def _limit_memory(more: int) -> None:
 
 def _limit_time() -> None:
     if resource is not None:
-        _lower(resource.RLIMIT_CPU, int(time.process_time()) + 1 + CPU_S)
+        _lower(resource.RLIMIT_CPU, int(time.process_time()) + 1 + CPU_SECONDS)
 
 
-def _lower(what: int, most: int) -> None:
-    _, hard = resource.getrlimit(what)
-    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+def _lower(limit: int, value: int) -> None:
+    _, hard = resource.getrlimit(limit)
+    resource.setrlimit(limit, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
 def _data_bytes() -> int:
-    """The private writable memory of this process, in bytes; 0 where the system does not tell."""
+    """Return the private writable memory of this process, in bytes; 0 if the system does not report it."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
     except OSError:

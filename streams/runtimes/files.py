@@ -1,4 +1,4 @@
-"""The files runtime: a JSONL file through an agent, without a broker; the same bytes out whenever it runs."""
+"""The files runtime: drives an agent with the lines of a JSONL file, without a broker."""
 
 from __future__ import annotations
 
@@ -23,33 +23,32 @@ _OTHER_FORMATS: Mapping[bytes, str] = {
     b"\xff\xfe": _UTF_16,
     b"\xfe\xff": _UTF_16,
 }
-"""By their first bytes, formats of which each line would be refused for itself, with a reason that explains nothing."""
+"""Other formats by their first bytes. Their lines would be rejected one by one, with reasons that explain nothing."""
 
 
 class LineSource(Protocol):
     """A source of lines."""
 
     def readline(self, size: int = -1, /) -> bytes:
-        """The next line with its end, or as much of it as `size` allows; empty at the end."""
+        """Return the next line with its line ending, or its first `size` bytes; empty at the end."""
 
 
 def _format_problem(first: bytes) -> str | None:
-    """Why a file with this first line holds no JSON lines; None where it may."""
+    """Return the reason why a file with this first line has no JSON lines; None if it may have."""
     if first.strip() in (b"[", b"{"):
         return _SEVERAL_LINES
     return next((problem for magic, problem in _OTHER_FORMATS.items() if first.startswith(magic)), None)
 
 
 def read_lines(file: LineSource, max_bytes: int, name: str = "the file") -> Iterator[tuple[int, bytes]]:
-    r"""The lines of a file with their numbers, from 1; blank ones are passed over.
+    r"""Yield the lines of a file with their numbers, from 1, without blank ones.
 
-    A line over `max_bytes` comes as its first `max_bytes` + 1 bytes, so that whoever reads it refuses its size
-    and memory stays bounded.
+    A line over `max_bytes` is cut to `max_bytes` + 1 bytes, which the decoder rejects for their size.
 
     Args:
-        file: JSON lines.
-        max_bytes: the largest line that is given whole.
-        name: of the file, for people.
+        file: a source of JSON lines.
+        max_bytes: the size of the largest whole line.
+        name: the name of the file, for messages.
 
     Raises:
         PermanentError: if the file's beginning is that of another format.
@@ -75,10 +74,10 @@ def run(agent: Agent, file: LineSource, name: str, max_bytes: int) -> Iterator[t
     """Drive an agent with the lines of a file: each is a record of partition 0 whose offset is its line number.
 
     Args:
-        agent: computes what to emit.
-        file: JSON lines.
-        name: stands as the records' topic.
-        max_bytes: the largest event.
+        agent: the agent to drive.
+        file: a source of JSON lines.
+        name: the topic of the records.
+        max_bytes: the size of the largest event.
     """
     for number, line in read_lines(file, max_bytes, name):
         record = Record(topic=name, partition=0, offset=number, key=None, value=line, timestamp_ms=None)

@@ -1,7 +1,7 @@
-"""Lines of a file that are scored, and judged in the same process: many at once, and never far ahead of the judge.
+"""Judges the scored lines of a file in the same process, concurrently and never far ahead of the judge.
 
-It drives a judge agent as the Kafka runtime does. Each request is a queue of its own, so that none waits for another to
-be finished, and the ledger is in memory.
+It drives a judge agent as the Kafka runtime does. Each request has its own partition, so that none waits for another,
+and the ledger is in memory.
 """
 
 from __future__ import annotations
@@ -25,102 +25,102 @@ Line = tuple[Record, Outcome]
 _COST: Count = ("ragweir_judge_cost_microdollars_total",)
 _MICRO = 1_000_000
 _LINES = 64
-"""Lines scored between two looks at the judge."""
-_LOOK_S = 0.005
-"""From one look to the next while there is nothing to score or to take."""
-_LONGEST_RETRY_S = 5
-"""How long at most an event waits after its calls failed: somebody waits for the end of the run."""
-_DRAIN_S = 10.0
-"""How long calls under way have to end when the run is to stop."""
+"""Lines scored between two ticks of the judge."""
+_TICK_SECONDS = 0.005
+"""Time between two ticks while there is nothing to score and no answer."""
+_LONGEST_RETRY_SECONDS = 5
+"""Longest delay of a retry, as a user waits for the end of the run."""
+_DRAIN_SECONDS = 10.0
+"""Time for calls in flight to end when the run is to stop."""
 
 
 class JudgedFiles:
-    """Has judged what scored lines ask for, and passes on what becomes of both as it comes.
+    """Judges the requests of scored lines, and yields the outcomes of both.
 
-    A run has a clock of its own that begins at 0: a day of its budget is 24 hours from its start. What failed and may
-    succeed later is tried again after a short while; what is over the budget comes out as `judge.deferred`, and that is
-    the end of it. When told to stop, what is under way has a short while to end.
+    A run has its own clock that begins at 0: a day of its budget is 24 hours from its start. Failed requests are
+    retried after a short delay; requests over the budget are emitted as `judge.deferred` and not read again. After
+    `stopped` returns true, calls in flight have a short time to end.
 
     Args:
-        config: made for one partition.
-        pool: where the calls are made.
-        stopped: says whether to stop.
-        spent: what of the budget is spent already, in millionths of a dollar.
+        config: a configuration for one partition.
+        pool: the judge pool.
+        stopped: returns true once the run is to stop.
+        spent: the part of the budget that is spent already, in millionths of a dollar.
     """
 
     def __init__(self, config: JudgeConfig, pool: JudgePool, stopped: Callable[[], bool], spent: int = 0) -> None:
-        config = _for_a_run(config, spent)
+        config = _run_config(config, spent)
         self._agent, self._pool, self._stopped = JudgeAgent(config, pool), pool, stopped
         self._agent.on_assigned(Assignment(("judge.requests", 0), None, 0))
         self._retry_delay_s = config.judge.retry_delay_s
-        self._again: deque[tuple[float, Emission]] = deque()
-        """What failed, and when it is to be tried again."""
-        self._under_way: set[TopicPartition] = set()
-        """The queues in use."""
+        self._retries: deque[tuple[float, Emission]] = deque()
+        """The requests to retry, with the times of their retries."""
+        self._used: set[TopicPartition] = set()
+        """The partitions with a request."""
         self._free: list[TopicPartition] = []
         self._taken = 0
         self._reserved: dict[bytes | None, int] = {}
         self._began, self._now_s, self._stop_by = time.monotonic(), 0.0, 0.0
         self.spent = spent
-        """What calls have cost, in millionths of a dollar."""
+        """The cost of all calls, in millionths of a dollar."""
 
     @property
     def reserved(self) -> int:
-        """What calls may cost whose end is not known, at most, in millionths of a dollar."""
+        """The highest possible cost of the calls in flight, in millionths of a dollar."""
         return sum(self._reserved.values())
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to stop before its end."""
+        """True once it stops before the end of the file."""
         return self._stop_by > 0
 
     @property
     def waits(self) -> str:
-        """Why nothing more begins for now; empty while all is well."""
-        return "told to stop" if self.stopping else self._pool.unavailable_reason
+        """The reason why no request is started now; empty if requests are started."""
+        return "stopping" if self.stopping else self._pool.unavailable_reason
 
     def run(self, scored: Iterable[Line]) -> Iterator[Line | tuple[None, Outcome]]:
-        """Judge what the files runtime gives.
+        """Judge the outcomes of the files runtime.
 
         Yields:
-            A line and its outcome, or None and an outcome of the judge, which is often empty.
+            A record and its outcome, or None and an outcome of the judge, which is often empty.
         """
         lines, reading = iter(scored), True
-        while reading or self._again or self._under_way:
+        while reading or self._retries or self._used:
             if self._stopped():
                 reading = False
-                if self._gives_up():
+                if self._is_over():
                     return
-            room, met = self._agent.capacity, 0
-            batch = self._due(room)
-            while reading and met < _LINES and len(batch) < room and not self._stopped():
+            capacity, seen = self._agent.capacity, 0
+            batch = self._due(capacity)
+            while reading and seen < _LINES and len(batch) < capacity and not self._stopped():
                 if (line := next(lines, None)) is None:
                     reading = False
                     break
-                met += 1
+                seen += 1
                 batch += [self._queued(each) for each in line[1].emissions if each.topic == "judge.requests"]
                 yield line
-            outcome = self._turn(batch)
+            outcome = self._tick(batch)
             yield None, outcome
-            if not met and not outcome.emissions:
-                time.sleep(_LOOK_S)
+            if not seen and not outcome.emissions:
+                time.sleep(_TICK_SECONDS)
 
-    def _due(self, most: int) -> list[Record]:
-        """What is to be tried again."""
+    def _due(self, limit: int) -> list[Record]:
+        """Return the requests to retry now."""
         due: list[Record] = []
-        while self._again and self._again[0][0] <= self._now_s and len(due) < most:
-            due.append(self._queued(self._again.popleft()[1]))
+        while self._retries and self._retries[0][0] <= self._now_s and len(due) < limit:
+            due.append(self._queued(self._retries.popleft()[1]))
         return due
 
     def _queued(self, request: Emission) -> Record:
-        """A request in a queue where no other is."""
-        place = self._free.pop() if self._free else (f"judge.requests.{len(self._under_way)}", 0)
+        """Return a request as the record of a free partition."""
+        partition = self._free.pop() if self._free else (f"judge.requests.{len(self._used)}", 0)
         self._taken += 1
-        self._under_way.add(place)
-        return Record(*place, self._taken, request.key, request.value, round(1_000 * self._now_s))
+        self._used.add(partition)
+        return Record(*partition, self._taken, request.key, request.value, round(1_000 * self._now_s))
 
-    def _turn(self, batch: list[Record]) -> Outcome:
-        """Let the agent take requests and emit."""
+    def _tick(self, batch: list[Record]) -> Outcome:
+        """Hand requests to the agent; return its outcome."""
         agent = self._agent
         agent.handle(batch)
         self._now_s = time.monotonic() - self._began
@@ -131,26 +131,26 @@ class JudgedFiles:
             if emission.topic == "judge.ledger":
                 self._reserved[emission.key] = orjson.loads(emission.value or b"{}")["reserved"]
             elif emission.topic == "judge.retry":
-                # A little later than the agent wants it, whose times are rounded: what comes too early it passes over.
-                self._again.append((self._now_s + self._retry_delay_s + _LOOK_S, emission))
+                # A little later than the agent's rounded time, before which it does not take the request.
+                self._retries.append((self._now_s + self._retry_delay_s + _TICK_SECONDS, emission))
         for record in outcome.settled:
-            self._under_way.remove(record.topic_partition)
+            self._used.remove(record.topic_partition)
             self._free.append(record.topic_partition)
         return outcome
 
-    def _gives_up(self) -> bool:
-        """Begin nothing more; whether to wait no longer for what is under way."""
+    def _is_over(self) -> bool:
+        """Start no more requests; return whether to stop waiting for the calls in flight."""
         self._agent.drain()
-        self._stop_by = self._stop_by or time.monotonic() + _DRAIN_S
+        self._stop_by = self._stop_by or time.monotonic() + _DRAIN_SECONDS
         return not self._agent.in_flight or bool(self._pool.unavailable_reason) or time.monotonic() > self._stop_by
 
 
-def _for_a_run(config: JudgeConfig, spent: int) -> JudgeConfig:
+def _run_config(config: JudgeConfig, spent: int) -> JudgeConfig:
     judge = config.judge
     budget = judge.daily_budget_usd
     changes = {
-        "retry_delay_s": min(judge.retry_delay_s, _LONGEST_RETRY_S),
+        "retry_delay_s": min(judge.retry_delay_s, _LONGEST_RETRY_SECONDS),
         "daily_budget_usd": None if budget is None else max(0.0, budget - spent / _MICRO),
     }
-    # Nobody waits behind another's lines: each request is a queue of its own.
+    # No request has another one behind it in its partition.
     return replace(config, judge=judge.model_copy(update=changes), moves=False)

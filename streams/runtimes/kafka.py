@@ -1,8 +1,8 @@
 """The Kafka runtime: one consumer, one transactional producer, one loop; outputs and offsets commit together.
 
-A batch is read (`batches`), computed by the agent, and committed (`transactions`). After an abort it is read again from
-the committed offsets; what a restart settles is left to the supervisor. Partitions come and go while a batch is read
-(`partitions`). Records on which a process may have died are handled with `precautions`.
+A batch is read (`batches`), handled by the agent and committed (`transactions`). After an abort it is read again from
+the committed offsets; errors that need a restart are left to the supervisor. Partitions are assigned and revoked while
+a batch is read (`rebalance`). Records on which a process may have died are tried first (`crash_protection`).
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ from ragweir.streams.records import Emission, Outcome, Record, ReplayBounds, Top
 from ragweir.streams.runtimes.backpressure import Backpressure
 from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.broker_clock import BrokerClock
-from ragweir.streams.runtimes.guard import Guard
+from ragweir.streams.runtimes.canary_client import CanaryClient
+from ragweir.streams.runtimes.crash_protection import CrashProtection
 from ragweir.streams.runtimes.offsets import OffsetTracker
-from ragweir.streams.runtimes.partitions import Partitions
 from ragweir.streams.runtimes.poison import RECORD_FAULTS, PoisonBisection
-from ragweir.streams.runtimes.precautions import Precautions
 from ragweir.streams.runtimes.progress_group import ProgressGroup
+from ragweir.streams.runtimes.rebalance import RebalanceListener
 from ragweir.streams.runtimes.replay_limiter import ReplayLimiter
 from ragweir.streams.runtimes.status import Status
 from ragweir.streams.runtimes.topic_identity import TopicIdentity
 from ragweir.streams.runtimes.transactions import Aborted, GroupOffsets, Transactions, restart_after
-from ragweir.streams.runtimes.unread_partitions import UnreadPartitions
+from ragweir.streams.runtimes.unassigned_partitions import UnassignedPartitions
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-DRAIN_S = 2.0
-"""How long a stopping worker waits for what is under way."""
+DRAIN_SECONDS = 2.0
+"""Time for which a stopping worker waits for work in flight."""
 
 
 class KafkaRuntime:
     """Drives one agent in one slot, exactly once.
 
     Args:
-        settings: all of them.
-        identity: of the slot.
-        agent: computes what to emit.
-        inputs: the topics to read, by their full names.
+        settings: all settings.
+        identity: the slot's names in Kafka.
+        agent: the agent to drive.
+        inputs: the full names of the topics to read.
         telemetry: the service's instruments.
-        health: says whether the worker is ready.
-        stopped: says whether to stop; the batch in hand is committed first.
-        assignor: how Kafka deals out the inputs' partitions.
-        bounds: what of the inputs is read; all of it without.
-        canary: the command line of the process that tries suspected records; without it the worker stops for good
-            after so many attempts.
+        health: the worker's health.
+        stopped: returns true once the worker is to stop; the current batch is committed first.
+        assignor: the assignment strategy of the group.
+        bounds: the offsets and the rate of a replay; None reads the inputs without end.
+        canary: the command line of the process that tries suspected records; without it the worker stops for good after
+            too many attempts.
     """
 
     def __init__(
@@ -80,41 +80,43 @@ class KafkaRuntime:
         canary: Sequence[str] = (),
     ) -> None:
         connection, group = Connection(), identity.group
-        self._agent, self._inputs, self._stopped = agent, inputs, stopped
+        stopped_and_alive = health.with_heartbeat(stopped)
+        self._agent, self._inputs, self._stopped, self._telemetry = agent, inputs, stopped, telemetry
         self._aborts = 0
-        self._isolation = PoisonBisection(settings.batch.max_events)
+        self._bisection = PoisonBisection(settings.batch.max_events)
         self._consumer = consumer = build(Consumer, consumer_properties(settings, identity, connection, assignor))
         starts = bounds.starts if bounds else {}
-        self._positions = positions = OffsetTracker(settings.input.start_from, self._missed, starts)
-        pacing, bounding = Backpressure(agent, consumer, positions), ReplayLimiter(bounds, consumer)
+        self._offsets = offsets = OffsetTracker(settings.input.start_from, self._on_missed, starts)
         self._reader = reader = BatchReader(
-            *(consumer, positions, settings.batch, pacing, bounding),
+            consumer,
+            offsets,
+            settings.batch,
+            Backpressure(agent, consumer, offsets),
+            ReplayLimiter(bounds, consumer),
             lambda error: restart_after(error, identity.member, connection.quiet_s),
         )
-        guard = Guard(canary, health.alive, stopped) if canary else None
-        self._precautions = Precautions(agent, guard, self._note, health.alive)
-        waiting = health.beating(stopped)
-        self._identity = TopicIdentity(settings, inputs, connection, self._waiting, stopped)
-        # What an agent without a provenance has written tells of every partition, idle ones too.
-        self._progress = ProgressGroup(
-            settings, identity.progress_group if agent.provenance else None, self._identity.known, waiting
-        )
-        self._partitions = Partitions(
+        client = CanaryClient(canary, stopped_and_alive) if canary else None
+        self._crash_protection = CrashProtection(agent, client, self._commit_metadata, health.alive)
+        self._identity = TopicIdentity(settings, inputs, connection, self._on_wait, stopped)
+        # The changelog of an agent without a provenance holds the progress of every partition, idle ones too.
+        progress = identity.progress_group if agent.provenance else None
+        self._progress = ProgressGroup(settings, progress, self._identity.topics, stopped_and_alive)
+        self._rebalance = RebalanceListener(
             settings,
             consumer,
             self._identity,
             self._progress,
             agent,
             group,
-            positions,
+            offsets,
             reader,
-            self._precautions,
+            self._crash_protection,
             telemetry,
-            health.alive,
-            waiting,
+            stopped_and_alive,
         )
-        self._status = Status(consumer, inputs[0], connection, self._partitions, positions, reader, telemetry, health)
-        self._unread = UnreadPartitions(
+        self._connection = connection
+        self._status = Status(consumer, inputs[0], connection, self._rebalance, offsets, reader, telemetry, health)
+        self._unassigned = UnassignedPartitions(
             settings, consumer, group, lambda: self._identity.partitions, connection, self._rejoin
         )
         self._clock = BrokerClock()
@@ -126,137 +128,139 @@ class KafkaRuntime:
             connection,
             self._status.show,
             stopped,
-            self._clock.delivered,
+            self._clock.on_delivery,
         )
 
     def run(self) -> None:
-        """Work until told to stop.
+        """Drive the agent until `stopped` returns true.
 
         Raises:
-            RestartRequired: if the process has to be replaced by a new one.
-            PermanentError: if a partition cannot be begun without a decision by people.
+            RestartRequired: if a new process has to go on.
+            PermanentError: if people have to decide where a partition starts.
         """
         try:
             self._transactions.take_over()
-            self._partitions.subscribe(self._consumer, self._inputs)
-            while not (self._stopped() or self._reader.overtaken):
-                self._turn()
+            self._rebalance.subscribe(self._consumer, self._inputs)
+            while not (self._stopped() or self._reader.restart_reason):
+                self._process_batch()
             self._drain()
-            self._withdraw()
-            if self._reader.overtaken:
-                self._must_be_same()
-                raise RestartRequired(self._reader.overtaken)
+            self._commit_stop()
+            if self._reader.restart_reason:
+                self._check_topics()
+                raise RestartRequired(self._reader.restart_reason)
             self._consumer.close()
         except Interrupted:
             log.info("ended while waiting for the broker")
         except Aborted as aborted:
-            raise RestartRequired(f"Kafka refuses the transaction: {aborted}") from None
+            raise RestartRequired(f"Kafka rejects the transaction: {aborted}") from None
         except KafkaException as error:
             raise RestartRequired(f"Kafka: {error.args[0].str()}") from None
         finally:
-            # The consumer is not closed on the way out of an error: a fenced or lost one may hang, and the broker
-            # settles what it left.
+            # After an error the consumer is not closed: a fenced or lost one may block.
             self._status.end()
-            self._precautions.close()
+            self._crash_protection.close()
 
     # The loop.
 
     def _drain(self) -> None:
-        """Let what is under way come to its end, for a while: what is given up has to be done again."""
+        """Wait a short while for work in flight, which would have to be repeated."""
         self._agent.drain()
-        until = time.monotonic() + DRAIN_S
+        until = time.monotonic() + DRAIN_SECONDS
         while self._agent.in_flight and time.monotonic() < until:
-            self._turn()
+            self._process_batch()
 
-    def _turn(self) -> None:
-        self._status.watch()
+    def _process_batch(self) -> None:
+        self._status.tick()
         # A replay reads the partitions that there were when it began.
-        if not (self._positions.bounded or self._stopped()):
-            self._unread.watch()
-        records = self._reader.read(self._isolation.limit)
+        if not (self._offsets.is_replay or self._stopped()):
+            self._unassigned.tick()
+        records = self._reader.read(self._bisection.limit)
         asked = bool(records) or self._identity.due
         if asked:
             self._identity.ask()
         outcome = Outcome()
         began = handled = time.perf_counter()
         try:
-            if len(self._positions) and not self._clock.is_asked:
-                self._ask_time()
-            if records and self._positions.uncommitted:
+            if self._offsets.committed and not self._clock.is_asked:
+                self._commit_clock_record()
+            if records and self._offsets.uncommitted:
                 self._commit_start()
             self._begin(records)
-            outcome = self._work(records)
+            outcome = self._handle(records)
             handled = time.perf_counter()
-            self._precautions.survived(outcome)
+            self._crash_protection.survive(outcome)
             commits = bool(
-                outcome.settled or outcome.emissions or self._positions.uncommitted or self._precautions.uncommitted
+                outcome.settled
+                or outcome.emissions
+                or self._offsets.uncommitted
+                or self._crash_protection.attempts.uncommitted
             )
             if asked or commits:
-                self._must_be_same()
+                self._check_topics()
             if commits:
                 self._commit(outcome.emissions, outcome.settled)
-                self._isolation.committed()
-                self._precautions.settled()
+                self._bisection.on_commit()
+                self._crash_protection.on_commit()
                 self._aborts = 0
-                self._status.batch(len(records), handled - began, time.perf_counter() - handled)
-            elif self._progress.due(self._positions.committed_all()):
-                self._note()
+                self._status.on_batch(len(records), handled - began, time.perf_counter() - handled)
+            elif self._progress.due(self._offsets.committed):
+                self._commit_metadata()
         except Aborted as aborted:
             self._agent.on_abort()
             self._abort(aborted, outcome.settled)
         else:
-            self._committed(outcome)
+            self._on_commit(outcome)
         finally:
-            self._status.measured(self._agent.drain_metrics())
+            self._telemetry.add(self._agent.drain_metrics())
 
     def _begin(self, records: list[Record]) -> None:
-        """Take precautions; what there was no time for is taken out of the batch, and read again."""
-        first = self._precautions.begin(records)
+        """Count the attempt and try suspects; remove the records that were not tried from the batch."""
+        first = self._crash_protection.begin(records)
         if first < len(records):
             self._reader.put_back(records[first:])
             del records[first:]
 
-    def _work(self, records: Sequence[Record]) -> Outcome:
+    def _handle(self, records: Sequence[Record]) -> Outcome:
         outcome = Outcome()
-        condemned = self._isolation.condemned
-        if condemned is not None and (condemned in records or condemned.topic_partition in self._agent.held):
-            outcome = self._agent.dead_letter(condemned, self._isolation.reason)
-            records = [record for record in records if record != condemned]
+        poison = self._bisection.poison
+        if poison is not None and (poison in records or poison.topic_partition in self._agent.held):
+            outcome = self._agent.dead_letter(poison, self._bisection.reason)
+            records = [record for record in records if record != poison]
         if records:
-            outcome.extend(self._precautions.handled(records))
-        most = self._isolation.limit - len(outcome.settled)
-        outcome.extend(self._agent.tick(self._clock.now_s(), self._reader.at_end, most))
+            outcome.extend(self._crash_protection.handle(records))
+        limit = self._bisection.limit - len(outcome.settled)
+        outcome.extend(self._agent.tick(self._clock.now_s(), self._reader.at_end, limit))
         return outcome
 
-    def _must_be_same(self) -> None:
-        """See that what was read is of the topics whose offsets are committed.
+    def _check_topics(self) -> None:
+        """Check that the records that were read belong to the topics whose offsets are committed.
 
         Raises:
-            RestartRequired: if a topic was deleted and made again. Nothing of the batch is committed.
+            RestartRequired: if a topic was deleted and created again. Nothing of the batch is committed.
         """
         if not (changed := self._identity.changed()):
             return
         try:
-            # Kafka forgets offsets with their topic: the next process has to find those of the old one.
-            self._note()
+            # Kafka deletes offsets with their topic: the next process has to find those of the old one.
+            self._commit_metadata()
         except Aborted as aborted:
             self._transactions.abort(aborted)
         names = ", ".join(changed)
-        raise RestartRequired(f"{names}: deleted and made again; a restart begins at its start, and repeats nothing")
+        raise RestartRequired(f"{names}: deleted and created again; a restart reads from its start, without duplicates")
 
     # One transaction.
 
     def _commit_start(self) -> None:
-        """Commit where partitions start, with what the agent tells of that, before any record is handled."""
-        outcome = self._agent.tick(self._clock.now_s(), self._reader.at_end, self._isolation.limit)
+        """Commit the starts of partitions, with the agent's state there, before any record is handled."""
+        outcome = self._agent.tick(self._clock.now_s(), self._reader.at_end, self._bisection.limit)
         self._commit(outcome.emissions, outcome.settled)
-        self._committed(outcome)
+        self._on_commit(outcome)
 
-    def _ask_time(self) -> None:
-        """Commit a record whose delivery report tells the brokers' time, before the agent is told any."""
+    def _commit_clock_record(self) -> None:
+        """Commit a record whose delivery report has the brokers' time, before the agent's first `tick`."""
         if (record := self._agent.clock_record) is None:
             return
-        _, partition = self._positions.partitions()[0]
+        _, partition = next(iter(self._offsets.committed))
         self._commit([replace(record, partition=partition)], [])
         if not self._clock.is_brokers:
             log.warning(
@@ -265,61 +269,61 @@ class KafkaRuntime:
                 setting="message.timestamp.type=LogAppendTime",
             )
 
-    def _note(self) -> None:
-        """Commit the offsets as they are, for the sake of their metadata."""
+    def _commit_metadata(self) -> None:
+        """Commit the current offsets with new metadata."""
         self._commit([], [])
 
     def _commit(self, emissions: Sequence[Emission], settled: Sequence[Record]) -> None:
-        before = dict(self._positions.committed_all())
-        offsets = self._precautions.noted(self._positions.offsets(settled), before)
+        before, attempts = dict(self._offsets.committed), self._crash_protection.attempts
+        offsets = attempts.with_metadata(self._offsets.next_offsets(settled), before)
         own = GroupOffsets(offsets, self._consumer.consumer_group_metadata())
         progress = self._progress.offsets(offsets)
-        also = [GroupOffsets(progress, self._progress.metadata)] if progress else []
-        self._transactions.commit(emissions, own, *also)
-        self._progress.committed(progress)
-        self._precautions.committed(offsets, before)
-        self._positions.committed()
-        self._status.transaction("committed")
+        further = [GroupOffsets(progress, self._progress.metadata)] if progress else []
+        self._transactions.commit(emissions, own, *further)
+        self._progress.on_commit(progress)
+        attempts.on_commit(offsets, before)
+        self._offsets.on_commit()
+        self._telemetry.count("ragweir_transactions_total", 1, "committed")
 
-    def _committed(self, outcome: Outcome) -> None:
-        """Take note that an outcome is committed, or that there was nothing to commit."""
+    def _on_commit(self, outcome: Outcome) -> None:
+        """Report that an outcome is committed, or that there was nothing to commit."""
         self._agent.on_commit()
-        self._status.committed(outcome)
+        self._status.on_commit(outcome)
 
     def _abort(self, aborted: Aborted, records: Sequence[Record]) -> None:
-        """Abort, go back to the committed offsets, and remember what may be at fault."""
-        condemned = self._isolation.condemned
+        """Abort, go back to the committed offsets, and continue the search for a poison record."""
+        poison = self._bisection.poison
         cause = self._transactions.abort(aborted)
-        self._status.transaction("aborted")
+        self._telemetry.count("ragweir_transactions_total", 1, "aborted")
         log.warning("transaction aborted", reason=cause.str(), code=cause.name(), events=len(records))
-        self._isolation.aborted(cause.code(), f"Kafka refuses what it came to: {cause.str()}", records)
+        self._bisection.on_abort(cause.code(), f"Kafka refuses what it came to: {cause.str()}", records)
         self._reader.rewind()
-        refused = condemned is not None and condemned in records
-        if refused:
-            log.error("a dead letter is refused; nothing is passed over, so people have to mend this")
-        if refused or not records or cause.code() not in RECORD_FAULTS:
+        is_letter_rejected = poison is not None and poison in records
+        if is_letter_rejected:
+            log.error("Kafka rejects a dead letter; the partition waits until people correct the cause")
+        if is_letter_rejected or not records or cause.code() not in RECORD_FAULTS:
             time.sleep(min(0.1 * 2**self._aborts, 2.0))
             self._aborts += 1
 
-    def _withdraw(self) -> None:
-        """A stop in good order counts as no attempt, and leaves nothing that the progress group does not know."""
-        if self._status.lost:
+    def _commit_stop(self) -> None:
+        """Commit that no attempt is in progress and the progress group is up to date, as the worker stops in order."""
+        if self._connection.lost_reason:
             return
         try:
             self._progress.end()
-            self._precautions.withdraw()
-            if self._progress.due(self._positions.committed_all()):
-                self._note()
+            self._crash_protection.withdraw()
+            if self._progress.due(self._offsets.committed):
+                self._commit_metadata()
         except Aborted as aborted:
             self._transactions.abort(aborted)
 
     def _rejoin(self) -> None:
-        """Leave the group, and join it again at once: Kafka then assigns all partitions anew."""
+        """Leave the group and join it again: Kafka then assigns all partitions again."""
         self._consumer.unsubscribe()
-        self._partitions.subscribe(self._consumer, self._inputs)
+        self._rebalance.subscribe(self._consumer, self._inputs)
 
-    def _waiting(self) -> None:
+    def _on_wait(self) -> None:
         self._status.show()
 
-    def _missed(self, place: TopicPartition, number: int) -> None:
-        self._status.missed(place, number)
+    def _on_missed(self, partition: TopicPartition, number: int) -> None:
+        self._telemetry.count("ragweir_events_missed_total", number, partition[0], str(partition[1]))

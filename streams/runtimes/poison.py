@@ -1,4 +1,4 @@
-"""Isolating the one record that makes every commit fail, by halving the batch until it stands alone."""
+"""Poison-record bisection: finds the one record that makes every commit fail, by halving the batch."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ RECORD_FAULTS = frozenset(
         KafkaError.INVALID_TIMESTAMP,
     }
 )
-"""What the broker says when a record itself is at fault. All else is mended by waiting or by people, and condemns
-no record: a missing permission must not drain a topic into the dead letters."""
+"""The broker's errors about a record itself. After any other error, such as a missing permission, no record becomes a
+dead letter."""
 
 
 class PoisonBisection:
-    """How large the next batch may be, and which record is known to be at fault.
+    """Limits the size of the next batch and finds the poison record.
 
-    >>> isolation = PoisonBisection(1000)
+    >>> bisection = PoisonBisection(1000)
     >>> records = [Record("t", 0, offset, None, b"", None) for offset in range(4)]
-    >>> isolation.aborted(KafkaError.INVALID_RECORD, "refused", records)
-    >>> isolation.limit
+    >>> bisection.on_abort(KafkaError.INVALID_RECORD, "rejected", records)
+    >>> bisection.limit
     2
-    >>> isolation.aborted(KafkaError.INVALID_RECORD, "refused", records[:1])
-    >>> isolation.condemned == records[0], isolation.reason
-    (True, 'refused')
+    >>> bisection.on_abort(KafkaError.INVALID_RECORD, "rejected", records[:1])
+    >>> bisection.poison == records[0], bisection.reason
+    (True, 'rejected')
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.limit = most
+    def __init__(self, max_records: int) -> None:
+        self._max_records = max_records
+        self.limit = max_records
         """The number of records that the next transaction may settle."""
-        self.condemned: Record | None = None
-        """The record that is known to be at fault, and is to become a dead letter."""
+        self.poison: Record | None = None
+        """The record that is to become a dead letter."""
         self.reason = ""
 
-    def aborted(self, code: int, reason: str, records: Sequence[Record]) -> None:
-        """A batch could not be committed: try half of it, or condemn the record that stood alone."""
+    def on_abort(self, code: int, reason: str, records: Sequence[Record]) -> None:
+        """Halve the batch after an error about a record; a record alone in its batch is the poison record."""
         if code not in RECORD_FAULTS:
             return
         if len(records) == 1:
-            self.condemned, self.reason = records[0], reason
+            self.poison, self.reason = records[0], reason
         self.limit = max(1, len(records) // 2)
 
-    def committed(self) -> None:
-        """A batch went through: let the next one be larger."""
-        self.condemned = None
-        self.limit = min(self._most, self.limit * 2)
+    def on_commit(self) -> None:
+        """Double the batch up to its maximum."""
+        self.poison = None
+        self.limit = min(self._max_records, self.limit * 2)

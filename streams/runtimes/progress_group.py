@@ -1,8 +1,8 @@
-"""The progress group: a second consumer group with the offsets that a service has committed, which nobody resets.
+"""The progress group: a second consumer group with a service's committed offsets, which operators do not reset.
 
-An operator may set a group's offsets back, and a coordinator may answer older ones than were committed. The output of a
-partition that has been idle for long is too far back to tell. So a transaction every few seconds, and the last one of
-a process, commits its offsets to this group as well, and whoever takes a partition over compares the two groups.
+An operator may set a group's offsets back, and a coordinator may answer older ones than were committed. The newest
+records of the output prove nothing about a partition that has been idle for long. So a transaction every few seconds,
+and the last one of a process, commits its offsets to this group as well. An assignment compares the two groups.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.streams.kafka.client import build, reader_properties
 from ragweir.streams.records import TopicPartition
-from ragweir.streams.runtimes.attempts import OffsetMetadata
+from ragweir.streams.runtimes.offset_metadata import OffsetMetadata, metadata_of
 from ragweir.streams.runtimes.offsets import ask_until_answered
 from ragweir.streams.runtimes.topic_identity import TopicVersion
 from ragweir.streams.settings import Settings
 
-_EVERY_S = 10.0
-"""The time in seconds between two commits to the group by one process."""
-_AGAIN_S = 24 * 3600.0
-"""The time in seconds after which offsets that have not changed are committed again: Kafka forgets those of a group
-without members after `offsets.retention.minutes`, by default seven days."""
+_INTERVAL_SECONDS = 10.0
+"""Time between two commits to the group by one process."""
+_REFRESH_SECONDS = 24 * 3600.0
+"""Time after which unchanged offsets are committed again: Kafka deletes those of a group without members after
+`offsets.retention.minutes`, by default seven days."""
 
 
 class ProgressGroup:
-    """Reads the progress group, and says when to commit to it.
+    """Reads the progress group, and selects the offsets to commit to it.
 
-    It has no members, so that Kafka takes its offsets from any producer. They share a transaction with those of the
-    service's own group, which Kafka takes from the owner of the partitions only.
+    The group has no members, so that Kafka accepts its offsets from any producer. They share a transaction with those
+    of the service's own group, which Kafka accepts from the owner of the partitions only.
 
     Args:
-        settings: how to reach Kafka.
-        group: its name; None for an agent whose own state tells how far every partition is.
-        topics: the topics as they were when their partitions were taken over, by name.
-        stopped: says whether to stop waiting.
-        clock: seconds that never go back.
+        settings: all settings.
+        group: the group's name; None for an agent whose changelog holds the progress of every partition.
+        topics: the versions of the topics when their partitions were assigned, by name.
+        stopped: returns true once the worker is to stop.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -53,79 +53,79 @@ class ProgressGroup:
         self._settings, self._group, self._topics = settings, group, topics
         self._stopped, self._clock = stopped, clock
         self._committed: dict[TopicPartition, int] = {}
-        """What this process has committed to it within a day."""
-        self._due_at = self._again_at = 0.0
+        """The offsets that this process has committed to the group since the last refresh."""
+        self._due_at = self._refresh_at = 0.0
         self.metadata: object = None
-        """The group's metadata, as a producer needs it; None before partitions were taken over."""
+        """The group's metadata for the producer; None before the first assignment."""
 
     def read(self, partitions: Iterable[PartitionOffset]) -> Mapping[TopicPartition, int]:
-        """Return the offsets that the group has of partitions; those of topics that were made again are left out.
+        """Return the group's offsets of partitions, without those of recreated topics.
 
         Raises:
-            Interrupted: if told to stop meanwhile.
-            KafkaException: if the broker answers with an error that waiting does not mend.
+            Interrupted: if `stopped` returns true meanwhile.
+            KafkaException: if the broker answers with an error that is not transient.
         """
-        places = [PartitionOffset(each.topic, each.partition) for each in partitions]
-        if self._group is None or not places:
+        unknown = [PartitionOffset(each.topic, each.partition) for each in partitions]
+        if self._group is None or not unknown:
             return {}
         with closing(build(Consumer, {**reader_properties(self._settings), "group.id": self._group})) as consumer:
-            found = ask_until_answered(lambda timeout: _committed(consumer, places, timeout), self._stopped)
+            found = ask_until_answered(lambda timeout: _committed(consumer, unknown, timeout), self._stopped)
             self.metadata = consumer.consumer_group_metadata()
         self._committed.clear()
-        return {(at.topic, at.partition): at.offset for at in found if at.offset >= 0 and self._is_of_today(at)}
+        return {(at.topic, at.partition): at.offset for at in found if at.offset >= 0 and self._is_current(at)}
 
-    def _is_of_today(self, at: PartitionOffset) -> bool:
+    def _is_current(self, at: PartitionOffset) -> bool:
         topic = self._topics.get(at.topic)
-        return topic is not None and OffsetMetadata.stored(at.metadata).topic == topic.id
+        return topic is not None and metadata_of(at).topic == topic.id
 
     def end(self) -> None:
-        """Let the next transaction commit to the group, however recent the last one is: the process ends."""
+        """Make the next commit due now, as the process ends."""
         self._due_at = 0.0
 
-    def due(self, settled: Mapping[TopicPartition, int]) -> bool:
-        """Return whether the next transaction has something to commit to the group.
+    def due(self, committed: Mapping[TopicPartition, int]) -> bool:
+        """Return whether the next transaction has offsets to commit to the group.
 
         Args:
-            settled: up to where every partition held is settled.
+            committed: the committed offsets of all held partitions.
         """
         now = self._clock()
         if self.metadata is None or now < self._due_at:
             return False
-        if now >= self._again_at:
-            self._again_at = now + _AGAIN_S
+        if now >= self._refresh_at:
+            self._refresh_at = now + _REFRESH_SECONDS
             self._committed.clear()
-        return bool(self._changed(settled))
+        return bool(self._changed(committed))
 
     def offsets(self, sent: Iterable[PartitionOffset]) -> list[PartitionOffset]:
-        """Return those of the offsets of a transaction that are to be committed to the group as well, if it is due."""
-        settled = {(at.topic, at.partition): at.offset for at in sent}
-        if not self.due(settled):
+        """Return the offsets of a transaction that are to be committed to the group as well; none if it is not due."""
+        following = {(at.topic, at.partition): at.offset for at in sent}
+        if not self.due(following):
             return []
         return [
-            PartitionOffset(*place, offset, OffsetMetadata(topic=self._topics[place[0]].id).text)
-            for place, offset in self._changed(settled).items()
+            PartitionOffset(*partition, offset, OffsetMetadata(topic=self._topics[partition[0]].id).text)
+            for partition, offset in self._changed(following).items()
         ]
 
-    def committed(self, offsets: Sequence[PartitionOffset]) -> None:
-        """Take note that offsets are committed to the group."""
+    def on_commit(self, offsets: Sequence[PartitionOffset]) -> None:
+        """Store the offsets that were committed to the group."""
         if not offsets:
             return
         self._committed.update({(at.topic, at.partition): at.offset for at in offsets})
-        self._due_at = self._clock() + _EVERY_S
+        self._due_at = self._clock() + _INTERVAL_SECONDS
 
-    def _changed(self, settled: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+    def _changed(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         return {
-            place: offset
-            for place, offset in settled.items()
-            if self._committed.get(place) != offset and place[0] in self._topics
+            partition: offset
+            for partition, offset in offsets.items()
+            if self._committed.get(partition) != offset and partition[0] in self._topics
         }
 
 
-def _committed(consumer: Consumer, places: list[PartitionOffset], timeout_s: float) -> list[PartitionOffset]:
+def _committed(consumer: Consumer, partitions: list[PartitionOffset], timeout_s: float) -> list[PartitionOffset]:
     try:
-        return consumer.committed(places, timeout=timeout_s)
+        return consumer.committed(partitions, timeout=timeout_s)
     except KafkaException:
-        # A consumer that may not see its group waits for a coordinator until the time is over, and tells why elsewhere.
+        # A consumer without a right to its group times out, and has the reason as an event.
         message = consumer.poll(0)
         error = message and message.error()
         if error and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:

@@ -1,4 +1,4 @@
-"""The projection runtime: a consumer without a group, from which one process keeps one projection up to date.
+"""The projection runtime: drives one projection in one process with a consumer without a group.
 
 It only reads, so any number of processes may run the same projection.
 """
@@ -18,6 +18,7 @@ from ragweir.streams.kafka.messages import record_of, topic_partition_of
 from ragweir.streams.projection import Projection
 from ragweir.streams.records import TopicPartition
 from ragweir.streams.runtimes.offsets import ask_until_answered
+from ragweir.streams.runtimes.status import show_broker
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import Settings
@@ -25,19 +26,20 @@ from ragweir.streams.settings import Settings
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _BATCH = 1_000
-_WAIT_S = 0.2
-_CALL_TIMEOUT_S = 1.0
-_REFRESH_EVERY_S = 5.0
+_BATCH_SECONDS = 0.2
+_CALL_SECONDS = 1.0
+_REFRESH_SECONDS = 5.0
+"""Time between two updates of the lag."""
 
 
 class ProjectionRuntime:
     """Reads a projection's topics and calls its lifecycle; sets the lag, the broker's state and the health.
 
     Args:
-        settings: all of them.
+        settings: all settings.
         projection: the projection to drive.
-        partitions: the number of partitions of each of its topics, by full name.
-        telemetry: the service's own instruments.
+        partitions: the partition count of each of its topics, by full name.
+        telemetry: the service's instruments.
         health: ready while the broker answers and every partition was read to its end once.
         stopped: returns true once the runtime is to stop.
     """
@@ -51,14 +53,11 @@ class ProjectionRuntime:
         health: Health,
         stopped: Callable[[], bool],
     ) -> None:
-        self._projection = projection
-        self._partitions = partitions
-        self._telemetry = telemetry
-        self._health = health
-        self._stopped = stopped
+        self._projection, self._partitions = projection, partitions
+        self._telemetry, self._health, self._stopped = telemetry, health, stopped
         self._unread = {(topic, each) for topic, number in partitions.items() for each in range(number)}
         """The partitions that have not been read to their end once."""
-        self._reached: dict[TopicPartition, int] = {}
+        self._consumed: dict[TopicPartition, int] = {}
         """The next offset to read of each partition."""
         self._refresh_at = 0.0
         self._connection = Connection()
@@ -72,7 +71,7 @@ class ProjectionRuntime:
         )
 
     def run(self) -> None:
-        """Drive the projection until told to stop.
+        """Drive the projection until `stopped` returns true.
 
         Raises:
             RestartRequired: if a new process has to go on.
@@ -81,7 +80,7 @@ class ProjectionRuntime:
             self._projection.open()
             self._consumer.assign(self._starts())
             while not self._stopped():
-                self._turn()
+                self._process_batch()
         except Interrupted:
             log.info("ended while waiting for the broker")
         except KafkaException as error:
@@ -95,21 +94,22 @@ class ProjectionRuntime:
 
     def _starts(self) -> list[PartitionOffset]:
         since_ms = round(max(0.0, time.time() - self._projection.since_s) * 1000)
-        wanted = [PartitionOffset(*place, since_ms) for place in sorted(self._unread)]
+        wanted = [PartitionOffset(*partition, since_ms) for partition in sorted(self._unread)]
         return ask_until_answered(
             lambda timeout: self._consumer.offsets_for_times(wanted, timeout=timeout), self._stopped
         )
 
-    def _turn(self) -> None:
+    def _process_batch(self) -> None:
         self._health.alive()
-        for message in self._consumer.consume(_BATCH, _WAIT_S):
+        for message in self._consumer.consume(_BATCH, _BATCH_SECONDS):
             self._receive(message)
         if not self._unread:
             self._projection.flush(time.time())
-        self._telemetry.measure(self._projection.drain_metrics())
-        self._report()
+        self._telemetry.add(self._projection.drain_metrics())
+        reading = f"reading {len(self._unread)} partitions" if self._unread else ""
+        show_broker(self._connection, self._telemetry, self._health, reading)
         if time.monotonic() >= self._refresh_at:
-            self._refresh_at = time.monotonic() + _REFRESH_EVERY_S
+            self._refresh_at = time.monotonic() + _REFRESH_SECONDS
             self._refresh()
 
     def _receive(self, message: Message) -> None:
@@ -117,34 +117,27 @@ class ProjectionRuntime:
         if error is None:
             record = record_of(message)
             self._projection.take(record)
-            self._reached[record.topic, record.partition] = record.offset + 1
+            self._consumed[record.topic_partition] = record.offset + 1
         elif error.code() == KafkaError._PARTITION_EOF:
-            # Behind the last record there may be a transaction's end, which is not lag.
-            place = topic_partition_of(message)
-            self._reached[place] = message.offset() or 0
-            self._unread.discard(place)
+            # A commit marker after the last record is not lag.
+            partition = topic_partition_of(message)
+            self._consumed[partition] = message.offset() or 0
+            self._unread.discard(partition)
         elif error.fatal():
             raise RestartRequired(f"Kafka: {error.str()}")
         else:
-            log.warning("the consumer reports", reason=error.str(), code=error.name())
-
-    def _report(self) -> None:
-        """Update the broker's gauge and the health."""
-        lost = self._connection.lost_because or self._connection.refused_because
-        self._telemetry.set("ragweir_broker_up", 0 if lost else 1)
-        reading = f"reading {len(self._unread)} partitions" if self._unread else ""
-        self._health.not_ready = f"the broker is lost: {lost}" if lost else reading
+            log.warning("consumer error", reason=error.str(), code=error.name())
 
     def _refresh(self) -> None:
         """Detect that a lost broker is back and that a topic has grown; update the lag."""
         for topic, number in self._partitions.items():
             try:
-                found = self._consumer.list_topics(topic, timeout=_CALL_TIMEOUT_S).topics
+                found = self._consumer.list_topics(topic, timeout=_CALL_SECONDS).topics
             except KafkaException:
                 return
-            self._connection.back()
+            self._connection.on_answer()
             if len(found[topic].partitions) > number:
                 raise RestartRequired(f"{topic} has more partitions than before; starting anew to read them all")
-        for place, reached in self._reached.items():
-            _, high = self._consumer.get_watermark_offsets(PartitionOffset(*place), cached=True)
-            self._telemetry.set("ragweir_lag", max(0, high - reached), place[0], str(place[1]))
+        for partition, consumed in self._consumed.items():
+            _, high = self._consumer.get_watermark_offsets(PartitionOffset(*partition), cached=True)
+            self._telemetry.set("ragweir_lag", max(0, high - consumed), partition[0], str(partition[1]))

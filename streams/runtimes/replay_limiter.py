@@ -1,4 +1,4 @@
-"""Bounds: what of its inputs a worker reads, and how fast, where that is not all there is and as fast as it can."""
+"""The limits of a replay: the offsets that a worker reads, and its rate."""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.streams.records import Record, ReplayBounds, TopicPartition
 
-_SLICE_S = 0.5
-"""A worker that is held back reads what it may read in so long at once, and then polls again."""
+_SLICE_SECONDS = 0.5
+"""Duration whose records a rate-limited worker reads in one batch."""
 
 
 class ReplayLimiter:
-    """Holds a consumer to bounds: a partition that was read to its end is paused.
-
-    Args:
-        bounds: what is read; all there is without.
-        consumer: whose partitions they are.
-    """
+    """Pauses partitions at the end of the replay, and limits the rate. Without bounds it does nothing."""
 
     def __init__(self, bounds: ReplayBounds | None, consumer: Consumer) -> None:
         self._ends = None if bounds is None else bounds.ends
@@ -29,35 +24,31 @@ class ReplayLimiter:
         self._next_s = 0.0
 
     def admits(self, record: Record) -> bool:
-        """Whether a record is within the bounds."""
-        if self._ends is None:
+        """Return whether a record is within the bounds; pause its partition if not."""
+        if self._ends is None or record.offset < self._ends.get(record.topic_partition, 0):
             return True
-        place = record.topic_partition
-        if record.offset < self._ends.get(place, 0):
-            return True
-        if place not in self._paused:
-            self._paused.add(place)
-            self._consumer.pause([PartitionOffset(*place)])
+        if record.topic_partition not in self._paused:
+            self._paused.add(record.topic_partition)
+            self._consumer.pause([PartitionOffset(*record.topic_partition)])
         return False
 
-    def capacity(self, most: int) -> int:
-        """How many records may be read now, at most so many; 0 after a short rest."""
-        rate = self._rate
-        if rate is None:
-            return most
+    def capacity(self, limit: int) -> int:
+        """Return how many records may be read now, at most `limit`; sleep and return 0 if the rate is used up."""
+        if self._rate is None:
+            return limit
         wait_s = self._next_s - time.monotonic()
         if wait_s > 0:
-            time.sleep(min(wait_s, _SLICE_S))
+            time.sleep(min(wait_s, _SLICE_SECONDS))
             return 0
-        return min(most, max(1, int(rate * _SLICE_S)))
+        return min(limit, max(1, int(self._rate * _SLICE_SECONDS)))
 
     def count(self, records: int) -> None:
-        """So many records were read."""
+        """Count records that were read against the rate."""
         if self._rate is not None and records:
-            self._next_s = max(self._next_s, time.monotonic() - _SLICE_S) + records / self._rate
+            self._next_s = max(self._next_s, time.monotonic() - _SLICE_SECONDS) + records / self._rate
 
-    def forget(self) -> None:
-        """The partitions are about to be given up: none may come back paused."""
+    def resume_all(self) -> None:
+        """Resume all partitions before a rebalance or a rewind: none may come back paused."""
         if self._paused:
-            self._consumer.resume([PartitionOffset(*place) for place in self._paused])
+            self._consumer.resume([PartitionOffset(*partition) for partition in self._paused])
         self._paused = set()

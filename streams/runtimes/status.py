@@ -1,11 +1,10 @@
-"""Shows in telemetry, health and log whether a worker can work, what it has done, and how far behind it is."""
+"""Shows a worker's readiness, lag and commits in telemetry, health and log."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Literal
 
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as PartitionOffset
@@ -14,97 +13,72 @@ from ragweir.streams.kafka.client import Connection
 from ragweir.streams.records import Measurements, Outcome, TopicPartition
 from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.offsets import OffsetTracker
-from ragweir.streams.runtimes.partitions import Partitions
-from ragweir.streams.runtimes.transactions import CALL_TIMEOUT_S
+from ragweir.streams.runtimes.rebalance import RebalanceListener
+from ragweir.streams.runtimes.transactions import CALL_TIMEOUT_SECONDS
 from ragweir.streams.serving.dead_letter_log import DeadLetterLog
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
 
-_LAG_EVERY_S = 5.0
+_LAG_SECONDS = 5.0
+"""Time between two updates of the lag."""
+
+
+def show_broker(connection: Connection, telemetry: Telemetry, health: Health, not_ready: str) -> None:
+    """Show whether the broker is connected; `not_ready` is the reason why a connected worker is not ready."""
+    lost = connection.lost_reason or connection.auth_error
+    telemetry.set("ragweir_broker_up", 0 if lost else 1)
+    health.not_ready = f"the broker is lost: {lost}" if lost else not_ready
 
 
 class Status:
-    """Keeps the readiness, the lag and the state of the connection current, and counts what is committed.
-
-    Args:
-        consumer: asked for the ends of partitions.
-        topic: any topic that the consumer may see; asked for to learn whether a lost broker is back.
-        connection: the state of the connection.
-        partitions: says whether the worker is in its group.
-        positions: the offsets of the partitions.
-        reader: says what was read to its end.
-        telemetry: shows the lag.
-        health: shows the readiness.
-    """
+    """Keeps readiness and lag up to date; a lost broker is back once it describes `topic`."""
 
     def __init__(
         self,
         consumer: Consumer,
         topic: str,
         connection: Connection,
-        partitions: Partitions,
-        positions: OffsetTracker,
+        rebalance: RebalanceListener,
+        offsets: OffsetTracker,
         reader: BatchReader,
         telemetry: Telemetry,
         health: Health,
     ) -> None:
         self._consumer, self._topic, self._connection = consumer, topic, connection
-        self._partitions, self._positions, self._reader = partitions, positions, reader
+        self._rebalance, self._offsets, self._reader = rebalance, offsets, reader
         self._telemetry, self._health = telemetry, health
         self._dead_letters = DeadLetterLog()
         self._lag_at = 0.0
 
-    def watch(self) -> None:
-        """Look whether a lost broker is back, and show all; the lag every few seconds."""
+    def tick(self) -> None:
+        """Detect that a lost broker is back, and show everything; the lag every few seconds."""
         self._dead_letters.tick()
-        if self._connection.lost_because:
+        if self._connection.lost_reason:
             with suppress(KafkaException):
-                self._consumer.list_topics(self._topic, timeout=CALL_TIMEOUT_S)
-                self._connection.back()
+                self._consumer.list_topics(self._topic, timeout=CALL_TIMEOUT_SECONDS)
+                self._connection.on_answer()
         self.show()
         if time.monotonic() >= self._lag_at:
-            self._lag_at = time.monotonic() + _LAG_EVERY_S
+            self._lag_at = time.monotonic() + _LAG_SECONDS
             self._show_lag()
 
     def show(self) -> None:
-        """Show whether the worker can work, and that it is alive."""
+        """Record a heartbeat and show the readiness."""
         self._health.alive()
-        lost = self._connection.lost_because or self._connection.refused_because
-        self._telemetry.set("ragweir_broker_up", 0 if lost else 1)
-        if lost:
-            self._health.not_ready = f"the broker is lost: {lost}"
-        else:
-            self._health.not_ready = "" if self._partitions.joined else "waiting for partitions"
+        not_ready = "" if self._rebalance.joined else "waiting for partitions"
+        show_broker(self._connection, self._telemetry, self._health, not_ready)
 
-    @property
-    def lost(self) -> bool:
-        """True while the broker is out of reach."""
-        return bool(self._connection.lost_because)
-
-    def transaction(self, outcome: Literal["committed", "aborted"]) -> None:
-        """Count a transaction."""
-        self._telemetry.count("ragweir_transactions_total", 1, outcome)
-
-    def batch(self, records: int, handle_s: float, commit_s: float) -> None:
-        """Observe a batch that is committed."""
+    def on_batch(self, records: int, handle_s: float, commit_s: float) -> None:
+        """Observe a committed batch."""
         self._telemetry.observe("ragweir_batch_events", records)
         self._telemetry.observe("ragweir_handle_seconds", handle_s)
         self._telemetry.observe("ragweir_commit_seconds", commit_s)
         self._telemetry.set("ragweir_last_commit_timestamp_seconds", time.time())
 
-    def committed(self, outcome: Outcome) -> None:
-        """Add what an outcome counted, and set the gauges that it speaks of."""
-        self._telemetry.add(outcome.counts)
-        self._telemetry.show(outcome.levels)
-        self._dead_letters.committed(outcome)
-
-    def measured(self, measurements: Measurements) -> None:
-        """Take what an agent has measured outside of transactions."""
-        self._telemetry.measure(measurements)
-
-    def missed(self, place: TopicPartition, number: int) -> None:
-        """Count records that retention deleted unread."""
-        self._telemetry.count("ragweir_events_missed_total", number, place[0], str(place[1]))
+    def on_commit(self, outcome: Outcome) -> None:
+        """Add the counts and gauges of a committed outcome."""
+        self._telemetry.add(Measurements(outcome.counts, outcome.levels))
+        self._dead_letters.on_commit(outcome)
 
     def end(self) -> None:
         """Show that the worker has stopped."""
@@ -112,16 +86,17 @@ class Status:
         self._dead_letters.flush()
 
     def _show_lag(self) -> None:
-        # The client knows the end of what it fetches; of a partition that is paused it has to be asked for.
+        # The client has the ends of partitions that it fetches; those of paused ones have to be asked for.
         paused: Mapping[TopicPartition, int] = {}
-        if not self._connection.lost_because:
+        if not self._connection.lost_reason:
             with suppress(KafkaException):
-                paused = self._reader.ends_of_paused(CALL_TIMEOUT_S)
-        for place in self._positions.partitions():
-            low, high = self._consumer.get_watermark_offsets(PartitionOffset(*place), cached=True)
-            high = max(high, paused.get(place, high))
-            if low <= high:  # Before the first fetch the cache holds nothing.
-                # The marks of others' transactions have offsets too, but are nothing to read.
-                settled, read = self._positions.committed_and_consumed(place)
-                lag = 0 if place in self._reader.at_end and settled == read else max(0, high - settled)
-                self._telemetry.set("ragweir_lag", lag, place[0], str(place[1]))
+                paused = self._reader.ends_of_paused(CALL_TIMEOUT_SECONDS)
+        for partition, committed in self._offsets.committed.items():
+            low, high = self._consumer.get_watermark_offsets(PartitionOffset(*partition), cached=True)
+            high = max(high, paused.get(partition, high))
+            if low <= high:  # Before the first fetch there are no ends.
+                # At the end, what is left are commit markers of other transactions.
+                is_done = partition in self._reader.at_end and committed == self._offsets.consumed[partition]
+                self._telemetry.set(
+                    "ragweir_lag", 0 if is_done else max(0, high - committed), partition[0], str(partition[1])
+                )

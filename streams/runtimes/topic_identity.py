@@ -1,8 +1,8 @@
-"""Which topic a name stands for: Kafka's id of it, by which a topic that was deleted and made again is told apart.
+"""Topic identity: Kafka's ids of topics, which differ between a topic and one that is created with its name later.
 
-A consumer does not notice: it goes on reading the new topic at the offset that it had reached in the old one. So the
-ids are asked for again between the last poll of a batch and its commit, and the id that an offset belongs to is
-committed with the offset.
+A consumer does not detect that a topic was deleted and created again: it reads the new topic at its offset in the old
+one. So the ids are read again between the last poll of a batch and its commit, and each offset is committed with the id
+of its topic.
 """
 
 from __future__ import annotations
@@ -19,95 +19,87 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._topic import TopicDescription
 
 from ragweir.errors import Interrupted, RestartRequired
-from ragweir.streams.kafka.client import SILENCE_S, Connection, build, client_properties
+from ragweir.streams.kafka.client import SILENCE_SECONDS, Connection, build, client_properties
 from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-_IDLE_S = 5.0
-"""The time in seconds after which the ids are asked for again while nothing is committed."""
-_CALL_S = 2.0
-_GIVE_UP_S = 60.0
-_PAUSE_S = 0.1
+_IDLE_SECONDS = 5.0
+"""Time after which the ids are read again while nothing is committed."""
+_CALL_SECONDS = 2.0
+_GIVE_UP_SECONDS = 60.0
+_PAUSE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class TopicVersion:
-    """A topic as it is now."""
+    """A topic under its current id."""
 
     id: str
     partitions: int
 
 
 class TopicIdentity:
-    """Asks Kafka for the ids of topics, and says which of them have changed.
-
-    Args:
-        settings: how to reach Kafka.
-        topics: by their full names.
-        connection: is told of a broker that keeps silent.
-        waiting: called while Kafka is asked again.
-        stopped: says whether to stop waiting.
-    """
+    """Reads the ids of topics and detects changed ones; `on_wait` is called between two attempts to read them."""
 
     def __init__(
         self,
         settings: Settings,
-        topics: Sequence[str],
+        inputs: Sequence[str],
         connection: Connection,
-        waiting: Callable[[], object],
+        on_wait: Callable[[], object],
         stopped: Callable[[], bool],
     ) -> None:
         self._admin = build(AdminClient, client_properties(settings))
-        self._topics, self._connection = list(topics), connection
-        self._waiting, self._stopped = waiting, stopped
-        self.known: dict[str, TopicVersion] = {}
-        """The topics as they were when partitions of them were taken over."""
+        self._inputs, self._connection = list(inputs), connection
+        self._on_wait, self._stopped = on_wait, stopped
+        self.topics: dict[str, TopicVersion] = {}
+        """The versions of the topics when their partitions were assigned."""
         self.partitions: Mapping[str, int] = {}
-        """The number of partitions of each topic, by the newest answer to `ask`."""
+        """The partition count of each topic, from the newest answer to `ask`."""
         self._asked: Mapping[str, Future[TopicDescription]] | None = None
         self._ask_at = 0.0
 
     def learn(self, topics: Collection[str]) -> Mapping[str, TopicVersion]:
-        """Return how topics are now, and keep it; waits for the answer.
+        """Read and store the current versions of topics; wait for the answer.
 
         Raises:
-            Interrupted: if told to stop meanwhile.
+            Interrupted: if `stopped` returns true meanwhile.
             RestartRequired: if there is no answer for a minute.
         """
         self._asked = None
         now = self._answered(self._ask(topics), topics)
-        self.known |= now
+        self.topics |= now
         return now
 
     def ask(self) -> None:
-        """Ask how the topics are, without waiting for the answer."""
-        self._asked = self._ask(self._topics)
-        self._ask_at = time.monotonic() + _IDLE_S
+        """Request the versions of all topics, without waiting for the answer."""
+        self._asked = self._ask(self._inputs)
+        self._ask_at = time.monotonic() + _IDLE_SECONDS
 
     @property
     def due(self) -> bool:
-        """True where the last question is some seconds old."""
+        """True if the last request is some seconds old."""
         return time.monotonic() >= self._ask_at
 
     def changed(self) -> Mapping[str, TopicVersion]:
-        """Return the topics that are others than when they were learnt; waits for the answer to the last question.
+        """Return the topics whose ids have changed since their partitions were assigned; wait for the last answer.
 
-        A topic that was deleted and is not there again is none of them: it may have been read to its end.
+        A topic that does not exist now is left out, as it may have been read to its end.
 
         Raises:
-            Interrupted: if told to stop meanwhile.
+            Interrupted: if `stopped` returns true meanwhile.
             RestartRequired: if there is no answer for a minute.
         """
-        asked, self._asked = self._asked or self._ask(self._topics), None
-        now = self._answered(asked, self._topics)
+        asked, self._asked = self._asked or self._ask(self._inputs), None
+        now = self._answered(asked, self._inputs)
         self.partitions = {name: topic.partitions for name, topic in now.items()}
-        return {name: topic for name, topic in now.items() if name in self.known and self.known[name].id != topic.id}
+        return {name: topic for name, topic in now.items() if name in self.topics and self.topics[name].id != topic.id}
 
     def _ask(self, topics: Collection[str]) -> Mapping[str, Future[TopicDescription]]:
         if not topics:
             return {}
-        return self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=_CALL_S)
+        return self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=_CALL_SECONDS)
 
     def _answered(
         self, asked: Mapping[str, Future[TopicDescription]], topics: Collection[str]
@@ -118,27 +110,23 @@ class TopicIdentity:
                 found = {name: self._topic(future) for name, future in asked.items()}
                 return {name: topic for name, topic in found.items() if topic is not None}
             except (KafkaException, FutureTimeoutError) as error:
-                why = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
+                reason = error.args[0].str() if isinstance(error, KafkaException) else "no answer"
             if self._stopped():
                 raise Interrupted
             waited = time.monotonic() - began
-            if waited > SILENCE_S:
-                self._connection.lost(why)
-            if waited > _GIVE_UP_S:
-                raise RestartRequired(f"Kafka does not say which topics there are ({why}); a restart settles it")
-            self._waiting()
-            time.sleep(_PAUSE_S)
+            if waited > SILENCE_SECONDS:
+                self._connection.on_lost(reason)
+            if waited > _GIVE_UP_SECONDS:
+                raise RestartRequired(f"Kafka does not describe the topics ({reason}); a restart settles it")
+            self._on_wait()
+            time.sleep(_PAUSE_SECONDS)
             asked = self._ask(topics)
 
     @staticmethod
     def _topic(future: Future[TopicDescription]) -> TopicVersion | None:
-        """The topic of an answer; None where there is none.
-
-        Raises:
-            KafkaException, TimeoutError: if it has to be asked for again.
-        """
+        """Return the topic of an answer; None if there is none. Raise KafkaException or TimeoutError to ask again."""
         try:
-            described = future.result(2 * _CALL_S)
+            described = future.result(2 * _CALL_SECONDS)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None

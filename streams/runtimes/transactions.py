@@ -1,8 +1,8 @@
-"""One transaction after the other, with one producer: outputs and offsets commit together, or neither does.
+"""Transactions of one producer: outputs and offsets commit together, or neither does.
 
-Every error of librdkafka has one of three answers: the same call again, abort and go back to the committed offsets,
-or leave the process, whose supervisor starts it anew. The last also settles a commit whose outcome is unknown: the
-new process takes over the transactional id, which ends the old transaction, and reads the committed offsets.
+An error of librdkafka is answered by a retry of the call, by an abort, or by a restart of the process. A restart also
+settles a commit whose result is unknown: the new process takes over the transactional id, which ends the old
+transaction, and reads the committed offsets.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ragweir.errors import RestartRequired
-from ragweir.streams.kafka.client import SILENCE_S, Connection
+from ragweir.streams.kafka.client import SILENCE_SECONDS, Connection
 from ragweir.streams.records import Emission
 from ragweir.streams.runtimes.watchdog import Watchdog
 
-CALL_TIMEOUT_S = 1.0
-CALL_LIMIT_S = 5.0
-"""When a call that ignores its timeout is given up, and the process with it."""
-STOP_GRACE_S = 3.0
-"""How long a stopping worker goes on asking a broker that does not answer. With a call before it, one after it and the
-clients' own end, it must stay well under what the supervisor grants."""
-_GIVE_UP_S = 60.0
-"""A call that has found no answer for so long is given up: the transaction it belongs to has long timed out, and a new
-process waits for the broker from the start."""
+CALL_TIMEOUT_SECONDS = 1.0
+CALL_LIMIT_SECONDS = 5.0
+"""Time after which the watchdog ends a process whose call ignores its timeout."""
+STOP_GRACE_SECONDS = 3.0
+"""Time for which a stopping worker retries calls. With one call before, one after and the closing of the clients, it
+must stay well below the supervisor's limit."""
+_GIVE_UP_SECONDS = 60.0
+"""Time after which a call is no longer retried: its transaction has timed out long before."""
 
 
 class Aborted(Exception):
@@ -39,39 +38,41 @@ class Aborted(Exception):
 
 
 _JOINED = {KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID}
-"""Errors of a consumer whose name in the group belongs to a newer member. A quiet consumer reports the first."""
+"""Errors of a consumer whose member id belongs to a newer member. A consumer that reads nothing reports the first."""
 _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
-"""Errors of a producer whose transactional id the broker has given a newer epoch."""
-_TROUBLE_S = 60.0
-"""The time in seconds for which requests of before a broker's failure may still have effects."""
+"""Errors of a producer whose transactional id has a newer epoch."""
+_BROKER_FAILURE_SECONDS = 60.0
+"""Time for which requests from before a broker's failure may still have effects."""
 
 
 def restart_after(error: KafkaError, member: str, quiet_s: float, open_s: float = 0.0) -> RestartRequired:
-    """Return the error to leave the process with, after one that ends a client for good.
+    """Return the error that ends the process after one that ends a client for good.
 
-    Kafka does not say which process it was that took a name over: another one, or an earlier attempt of this one whose
-    request a broker answered late. A producer is fenced as well after a transaction that took too long. The message
-    names the likelier cause first, by what this process has seen, and then the other.
+    Kafka does not report which process has taken an id over: another one, or this one by an earlier request that a
+    broker answered late. A producer is fenced as well after a transaction that took too long. The message names the
+    likelier cause first, from the state of the connection and the transaction, and then the other.
 
     Args:
-        error: as librdkafka reports it.
-        member: the slot's name in its group, and its transactional id.
-        quiet_s: the time in seconds since a broker was last away; infinite if none was.
-        open_s: the age of the transaction in seconds; 0 where the error is a consumer's.
+        error: the error of librdkafka.
+        member: the slot's member id and transactional id.
+        quiet_s: the time since a broker was last away; infinite if none was.
+        open_s: the age of the transaction; 0 for an error of a consumer.
     """
-    name, said = repr(member), error.str()
+    name, text = repr(member), error.str()
     if error.code() in _JOINED:
-        own = f"an earlier request of its own to join its group has come after a later one ({said})"
-        twin = f"another process has joined the group as {name} ({said})"
+        own = f"an earlier request of its own to join its group arrived after a later one ({text})"
+        twin = f"another process has joined the group as {name} ({text})"
     elif error.code() in _FENCED:
-        own = f"the broker has ended its transaction, which was open for {open_s:.1f} s ({said})"
-        twin = f"another process has begun to write as {name} ({said})"
+        own = f"the broker has ended its transaction, which was open for {open_s:.1f} s ({text})"
+        twin = f"another process has begun to write as {name} ({text})"
     else:
-        return RestartRequired(f"Kafka: {said}")
-    # A transaction that is not disturbed takes milliseconds, and each call within it less than its timeout.
-    if quiet_s < _TROUBLE_S or open_s > CALL_TIMEOUT_S:
+        return RestartRequired(f"Kafka: {text}")
+    # An undisturbed transaction takes milliseconds, and each call within it less than its timeout.
+    if quiet_s < _BROKER_FAILURE_SECONDS or open_s > CALL_TIMEOUT_SECONDS:
         seen = (
-            f"a broker was away {quiet_s:.0f} s ago" if quiet_s < _TROUBLE_S else "this process or a broker stood still"
+            f"a broker was away {quiet_s:.0f} s ago"
+            if quiet_s < _BROKER_FAILURE_SECONDS
+            else "this process or a broker was suspended"
         )
         return RestartRequired(
             f"{name} has to start again: {seen}, and probably {own}; the restart settles it. "
@@ -92,16 +93,16 @@ class GroupOffsets(NamedTuple):
 
 
 class Transactions:
-    """Commits what an agent came to, exactly once.
+    """Commits emissions and offsets, exactly once.
 
     Args:
-        producer: a transactional one, for nothing else.
-        topics: the outputs' full names, by their own.
-        member: the slot's name, for people.
-        connection: is told of a broker that keeps silent.
-        waiting: called every second or so while Kafka is asked again.
-        stopped: says whether to stop; then a broker that does not answer is not asked for much longer.
-        delivered: called with each delivery report of a record that was written, if the producer asks for them.
+        producer: a transactional producer for this alone.
+        topics: the full names of the outputs, by their names in the topic table.
+        member: the slot's member id, for messages.
+        connection: is set to lost while no broker answers.
+        on_wait: called between two attempts of a call, about once a second.
+        stopped: returns true once the worker is to stop; calls are then retried for some seconds only.
+        on_delivery: called with each successful delivery report, if the producer requests them.
     """
 
     def __init__(
@@ -110,57 +111,51 @@ class Transactions:
         topics: Mapping[str, str],
         member: str,
         connection: Connection,
-        waiting: Callable[[], object],
+        on_wait: Callable[[], object],
         stopped: Callable[[], bool],
-        delivered: Callable[[Message], object],
+        on_delivery: Callable[[Message], object],
     ) -> None:
-        self._producer = producer
-        self._topics = topics
-        self._member = member
-        self._connection = connection
-        self._waiting = waiting
-        self._stopped = stopped
-        self._reported = delivered
-        self._watchdog = Watchdog(CALL_LIMIT_S)
+        self._producer, self._topics, self._member, self._connection = producer, topics, member, connection
+        self._on_wait, self._stopped, self._on_delivery = on_wait, stopped, on_delivery
+        self._watchdog = Watchdog(CALL_LIMIT_SECONDS)
         self._undelivered: KafkaError | None = None
         self._stop_by = 0.0
         self._began = 0.0
-        """The time at which the newest transaction began; 0 before the first."""
+        """The begin of the newest transaction; 0 before the first."""
 
     def take_over(self) -> None:
-        """End what another process of this slot has left open, and keep it from committing ever after.
+        """Abort the open transaction of another process of this slot, and fence that process.
 
         Raises:
-            RestartRequired: if the process has to be replaced by a new one, here as in all that follows.
+            RestartRequired: if a new process has to go on. All methods may raise it.
         """
-        self._insist(self._producer.init_transactions)
+        self._retry(self._producer.init_transactions)
 
     def commit(self, emissions: Sequence[Emission], *groups: GroupOffsets) -> None:
-        """Write, and commit the offsets of what it came from, in one transaction.
+        """Write emissions and commit offsets in one transaction.
 
         Args:
-            emissions: what to write, in order.
-            groups: the next record to be read of each partition, by the group that is to hold it; those of the
-                consumer's own group come first.
+            emissions: the records to write, in order.
+            groups: the offsets to commit to each group; those of the consumer's own group first.
 
         Raises:
-            Aborted: if it must be aborted, by `abort`.
+            Aborted: if `abort` has to be called.
         """
         self._undelivered, self._began = None, time.monotonic()
-        self._insist(lambda _: self._producer.begin_transaction())
+        self._retry(lambda _: self._producer.begin_transaction())
         for emission in emissions:
             self._produce(emission)
         for group in groups:
-            self._insist(partial(self._producer.send_offsets_to_transaction, list(group.offsets), group.metadata))
-        self._insist(self._producer.commit_transaction)
+            self._retry(partial(self._producer.send_offsets_to_transaction, list(group.offsets), group.metadata))
+        self._retry(self._producer.commit_transaction)
 
     def abort(self, aborted: Aborted) -> KafkaError:
-        """Abort; gives the cause, which is the first record that was not written, if one was not."""
-        self._insist(self._producer.abort_transaction)
+        """Abort; return the cause, which is the error of the first record that was not written, if there is one."""
+        self._retry(self._producer.abort_transaction)
         return self._undelivered or aborted.error
 
     def _produce(self, emission: Emission) -> None:
-        # No timestamp: Kafka refuses stamps far ahead, and retention would delete old ones at once.
+        # No timestamp: Kafka rejects timestamps far ahead, and retention would delete records with old ones.
         def produce(_: float) -> None:
             try:
                 self._producer.produce(
@@ -168,32 +163,32 @@ class Transactions:
                     value=emission.value,
                     key=emission.key,
                     headers=list(emission.headers),
-                    on_delivery=self._delivered,
+                    on_delivery=self._on_report,
                     partition=emission.partition,
                 )
             except BufferError:
                 raise KafkaException(KafkaError(KafkaError._QUEUE_FULL, retriable=True)) from None
             except KafkaException as error:
-                # Refused by the client itself, which leaves the transaction open.
+                # Rejected by the client itself, which leaves the transaction open.
                 if error.args[0].fatal():
                     raise
                 raise Aborted(error.args[0]) from None
 
-        self._insist(produce)
+        self._retry(produce)
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+    def _on_report(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
-            self._reported(message)
+            self._on_delivery(message)
         elif self._undelivered is None:
             self._undelivered = error
 
-    def _insist(self, step: Callable[[float], None]) -> None:
-        """Make a call until it succeeds, or its error has another answer than to call again."""
-        asked = time.monotonic()
+    def _retry(self, call: Callable[[float], None]) -> None:
+        """Call until the call succeeds or its error is not retriable."""
+        began = time.monotonic()
         while True:
             self._watchdog.call_begins()
             try:
-                return step(CALL_TIMEOUT_S)
+                return call(CALL_TIMEOUT_SECONDS)
             except KafkaException as raised:
                 error: KafkaError = raised.args[0]
                 if error.fatal():
@@ -202,24 +197,23 @@ class Transactions:
                 if error.txn_requires_abort():
                     raise Aborted(error) from None
                 if not error.retriable():
-                    why = f"the outcome of a transaction is unknown ({error.str()}); a restart settles it"
-                    raise RestartRequired(why) from None
+                    raise RestartRequired(
+                        f"the outcome of a transaction is unknown ({error.str()}); a restart settles it"
+                    ) from None
             finally:
                 self._watchdog.call_ended()
             self._producer.poll(0.05)
-            waited = time.monotonic() - asked
-            if waited > SILENCE_S:
-                self._connection.lost(error.str())
-            if waited > _GIVE_UP_S:
+            waited = time.monotonic() - began
+            if waited > SILENCE_SECONDS:
+                self._connection.on_lost(error.str())
+            if waited > _GIVE_UP_SECONDS:
                 raise RestartRequired(
                     f"Kafka has not answered for {waited:.0f} s ({error.str()}); a restart settles it"
                 )
-            self._waiting()
-            self._stop_in_time()
-
-    def _stop_in_time(self) -> None:
-        if not self._stopped():
-            return
-        self._stop_by = self._stop_by or time.monotonic() + STOP_GRACE_S
-        if time.monotonic() > self._stop_by:
-            raise RestartRequired("stopped while Kafka did not answer; the next start settles the open transaction")
+            self._on_wait()
+            if self._stopped():
+                self._stop_by = self._stop_by or time.monotonic() + STOP_GRACE_SECONDS
+                if time.monotonic() > self._stop_by:
+                    raise RestartRequired(
+                        "stopped while Kafka did not answer; the next start settles the open transaction"
+                    )

@@ -1,1 +1,1 @@
-"""What a service shows of itself: telemetry and health, over HTTP."""
+"""Telemetry and health of a service, over HTTP."""

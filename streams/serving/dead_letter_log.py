@@ -1,4 +1,4 @@
-"""Logs dead letters: the first of each class, and then the number of each minute."""
+"""Logs dead letters: the first one of each class, then the count of each minute."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from ragweir.streams.records import Outcome
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-EVERY_S = 60.0
-"""Seconds that one count is about."""
+INTERVAL_SECONDS = 60.0
+"""Time between two logged counts."""
 _COUNTER = "ragweir_dead_letters_total"
 
 
 class DeadLetterLog:
-    """Logs the dead letters of one worker, after the commits that wrote them, and never their content.
+    """Logs the dead letters of one worker after the commits that wrote them, without their content.
 
     Args:
-        clock: gives seconds that never go back.
+        clock: monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seen: set[str] = set()
-        """The classes of which one has been logged."""
+        """The classes whose first dead letter was logged."""
         self._counts: Counter[str] = Counter()
-        """The number of each class since the last counts were logged."""
+        """The count of each class since the last log lines."""
         self._due: float | None = None
-        """The time at which counts are logged next; None without any."""
+        """The time of the next log lines; None without counts."""
 
-    def committed(self, outcome: Outcome) -> None:
-        """Take in what a batch came to, once it is committed; log the first dead letter of each class."""
+    def on_commit(self, outcome: Outcome) -> None:
+        """Count the dead letters of a committed batch; log the first one of each class."""
         for (name, *labels), number in outcome.counts.items():
             if name == _COUNTER and number:
                 self._counts[labels[0]] += number
         if not self._counts:
             return
         if self._due is None:
-            self._due = self._clock() + EVERY_S
+            self._due = self._clock() + INTERVAL_SECONDS
         if self._counts.keys() <= self._seen:
             return
         for emission in outcome.emissions:
@@ -62,12 +62,12 @@ class DeadLetterLog:
             )
 
     def tick(self) -> None:
-        """Log the counts of the last minute when it is over; to be called again and again, also without records."""
+        """Log the counts once a minute is over. Called regularly, also without records."""
         if self._due is not None and self._clock() >= self._due:
             self.flush()
 
     def flush(self) -> None:
-        """Log what has been counted and not yet logged."""
+        """Log the counts since the last log lines."""
         for error_class, count in sorted(self._counts.items()):
             log.warning("dead letters", error_class=error_class, count=count)
         self._counts.clear()

@@ -1,4 +1,4 @@
-"""The supervisor's HTTP server: /targets, by which Prometheus finds it and its workers (http_sd), and its telemetry."""
+"""The supervisor's HTTP server: /targets for Prometheus' service discovery (http_sd), and its own telemetry."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _HOST = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d+)?", re.ASCII)
 
 
 def targets(workers: Iterable[Announcement], host: str) -> bytes:
-    """The workers as Prometheus reads them.
+    """Return the workers in the format of http_sd.
 
-    Service and slot are labels that only relabelling sees: `ragweir_build_info` has labels of these names already.
+    Service and slot are meta labels for relabelling, as `ragweir_build_info` has labels of these names already.
 
     >>> targets([Announcement(service="evaluate", slot=1, port=9465)], "127.0.0.1").decode()
     '[{"targets":["127.0.0.1:9465"],"labels":{"__meta_ragweir_service":"evaluate","__meta_ragweir_slot":"1"}}]'
@@ -38,11 +38,11 @@ def targets(workers: Iterable[Announcement], host: str) -> bytes:
 
 
 def reachable(host: str, asked: str) -> str:
-    """The host under which whoever asks reaches the workers.
+    """Return the host by which the client of a request reaches the workers.
 
     Args:
         host: the address that they listen on.
-        asked: the request's Host header, which stands in for an address that means every interface.
+        asked: the request's Host header, which is used if `host` means every interface.
 
     >>> reachable("127.0.0.1", "x:9864"), reachable("0.0.0.0", "ragweir-host:9864"), reachable("::1", "")
     ('127.0.0.1', 'ragweir-host', '[::1]')
@@ -60,14 +60,9 @@ def discovery(
     registry: CollectorRegistry,
     health: Health,
 ) -> AbstractContextManager[int]:
-    """Serve while a `with` block runs; gives the port, which the system chooses when `port` is 0.
+    """Serve while a `with` block runs; yield the port, which the system chooses if `port` is 0.
 
-    Args:
-        host: the address to listen on, which is that of the workers too.
-        port: the port to listen on.
-        workers: gives what the supervisor and its workers have announced.
-        registry: the instruments of the supervisor, which /metrics shows.
-        health: the state of the supervisor, which /healthz and /readyz show.
+    `workers` returns the announcements of the supervisor and its workers, which all listen on `host`.
 
     Raises:
         OSError: if the port is taken.

@@ -1,4 +1,4 @@
-"""A small HTTP server for scrapers and probes, whose connections are bounded in number, size and time."""
+"""An HTTP server for scrapers and probes, with limits on the number, size and duration of connections."""
 
 from __future__ import annotations
 
@@ -21,87 +21,87 @@ from typing_extensions import override
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 LAST_PORT = 65_535
-"""A service's port is the base plus its own offset, which may lead beyond it."""
-MOST_CONNECTIONS = 32
-"""Connections at a time, each with a thread. One more takes the place of the oldest that has not asked anything yet."""
-LIFE_S = 10.0
-"""Seconds after which a connection is cut, however far its request or its response has come."""
+"""The largest port number."""
+MAX_CONNECTIONS = 32
+"""Open connections, each with a thread. One more closes the oldest one without a request."""
+LIFE_SECONDS = 10.0
+"""Time after which a connection is closed, even in the middle of a request or response."""
 HEAD_BYTES = 16 * 1024
-"""The longest request line and headers together."""
-_LOOK_S = 0.5
-_RELEASE_S = 1.0
-"""The time in seconds for which the threads of connections that were cut are waited for."""
-_REST_BYTES = 256 * 1024
-"""The bytes of a request that are read and thrown away after its response. A connection that is closed with unread
-input is reset, and the response may be lost with it."""
+"""The largest size of the request line and headers together."""
+_POLL_SECONDS = 0.5
+_RELEASE_SECONDS = 1.0
+"""Time for which the threads of closed connections are waited for."""
+_MAX_UNREAD_BYTES = 256 * 1024
+"""The unread bytes of a request that are discarded after its response. Closing a connection with unread input resets
+it, and the response may be lost."""
 _TEXT = ("Content-Type", "text/plain; charset=utf-8")
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-"""A WSGI application, which answers GET; HEAD follows from it."""
+"""A WSGI application that answers GET; HEAD is derived from it."""
 
 
 class _BoundedServer(ThreadingMixIn, WSGIServer):
     daemon_threads = True
-    request_queue_size = 4 * MOST_CONNECTIONS
+    request_queue_size = 4 * MAX_CONNECTIONS
 
     def __init__(self, host: str, port: int) -> None:
         self._changed = threading.Condition()
         self._open: dict[socket.socket, float] = {}
-        """The time at which each connection was accepted, oldest first."""
+        """The open connections with the times of their accept, oldest first."""
         self._answering: set[socket.socket] = set()
         super().__init__((host, port), _Handler)
 
     @override
     def server_bind(self) -> None:
-        """Bind without asking the name service what this host is called."""
+        """Bind without a DNS lookup of the host name."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
 
     @override
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread, once there is room."""
-        if self._admitted(request):
+        """Answer in a thread, if a connection is free."""
+        if self._acquire(request):
             super().process_request(request, client_address)
         else:
             self.close_request(request)
 
-    def _admitted(self, request: socket.socket) -> bool:
+    def _acquire(self, request: socket.socket) -> bool:
         with self._changed:
-            if len(self._open) >= MOST_CONNECTIONS:
+            if len(self._open) >= MAX_CONNECTIONS:
                 waiting = (each for each in self._open if each not in self._answering)
-                _cut(next(waiting, next(iter(self._open))))
-            if not self._changed.wait_for(lambda: len(self._open) < MOST_CONNECTIONS, _RELEASE_S):
+                _disconnect(next(waiting, next(iter(self._open))))
+            if not self._changed.wait_for(lambda: len(self._open) < MAX_CONNECTIONS, _RELEASE_SECONDS):
                 return False
             self._open[request] = time.monotonic()
             return True
 
-    def answers(self, request: socket.socket) -> None:
-        """A connection has asked something."""
+    def on_request(self, request: socket.socket) -> None:
+        """Record that a connection has sent a request."""
         with self._changed:
             self._answering.add(request)
 
     @override
     def service_actions(self) -> None:
-        """Cut connections that have lasted too long."""
+        """Close connections that have lasted too long."""
         with self._changed:
             for request, began in self._open.items():
-                if time.monotonic() - began > LIFE_S:
-                    _cut(request)
+                if time.monotonic() - began > LIFE_SECONDS:
+                    _disconnect(request)
 
     @override
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection so that its last bytes arrive."""
+        """Close a connection after the client has the response."""
         with suppress(OSError):
             request.shutdown(socket.SHUT_WR)
-            left = _REST_BYTES
+            left = _MAX_UNREAD_BYTES
             while left > 0 and (read := request.recv(left)):
                 left -= len(read)
         self.close_request(request)
 
     @override
     def close_request(self, request: Any) -> None:
-        """Close a connection and make room for another."""
+        """Close a connection and release it."""
         super().close_request(request)
         with self._changed:
             self._open.pop(request, None)
@@ -110,30 +110,26 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
 
     @override
     def server_close(self) -> None:
-        """Stop listening, cut all connections and wait for their threads."""
+        """Stop listening, close all connections and wait for their threads."""
         super().server_close()
         with self._changed:
             for request in self._open:
-                _cut(request)
-            self._changed.wait_for(lambda: not self._open, _RELEASE_S)
+                _disconnect(request)
+            self._changed.wait_for(lambda: not self._open, _RELEASE_SECONDS)
 
     @override
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: connections break, and the application's own errors are logged where they are raised."""
+        """Log nothing: connections break, and errors of the application are logged where they are raised."""
 
 
 class _Head:
-    """A reader of a request's line and headers that gives no more than so many bytes."""
+    """A reader of a request's line and headers with a limit in bytes."""
 
     def __init__(self, file: io.BufferedIOBase) -> None:
         self._file, self._left = file, HEAD_BYTES
 
     def readline(self, size: int) -> bytes:
-        """The next line.
-
-        Raises:
-            HTTPException: if there is too much.
-        """
+        """Return the next line; raise HTTPException beyond the limit."""
         line = self._file.readline(min(size, self._left + 1))
         self._left -= len(line)
         if self._left < 0:
@@ -142,8 +138,8 @@ class _Head:
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = LIFE_S
-    default_request_version = "HTTP/1.0"  # Else a line that cannot be read is answered as HTTP/0.9, without a status.
+    timeout = LIFE_SECONDS
+    default_request_version = "HTTP/1.0"  # An unreadable line would be answered as HTTP/0.9, without a status.
 
     @override
     def handle(self) -> None:
@@ -163,7 +159,7 @@ class _Handler(WSGIRequestHandler):
         """Read the headers."""
         read = super().parse_request()
         if read and isinstance(self.server, _BoundedServer):
-            self.server.answers(self.connection)
+            self.server.on_request(self.connection)
         return read
 
     @override
@@ -173,31 +169,31 @@ class _Handler(WSGIRequestHandler):
 
     @override
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests of a scraper are no news."""
+        """Log no requests."""
 
 
-def _cut(connection: socket.socket) -> None:
-    """End a connection; the thread that reads from it or writes to it finds out at once."""
+def _disconnect(connection: socket.socket) -> None:
+    """Shut a connection down, which interrupts the thread that uses it."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _guarded(app: App) -> App:
-    """The application behind what any of them needs: methods, lengths, and an answer to its own errors."""
+def _with_http_rules(app: App) -> App:
+    """Return the application with checks of methods, content lengths and a response to its errors."""
 
     def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         method = environ["REQUEST_METHOD"]
         if method not in {"GET", "HEAD"}:
             start("405 Method Not Allowed", [_TEXT, ("Allow", "GET, HEAD")])
             return [b"only GET and HEAD are answered\n"]
-        said: list[tuple[str, list[tuple[str, str]]]] = []
+        responses: list[tuple[str, list[tuple[str, str]]]] = []
         try:
-            body = b"".join(app(environ, lambda status, headers: said.append((status, headers))))
-            ((status, headers),) = said
+            body = b"".join(app(environ, lambda status, headers: responses.append((status, headers))))
+            ((status, headers),) = responses
         except Exception:
             log.exception("a request could not be answered")
             start("500 Internal Server Error", [_TEXT])
-            return [b"the log says what is wrong\n"]
+            return [b"internal error; the log has the reason\n"]
         start(status, [*headers, ("Content-Length", str(len(body)))])
         return [] if method == "HEAD" else [body]
 
@@ -206,19 +202,19 @@ def _guarded(app: App) -> App:
 
 @contextmanager
 def serve_app(host: str, port: int, app: App, name: str = "http") -> Iterator[int]:
-    """Serve a WSGI application while the block runs; gives the port, which the system chooses when `port` is 0.
+    """Serve a WSGI application while the block runs; yield the port, which the system chooses if `port` is 0.
 
-    At most `MOST_CONNECTIONS` are open at a time, for at most `LIFE_S` seconds each. Neither requests nor connections
-    that break write to standard error.
+    At most `MAX_CONNECTIONS` are open at a time, for at most `LIFE_SECONDS` each. Requests and broken connections are
+    not logged.
 
     Args:
         host: the address to listen on.
         port: the port to listen on.
-        app: answers GET, in any thread.
-        name: of the thread that accepts connections.
+        app: answers GET; called by several threads.
+        name: the name of the thread that accepts connections.
 
     Raises:
-        OSError: if the port is taken, or is none.
+        OSError: if the port is taken or out of range.
 
     >>> from urllib.request import urlopen
     >>> def app(environ, start):
@@ -231,8 +227,8 @@ def serve_app(host: str, port: int, app: App, name: str = "http") -> Iterator[in
     if not 0 <= port <= LAST_PORT:
         raise OSError(errno.EINVAL, f"ports end at {LAST_PORT}")
     server = _BoundedServer(host, port)
-    server.set_app(_guarded(app))
-    thread = threading.Thread(target=server.serve_forever, args=(_LOOK_S,), name=name, daemon=True)
+    server.set_app(_with_http_rules(app))
+    thread = threading.Thread(target=server.serve_forever, args=(_POLL_SECONDS,), name=name, daemon=True)
     thread.start()
     try:
         yield server.server_port

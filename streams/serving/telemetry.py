@@ -1,4 +1,4 @@
-"""Telemetry: every instrument declared once, and updated only after the commit that it describes."""
+"""Telemetry: the table of all instruments, and those of one service in a registry."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ragweir.streams.records import Count, Measurements
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """The facts about a service's instruments that follow from its settings, above all label values."""
+class KnownLabels:
+    """The label values of a service's instruments that follow from its settings."""
 
     topics: Collection[str] = ()
     """Full names of the topics that it reads."""
@@ -40,9 +40,9 @@ class Known:
 
 
 SUPERVISOR = "supervisor"
-"""The name under which the supervisor shows its instruments."""
+"""The name of the supervisor as a service."""
 
-Values = Callable[[Known], Iterable[str]] | tuple[str, ...]
+Values = Callable[[KnownLabels], Iterable[str]] | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,14 @@ class Instrument:
     Args:
         name: the name of the series.
         kind: its type.
-        help: its meaning, for people.
+        help: its HELP text.
         labels: the names of its labels.
         buckets: upper bounds of a histogram's buckets.
-        by: the services that have it; all of them where none is named.
-        supervisor: true where the supervisor has it; the supervisor is no service.
-        values: for each label of a counter the values that it can have. A counter exists at 0 for each combination
-            from the start of the service: Prometheus sees no increase in a series that appears with its first events.
-            Without values a series appears when it is counted first.
+        by: the services that have it; all of them if empty.
+        supervisor: true if the supervisor has it.
+        values: the possible values of each label of a counter. The counter exists at 0 for each combination from the
+            start: Prometheus sees no increase in a series that appears with its first events. Without values a series
+            appears with its first count.
     """
 
     name: str
@@ -72,233 +72,173 @@ class Instrument:
     supervisor: bool = False
 
     def shown_by(self, service: str) -> bool:
-        """Return whether the process that runs a service has the instrument."""
+        """Return whether a service, or the supervisor, has the instrument."""
         return self.supervisor if service == SUPERVISOR else not self.by or service in self.by
 
-    def born(self, known: Known) -> Iterable[tuple[str, ...]]:
-        """The label values that it exists for from the start.
+    def initial_labels(self, known: KnownLabels) -> Iterable[tuple[str, ...]]:
+        """Return the combinations of label values that it has from the start.
 
-        >>> list(Instrument("x_total", "counter", "", ("slo", "outcome"), values=(attrgetter("slos"), ("good", "bad")))
-        ...      .born(Known(slos=["quick"])))
+        >>> instrument = _counter("x_total", "", slo=attrgetter("slos"), outcome=("good", "bad"))
+        >>> list(instrument.initial_labels(KnownLabels(slos=["quick"])))
         [('quick', 'good'), ('quick', 'bad')]
         """
         return product(*(each(known) if callable(each) else each for each in self.values)) if self.values else ()
 
 
+def _counter(name: str, help: str, *by: str, **labels: Values) -> Instrument:
+    return Instrument(name, "counter", help, tuple(labels), by=by, values=tuple(labels.values()))
+
+
+def _gauge(name: str, help: str, *by: str, labels: tuple[str, ...] = ()) -> Instrument:
+    return Instrument(name, "gauge", help, labels, by=by)
+
+
+def _histogram(name: str, help: str, *by: str, buckets: tuple[float, ...]) -> Instrument:
+    return Instrument(name, "histogram", help, buckets=buckets, by=by)
+
+
 _CALL_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _BATCHES = (1, 10, 100, 500, 1000, 5000)
-_EVALUATE, _AGGREGATE, _JUDGE, _EXPORT = ("evaluate",), ("aggregate",), ("judge",), ("export",)
-_AGENTS = (*_EVALUATE, *_AGGREGATE, *_JUDGE)
+_EVALUATE, _AGGREGATE, _JUDGE, _EXPORT = "evaluate", "aggregate", "judge", "export"
+_AGENTS = (_EVALUATE, _AGGREGATE, _JUDGE)
 
-_REQUESTS = ("judged", "failed", "expired", "retried", "moved", "deferred")
 _CALLS = (
     *("ok", "cached", "broken_off", "cut", "rate_limited", "refused", "rejected", "server_error", "timeout"),
     *("unreachable", "unusable"),
 )
+_SIZES = attrgetter("windows")
 
 TABLE = (
-    # What flowed. Counted after the commit: a crash may undercount, never overcount.
-    Instrument("ragweir_events_in_total", "counter", "Records read and settled, whatever became of them", by=_AGENTS),
-    Instrument(
-        "ragweir_evaluations_total",
-        "counter",
-        "Evaluations written",
-        ("stage",),
-        by=(*_EVALUATE, *_JUDGE),
-        values=(attrgetter("stages"),),
-    ),
-    Instrument(
-        "ragweir_duplicates_total",
-        "counter",
-        "Events not evaluated, as their id occurred shortly before",
-        by=_EVALUATE,
-    ),
-    Instrument("ragweir_filtered_total", "counter", "Events that a replay is not about", by=_EVALUATE),
-    Instrument(
+    # The flow of events. Counted after the commit: a crash may undercount, never overcount.
+    _counter("ragweir_events_in_total", "Records read and settled, with or without an evaluation", *_AGENTS),
+    _counter("ragweir_evaluations_total", "Evaluations written", _EVALUATE, _JUDGE, stage=attrgetter("stages")),
+    _counter("ragweir_duplicates_total", "Events not evaluated because their id occurred shortly before", _EVALUATE),
+    _counter("ragweir_filtered_total", "Events excluded by replay filters", _EVALUATE),
+    _counter(
         "ragweir_dead_letters_total",
-        "counter",
-        "Records that could not be evaluated",
-        ("error_class",),
-        by=_AGENTS,
-        values=(get_args(ErrorClass),),
+        "Records written to dead-letter because they could not be evaluated",
+        *_AGENTS,
+        error_class=get_args(ErrorClass),
     ),
-    Instrument(
+    _counter(
         "ragweir_repaired_total",
-        "counter",
-        "Evaluated events that were repaired as they were read",
-        ("flag",),
-        by=_EVALUATE,
-        values=(tuple(sorted(REPAIRS)),),
+        "Evaluated events that were repaired while they were decoded",
+        _EVALUATE,
+        flag=tuple(sorted(REPAIRS)),
     ),
-    Instrument(
+    _counter(
         "ragweir_metric_errors_total",
-        "counter",
-        "Metrics that raised and are null for it",
-        ("metric",),
-        by=_EVALUATE,
-        values=(attrgetter("metrics"),),
+        "Evaluations in which a metric is null because it raised an error",
+        _EVALUATE,
+        metric=attrgetter("metrics"),
     ),
-    Instrument(
+    _gauge(
         "ragweir_event_time_distance_seconds",
-        "gauge",
-        "Seconds from an event's time to its record's timestamp, over the last batch; below 0 where it is after it",
-        ("statistic",),
-        by=_EVALUATE,
+        "Seconds from the time of an event to the timestamp of its record in the last batch; negative for an event "
+        "after its record",
+        _EVALUATE,
+        labels=("statistic",),
     ),
-    Instrument("ragweir_events_missed_total", "counter", "Records deleted unread", ("topic", "partition"), by=_AGENTS),
-    # What is judged, and what it takes.
     Instrument(
+        "ragweir_events_missed_total",
+        "counter",
+        "Records that retention deleted before they were read",
+        ("topic", "partition"),
+        by=_AGENTS,
+    ),
+    # Judging.
+    _counter(
         "ragweir_routed_total",
-        "counter",
-        "Events by what was decided about a suite",
-        ("suite", "status"),
-        by=_EVALUATE,
-        values=(attrgetter("suites"), ("selected", "not_selected", "failed")),
+        "Decisions to judge an event by a suite",
+        _EVALUATE,
+        suite=attrgetter("suites"),
+        status=("selected", "not_selected", "failed"),
     ),
-    Instrument(
+    _counter(
         "ragweir_judge_requests_total",
-        "counter",
-        "Requests to judge by what became of them",
-        ("outcome",),
-        by=_JUDGE,
-        values=(_REQUESTS,),
+        "Requests to judge, by outcome",
+        _JUDGE,
+        outcome=("judged", "failed", "expired", "retried", "moved", "deferred"),
     ),
-    Instrument(
-        "ragweir_judge_calls_total",
-        "counter",
-        "Questions to the judge by how they ended",
-        ("outcome",),
-        by=_JUDGE,
-        values=(_CALLS,),
+    _counter("ragweir_judge_calls_total", "Questions to the judge, by outcome", _JUDGE, outcome=_CALLS),
+    _counter("ragweir_judge_repairs_total", "Questions asked again because of an unusable answer", _JUDGE),
+    _counter("ragweir_judge_tokens_total", "Tokens of judge calls", _JUDGE, direction=("input", "output")),
+    _counter("ragweir_judge_cost_microdollars_total", "Cost of judge calls, in millionths of a dollar", _JUDGE),
+    _histogram("ragweir_judge_call_seconds", "Duration of one judge call", _JUDGE, buckets=_CALL_SECONDS),
+    _gauge("ragweir_judge_in_flight", "Events that are being judged", _JUDGE),
+    _gauge("ragweir_judge_waiting", "Requests to judge that were read and not started", _JUDGE),
+    _gauge("ragweir_judge_breaker", "Circuit breaker of the judge: 0 closed, 0.5 half-open, 1 open", _JUDGE),
+    _counter("ragweir_judge_breaker_opened_total", "Times that the circuit breaker of the judge opened", _JUDGE),
+    _gauge(
+        "ragweir_judge_budget_left_dollars",
+        "Dollars left of today's budget (UTC) for the partitions of this slot",
+        _JUDGE,
     ),
-    Instrument("ragweir_judge_repairs_total", "counter", "Answers that had to be asked for again", by=_JUDGE),
-    Instrument(
-        "ragweir_judge_tokens_total",
-        "counter",
-        "Tokens by direction",
-        ("direction",),
-        by=_JUDGE,
-        values=(("input", "output"),),
-    ),
-    Instrument(
-        "ragweir_judge_cost_microdollars_total", "counter", "What calls cost, in millionths of a dollar", by=_JUDGE
-    ),
-    Instrument("ragweir_judge_call_seconds", "histogram", "Time that one call took", buckets=_CALL_SECONDS, by=_JUDGE),
-    Instrument("ragweir_judge_in_flight", "gauge", "Events being judged", by=_JUDGE),
-    Instrument("ragweir_judge_waiting", "gauge", "Requests read and not yet begun", by=_JUDGE),
-    Instrument(
-        "ragweir_judge_breaker", "gauge", "0 calls go out, 1 the judge is left alone, 0.5 one call tries it", by=_JUDGE
-    ),
-    Instrument(
-        "ragweir_judge_breaker_opened_total", "counter", "How often the judge was left alone for a while", by=_JUDGE
-    ),
-    Instrument(
-        "ragweir_judge_budget_left_dollars", "gauge", "Of today's budget, in the partitions of this slot", by=_JUDGE
-    ),
-    Instrument(
+    _gauge(
         "ragweir_judge_spent_dollars",
-        "gauge",
-        "Dollars that calls have cost today (UTC), in the partitions of this slot, by application; empty for all "
-        "applications without a budget of their own",
-        ("application",),
-        by=_JUDGE,
+        "Dollars that judge calls have cost today (UTC) in the partitions of this slot, by application; the empty "
+        "application is all applications without a budget of their own",
+        _JUDGE,
+        labels=("application",),
     ),
-    Instrument(
+    _gauge(
         "ragweir_judge_affordable_floor_ratio",
-        "gauge",
-        "Share of the floor's events that the budget has room for",
-        by=_JUDGE,
+        "Share of the floor's events that the budget is sufficient for",
+        _JUDGE,
     ),
-    # What windows are made of.
-    Instrument("ragweir_late_events_total", "counter", "Events whose window had been taken for closed", by=_AGGREGATE),
-    Instrument(
+    # Windows.
+    _counter("ragweir_late_events_total", "Events that arrived after their window was closed", _AGGREGATE),
+    _counter(
         "ragweir_window_overflow_total",
-        "counter",
-        "Events counted under __overflow__ for want of room for label sets",
-        by=_AGGREGATE,
+        "Events counted under __overflow__ because their window had the maximum of label sets",
+        _AGGREGATE,
     ),
-    Instrument(
+    _counter(
         "ragweir_slo_events_total",
-        "counter",
-        "Events that an SLO is about",
-        ("slo", "outcome"),
-        by=_AGGREGATE,
-        values=(attrgetter("slos"), ("good", "bad")),
+        "Events that an SLO applies to",
+        _AGGREGATE,
+        slo=attrgetter("slos"),
+        outcome=("good", "bad"),
     ),
-    Instrument("ragweir_slo_objective", "gauge", "The share of events that are to be good", ("slo",), by=_AGGREGATE),
-    Instrument("ragweir_watermark_timestamp_seconds", "gauge", "Event time reached", ("partition",), by=_AGGREGATE),
-    Instrument("ragweir_windows_held", "gauge", "Windows in memory", ("partition",), by=_AGGREGATE),
-    # What the exporter reads and shows.
-    Instrument(
-        "ragweir_window_records_total",
-        "counter",
-        "Records of windows by what became of them",
-        ("outcome",),
-        by=_EXPORT,
-        values=(get_args(Fate),),
+    _gauge("ragweir_slo_objective", "Target share of good events of an SLO", _AGGREGATE, labels=("slo",)),
+    _gauge(
+        "ragweir_watermark_timestamp_seconds",
+        "Watermark: the event time up to which windows are closed",
+        _AGGREGATE,
+        labels=("partition",),
     ),
-    Instrument(
-        "ragweir_windows_shown_total",
-        "counter",
-        "Closed windows that took an earlier one's place",
-        ("window",),
-        by=_EXPORT,
-        values=(attrgetter("windows"),),
-    ),
-    Instrument(
-        "ragweir_windows_revised_total",
-        "counter",
-        "Closed windows shown again, with what came late",
-        ("window",),
-        by=_EXPORT,
-        values=(attrgetter("windows"),),
-    ),
-    Instrument(
-        "ragweir_label_sets_folded_total",
-        "counter",
-        "Label sets shown as __overflow__",
-        ("window",),
-        by=_EXPORT,
-        values=(attrgetter("windows"),),
-    ),
-    Instrument(
+    _gauge("ragweir_windows_held", "Open windows in memory", _AGGREGATE, labels=("partition",)),
+    # The exporter.
+    _counter("ragweir_window_records_total", "Records of windows read, by outcome", _EXPORT, outcome=get_args(Fate)),
+    _counter("ragweir_windows_shown_total", "Closed windows that replaced an earlier one", _EXPORT, window=_SIZES),
+    _counter("ragweir_windows_revised_total", "Closed windows shown again with late events", _EXPORT, window=_SIZES),
+    _counter("ragweir_label_sets_folded_total", "Label sets shown as __overflow__", _EXPORT, window=_SIZES),
+    _gauge(
         "ragweir_open_window_bytes",
-        "gauge",
-        "Records of windows that are open, or shown and may be revised",
-        by=_EXPORT,
+        "Memory of the records of windows that are open, or shown and may be revised, in bytes",
+        _EXPORT,
     ),
-    # How the transactions go.
-    Instrument(
-        "ragweir_transactions_total",
-        "counter",
-        "Transactions by outcome",
-        ("outcome",),
-        by=_AGENTS,
-        values=(("committed", "aborted"),),
-    ),
-    Instrument("ragweir_batch_events", "histogram", "Records in one transaction", buckets=_BATCHES, by=_AGENTS),
-    Instrument("ragweir_handle_seconds", "histogram", "Time to compute one batch", buckets=_SECONDS, by=_AGENTS),
-    Instrument(
-        "ragweir_commit_seconds", "histogram", "Time to write and commit one batch", buckets=_SECONDS, by=_AGENTS
-    ),
-    Instrument(
+    # Transactions.
+    _counter("ragweir_transactions_total", "Transactions, by outcome", *_AGENTS, outcome=("committed", "aborted")),
+    _histogram("ragweir_batch_events", "Records in one transaction", *_AGENTS, buckets=_BATCHES),
+    _histogram("ragweir_handle_seconds", "Duration of the computation of one batch", *_AGENTS, buckets=_SECONDS),
+    _histogram("ragweir_commit_seconds", "Duration of the write and commit of one batch", *_AGENTS, buckets=_SECONDS),
+    _counter(
         "ragweir_topics_recreated_total",
-        "counter",
-        "Input topics that were found deleted and made again; they were read from their starts",
-        ("topic",),
-        by=_AGENTS,
-        values=(attrgetter("topics"),),
+        "Times that an input topic was found deleted and created again, and was read from its start",
+        *_AGENTS,
+        topic=attrgetter("topics"),
     ),
-    # How far behind, and whether it can work.
-    Instrument("ragweir_lag", "gauge", "Records not yet settled", ("topic", "partition")),
-    Instrument("ragweir_assigned_partitions", "gauge", "Partitions that this slot reads", by=_AGENTS),
-    Instrument("ragweir_broker_up", "gauge", "1 while the broker can be reached"),
-    Instrument("ragweir_last_commit_timestamp_seconds", "gauge", "When the last batch was committed", by=_AGENTS),
+    # Lag and readiness.
+    _gauge("ragweir_lag", "Records of a partition that are not settled", labels=("topic", "partition")),
+    _gauge("ragweir_assigned_partitions", "Partitions that this slot reads", *_AGENTS),
+    _gauge("ragweir_broker_up", "1 while the broker is connected, else 0"),
+    _gauge("ragweir_last_commit_timestamp_seconds", "Time of the last commit of a batch", *_AGENTS),
     Instrument(
         "ragweir_service_up",
         "gauge",
-        "1 while the worker's process runs, 0 while it does not; shown by the supervisor",
+        "1 while a worker's process runs, else 0; shown by the supervisor",
         ("service", "slot"),
         by=(SUPERVISOR,),
         supervisor=True,
@@ -306,7 +246,7 @@ TABLE = (
     Instrument(
         "ragweir_build_info",
         "gauge",
-        "Always 1",
+        "Always 1; the labels have the versions of the program and the catalogue",
         ("version", "catalogue_version", "service", "slot"),
         supervisor=True,
     ),
@@ -316,74 +256,60 @@ TABLE = (
 class Telemetry:
     """The instruments of one service, in a registry of their own.
 
+    A name that the service has no instrument of is a KeyError, and a wrong number of labels a ValueError.
+
     Args:
         service: its name.
-        slot: the number of this process among those of the service.
-        known: what its instruments show from the start.
+        slot: the slot of this process.
+        known: the label values that its counters have from the start.
     """
 
-    def __init__(self, service: str, slot: int, known: Known | None = None) -> None:
-        self.registry = CollectorRegistry()
-        known = known or Known()
+    def __init__(self, service: str, slot: int, known: KnownLabels | None = None) -> None:
+        self.registry = registry = CollectorRegistry()
+        known = known or KnownLabels()
         own = [line for line in TABLE if line.shown_by(service)]
         self._counters = {
-            line.name: Counter(line.name, line.help, line.labels, registry=self.registry)
-            for line in own
-            if line.kind == "counter"
+            x.name: Counter(x.name, x.help, x.labels, registry=registry) for x in own if x.kind == "counter"
         }
-        self._gauges = {
-            line.name: Gauge(line.name, line.help, line.labels, registry=self.registry)
-            for line in own
-            if line.kind == "gauge"
-        }
+        self._gauges = {x.name: Gauge(x.name, x.help, x.labels, registry=registry) for x in own if x.kind == "gauge"}
         self._histograms = {
-            line.name: Histogram(line.name, line.help, line.labels, buckets=line.buckets, registry=self.registry)
-            for line in own
-            if line.kind == "histogram"
+            x.name: Histogram(x.name, x.help, x.labels, buckets=x.buckets, registry=registry)
+            for x in own
+            if x.kind == "histogram"
         }
         for line in own:
-            for labels in line.born(known):
+            for labels in line.initial_labels(known):
                 self.count(line.name, 0, *labels)
-        self.show(known.levels)
+        self.add(Measurements(levels=known.levels))
         self.set("ragweir_build_info", 1, version("ragweir"), CATALOGUE_VERSION, service, str(slot))
 
-    def add(self, counts: Mapping[Count, int]) -> None:
-        """Add what a committed batch counted."""
-        for (name, *labels), number in counts.items():
-            self.count(name, number, *labels)
-
     def count(self, name: str, number: int, *labels: str) -> None:
-        """Add to one counter."""
+        """Add to a counter."""
         counter = self._counters[name]
         (counter.labels(*labels) if labels else counter).inc(number)
 
     def set(self, name: str, value: float, *labels: str) -> None:
-        """Set one gauge."""
+        """Set a gauge."""
         gauge = self._gauges[name]
         (gauge.labels(*labels) if labels else gauge).set(value)
 
-    def show(self, levels: Mapping[Count, float]) -> None:
-        """Set the gauges that a committed batch speaks of."""
-        for (name, *labels), value in levels.items():
-            self.set(name, value, *labels)
-
-    def observe(self, name: str, value: float, *labels: str) -> None:
-        """Observe one value of a histogram."""
-        histogram = self._histograms[name]
-        (histogram.labels(*labels) if labels else histogram).observe(value)
-
-    def measure(self, measurements: Measurements) -> None:
-        """Add, set, remove and observe what was measured outside of transactions."""
-        self.add(measurements.counts)
-        for (name, *labels), value in measurements.levels.items():
-            if value is None:
-                self.forget(name, *labels)
-            else:
-                self.set(name, value, *labels)
-        for (name, *labels), value in measurements.observations:
-            self.observe(name, value, *labels)
-
-    def forget(self, name: str, *labels: str) -> None:
-        """Take one series out of the exposition, such as the lag of a partition that went elsewhere."""
+    def remove(self, name: str, *labels: str) -> None:
+        """Remove a sample of a gauge, such as the lag of a revoked partition."""
         with suppress(KeyError):
             self._gauges[name].remove(*labels)
+
+    def observe(self, name: str, value: float) -> None:
+        """Observe a value in a histogram, which has no labels."""
+        self._histograms[name].observe(value)
+
+    def add(self, measurements: Measurements) -> None:
+        """Add to counters, set or remove gauges, and observe values in histograms."""
+        for (name, *labels), number in measurements.counts.items():
+            self.count(name, number, *labels)
+        for (name, *labels), value in measurements.levels.items():
+            if value is None:
+                self.remove(name, *labels)
+            else:
+                self.set(name, value, *labels)
+        for (name,), value in measurements.observations:
+            self.observe(name, value)

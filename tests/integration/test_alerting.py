@@ -14,7 +14,7 @@ import pytest
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local.prometheus import LocalServer, local_alertmanager, local_prometheus
 from ragweir.streams.serving.health import Health, serve
-from ragweir.streams.serving.telemetry import Known, Telemetry
+from ragweir.streams.serving.telemetry import KnownLabels, Telemetry
 from ragweir.streams.settings import Slo
 from ragweir.streams.slo import rules as slo_rules
 
@@ -65,7 +65,7 @@ def test_a_quality_drop_alerts_and_recovery_resolves_it_while_a_blip_raises_noth
     """
     rules = tmp_path / "slo.yml"
     rules.write_text(slo_rules.written(slo_rules.rules([STEADY, QUIET], SCALE)))
-    telemetry = Telemetry("aggregate", 0, Known(slos=[STEADY.name, QUIET.name]))
+    telemetry = Telemetry("aggregate", 0, KnownLabels(slos=[STEADY.name, QUIET.name]))
 
     def count(slo: Slo, outcome: str, number: int) -> None:
         telemetry.count("ragweir_slo_events_total", number, slo.name, outcome)
@@ -110,7 +110,7 @@ def test_what_was_counted_before_the_first_scrape_counts_from_when_it_was_counte
     """
     rules = tmp_path / "slo.yml"
     rules.write_text(slo_rules.written(slo_rules.rules([STEADY], SCALE)))
-    telemetry = Telemetry("aggregate", 0, Known(slos=[STEADY.name]))
+    telemetry = Telemetry("aggregate", 0, KnownLabels(slos=[STEADY.name]))
     telemetry.count("ragweir_slo_events_total", 398, STEADY.name, "bad")
     time.sleep(60 * slo_rules.FAST.short_m * SCALE + 1)
 

@@ -122,7 +122,7 @@ WRONG: tuple[tuple[str, str, dict[str, str], str, str], ...] = (
     ("a wrong password", "sasl", PLAIN | {"sasl.password": f"{SECRET}-not"}, "", "Invalid username or password"),
     ("a mechanism that nobody knows", "sasl", PLAIN | {"sasl.mechanism": "BOGUS"}, "", "mechanism: BOGUS"),
     ("a mechanism that the broker lacks", "sasl", SCRAM | {"sasl.password": SECRET}, "", "Unsupported SASL mechanism"),
-    ("no sign-in where one is asked for", "sasl", {}, "", "where TLS or SASL is expected and not set"),
+    ("no sign-in where one is asked for", "sasl", {}, "", "a broker that expects TLS or SASL"),
     ("TLS to a plain port", "plain", TLS, "", "in state SSL_HANDSHAKE"),
     ("no TLS to a TLS port", "tls", {}, "", "expects TLS, which the client does not use: set"),
     ("a CA file that does not exist", "tls", TLS | {"ssl.ca.location": "nowhere.pem"}, "", "ssl.ca.location failed"),

@@ -15,13 +15,10 @@ from commands import COMMAND, ROOT, environment
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import hostile
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.text.text import CHARACTERS_PER_TOKEN, Text, _normalised
 from ragweir.metrics.view import TextLimits, View, example
-
-sys.path.insert(0, str(ROOT / "bench"))
-
-import hostile
 
 CATALOGUE = Catalogue(everything())
 CANONICAL = (
@@ -128,7 +125,7 @@ def test_no_shape_costs_more_than_a_second_and_200_mb_per_mib(tmp_path: Path, si
 
 def assert_within_limits(folder: Path, *arguments: str) -> None:
     with (folder / "table").open("w+b") as table:
-        command = [sys.executable, ROOT / "bench" / "worst.py", "--rows", "5", *arguments]
+        command = [sys.executable, "-m", "bench.worst", "--rows", "5", *arguments]
         done = subprocess.run(command, stdout=table, stderr=subprocess.STDOUT, check=False, env=environment())
     assert done.returncode == 0, (folder / "table").read_text()
 

@@ -54,11 +54,11 @@ class Dying(kafka.Transactions):
         self.writes = bool(emissions)
         super().commit(emissions, *given)
 
-    def _insist(self, step):
+    def _retry(self, step):
         if dies and step == self._producer.commit_transaction and self.writes:
             self._producer.flush(10)
             os.kill(os.getpid(), signal.SIGKILL)
-        super()._insist(step)
+        super()._retry(step)
 
 kafka.Transactions = Dying
 main()

@@ -26,8 +26,9 @@ from ragweir.streams.cli.app import app
 from ragweir.streams.export.exposition import Exposition
 from ragweir.streams.export.service import PROJECTIONS
 from ragweir.streams.from_settings import evaluate_config, judge_config
+from ragweir.streams.judge.pricing import price_of
 from ragweir.streams.judge.probe import SIMULATED
-from ragweir.streams.playground.local.kafka import KAFKA_VERSION
+from ragweir.streams.playground.local.node import KAFKA_VERSION
 from ragweir.streams.playground.local.prometheus import programs
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.telemetry import TABLE
@@ -409,7 +410,7 @@ def test_compose_gives_its_services_settings_that_are_right(
         assert (evaluate_config(settings, settings.input_topic).router is not None) == judge
         assert settings.routing.key != SHIPPED_KEY
     if name == "judge" and judge:
-        assert judge_config(settings, 1).price.output_usd > 0
+        assert price_of(judge_config(settings, 1).judge, settings.judge.model).output_usd > 0
         assert settings.judge.base_url == f"http://simulated-judge:{SIMULATED_PORT}/v1"
         assert settings.judge.model == SIMULATED  # Every judged evaluation says what it was judged by.
 
@@ -544,7 +545,7 @@ def test_the_judge_in_kubernetes_works_once_its_comments_are_settings(
         if "value" in each:
             monkeypatch.setenv(each["name"], each["value"])
     settings = settings_of(re.sub(r"^# (\[judge\]|[\w.\"-]+ = )", r"\1", text, flags=re.MULTILINE), tmp_path)
-    assert judge_config(settings, 1).price.input_usd > 0
+    assert price_of(judge_config(settings, 1).judge, settings.judge.model).input_usd > 0
     assert settings.judge.slots == WORKLOADS["judge"]["spec"]["replicas"]
     # The key's file is the one that the Secret's only entry becomes.
     (secret,) = [

@@ -128,9 +128,9 @@ def test_memory_is_bounded_by_the_horizon() -> None:
     for offset in range(10 * HORIZON):
         own.handle([Record(*PLACE, offset, None, event(f"e{offset}"), None)])
         own.on_commit()
-    (lane,) = own._duplicates._lanes.values()
-    assert len(lane.ids) <= HORIZON
-    assert not lane.pending
+    (ids,) = own._duplicates._partitions.values()
+    assert len(ids.ids) <= HORIZON
+    assert not ids.pending
 
 
 def test_kills_change_nothing_about_which_events_are_evaluated(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:

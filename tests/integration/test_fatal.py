@@ -12,7 +12,7 @@ from harm import CAUSES, Start, evaluations_to_sum, event, healthy, letters, met
 
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.playground.local.kafka import LocalKafka
-from ragweir.streams.runtimes.attempts import MOST
+from ragweir.streams.runtimes.delivery_attempts import MAX_ATTEMPTS
 
 QUICK = ("segv", "spin", "hoard")
 """A signal, a loop and memory; the other harms take the same ways."""
@@ -78,13 +78,13 @@ def test_aggregate_stops_for_good_where_its_processes_die_on_the_same_records(
     """After so many deaths it is refused, in one sentence that names the records and what to do; which then helps."""
     traffic = evaluations_to_sum(kafka, prefix, start, {0: "abort"})
     topic, group = f"{prefix}evaluations", f"{prefix}aggregate"
-    for life in range(MOST):
+    for life in range(MAX_ATTEMPTS):
         assert start(traffic, "--slot", "0", service="aggregate").ended() == -signal.SIGABRT
         assert metadata(traffic, "aggregate", "evaluations").attempts == life + 1
     refused = start(traffic, "--slot", "0", service="aggregate")
     assert refused.ended() == DO_NOT_RESTART
     (line,) = refused.logged(level="error")
-    assert f"{MOST} processes in a row have ended" in line["event"]
+    assert f"{MAX_ATTEMPTS} processes in a row have ended" in line["event"]
     assert f"{topic}/0 from offset 0 to before 2" in line["event"]
     assert f"--group {group} --topic {topic}:0 --reset-offsets --to-offset 0" in line["event"]
     assert letters(traffic) == []

@@ -12,7 +12,7 @@ from faults import Traffic, eventually, gone
 from harm import CAUSES, Start, child, evaluations_to_sum, healthy, letters, metadata, publish, starting, works_in
 
 from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
-from ragweir.streams.runtimes.attempts import MOST
+from ragweir.streams.runtimes.delivery_attempts import MAX_ATTEMPTS
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_supervisor_finds_the_record_that_stops_workers(kafka: LocalKafka, pre
         8: ("fatal", CAUSES["abort"]),
         30: ("fatal", CAUSES["segv"]),
     }
-    assert service.logged("stands still", level="error")
+    assert service.logged("is stalled", level="error")
     assert metadata(traffic).fatal == (7, 8, 30)
     assert service.stop() == 0
 
@@ -113,14 +113,14 @@ def test_a_worker_that_was_stopped_for_a_while_is_replaced_and_buries_nothing(
     os.kill(first, signal.SIGSTOP)
     eventually(lambda: gone(first), "it is ended")
     healthy(traffic)
-    assert service.logged("stands still", level="error")
+    assert service.logged("is stalled", level="error")
 
 
 @pytest.mark.long
 def test_kills_never_stop_aggregate_for_good(kafka: LocalKafka, prefix: str, start: Start) -> None:
     """However often it is killed with its first records handled and not committed, the next one goes on."""
     traffic = evaluations_to_sum(kafka, prefix, start, {})
-    for _ in range(MOST + 1):
+    for _ in range(MAX_ATTEMPTS + 1):
         killed = start(traffic, "--slot", "0", service="aggregate", variables={"DIES": "1"})
         assert killed.ended() == -signal.SIGKILL
         assert metadata(traffic, "aggregate", "evaluations").attempts < 2

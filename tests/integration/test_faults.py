@@ -48,11 +48,11 @@ class HurtTransactions(kafka.Transactions):
         self.writes = bool(emissions)
         super().commit(emissions, *given)
 
-    def _insist(self, step):
+    def _retry(self, step):
         if step == self._producer.commit_transaction and self.writes and armed and moment == "inside":
             self._producer.flush(10)
             hurt()
-        super()._insist(step)
+        super()._retry(step)
 
 class HurtReader(kafka.BatchReader):
     def revoke(self, partitions):
@@ -311,14 +311,14 @@ def test_records_of_partitions_given_up_or_had_already_are_dropped(kafka: LocalK
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     traffic.publish(3)
     at = TopicPartition(traffic.topic, 0, 1)
-    positions = OffsetTracker("earliest", lambda _, __: None)
+    offsets = OffsetTracker("earliest", lambda _, __: None)
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "looks-only"})
-    positions.begin(consumer, at, lambda: False)
+    offsets.begin(consumer, at, lambda: False)
     consumer.close()
     records = [Record(traffic.topic, 0, offset, None, None, None) for offset in range(3)]
-    assert [positions.accept(record) for record in records] == [False, True, True]
-    positions.drop([at])
-    assert not positions.accept(records[2])
+    assert [offsets.accept(record) for record in records] == [False, True, True]
+    offsets.on_revoked([(at.topic, at.partition)])
+    assert not offsets.accept(records[2])
 
 
 def test_an_offset_beyond_the_end_is_refused(kafka: LocalKafka, prefix: str, start: Start) -> None:

@@ -258,7 +258,7 @@ def test_exactly_once_is_refused_with_its_reason(prefix: str, tmp_path: Path) ->
     """Asked for exactly_once, neither command starts, and one sentence says why."""
     asked = {"PROCESSING_GUARANTEE": "exactly_once"}
     line = told(ragweir("evaluate", "--runtime", "faust", **asked))
-    assert "exactly_once is refused" in line
+    assert "exactly_once is rejected" in line
     assert "1,924 of 85,623" in line
     with worker("127.0.0.1:1", prefix, tmp_path / "log", **asked) as service:
         assert service.ended(30) == 1

@@ -12,7 +12,7 @@ from conftest import QUICK_BROKER, coordinated, create_topic
 from faults import ROOT, Service, Traffic, end_all, environment, eventually, gone
 
 from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
-from ragweir.streams.supervisor import STOP_S
+from ragweir.streams.supervisor import STOP_SECONDS
 
 GRACE_S = min(
     int(found)
@@ -93,7 +93,7 @@ def test_a_stop_ends_in_time_while_the_broker_stands_still(
         for service in services:
             service.ended(3 * GRACE_S)
             took.append(time.monotonic() - began)
-        assert took[0] < STOP_S + 2, "the supervisor does not wait for longer than it grants its workers"
+        assert took[0] < STOP_SECONDS + 2, "the supervisor does not wait for longer than it grants its workers"
         assert max(took) < GRACE_S, dict(zip(("up", *SLOTS), took, strict=True))
         assert all(gone(line["pid"]) for service in services for line in service.logged("started"))
     finally:

@@ -66,9 +66,9 @@ def test_the_time_is_the_brokers_once_a_report_tells_it() -> None:
     elapsed, own = [100.0], [5_000.0]
     clock = BrokerClock(lambda: elapsed[0], lambda: own[0])
     assert (clock.now_s(), clock.is_asked) == (5_000.0, False)
-    clock.delivered(cast("Message", Report(TIMESTAMP_CREATE_TIME, 9.0)))
+    clock.on_delivery(cast("Message", Report(TIMESTAMP_CREATE_TIME, 9.0)))
     assert (clock.now_s(), clock.is_asked, clock.is_brokers) == (5_000.0, True, False), "that was our own time"
-    clock.delivered(cast("Message", Report(TIMESTAMP_LOG_APPEND_TIME, 1_000.0)))
+    clock.on_delivery(cast("Message", Report(TIMESTAMP_LOG_APPEND_TIME, 1_000.0)))
     elapsed[0], own[0] = 107.5, 4 * DAY_S
     assert (clock.now_s(), clock.is_brokers) == (1_007.5, True), "whatever becomes of our own clock"
 

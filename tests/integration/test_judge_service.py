@@ -304,7 +304,7 @@ def test_an_outage_costs_no_request_and_no_rebalance(kafka: LocalKafka, prefix: 
         judge.set_faults(shares={fault: "all"})
         requests.send(80)
         eventually(lambda: service.sample("ragweir_judge_breaker_opened_total") > 0, "the breaker opens")
-        eventually(lambda: service.logged("alone"), "the log says so")
+        eventually(lambda: service.logged("circuit breaker of the judge opened"), "the log says so")
         held = service.sample("ragweir_assigned_partitions")
         time.sleep(3)
         assert len(requests.read("evaluations")) < 120
@@ -409,7 +409,7 @@ def test_a_wrong_key_is_one_clear_line_and_nothing_is_lost(kafka: LocalKafka, pr
     with simulated_judge(key="sk-right") as judge:
         requests.send(8)
         service = start(requests, judge)
-        eventually(lambda: service.logged("alone"), "it says what is wrong")
+        eventually(lambda: service.logged("circuit breaker of the judge opened"), "it says what is wrong")
         told = [line for line in service.logged() if line["level"] in ("warning", "error")]
         assert [line["why"] for line in told] == ["the judge refuses the key (401)"]
         assert "sk-test" not in json.dumps(told)

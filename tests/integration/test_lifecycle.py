@@ -87,11 +87,11 @@ class Recorder(Agent):
         return Outcome([Emission("dead-letter", record.key, b"head", ())], settled=[record])
 
     @override
-    def tick(self, now_s: float, caught_up: Collection[TopicPartition], most: int) -> Outcome:
+    def tick(self, now_s: float, caught_up: Collection[TopicPartition], max_settled: int) -> Outcome:
         if not self._holds:
-            self.calls.append(("tick", most))
+            self.calls.append(("tick", max_settled))
             return Outcome()
-        own = self.taken[self.emitted : self.emitted + most]
+        own = self.taken[self.emitted : self.emitted + max_settled]
         self.emitted += len(own)
         if own:
             self.calls.append(("tick", [record.offset for record in own]))

@@ -11,10 +11,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from conftest import create_topic
 
+from bench.interactions import interactions
 from ragweir.streams.playground.local.kafka import LocalKafka
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-from interactions import interactions
 
 LIMIT_MB = 200
 
@@ -74,7 +72,7 @@ from pathlib import Path
 
 import orjson
 
-from aggregation import evaluations
+from bench.aggregation import evaluations
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.streams.agent import Assignment, StoredChangelog
@@ -118,10 +116,8 @@ print(peak() - before, overflow)
 )
 def test_windows_of_many_label_sets_stay_within_their_memory(max_mb: int, minutes: int, each: int) -> None:
     """210 label sets a minute on 6 partitions take what `windows.max_bytes` says; a batch may take 64 MB beside it."""
-    bench = str(Path(__file__).parents[2] / "bench")
-    environment = {**os.environ, "PYTHONPATH": bench}
     command = [sys.executable, "-c", _HOLDING, str(max_mb << 20), str(minutes), str(each)]
-    ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    ended = subprocess.run(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, check=True)
     taken, overflow = map(int, ended.stdout.split()[-2:])
     print(f"{taken >> 20} MiB of {max_mb}, {overflow:,} events overflow")
     assert taken < (max_mb + 64) << 20

@@ -9,7 +9,7 @@ from faults import Traffic
 
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import TopicPartition
-from ragweir.streams.runtimes.attempts import OffsetMetadata
+from ragweir.streams.runtimes.offset_metadata import OffsetMetadata
 from ragweir.streams.runtimes.progress_group import ProgressGroup
 from ragweir.streams.runtimes.topic_identity import TopicVersion
 from ragweir.streams.settings import Settings
@@ -43,8 +43,8 @@ def commit(group: ProgressGroup, settled: dict[TopicPartition, int]) -> dict[Top
     """Commit what is due with a transaction that commits these offsets; gives it."""
     offsets = group.offsets([PartitionOffset(*place, offset) for place, offset in settled.items()])
     assert bool(offsets) == group.due(settled)
-    group.committed(offsets)
-    assert {OffsetMetadata.stored(each.metadata).topic for each in offsets} <= {"id"}
+    group.on_commit(offsets)
+    assert {OffsetMetadata.parse(each.metadata).topic for each in offsets} <= {"id"}
     return {(each.topic, each.partition): each.offset for each in offsets}
 
 

@@ -205,7 +205,7 @@ def test_a_missing_topic_is_named(kafka: LocalKafka, prefix: str) -> None:
         {"kafka": {"bootstrap_servers": kafka.bootstrap}, "topics": {"prefix": prefix}, "telemetry": {"port": 0}}
     )
     service = ProjectionService("recording", "Records calls.", lambda _: Recording(), 600)
-    with pytest.raises(PermanentError, match=f"there is no topic {prefix}evaluations; "):
+    with pytest.raises(PermanentError, match=f"there is no topic {prefix}evaluations, or "):
         run_projection(service, settings, 0, lambda: False)
 
 

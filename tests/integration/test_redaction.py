@@ -87,40 +87,46 @@ ADVERSARIAL = [
 ]
 
 
+def redacted_text(text: str, redactor: Redactor = ON) -> str:
+    case = redactor.redact(Case(text, text))
+    assert isinstance(case, Case)
+    return case.response
+
+
 @pytest.mark.parametrize(("text", "redacted"), FOUND)
 def test_what_identifies_or_opens_doors_is_replaced(text: str, redacted: str) -> None:
-    assert ON.text(text) == redacted
+    assert redacted_text(text) == redacted
 
 
 @pytest.mark.parametrize("text", LEFT)
 def test_other_numbers_and_words_stay(text: str) -> None:
-    assert ON.text(text) == text
+    assert redacted_text(text) == text
 
 
 @given(st.text(max_size=300))
 def test_what_was_redacted_is_not_redacted_again(text: str) -> None:
-    once = ON.text(text)
-    assert ON.text(once) == once
+    once = redacted_text(text)
+    assert redacted_text(once) == once
 
 
 @pytest.mark.parametrize("unit", ADVERSARIAL)
 def test_a_long_text_is_read_in_linear_time(unit: str) -> None:
     """There is no stopwatch: a search of 10^11 steps does not come to its end."""
-    ON.text((unit * (300_000 // len(unit) + 1))[:300_000])
+    redacted_text((unit * (300_000 // len(unit) + 1))[:300_000])
 
 
 def test_off_leaves_and_on_changes_every_text_and_refuse_lets_nothing_go() -> None:
     redacted = replace(CASE, query="Who is [email]?", contexts=("She wrote [email] on it.",))
-    assert Redactor(JudgeSettings()).applied(CASE) is CASE
-    assert ON.applied(CASE) == redacted
+    assert Redactor(JudgeSettings()).redact(CASE) is CASE
+    assert ON.redact(CASE) == redacted
     refusing = Redactor(JudgeSettings(redaction="refuse"))
-    assert refusing.applied(CASE) == Null("its texts hold what must not leave (judge.redaction)")
-    assert refusing.applied(redacted) == redacted
+    assert refusing.redact(CASE) == Null("its texts hold what must not leave (judge.redaction)")
+    assert refusing.redact(redacted) == redacted
 
 
 def test_own_patterns_are_named_by_the_settings() -> None:
     own = Redactor(JudgeSettings(redaction="on", redact_patterns={"case": r"\bC-\d+"}))
-    assert own.text("C-12 by ada@example.org") == "[case] by [email]"
+    assert redacted_text("C-12 by ada@example.org", own) == "[case] by [email]"
 
 
 @pytest.mark.parametrize(("form", "told"), [("(", "no regular expression"), ("x*", "must not match an empty text")])
@@ -149,7 +155,7 @@ def hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("hooks")
 def test_the_hook_gets_what_the_patterns_left() -> None:
-    hooked = Redactor(JudgeSettings(redaction="on", redact_hook="redaction_hooks:names")).applied(CASE)
+    hooked = Redactor(JudgeSettings(redaction="on", redact_hook="redaction_hooks:names")).redact(CASE)
     assert isinstance(hooked, Case)
     assert (hooked.query, hooked.expected) == ("Who is [email]?", ("[name]",))
 
@@ -160,7 +166,7 @@ def test_a_hook_that_fails_lets_nothing_go_and_quotes_nothing(
     hook: str, error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     redactor = Redactor(JudgeSettings(redaction="on", redact_hook=f"redaction_hooks:{hook}"))
-    assert redactor.applied(CASE) == Null(f"redaction raised {error}")
+    assert redactor.redact(CASE) == Null(f"redaction raised {error}")
     told = capsys.readouterr()
     assert "redaction failed" in told.out + told.err
     assert "example.org" not in told.out + told.err
@@ -169,8 +175,8 @@ def test_a_hook_that_fails_lets_nothing_go_and_quotes_nothing(
 @pytest.mark.usefixtures("hooks")
 def test_a_hook_that_ends_its_process_lets_nothing_go_and_the_next_event_finds_another() -> None:
     redactor = Redactor(JudgeSettings(redaction="on", redact_hook="redaction_hooks:deadly"))
-    assert redactor.applied(CASE) == Null("the process that redacts ended")
-    assert redactor.text("Grace") == "Grace"
+    assert redactor.redact(CASE) == Null("the process that redacts ended")
+    assert redacted_text("Grace", redactor) == "Grace"
 
 
 CATASTROPHE = Case("a" * 60 + "!", "Babbage")
@@ -184,26 +190,27 @@ CATASTROPHE = Case("a" * 60 + "!", "Babbage")
 def test_what_takes_too_long_is_ended_and_the_next_event_is_redacted(settings: dict[str, Any]) -> None:
     redactor = Redactor(JudgeSettings(redaction="on", redact_timeout_s=0.5, **settings))
     for _ in range(2):
-        assert isinstance(redactor.applied(CASE), Case)
+        assert isinstance(redactor.redact(CASE), Case)
         assert redactor._own
         assert redactor._own._child
         process, _ = redactor._own._child
-        assert redactor.applied(CATASTROPHE) == Null("redaction took longer than judge.redact_timeout_s")
+        assert redactor.redact(CATASTROPHE) == Null("redaction took longer than judge.redact_timeout_s")
         assert process.exitcode == -signal.SIGKILL, "nothing goes on searching"
 
 
 ORPHAN = """
 import os, threading, time
+from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
 from ragweir.streams.judge.redaction import Redactor
 from ragweir.streams.settings import JudgeSettings
 
 if __name__ == "__main__":
     redactor = Redactor(JudgeSettings(redaction="on", redact_timeout_s={limit}, redact_patterns={{"bad": "(a+)+$"}}))
-    redactor.text("fine")
+    redactor.redact(Case("", "fine"))
     process, _ = redactor._own._child
     print(process.pid, flush=True)
-    threading.Thread(target=redactor.text, args=("{text}",), daemon=True).start()
+    threading.Thread(target=redactor.redact, args=(Case("", "{text}"),), daemon=True).start()
     time.sleep(0.5)
     os.kill(os.getpid(), 9)
 """

@@ -456,21 +456,21 @@ class _Paused:
 
 def test_a_partition_is_read_to_its_bound_and_then_paused_once() -> None:
     consumer = _Paused()
-    bounding = ReplayLimiter(ReplayBounds(ends={("t", 0): 2}), consumer)  # type: ignore[arg-type]
+    limiter = ReplayLimiter(ReplayBounds(ends={("t", 0): 2}), consumer)  # type: ignore[arg-type]
     records = [Record("t", partition, offset, None, b"", None) for partition in (0, 1) for offset in range(4)]
-    assert [bounding.admits(each) for each in records] == [True, True, *[False] * 6]
+    assert [limiter.admits(each) for each in records] == [True, True, *[False] * 6]
     assert consumer.paused == [0, 1]
-    bounding.forget()
+    limiter.resume_all()
     assert consumer.paused == []
 
 
 def test_a_rate_is_never_exceeded() -> None:
     """Over any stretch, no more records than the rate and one slice allow."""
-    bounding = ReplayLimiter(ReplayBounds(rate=200.0), _Paused())  # type: ignore[arg-type]
+    limiter = ReplayLimiter(ReplayBounds(rate=200.0), _Paused())  # type: ignore[arg-type]
     began, taken = time.monotonic(), 0
     while time.monotonic() - began < 1.5:
-        room = bounding.capacity(1_000)
-        bounding.count(room)
+        room = limiter.capacity(1_000)
+        limiter.count(room)
         taken += room
         assert taken <= 200 * (time.monotonic() - began) + 2 * 100
     assert taken >= 200

@@ -58,7 +58,7 @@ class Worker:
 
     def changelog(self) -> KafkaChangelog:
         """The changelog as it is now."""
-        return KafkaChangelog(self.settings, "windows", 0, lambda: False, lambda: None)
+        return KafkaChangelog(self.settings, "windows", 0, lambda: False)
 
     def take_over(self) -> None:
         """Restore the partition in another agent."""

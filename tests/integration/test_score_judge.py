@@ -394,7 +394,7 @@ def test_told_to_stop_it_begins_nothing_more_and_lets_end_what_is_under_way() ->
         next(run)
     stop.set()
     assert next(run) is None
-    assert files.waits == "told to stop"
+    assert files.waits == "stopping"
     for job in list(pool.jobs):
         pool.land(job)
     assert [each.event_id for each in run if each] == ["1", "2"]

@@ -57,7 +57,7 @@ def supervise(command: list[str], until: Callable[[list[Any]], bool], **limits: 
 def test_a_worker_that_stands_still_is_ended_and_started_anew() -> None:
     """Its heartbeats end; after the limit it is killed, and the next one comes as after any end."""
     logs = supervise(worker(0, 3, "still"), lambda logs: len(logs) >= 4, stalled_s=1.0)
-    assert [line["event"] for line in logs] == ["worker's loop stands still; it is killed", "worker ended"] * 2
+    assert [line["event"] for line in logs] == ["worker is stalled; killing it", "worker ended"] * 2
     assert [line["status"] for line in logs if "status" in line] == [-9, -9]
 
 
@@ -67,7 +67,7 @@ def test_a_worker_that_beats_or_starts_slowly_is_left_alone() -> None:
     # Heartbeats are a second apart: the limit leaves them room on a slow machine.
     assert supervise(worker(3.5, 0, "on"), lambda _: next(turns, None) is None, stalled_s=3.0) == []
     logs = supervise(worker(3600, 0, "on"), lambda logs: len(logs) >= 2, start_s=1.0)
-    assert logs[0]["event"] == "worker's loop stands still; it is killed"
+    assert logs[0]["event"] == "worker is stalled; killing it"
 
 
 # A worker that reports a permanent failure, or ends with its status without a word, and one that works.
@@ -100,7 +100,7 @@ def asked(url: str) -> tuple[int, str]:
 
 def test_one_worker_that_cannot_run_leaves_the_others_running(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is started once; /readyz, /metrics and the log, again and again, name it; the end has status 1."""
-    monkeypatch.setattr(supervisor, "_REMIND_S", 0.5)
+    monkeypatch.setattr(supervisor, "_REMIND_SECONDS", 0.5)
     commands = [failing("aggregate", "mend me"), failing("export", ""), Command("evaluate", 0, worker(0, 0, "on"))]
     down: list[Any] = []
     shown: dict[str, tuple[int, str]] = {}
@@ -116,9 +116,9 @@ def test_one_worker_that_cannot_run_leaves_the_others_running(monkeypatch: pytes
 
     with structlog.testing.capture_logs() as logs:
         assert Supervisor(commands, listen=("127.0.0.1", 0)).run(stopped) == 1
-    assert {(line["service"], line["slot"], line["why"]) for line in down} == {
+    assert {(line["service"], line["slot"], line["reason"]) for line in down} == {
         ("aggregate", 0, "mend me"),
-        ("export", 0, "it ended with status 2, after which a restart does not help; its log says why"),
+        ("export", 0, "it ended with status 2, after which a restart does not help; its log has the reason"),
     }
     assert {line["log_level"] for line in down} == {"error"}
     assert not [line for line in logs if "restart_in_s" in line]
@@ -137,7 +137,7 @@ def test_a_supervisor_without_a_worker_that_can_run_ends() -> None:
     quick = ["sh", "-c", """echo '{"failure": "me too"}' > /dev/fd/$RAGWEIR_HEARTBEAT; exit 2"""]
     with structlog.testing.capture_logs() as logs:
         assert Supervisor([failing("aggregate", "mend me"), Command("evaluate", 1, quick)]).run(lambda: False) == 1
-    assert {(line["service"], line["slot"], line["why"]) for line in logs} == {
+    assert {(line["service"], line["slot"], line["reason"]) for line in logs} == {
         ("aggregate", 0, "mend me"),
         ("evaluate", 1, "me too"),
     }
@@ -164,7 +164,7 @@ def test_a_reason_of_any_length_fits_one_line() -> None:
     told = Heartbeat(listener.descriptor)
     for character, sent in (("\x00", "\x00"), ("\U0001f600", "\U0001f600"), ("\udcff", "?")):
         told.fail(character * 100_000)
-        assert listener.heard()
+        assert listener.receive()
         assert listener.failure == sent * 600
     listener.close()
 
@@ -199,7 +199,7 @@ def test_a_heartbeat_without_a_listener_does_nothing(monkeypatch: pytest.MonkeyP
     unread = Heartbeat(listener.descriptor)
     for _ in range(2_000):
         unread.announce("evaluate", 0, 9464)
-    assert listener.heard()
+    assert listener.receive()
     listener.close()
     unread.announce("evaluate", 0, 9464)
 

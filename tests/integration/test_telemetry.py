@@ -41,7 +41,7 @@ from ragweir.streams.judge.results import RequestOutcome
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Measurements, Record
 from ragweir.streams.service import SERVICES
-from ragweir.streams.serving.health import STALLED_S, Health, serve
+from ragweir.streams.serving.health import STALLED_SECONDS, Health, serve
 from ragweir.streams.serving.telemetry import TABLE, Telemetry
 from ragweir.streams.settings import Settings
 
@@ -82,8 +82,7 @@ def test_whatever_an_agent_counts_can_be_counted() -> None:
     records = [Record("t", 0, offset, None, value, at + 1_000 * offset) for offset, value in enumerate(values)]
     telemetry = Telemetry("evaluate", 0)
     for outcome in (agent.handle(records), agent.dead_letter(records[0], "too large")):
-        telemetry.add(outcome.counts)
-        telemetry.show(outcome.levels)
+        telemetry.add(Measurements(outcome.counts, outcome.levels))
     sample = telemetry.registry.get_sample_value
     assert sample("ragweir_events_in_total") == len(values) + 1
     assert sample("ragweir_evaluations_total", {"stage": "scored"}) == 2
@@ -208,7 +207,7 @@ def test_what_is_forgotten_is_gone() -> None:
     telemetry = Telemetry("evaluate", 0)
     telemetry.set("ragweir_lag", 5, "t", "0")
     for _ in range(2):
-        telemetry.forget("ragweir_lag", "t", "0")
+        telemetry.remove("ragweir_lag", "t", "0")
     assert telemetry.registry.get_sample_value("ragweir_lag", {"topic": "t", "partition": "0"}) is None
 
 
@@ -216,13 +215,13 @@ def test_measurements_are_added_set_removed_and_observed() -> None:
     """Counts add up, levels replace each other, None removes a sample, and observations reach their histogram."""
     telemetry = Telemetry("evaluate", 0)
     dead, lag = ("ragweir_dead_letters_total", "fatal"), ("ragweir_lag", "t", "0")
-    telemetry.measure(Measurements({dead: 2}, {lag: 5}, [(("ragweir_batch_events",), 7)]))
-    telemetry.measure(Measurements({dead: 1}, {lag: 3}, [(("ragweir_batch_events",), 8)]))
+    telemetry.add(Measurements({dead: 2}, {lag: 5}, [(("ragweir_batch_events",), 7)]))
+    telemetry.add(Measurements({dead: 1}, {lag: 3}, [(("ragweir_batch_events",), 8)]))
     sample = telemetry.registry.get_sample_value
     assert sample("ragweir_dead_letters_total", {"error_class": "fatal"}) == 3
     assert sample("ragweir_lag", {"topic": "t", "partition": "0"}) == 3
     assert (sample("ragweir_batch_events_count"), sample("ragweir_batch_events_sum")) == (2, 15)
-    telemetry.measure(Measurements(levels={lag: None}))
+    telemetry.add(Measurements(levels={lag: None}))
     assert sample("ragweir_lag", {"topic": "t", "partition": "0"}) is None
 
 
@@ -257,7 +256,7 @@ def test_the_paths_tell_the_truth() -> None:
         health.not_ready = ""
         assert ask("/readyz") == (200, "ok\n")
         assert ask("/healthz") == (200, "ok\n")
-        health.beat -= STALLED_S + 1
+        health.last_alive_s -= STALLED_SECONDS + 1
         assert ask("/healthz") == (503, "the loop has stalled\n")
         health.alive()
         assert ask("/healthz") == (200, "ok\n")

@@ -20,7 +20,7 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.kafka.client import Connection
 from ragweir.streams.playground.local.kafka import LocalKafka
-from ragweir.streams.runtimes.attempts import OffsetMetadata
+from ragweir.streams.runtimes.offset_metadata import OffsetMetadata
 from ragweir.streams.runtimes.topic_identity import TopicIdentity
 from ragweir.streams.settings import Settings
 
@@ -97,7 +97,7 @@ def test_a_topic_that_is_made_again_under_a_running_worker_is_read_from_its_star
     produce(kafka.bootstrap, traffic.topic, events("new", new), partition=0)
     eventually(lambda: set(evaluated(traffic)) >= ids("new", new), "the new ones are evaluated")
     assert sorted(evaluated(traffic)) == sorted(ids("old", 100) | ids("new", new)), "and nothing twice"
-    assert service.logged("deleted and made again; it begins at its start", level="error")
+    assert service.logged("deleted and created again; reading it from its start", level="error")
     assert service.sample(f'ragweir_topics_recreated_total{{topic="{traffic.topic}"}}') == 1
 
 
@@ -156,7 +156,7 @@ def test_partitions_that_are_added_begin_at_their_start_whatever_new_groups_do(
     group = f"{traffic.prefix}evaluate"
     asked = traffic.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=5)[group]
     stored = [at.metadata for at in asked.result().topic_partitions if at.topic == traffic.topic]
-    assert {OffsetMetadata.stored(text).partitions for text in stored} == {1}, "the number when the group began"
+    assert {OffsetMetadata.parse(text).partitions for text in stored} == {1}, "the number when the group began"
 
 
 def test_partitions_that_are_added_while_all_workers_restart_are_read(
@@ -176,7 +176,9 @@ def test_partitions_that_are_added_while_all_workers_restart_are_read(
     traffic.publish(20)
     after = [start(traffic, "--slot", str(slot), kafka__client=client) for slot in range(2)]
     traffic.must_be_settled_exactly_once()
-    found = [line for service in after for line in service.logged("partitions that no worker reads", level="warning")]
+    found = [
+        line for service in after for line in service.logged("partitions are assigned to no worker", level="warning")
+    ]
     assert [line["partitions"] for line in found] == [{traffic.topic: [2, 3]}], "one worker joins again, once"
     assert sorted(map(len, traffic.held().values())) == [2, 2]
 
@@ -210,7 +212,7 @@ def test_windows_count_all_evaluations_of_a_topic_that_is_made_again(
     recreate(traffic, topic)
     produce(kafka.bootstrap, topic, evaluations("new", 15), partition=0)
     eventually(lambda: counted(traffic) == 55, "the new ones are counted as well")
-    assert service.logged("deleted and made again; it begins at its start", level="error")
+    assert service.logged("deleted and created again; reading it from its start", level="error")
 
 
 @pytest.mark.parametrize("set_to", [None, 0])
@@ -243,7 +245,7 @@ def test_a_broker_that_dies_before_the_ids_are_known_is_told_as_lost() -> None:
         return bool(shown and shown[-1]) or time.monotonic() - began > 30
 
     identity = TopicIdentity(
-        settings, ["interactions"], connection, lambda: shown.append(connection.lost_because), stopped
+        settings, ["interactions"], connection, lambda: shown.append(connection.lost_reason), stopped
     )
     with pytest.raises(Interrupted):
         identity.changed()

@@ -24,12 +24,13 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.window import OVERFLOW, EstimateSums, Progress, Window, duration_s
 from ragweir.streams.aggregate.dimensions import admission_limits
-from ragweir.streams.aggregate.windowing import Windowing, of_all_sizes, start_of
+from ragweir.streams.aggregate.window_times import start_of
+from ragweir.streams.aggregate.windowing import Windowing, of_all_sizes
 from ragweir.streams.backfill import compaction as latest
 from ragweir.streams.backfill.compaction import CompactedRecords
 from ragweir.streams.backfill.output_formats import JsonLines, OutputFormat, write
 from ragweir.streams.backfill.windows import UnusedReason, windows
-from ragweir.streams.kafka.reader import Moved
+from ragweir.streams.kafka.reader import OnProgress
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import Settings, WindowSettings, load
 
@@ -175,7 +176,7 @@ class Watched:
         self.sizes: dict[str, int] = {}
         self.steps: Counter[str] = Counter()
 
-    def __call__(self, what: str, size: int) -> Moved:
+    def __call__(self, what: str, size: int) -> OnProgress:
         self.sizes[what] = size
 
         def moved(step: int) -> None:

@@ -4,7 +4,6 @@ import math
 import random
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from bench import hostile
 from ragweir.errors import Rejected
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, Scored, everything
@@ -20,10 +20,6 @@ from ragweir.metrics.metric import Metric, Null
 from ragweir.metrics.view import TextLimits, View, example
 from ragweir.schemas.codec.json import decode
 from ragweir.schemas.interaction import Context, Interaction
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-
-import hostile
 
 EVERY = everything()
 CATALOGUE = Catalogue(EVERY)

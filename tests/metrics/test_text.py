@@ -788,7 +788,7 @@ def test_memory_is_bounded_and_keeps_what_is_in_use() -> None:
 
 @pytest.mark.skipif(unicodedata.unidata_version != "14.0.0", reason="the table is of Unicode 14.0: Python 3.11")
 def test_the_table_is_what_its_script_writes() -> None:
-    script = ROOT / "bench" / "unicode_table.py"
+    script = ROOT / "tools" / "unicode_table.py"
     made = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, encoding="utf-8")
     assert made.stdout == (ROOT / "metrics" / "text" / "unicode14.py").read_text(encoding="utf-8")
 

@@ -33,8 +33,8 @@ from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.days import day_of
 from ragweir.streams.judge.held_requests import HeldRequest
 from ragweir.streams.judge.job import Job, JobId, JobResult
-from ragweir.streams.judge.ledgers import Deposit
 from ragweir.streams.judge.request_state import TRANSITIONS, RequestEvent, RequestState, next_state
+from ragweir.streams.judge.worker_ledgers import LedgerReservation
 from ragweir.streams.records import Outcome, Record
 
 PARTITIONS = 2
@@ -98,7 +98,7 @@ class Started:
     """True once the agent has been told."""
     booked: bool = False
     """True once a transaction after that is committed."""
-    deposits: tuple[tuple[Deposit, ...], ...] = ()
+    deposits: tuple[tuple[LedgerReservation, ...], ...] = ()
     """Where the ledgers have its reservation, for each of its days."""
     given_up: set[int] = field(default_factory=set)
     """The partitions that were given up before its cost was booked: their next owners count the deposits as spent."""
@@ -148,7 +148,7 @@ class CheckedPool(ScriptedPool):
         assert job.id not in self.own, "no job is started twice by the same owner of its partition"
         self.machine.check_wait_is_over(job.id)
         agent = next(each.agent for each in self.machine.workers.values() if each.agent._pool is self)
-        self.own[job.id] = Started(job, deposits=agent._requests[job.id].reservation.deposits)
+        self.own[job.id] = Started(job, deposits=agent._requests[job.id].reservation.by_day)
         assert job.days[0] == day_of(self.machine.now.timestamp())
         self.machine.started.append(self.own[job.id])
         super().start(job)

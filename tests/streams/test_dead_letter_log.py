@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 from ragweir.errors import ErrorClass
 from ragweir.streams.emissions import add_dead_letter
 from ragweir.streams.records import Outcome, Record
-from ragweir.streams.serving.dead_letter_log import EVERY_S, DeadLetterLog
+from ragweir.streams.serving.dead_letter_log import INTERVAL_SECONDS, DeadLetterLog
 
 SECRET = b"what a user said"
 
@@ -41,29 +41,29 @@ def test_the_first_of_each_class_is_told_and_then_counts_per_minute() -> None:
     now = 0.0
     letters = DeadLetterLog(lambda: now)
     with capture_logs() as logged:
-        letters.committed(outcome())
+        letters.on_commit(outcome())
         letters.tick()
         assert not logged
-        letters.committed(outcome(("not_json", 5), ("not_json", 6), ("invalid", 7)))
+        letters.on_commit(outcome(("not_json", 5), ("not_json", 6), ("invalid", 7)))
         assert logged == [first("not_json", 5), first("invalid", 7)]
         logged.clear()
-        now = EVERY_S / 2
-        letters.committed(outcome(("not_json", 8), ("too_large", 9)))
+        now = INTERVAL_SECONDS / 2
+        letters.on_commit(outcome(("not_json", 8), ("too_large", 9)))
         letters.tick()
         assert logged == [first("too_large", 9)]
         logged.clear()
-        now = EVERY_S
+        now = INTERVAL_SECONDS
         letters.tick()
         assert logged == [counted("invalid", 1), counted("not_json", 3), counted("too_large", 1)]
         logged.clear()
-        now = 5 * EVERY_S
+        now = 5 * INTERVAL_SECONDS
         letters.tick()
         assert not logged, "minutes without any are not told of"
-        letters.committed(outcome(("invalid", 10)))
-        now = 6 * EVERY_S - 1
+        letters.on_commit(outcome(("invalid", 10)))
+        now = 6 * INTERVAL_SECONDS - 1
         letters.tick()
         assert not logged
-        now = 6 * EVERY_S
+        now = 6 * INTERVAL_SECONDS
         letters.tick()
         letters.tick()
         assert logged == [counted("invalid", 1)]
@@ -72,7 +72,7 @@ def test_the_first_of_each_class_is_told_and_then_counts_per_minute() -> None:
 def test_what_is_not_yet_counted_is_told_at_the_end() -> None:
     """A worker that stops within a minute leaves nothing out, and says nothing twice."""
     letters = DeadLetterLog(lambda: 0.0)
-    letters.committed(outcome(("not_json", 5)))
+    letters.on_commit(outcome(("not_json", 5)))
     with capture_logs() as logged:
         letters.flush()
         letters.flush()
@@ -83,7 +83,7 @@ def test_no_content_is_logged() -> None:
     """Neither the value nor the key of a record."""
     letters = DeadLetterLog()
     with capture_logs() as logged:
-        letters.committed(outcome(("not_json", 5)))
+        letters.on_commit(outcome(("not_json", 5)))
     assert logged
     assert SECRET.decode() not in str(logged)
     assert "key" not in str(logged)

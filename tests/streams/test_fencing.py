@@ -23,8 +23,8 @@ def test_a_consumer_that_saw_no_trouble_probably_has_a_twin(code: int) -> None:
     """Else an earlier request of its own came late, which is named second."""
     assert told(code) == (
         f"'{NAME}' has to start again: probably another process has joined the group as '{NAME}' (the broker's words); "
-        "give each process its own slot. If there is no other, an earlier request of its own to join its group has "
-        "come after a later one, and the restart settles it"
+        "give each process its own slot. If there is no other, an earlier request of its own to join its group "
+        "arrived after a later one, and the restart settles it"
     )
 
 
@@ -32,7 +32,7 @@ def test_a_consumer_that_saw_no_trouble_probably_has_a_twin(code: int) -> None:
 def test_a_consumer_that_saw_a_broker_go_was_probably_its_own_rival(code: int) -> None:
     assert told(code, quiet_s=12.4) == (
         f"'{NAME}' has to start again: a broker was away 12 s ago, and probably an earlier request of its own to join "
-        "its group has come after a later one (the broker's words); the restart settles it. "
+        "its group arrived after a later one (the broker's words); the restart settles it. "
         "If this repeats while all brokers are well, the slot runs twice: give each process its own"
     )
 
@@ -40,7 +40,7 @@ def test_a_consumer_that_saw_a_broker_go_was_probably_its_own_rival(code: int) -
 @pytest.mark.parametrize("code", PRODUCER)
 @pytest.mark.parametrize(
     ("seen", "quiet_s", "open_s"),
-    [("a broker was away 0 s ago", 0.2, 0.1), ("this process or a broker stood still", math.inf, 11.0)],
+    [("a broker was away 0 s ago", 0.2, 0.1), ("this process or a broker was suspended", math.inf, 11.0)],
 )
 def test_a_producer_probably_let_its_transaction_time_out(code: int, seen: str, quiet_s: float, open_s: float) -> None:
     text = told(code, quiet_s, open_s)
@@ -76,6 +76,6 @@ def test_a_connection_remembers_when_a_broker_was_away(code: int, trouble: bool)
     connection = Connection(quiet=True)
     connection.on_error(KafkaError(code))
     assert (connection.quiet_s < 60) is trouble
-    connection._trouble_at = -math.inf
-    connection.back()
+    connection._failed_at = -math.inf
+    connection.on_answer()
     assert (connection.quiet_s < 60) is (code in (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE))

@@ -245,7 +245,7 @@ def test_an_answer_that_is_none_is_a_failure_that_the_breaker_sees_and_that_is_b
     with hostile(attack) as server, pool(server, timeout_s=0.5 if outcome == "timeout" else 30) as live:
         live.start(job())
         (end,) = finished(live)
-        counts = live.counts()
+        counts = live.drain_metrics().counts
         live.start(job())
         wait_until(lambda: live.unavailable_reason)
         assert live.unavailable_reason == why
@@ -310,7 +310,7 @@ def test_redirects_are_not_followed(status: int) -> None:
         with hostile(attack) as server, pool(server) as live:
             live.start(job())
             wait_until(lambda: live.unavailable_reason)
-            assert outcomes(live.counts()) == {"refused": 1}
+            assert outcomes(live.drain_metrics().counts) == {"refused": 1}
             assert live.unavailable_reason == f"judge.base_url redirects, which is not followed ({status})"
     assert other.requests == []
 
@@ -443,7 +443,7 @@ def must_be_no_answer(body: object) -> None:
     with hostile(always(http(orjson.dumps(body)))) as server, pool(server, embedding_model="e") as live:
         live.start(job(VECTORS))
         (end,) = finished(live)
-        assert outcomes(live.counts()) == {"unusable": 1}
+        assert outcomes(live.drain_metrics().counts) == {"unusable": 1}
     assert end.judged is None
     assert end.usage.cost > 0
 
@@ -563,7 +563,7 @@ def test_a_url_that_leads_nowhere_costs_nothing(url: str) -> None:
     with hostile(always()) as server, pool(server, base_url=url) as live:
         live.start(job())
         (end,) = finished(live)
-        assert outcomes(live.counts()) == {"unreachable": 1}
+        assert outcomes(live.drain_metrics().counts) == {"unreachable": 1}
     assert (end.why, end.usage.cost) == ("the judge's endpoint cannot be reached", 0)
 
 
@@ -590,7 +590,7 @@ def test_a_call_that_ends_with_an_error_costs_what_it_may_have_cost(status: str)
         live.start(job())
         wait_until(lambda: server.requests)
         time.sleep(0.2)
-        counts = live.counts()
+        counts = live.drain_metrics().counts
     assert sum(outcomes(counts).values()) == 1
     assert (counts.get(("ragweir_judge_cost_microdollars_total",), 0) > 0) == (status in CHARGED)
 
@@ -663,7 +663,7 @@ def test_no_answer_makes_the_agent_crash_or_its_evaluation_too_large(answer: Cal
             server, prices={"asked": price}, daily_budget_usd=None, concurrency=50, max_output_tokens=1_500
         )
         live = LiveJudgePool(chosen)
-        agent = JudgeAgent(JudgeConfig({"rubric": RUBRIC}, chosen, price, PRICE, 1), live)
+        agent = JudgeAgent(JudgeConfig({"rubric": RUBRIC}, chosen, 1), live)
         log = Log()
         for each in range(number):
             log.ask(request(f"{each}"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from scripted_judge import GOOD, NOON, PRICE, Log, ScriptedPool, Worker, config, request
+from scripted_judge import GOOD, NOON, Log, ScriptedPool, Worker, config, request
 
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
@@ -18,10 +18,11 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.job import JobId
 from ragweir.streams.judge.ledger import Budget, affordable
-from ragweir.streams.judge.pricing import FREE, allowance
+from ragweir.streams.judge.pricing import allowance
 from ragweir.streams.judge.results import CUT, case_of
+from ragweir.streams.settings import JudgeSettings
 
-AMOUNT = allowance(PRICE, FREE, case_of(request(), 60_000)[0], list(config().suites.values()), 1_500)
+AMOUNT = allowance(config().judge, case_of(request(), 60_000)[0], list(config().suites.values()))
 """What one of the tests' requests has reserved for it."""
 
 
@@ -610,7 +611,7 @@ def test_the_ledger_tells_which_floor_the_budget_affords() -> None:
 
 def test_the_parts_of_all_partitions_stay_within_the_budget() -> None:
     for partitions in (1, 3, 7, 12):
-        part = Budget.part(partitions, 1.0, {"a": 0.1}, {})
+        part = Budget.share(JudgeSettings(daily_budget_usd=1, budgets_by_application={"a": 0.1}), partitions)
         assert part.total is not None
         assert part.total * partitions <= 1_000_000
         assert part.applications["a"] * partitions <= 100_000

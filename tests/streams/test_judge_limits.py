@@ -136,13 +136,13 @@ def test_the_line_is_first_come_first_served() -> None:
         line = FifoGate()
 
         async def call(name: str, needs: int) -> None:
-            await line.turn(lambda: 0.0 if room >= needs else float("inf"), lambda: went.append(name))
+            await line.enter(lambda: 0.0 if room >= needs else float("inf"), lambda: went.append(name))
 
         tasks = [asyncio.create_task(call(name, needs)) for name, needs in (("large", 3), ("small", 1), ("tiny", 0))]
         for each in (1, 2, 3):
             room = each
             await asyncio.sleep(0)
-            line.changed()
+            line.notify()
         await asyncio.gather(*tasks)
         return went
 
@@ -152,8 +152,8 @@ def test_the_line_is_first_come_first_served() -> None:
 def test_a_call_that_is_broken_off_in_line_holds_nobody_up() -> None:
     async def main() -> str:
         line = FifoGate()
-        first = asyncio.create_task(line.turn(lambda: float("inf"), lambda: "first"))
-        second = asyncio.create_task(line.turn(lambda: 0.0, lambda: "second"))
+        first = asyncio.create_task(line.enter(lambda: float("inf"), lambda: "first"))
+        second = asyncio.create_task(line.enter(lambda: 0.0, lambda: "second"))
         await asyncio.sleep(0)
         first.cancel()
         return await second
@@ -167,13 +167,13 @@ def breaker(clock: Clock, failures: int = 3, jitter: float = 0.0) -> CircuitBrea
 
 def fail(breaker: CircuitBreaker, times: int = 1, wait_s: float | None = None) -> None:
     for permit in [breaker.permit() for _ in range(times)]:
-        breaker.failed(permit, "it fails", wait_s)
+        breaker.record_failure(permit, "it fails", wait_s)
 
 
 def test_it_opens_after_failures_in_a_row_and_not_before() -> None:
     tried = breaker(Clock())
     fail(tried, 2)
-    tried.succeeded(tried.permit())
+    tried.record_success(tried.permit())
     fail(tried, 2)
     assert (tried.level, tried.why) == (0.0, "")
     fail(tried)
@@ -189,7 +189,7 @@ def test_when_its_time_has_come_exactly_one_call_goes_and_its_success_closes() -
     assert tried.wait_s() == 0
     probe = tried.permit()
     assert (tried.wait_s(), tried.level) == (float("inf"), 0.5)
-    tried.succeeded(probe)
+    tried.record_success(probe)
     assert (tried.wait_s(), tried.level) == (0, 0.0)
 
 
@@ -211,12 +211,12 @@ def test_the_wait_shrinks_again_only_after_as_many_successes_as_failures_open_it
     tried = breaker(clock)
     fail(tried, 3)
     clock.now += 5
-    tried.succeeded(tried.permit())
+    tried.record_success(tried.permit())
     fail(tried, 3)
     assert tried.wait_s() == 10
     clock.now += 10
     for _ in range(3):
-        tried.succeeded(tried.permit())
+        tried.record_success(tried.permit())
     fail(tried, 3)
     assert tried.wait_s() == 5
 
@@ -244,14 +244,14 @@ def test_calls_from_before_it_opened_neither_close_it_nor_open_it_again() -> Non
     tried = breaker(clock)
     early = [tried.permit() for _ in range(9)]
     fail(tried, 3)
-    tried.succeeded(early[0])
+    tried.record_success(early[0])
     assert tried.is_open
-    tried.failed(early[1], "late")
+    tried.record_failure(early[1], "late")
     assert tried.wait_s() == 5
     clock.now += 5
-    tried.succeeded(tried.permit())
+    tried.record_success(tried.permit())
     for permit in early[2:]:
-        tried.failed(permit, "late")
+        tried.record_failure(permit, "late")
     assert not tried.is_open
 
 
@@ -260,7 +260,7 @@ def test_a_wait_that_is_asked_for_while_it_is_open_lengthens_it() -> None:
     tried = breaker(clock)
     early = tried.permit()
     fail(tried, 3)
-    tried.failed(early, "late", 300)
+    tried.record_failure(early, "late", 300)
     assert tried.wait_s() == 300
 
 
@@ -269,14 +269,14 @@ def test_a_probe_that_is_broken_off_leaves_its_place_to_another() -> None:
     tried = breaker(clock)
     fail(tried, 3)
     clock.now += 5
-    tried.withdrawn(tried.permit())
+    tried.cancel(tried.permit())
     assert tried.wait_s() == 0
 
 
 def test_opening_and_closing_are_told() -> None:
     clock, told = Clock(), list[tuple[str, float]]()
-    tried = CircuitBreaker(1, 5, clock, jitter=lambda: 0, told=lambda why, wait_s: told.append((why, wait_s)))
+    tried = CircuitBreaker(1, 5, clock, jitter=lambda: 0, on_change=lambda why, wait_s: told.append((why, wait_s)))
     fail(tried)
     clock.now += 5
-    tried.succeeded(tried.permit())
+    tried.record_success(tried.permit())
     assert told == [("it fails", 5), ("", 0)]

@@ -295,10 +295,11 @@ def test_a_question_goes_out_as_the_endpoint_expects_it(endpoint: Endpoint) -> N
 def test_what_a_job_took_is_told_in_tokens_and_money(endpoint: Endpoint) -> None:
     with pool(endpoint) as live:
         end = one(live, job(0, suite("a", 2), suite("b")))
-        counts = live.counts()
-        assert len(live.latencies()) == 3
-        assert live.latencies() == []
-        assert live.counts() == {}
+        metrics = live.drain_metrics()
+        counts = metrics.counts
+        assert len(metrics.observations) == 3
+        drained = live.drain_metrics()
+        assert (drained.counts, drained.observations) == ({}, [])
     assert (end.usage.calls, end.usage.input_tokens, end.usage.output_tokens) == (3, 300, 30)
     assert end.usage.cost == 3 * cost(PRICE, 100, 10)
     assert counts == {
@@ -358,7 +359,7 @@ def test_what_fails_as_often_as_allowed_ends_the_job_for_now(
     endpoint.script = lambda asked: failure if "Grade second" in asked.text else completion(asked)
     with pool(endpoint, attempts=2, timeout_s=0.3, breaker_failures=9) as live:
         end = one(live, job(0, PLAIN, suite("second")))
-        assert calls(live.counts()) == {"ok": 1, outcome: 2}
+        assert calls(live.drain_metrics().counts) == {"ok": 1, outcome: 2}
     assert (end.judged, end.why, end.usage.calls) == (None, why, 3)
 
 
@@ -390,7 +391,7 @@ def test_too_many_requests_use_up_no_attempt_and_hold_every_call_back(endpoint: 
         endpoint.then(error(429, retry_after_ms="150"))
     with pool(endpoint, attempts=1, concurrency=1) as live:
         end = one(live)
-        assert (judged_score(end), calls(live.counts())) == (0.5, {"rate_limited": 3, "ok": 1})
+        assert (judged_score(end), calls(live.drain_metrics().counts)) == (0.5, {"rate_limited": 3, "ok": 1})
     times = [asked.at for asked in endpoint.asked]
     assert all(later - sooner >= 0.15 for sooner, later in itertools.pairwise(times))
 
@@ -427,12 +428,12 @@ def test_an_outage_costs_no_event_an_attempt_beyond_those_that_tell_it(endpoint:
         for number in range(8):
             live.start(job(number))
         until(lambda: len(endpoint.asked) >= 8 + 6)
-        assert live.levels()["ragweir_judge_breaker",] >= 0.5
+        assert live.drain_metrics().levels["ragweir_judge_breaker",] >= 0.5
         assert live.unavailable_reason == "the judge's endpoint fails (503)"
         assert live.take_results() == []
         down.clear()
         assert {judged_score(end) for end in finish(live, number=8).values()} == {0.5}
-        assert (live.levels()["ragweir_judge_breaker",], live.unavailable_reason) == (0.0, "")
+        assert (live.drain_metrics().levels["ragweir_judge_breaker",], live.unavailable_reason) == (0.0, "")
 
 
 def test_an_endpoint_that_cannot_be_reached_is_waited_for(endpoint: Endpoint) -> None:
@@ -469,7 +470,7 @@ def test_an_endpoint_that_cannot_be_reached_is_waited_for(endpoint: Endpoint) ->
 def test_what_somebody_has_to_mend_is_told_in_a_sentence_and_loses_nothing(
     endpoint: Endpoint, refusal: Reply, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "_REFUSED_PAUSE_S", 0.05)
+    monkeypatch.setattr(client, "_UNUSABLE_PAUSE_S", 0.05)
     wrong = threading.Event()
     wrong.set()
     endpoint.script = lambda asked: refusal if wrong.is_set() else completion(asked)
@@ -479,13 +480,13 @@ def test_what_somebody_has_to_mend_is_told_in_a_sentence_and_loses_nothing(
         assert (live.unavailable_reason, live.take_results()) == (told, [])
         wrong.clear()
         assert judged_score(finish(live, number=1)[0]) == 0.5
-        assert calls(live.counts()).keys() == {"refused", "ok"}
+        assert calls(live.drain_metrics().counts).keys() == {"refused", "ok"}
 
 
 def test_a_model_that_is_unknown_for_vectors_alone_does_not_stop_what_needs_none(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "_REFUSED_PAUSE_S", 0.01)
+    monkeypatch.setattr(client, "_UNUSABLE_PAUSE_S", 0.01)
     unknown = error(404, code="model_not_found")
     endpoint.script = lambda asked: unknown if asked.body["model"] == "e" else completion(asked)
     with pool(endpoint, embedding_model="e", attempts=2, concurrency=3) as live:
@@ -500,7 +501,7 @@ def test_a_model_that_is_unknown_for_vectors_alone_does_not_stop_what_needs_none
 
 
 def test_what_has_to_be_mended_is_asked_again_after_a_minute_only() -> None:
-    assert client._REFUSED_PAUSE_S == 60
+    assert client._UNUSABLE_PAUSE_S == 60
 
 
 # Questions that make the endpoint fail.
@@ -555,7 +556,7 @@ def test_what_is_refused_of_one_question_is_null_and_not_tried_again(
     endpoint.script = lambda asked: refusal if "Grade second" in asked.text else completion(asked)
     with pool(endpoint, breaker_failures=1) as live:
         end = one(live, job(0, PLAIN, suite("second")))
-        assert (live.unavailable_reason, calls(live.counts())) == ("", {"ok": 1, "rejected": 1})
+        assert (live.unavailable_reason, calls(live.drain_metrics().counts)) == ("", {"ok": 1, "rejected": 1})
     assert end.judged is not None
     assert (why_null(end, "second"), judged_score(end)) == (why, 0.5)
     assert end.judged.statuses == {"plain": "judged", "second": "failed"}
@@ -575,7 +576,7 @@ def test_an_answer_that_is_cut_before_it_begins_is_an_answer(endpoint: Endpoint)
     endpoint.script = lambda asked: completion(asked, finish_reason="length", message={"content": None})
     with pool(endpoint) as live:
         end = one(live)
-        assert calls(live.counts()) == {"ok": 2}
+        assert calls(live.drain_metrics().counts) == {"ok": 2}
     assert why_null(end) == "the judge's answer was cut"
 
 
@@ -636,7 +637,7 @@ def test_an_error_that_names_the_form_leads_to_a_simpler_one_whatever_its_status
     endpoint.script = script
     with pool(endpoint, breaker_failures=1) as live:
         assert judged_score(one(live)) == 0.5
-        assert (live.unavailable_reason, calls(live.counts())) == ("", {"rejected": 1, "ok": 1})
+        assert (live.unavailable_reason, calls(live.drain_metrics().counts)) == ("", {"rejected": 1, "ok": 1})
 
 
 @pytest.mark.parametrize(
@@ -652,7 +653,7 @@ def test_the_check_at_the_start_falls_back_alike(endpoint: Endpoint, understood:
         return completion(asked, json.dumps({**fields, "check": "CHECK"}))
 
     endpoint.script = script
-    assert probe(JudgeSettings(base_url=endpoint.base_url)).dialect.answers == form
+    assert probe(JudgeSettings(base_url=endpoint.base_url)).response_format.answers == form
 
 
 def test_a_server_error_that_no_form_helps_is_one(endpoint: Endpoint) -> None:
@@ -809,7 +810,7 @@ def test_a_question_larger_than_the_limit_of_tokens_is_null(endpoint: Endpoint) 
 def test_an_equal_question_is_answered_from_the_cache_for_nothing(endpoint: Endpoint) -> None:
     with pool(endpoint) as live:
         first, second = one(live, job(7, suite("a", 2))), one(live, job(7, suite("a", 2)))
-        assert calls(live.counts()) == {"ok": 2, "cached": 2}
+        assert calls(live.drain_metrics().counts) == {"ok": 2, "cached": 2}
     assert first.judged == second.judged
     assert (second.usage.calls, second.usage.cached, second.usage.cost) == (0, 2, 0)
 
@@ -832,7 +833,7 @@ def test_the_answer_of_a_repair_is_kept_for_the_question_that_led_to_it(endpoint
         ended = [one(live) for _ in range(2)]
         assert [judged_score(end) for end in ended] == [0.5, 0.5]
         assert [end.judged and end.judged.repairs for end in ended] == [1, 0]
-        assert live.counts()["ragweir_judge_repairs_total",] == 1
+        assert live.drain_metrics().counts["ragweir_judge_repairs_total",] == 1
     assert len(endpoint.asked) == 2
 
 
@@ -863,7 +864,7 @@ def test_forty_events_are_judged_again_from_the_cache_alone_though_many_answers_
     with simulated_judge(faults=faults) as judge:
         with pool(None, base_url=judge.base_url, **settings) as live:
             first = [one(live, each).judged for each in jobs]
-            assert live.counts()["ragweir_judge_repairs_total",] >= 3
+            assert live.drain_metrics().counts["ragweir_judge_repairs_total",] >= 3
         calls_before = judge.calls()["count"]
         assert calls_before > 40
         for again in ({"base_url": judge.base_url}, {"cached_only": True}):
@@ -967,18 +968,18 @@ def test_a_job_that_is_cancelled_is_not_heard_of_and_may_begin_again(endpoint: E
         until(lambda: endpoint.asked)
         live.cancel([job().id, ("another", 0, 0)])
         assert judged_score(one(live)) == 0.5
-        assert calls(live.counts()) == {"broken_off": 1, "ok": 1}
+        assert calls(live.drain_metrics().counts) == {"broken_off": 1, "ok": 1}
         assert live.take_results() == []
-        assert live.levels()["ragweir_judge_in_flight",] == 0
+        assert live.drain_metrics().levels["ragweir_judge_in_flight",] == 0
 
 
 def test_a_job_that_ended_before_it_was_cancelled_is_not_heard_of(endpoint: Endpoint) -> None:
     with pool(endpoint) as live:
         live.start(job())
-        until(lambda: live._ended)
+        until(live._runs[job().id].done)
         live.cancel([job().id])
         live.start(job())
-        until(lambda: len(live._ended) == 2)
+        until(live._runs[job().id].done)
         (end,) = live.take_results()
         assert end.usage.cached == 1, "the second run found the first one's answer"
 
@@ -1032,7 +1033,7 @@ def test_neither_the_texts_nor_the_key_are_ever_told(
     endpoint: Endpoint, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if the endpoint sends them back in what it says of an error."""
-    monkeypatch.setattr(client, "_REFUSED_PAUSE_S", 0.05)
+    monkeypatch.setattr(client, "_UNUSABLE_PAUSE_S", 0.05)
     secret = secrets.token_hex(8)
     statuses = iter([500, 429, 401, 400, 422, 404, 200])
 
@@ -1045,6 +1046,6 @@ def test_neither_the_texts_nor_the_key_are_ever_told(
     endpoint.script = script
     with structlog.testing.capture_logs() as logs, pool(endpoint, api_key=f"sk-{secret}", breaker_failures=1) as live:
         ended = [one(live, job(number, response=secret)) for number in range(4)]
-        told = [str(live.counts()), *(str(end) for end in ended)]
+        told = [str(live.drain_metrics().counts), *(str(end) for end in ended)]
     assert secret not in json.dumps([logs, told, *capfd.readouterr()])
-    assert [line["event"] for line in logs].count("the judge is left alone for a while") == 4
+    assert [line["event"] for line in logs].count("circuit breaker of the judge opened") == 4

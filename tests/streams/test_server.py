@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from ragweir.streams.serving import server
 from ragweir.streams.serving.health import Health, serve
-from ragweir.streams.serving.server import HEAD_BYTES, MOST_CONNECTIONS, serve_app
+from ragweir.streams.serving.server import HEAD_BYTES, MAX_CONNECTIONS, serve_app
 from ragweir.streams.serving.telemetry import Telemetry
 
 _PATIENCE_S = 30
@@ -65,7 +65,7 @@ def test_two_hundred_silent_connections_keep_nobody_waiting(capfd: pytest.Captur
             held.enter_context(connected(port))
             most = max(most, threading.active_count())
         assert "ragweir_events_in_total" in scraped(port)
-        assert 10 < most - before <= MOST_CONNECTIONS + 1
+        assert 10 < most - before <= MAX_CONNECTIONS + 1
     assert threads_after(before) == 0
     assert capfd.readouterr().err == ""
 
@@ -142,7 +142,7 @@ def test_a_request_that_comes_byte_by_byte_is_cut(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """However often something comes, a connection ends at its age."""
-    monkeypatch.setattr(server, "LIFE_S", 1.0)
+    monkeypatch.setattr(server, "LIFE_SECONDS", 1.0)
     with telemetry() as port, connected(port) as slow:
         ended = False
         deadline = time.monotonic() + _PATIENCE_S
@@ -169,16 +169,16 @@ def test_readers_that_take_nothing_are_cut_for_others(capfd: pytest.CaptureFixtu
         return [large if environ["PATH_INFO"] == "/metrics" else b"ok"]
 
     with serve_app("127.0.0.1", 0, app) as port, contextlib.ExitStack() as held:
-        for _ in range(MOST_CONNECTIONS):
+        for _ in range(MAX_CONNECTIONS):
             held.enter_context(connected(port)).sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=_PATIENCE_S) as answer:
             assert answer.read() == b"ok"
-        assert threading.active_count() - before <= MOST_CONNECTIONS + 1
+        assert threading.active_count() - before <= MAX_CONNECTIONS + 1
     assert threads_after(before) == 0
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("where", "bound"), [(server, "LIFE_S"), (server._Handler, "timeout")])
+@pytest.mark.parametrize(("where", "bound"), [(server, "LIFE_SECONDS"), (server._Handler, "timeout")])
 def test_a_slow_reader_is_cut_at_its_age(
     where: object, bound: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
 from ragweir.streams.from_settings import judge_config
 from ragweir.streams.judge.days import next_day
 from ragweir.streams.judge.ledger import affordable
-from ragweir.streams.judge.probe import probe, told, unpriced
+from ragweir.streams.judge.probe import SIMULATED, error_message, probe, unpriced
 from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS, JudgeError
 from ragweir.streams.kafka.client import Identity
 from ragweir.streams.kafka.reader import offset_range, read
@@ -45,12 +45,12 @@ def judge(context: CheckContext) -> str:
     except ConfigurationError as error:
         raise CheckFailed(str(error)) from None
     except JudgeError as error:
-        raise CheckFailed(told(chosen, error)) from None
-    simulated = " (simulated: no model is behind it)" if found.simulated else ""
+        raise CheckFailed(error_message(chosen, error)) from None
+    simulated = " (simulated: no model is behind it)" if found.model == SIMULATED else ""
     without = f"; the price of {' and '.join(unpriced(chosen))} is not known" if unpriced(chosen) else ""
     model = printable(found.model, MAX_NAME_CHARACTERS)
     return (
-        f"{masked_url(chosen.base_url)} answers as {model}{simulated}, {_FORMATS[found.dialect.answers]}; "
+        f"{masked_url(chosen.base_url)} answers as {model}{simulated}, {_FORMATS[found.response_format.answers]}; "
         f"asking cost {dollars(found.cost)}{without}"
     )
 

@@ -18,7 +18,14 @@ from ragweir.streams.cli.checks.context import (
 )
 from ragweir.streams.cli.checks.durability import Unread, configurations, described, unread, verdict
 from ragweir.streams.cli.checks.tls_probe import tls_ports
-from ragweir.streams.kafka.client import Connection, Identity, ask, build, client_properties, reader_properties
+from ragweir.streams.kafka.client import (
+    Connection,
+    Identity,
+    build,
+    client_properties,
+    partition_counts,
+    reader_properties,
+)
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
 
@@ -31,7 +38,7 @@ def broker(context: CheckContext) -> str:
     connection = Connection(quiet=True)
     try:
         admin = build(AdminClient, client_properties(context.settings, connection))
-        context.topics = ask(admin, connection, TIMEOUT_SECONDS)
+        context.topics = partition_counts(admin, connection, TIMEOUT_SECONDS)
     except Unreachable as error:
         raise CheckFailed(f"{servers}: {error}{_tls_hint(context.settings)}") from None
     except (PermanentError, ConfigurationError) as error:

@@ -20,7 +20,7 @@ from ragweir.streams.playground.local.node import LOOPBACK, free_port, require_f
 from ragweir.streams.playground.process import LocalProcess, last_lines, running, wait_until
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
-from ragweir.streams.supervisor import STOP_S, UP_PORT, own_command
+from ragweir.streams.supervisor import STOP_SECONDS, UP_PORT, own_command
 
 WORKERS = 2
 JUDGE_MS = 150
@@ -138,7 +138,7 @@ def services(settings: Settings, folder: Path) -> Iterator[Callable[[], None]]:
         folder / "up.log",
         folder=folder,
         environment=inherited | environment(settings),
-        stop_seconds=STOP_S + 3,
+        stop_seconds=STOP_SECONDS + 3,
     )
 
     def check() -> None:

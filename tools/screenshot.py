@@ -1,7 +1,7 @@
-"""Make the pictures in docs/ again, by a headless Chromium.
+"""Make the screenshots in docs/ with a headless Chromium.
 
-    .venv/bin/python bench/screenshot.py prometheus     # Prometheus' own page on the demo's drop in quality
-    .venv/bin/python bench/screenshot.py compare        # the report of the demo's samples with fewer contexts
+    .venv/bin/python -m tools.screenshot prometheus    # Prometheus' own page on the demo's drop in quality
+    .venv/bin/python -m tools.screenshot compare       # the report of the demo's samples with fewer contexts
 
 Chromium is no part of the project (Debian: apt-get install chromium).
 """
@@ -34,11 +34,11 @@ QUIET = (
 ).split()
 _SECONDS = 90
 _AFTER_S = 14
-"""How long good answers go on before the picture, so that it shows recovery too."""
+"""Time of good answers before the picture is taken, so that it shows the recovery as well."""
 
 
 def photograph(url: str, picture: Path, size: str) -> None:
-    """Save a picture of the page as it is ten seconds after it was opened."""
+    """Save a picture of a page, ten seconds after it was opened."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         sys.exit("There is no chromium (Debian: apt-get install chromium).")
@@ -53,7 +53,7 @@ def photograph(url: str, picture: Path, size: str) -> None:
 
 
 def prometheus(picture: Path) -> None:
-    """Run the demo to its end, and take the picture while it is kept."""
+    """Run the demo to its end, and take the picture while its servers still run."""
     command = [*RAGWEIR, "demo", "--keep"]
     demo = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "TERM": "dumb"})
     assert demo.stdout is not None
@@ -72,7 +72,7 @@ def prometheus(picture: Path) -> None:
 
 
 def compare(picture: Path) -> None:
-    """Score the demo's samples by two settings, and open the report of what differs."""
+    """Score the demo's samples with two settings, and take a picture of the report that compares them."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         (home / "fewer.toml").write_text("[limits]\nmax_contexts = 1\n")
@@ -91,7 +91,7 @@ PAGES = {"prometheus": prometheus, "compare": compare}
 
 
 def main() -> None:
-    """Make the pictures that are named, or all."""
+    """Make the named pictures, or all."""
     DOCS.mkdir(exist_ok=True)
     for name in sys.argv[1:] or PAGES:
         picture = DOCS / f"{name}.png"

@@ -1,22 +1,21 @@
-"""Fit the model behind `unsupported_risk` on answers that people judged, and write it beside its module.
+"""Fit the model of `unsupported_risk` on labelled answers, and write metrics/scores/risk.toml.
 
-Run from the project's root: `python bench/fit_risk.py [--data FOLDER] [--write]`. Needs numpy and scipy.
+Run from the project's root: `python -m tools.fit_risk [--data FOLDER] [--write]`. Needs numpy and scipy.
 
-Few features, signs fixed, strong regularisation: the model has to hold on traffic that nobody labelled.
+The model has few features, fixed signs and strong regularisation, since it is applied to traffic without labels.
 
-1. Direction. The coefficients minimise the logistic loss plus a ridge penalty, none below 0. Every set weighs the same
-   and so do good and bad answers within it; each set has an intercept of its own, so that a set with more bad answers
-   does not pass for one with worse features.
+1. Direction. The coefficients minimise the logistic loss plus a ridge penalty, none below 0. Every set has the same
+   weight, and so have good and bad answers within it. Each set has an intercept, which takes up its share of bad
+   answers.
 2. Calibration. Along that direction one slope for all sets and an intercept for each are fitted without penalty, every
-   set weighing the same. The slopes of the sets agree and their intercepts do not: what differs is how strict the
-   people were. The model takes the mean of the intercepts; the file keeps each.
+   set with the same weight. The slopes of the sets agree; their intercepts differ with the strictness of the people.
+   The model has the mean of the intercepts, the file each of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,34 +23,32 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize  # type: ignore[import-untyped] # scipy ships no types
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from ragweir.metrics.metric import Null
+from ragweir.metrics.scores.risk import FEATURES, Model, features
+from tools import labelled_answers
+from tools.labelled_answers import Labels, Scores, auroc
 
-import humans  # noqa: E402 (the project's root must be on the path first)
-from humans import Labels, Scores, auroc  # noqa: E402
-
-from ragweir.metrics.metric import Null  # noqa: E402
-from ragweir.metrics.scores.risk import FEATURES, Model, features  # noqa: E402
+MODEL = Path(__file__).resolve().parents[1] / "metrics" / "scores" / "risk.toml"
 
 RIDGE = 0.1
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The features and labels of one set, without the answers that have no features."""
+    """The features and labels of the answers of one set that have features."""
 
     features: Scores
     bad: Labels
     questions: tuple[str, ...]
 
     def take(self, rows: Labels) -> Sample:
-        """The rows that are marked."""
+        """Return the marked rows."""
         kept = tuple(question for question, keep in zip(self.questions, rows, strict=True) if keep)
         return Sample(self.features[rows], self.bad[rows], kept)
 
 
-def sample(answers: Sequence[humans.Labelled]) -> Sample:
-    """The features of a set's answers."""
+def sample(answers: Sequence[labelled_answers.Labelled]) -> Sample:
+    """Return the features of a set's answers."""
     rows = [(features(answer.view), answer) for answer in answers]
     kept = [(row, answer) for row, answer in rows if not isinstance(row, Null)]
     return Sample(
@@ -81,14 +78,15 @@ def _direction(samples: Sequence[Sample]) -> Scores:
 
 
 def calibrate(samples: Sequence[Sample]) -> tuple[Scores, Scores]:
-    """The calibrated coefficients, and the intercept of each set."""
+    """Return the calibrated coefficients, and the intercept of each set."""
     direction = _direction(samples)
     scores = [one.features @ direction for one in samples]
 
     def loss(parameters: Scores) -> float:
-        told = [parameters[0] * score + own for score, own in zip(scores, parameters[1:], strict=True)]
+        calibrated = [parameters[0] * score + own for score, own in zip(scores, parameters[1:], strict=True)]
         return sum(
-            float((np.logaddexp(0, score) - one.bad * score).mean()) for score, one in zip(told, samples, strict=True)
+            float((np.logaddexp(0, score) - one.bad * score).mean())
+            for score, one in zip(calibrated, samples, strict=True)
         )
 
     bounds = [(0, None)] + [(None, None)] * len(samples)
@@ -97,21 +95,20 @@ def calibrate(samples: Sequence[Sample]) -> tuple[Scores, Scores]:
 
 
 def fit(samples: Sequence[Sample]) -> Model:
-    """The model of these sets."""
+    """Return the model of these sets."""
     coefficients, own = calibrate(samples)
     return Model(float(own.mean()), tuple(float(weight) for weight in coefficients))
 
 
 def risks(model: Model, one: Sample) -> Scores:
-    """The model's risk of every answer of a set."""
+    """Return the model's risk of every answer of a set."""
     return np.array([model.risk(tuple(row)) for row in one.features])
 
 
 def cross_validated(one: Sample, folds: int = 5) -> Scores:
-    """A score of every answer, in the order of risk, by a model that saw none of the answers to its question.
+    """Return a score of every answer, in the order of risk, by a model fitted without the answers to its question.
 
-    The coefficients of each fold are brought to the same sum: their slopes and intercepts differ by chance, and
-    answers of different folds are to be compared.
+    The coefficients of each fold are normalised to the same sum, so that answers of different folds are comparable.
     """
     _, group = np.unique(np.array(one.questions), return_inverse=True)
     fold = np.random.default_rng(0).permutation(group.max() + 1)[group] % folds
@@ -127,7 +124,7 @@ def _file(samples: dict[str, Sample]) -> str:
     model = fit(list(samples.values()))
     _, own = calibrate(list(samples.values()))
     lines = [
-        "# The logistic model behind `unsupported_risk`, written by bench/fit_risk.py: fit it again, do not edit it.",
+        "# The logistic model behind `unsupported_risk`, written by tools/fit_risk.py: fit it again, do not edit it.",
         "# risk = 1 / (1 + e^-(intercept + sum of coefficient x feature)); the features: metrics/scores/risk.py.",
         "",
         f"intercept = {model.intercept:.3f}",
@@ -157,16 +154,16 @@ def _file(samples: dict[str, Sample]) -> str:
 
 
 def main() -> None:
-    """Fit, print the model's file, and write it when asked to."""
+    """Fit the model, print its file, and write it with `--write`."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--data", type=Path, default=humans.DATA, help="folder of the labelled sets")
+    parser.add_argument("--data", type=Path, default=labelled_answers.DATA, help="folder of the labelled sets")
     parser.add_argument("--write", action="store_true", help="write metrics/scores/risk.toml")
     arguments = parser.parse_args()
-    samples = {name: sample(humans.read(name, arguments.data)) for name in humans.SETS}
+    samples = {name: sample(labelled_answers.read(name, arguments.data)) for name in labelled_answers.SETS}
     text = _file(samples)
     print(text, end="")
     if arguments.write:
-        (ROOT / "metrics" / "risk.toml").write_text(text, encoding="utf-8")
+        MODEL.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,34 +1,29 @@
-"""How well the grounding metrics find the answers that people found unfaithful.
+"""Measure how well the grounding metrics find the answers that people labelled unfaithful.
 
-Run from the project's root: `python bench/labelled.py [--data FOLDER]`. Needs numpy and scipy.
+Run from the project's root: `python -m tools.measure_grounding [--data FOLDER]`. Needs numpy and scipy.
 
-Per labelled set and metric: the AUROC (the chance that a bad answer looks worse than a good one) with the interval
-that drawing whole questions again gives, and the share of the bad answers that are found when the riskiest 10 % and
-20 % are judged; random choice finds 10 % and 20 % of them, and a perfect order no more than there is room for.
-`unsupported_risk` stands there as it ships, fitted on the other set, fitted on this set without the question at hand,
-and at last with its calibration. Answers for which a metric is null are left out of its line; `answers` counts the
-rest. A median vote of at most 2 (of 4) is bad in mtrag, "not fully attributable" in begin.
+For each labelled set and metric it prints the AUROC (the probability that a bad answer scores worse than a good one)
+with a bootstrap interval over questions, and the share of the bad answers among the riskiest 10 % and 20 %. Random
+choice finds 10 % and 20 % of them. `unsupported_risk` is measured with the shipped model, fitted on the other set, and
+cross-validated on this set; a calibration table of the shipped model follows. Answers for which a metric is null are
+excluded from its line; `answers` is the number of the others. Bad is a median vote of at most 2 (of 4) in mtrag, and
+"not fully attributable" in begin.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-import humans  # noqa: E402 (the project's root must be on the path first)
-from fit_risk import Sample, cross_validated, fit, risks, sample  # noqa: E402
-from humans import Labelled, Labels, Scores, auroc, found_within, interval  # noqa: E402
-
-from ragweir.metrics.metric import Metric  # noqa: E402
-from ragweir.metrics.scores import grounding, overlap, risk  # noqa: E402
+from ragweir.metrics.metric import Metric
+from ragweir.metrics.scores import grounding, overlap, risk
+from tools import labelled_answers
+from tools.fit_risk import Sample, cross_validated, fit, risks, sample
+from tools.labelled_answers import Labelled, Labels, Scores, auroc, found_within, interval
 
 HALLUCINATION = tuple(metric for metric in overlap.METRICS if metric.better == "lower")
 METRICS = grounding.METRICS + HALLUCINATION + risk.METRICS
@@ -62,13 +57,13 @@ def _calibration(model: risk.Model, one: Sample) -> Iterator[str]:
     for low, high in pairwise(BINS):
         within = (found >= low) & (found < high)
         if within.any():
-            told, seen = float(found[within].mean()), float(one.bad[within].mean())
-            yield f"{f'{low:.1f} to {high:.1f}':<20}{int(within.sum()):>8}{told:>11.2f}{seen:>7.2f}"
+            mean, share = float(found[within].mean()), float(one.bad[within].mean())
+            yield f"{f'{low:.1f} to {high:.1f}':<20}{int(within.sum()):>8}{mean:>11.2f}{share:>7.2f}"
 
 
 def report(folder: Path) -> Iterator[str]:
-    """The lines of the report."""
-    sets = {name: humans.read(name, folder) for name in humans.SETS}
+    """Yield the lines of the report."""
+    sets = {name: labelled_answers.read(name, folder) for name in labelled_answers.SETS}
     samples = {name: sample(answers) for name, answers in sets.items()}
     for name, answers in sets.items():
         one = samples[name]
@@ -89,7 +84,7 @@ def report(folder: Path) -> Iterator[str]:
 def main() -> None:
     """Print the report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--data", type=Path, default=humans.DATA, help="folder of the labelled sets")
+    parser.add_argument("--data", type=Path, default=labelled_answers.DATA, help="folder of the labelled sets")
     for line in report(parser.parse_args().data):
         print(line)
 

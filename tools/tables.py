@@ -1,4 +1,4 @@
-"""How benchmarks are told: where they ran, and a table on the terminal or as markdown."""
+"""The machine of a measurement, and its tables on the terminal or as markdown."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import confluent_kafka
 from rich.console import Console
 from rich.table import Table
 
-from ragweir.streams.playground.local.kafka import KAFKA_VERSION
+from ragweir.streams.playground.local.node import KAFKA_VERSION
 
 
 def _field(file: str, name: str) -> str:
-    """A line of one of the kernel's files; empty where there is none, as on other systems."""
+    """Return a field of one of the kernel's files; empty if there is none, as on other systems."""
     path = Path(file)
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
 def machine() -> str:
-    """Where this runs, and how busy it is with other things."""
+    """Return a line on this machine, the versions of what runs on it, and its load."""
     memory = int((_field("/proc/meminfo", "MemTotal") or "0").split()[0]) / 2**20
     facts = (
         f"{os.cpu_count()} cores ({_field('/proc/cpuinfo', 'model name') or platform.machine()})",
@@ -37,7 +37,7 @@ def machine() -> str:
 
 
 def markdown(table: Table) -> str:
-    """A table as it is pasted into a document.
+    """Return a table as markdown.
 
     >>> example = Table("loop", "events/s", title="Loops", caption="One run.")
     >>> example.columns[1].justify = "right"
@@ -61,7 +61,7 @@ def markdown(table: Table) -> str:
 
 
 def show(tables: Iterable[Table], *, as_markdown: bool) -> None:
-    """Print tables as each is made, behind where this runs."""
+    """Print the machine, then each table as soon as it is made."""
     console = Console(width=150)
     console.print(machine(), highlight=False, soft_wrap=True)
     for table in tables:

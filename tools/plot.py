@@ -1,4 +1,4 @@
-"""Line charts as SVG, several beside each other: enough for a benchmark's pictures without a plotting package."""
+"""Line charts as SVG, for the pictures in docs/, without a plotting package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _THOUSAND = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One chart: named lines, what its axes are, and whether they are logarithmic."""
+    """One chart: named lines, the names of its axes, and their scales."""
 
     title: str
     across: str
@@ -30,10 +30,10 @@ class Panel:
 
 
 def svg(title: str, notes: Sequence[str], panels: Sequence[Panel]) -> str:
-    """A picture of these panels, two in a row, under a title and lines on how it came about."""
+    """Return a picture of these panels, two in a row, below a title and notes."""
     rows, top = ceil(len(panels) / _COLUMNS), _HEAD + _LINE * len(notes)
     width, height = _COLUMNS * _WIDTH, top + rows * _HEIGHT
-    told = [
+    noted = [
         f'<text x="12" y="{38 + _LINE * line}" fill="#57606a">{escape(note)}</text>' for line, note in enumerate(notes)
     ]
     head = (
@@ -41,16 +41,17 @@ def svg(title: str, notes: Sequence[str], panels: Sequence[Panel]) -> str:
         f'font-family="sans-serif" font-size="11" fill="#24292f"><rect width="{width}" height="{height}" fill="#fff"/>'
         f'<text x="12" y="20" font-size="15" font-weight="bold">{escape(title)}</text>'
     )
-    places = [(place % _COLUMNS * _WIDTH, top + place // _COLUMNS * _HEIGHT) for place in range(len(panels))]
     drawn = [
-        f'<g transform="translate({x},{y})">{_panel(panel)}</g>' for panel, (x, y) in zip(panels, places, strict=True)
+        f'<g transform="translate({number % _COLUMNS * _WIDTH},{top + number // _COLUMNS * _HEIGHT})">'
+        f"{_panel(panel)}</g>"
+        for number, panel in enumerate(panels)
     ]
-    return "\n".join([head, *told, *drawn, "</svg>\n"])
+    return "\n".join([head, *noted, *drawn, "</svg>\n"])
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """Where values stand along one side, and where its ticks are."""
+    """The scale of one axis, and its ticks."""
 
     low: float
     high: float
@@ -58,7 +59,7 @@ class _Axis:
     scaled: Callable[[float], float]
 
     def share(self, value: float) -> float:
-        """How far along, from 0 to 1."""
+        """Return the position of a value along the axis, from 0 to 1."""
         low, high = self.scaled(self.low), self.scaled(self.high)
         return (self.scaled(value) - low) / (high - low)
 
@@ -79,7 +80,7 @@ def _axis(values: Sequence[float], *, log: bool, from_zero: bool) -> _Axis:
 
 def _panel(panel: Panel) -> str:
     def drawable(x: float, y: float) -> bool:
-        """Not null, and not below what a logarithm takes."""
+        """Return True for a finite point that the scales can show."""
         return isfinite(y) and (y > 0 or not panel.log_up) and (x > 0 or not panel.log_across)
 
     lines = {name: [(x, y) for x, y in points if drawable(x, y)] for name, points in panel.lines.items()}
@@ -122,7 +123,7 @@ def _panel(panel: Panel) -> str:
 
 
 def _short(value: float) -> str:
-    """A number in the space of a tick.
+    """Return a number in the space of a tick.
 
     >>> [_short(each) for each in (0, 0.25, 7, 1500, 2e6)]
     ['0', '0.25', '7', '1.5k', '2M']

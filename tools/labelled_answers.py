@@ -1,4 +1,4 @@
-"""Answers that people judged for faithfulness: the two labelled sets, as views, and how well a score ranks them."""
+"""Answers with labels of faithfulness by people, in two data sets, and measures of how well a score ranks them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Labels = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Labelled:
-    """One answer, whether people found it unfaithful, and its question: answers to one question stay together."""
+    """One answer, its label, and its question, by which answers are resampled together."""
 
     view: View
     bad: bool
@@ -37,7 +37,7 @@ def _mtrag(row: dict[str, Any]) -> tuple[dict[str, Any], bool, str]:
 
 def _begin(row: dict[str, Any]) -> tuple[dict[str, Any], bool, str]:
     fields = {"query": row["message"], "response": row["response"], "contexts": [{"text": row["knowledge"]}]}
-    # "Generic" answers say nothing that could be attributed. None stands in this split; one would be no bad answer.
+    # "Generic" answers contain nothing to attribute. This split has none; they would count as good.
     return fields, row["begin_label"] == "Not fully attributable", row["knowledge"]
 
 
@@ -45,7 +45,7 @@ SETS: dict[str, Callable[[dict[str, Any]], tuple[dict[str, Any], bool, str]]] = 
 
 
 def read(name: str, folder: Path = DATA) -> list[Labelled]:
-    """The answers of a set that have contexts; without any there is nothing to be faithful to."""
+    """Return the answers of a set that have contexts; faithfulness is undefined for the others."""
 
     def rows() -> Iterator[Labelled]:
         with (folder / f"{name}.jsonl").open(encoding="utf-8") as lines:
@@ -59,7 +59,7 @@ def read(name: str, folder: Path = DATA) -> list[Labelled]:
 
 
 def auroc(scores: Scores, bad: Labels) -> float:
-    """The chance that a bad answer scores above a good one, ties counting half; NaN without both kinds.
+    """Return the probability that a bad answer scores above a good one, ties counting half; NaN without both kinds.
 
     >>> auroc(np.array([0.9, 0.5, 0.5, 0.1]), np.array([True, True, False, False]))
     0.875
@@ -74,7 +74,7 @@ def auroc(scores: Scores, bad: Labels) -> float:
 
 
 def interval(scores: Scores, bad: Labels, questions: Sequence[str], draws: int = 2000) -> tuple[float, float]:
-    """The middle 95 % of the AUROC when whole questions are drawn again with replacement."""
+    """Return the 95 % interval of the AUROC by a bootstrap over whole questions."""
     generator = np.random.default_rng(0)
     _, group = np.unique(np.array(questions), return_inverse=True)
     members = [np.flatnonzero(group == number) for number in range(group.max() + 1)]
@@ -87,7 +87,7 @@ def interval(scores: Scores, bad: Labels, questions: Sequence[str], draws: int =
 
 
 def found_within(scores: Scores, bad: Labels, budget: float) -> float:
-    """Share of the bad answers among the riskiest `budget` of all; answers tied at the edge count in proportion.
+    """Return the share of the bad answers that is in the riskiest `budget` of all; ties at the edge count in part.
 
     >>> found_within(np.array([0.9, 0.5, 0.5, 0.1]), np.array([True, True, False, False]), 0.5)
     0.75

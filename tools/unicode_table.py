@@ -1,8 +1,8 @@
-"""Write metrics/text/unicode14.py: what tokens need of Unicode 14.0, frozen so that the Python version cannot matter.
+"""Write metrics/text/unicode14.py: the Unicode 14.0 data that tokens need, the same for every version of Python.
 
-Run it with a Python whose `unicodedata` is 14.0 (that is 3.11); any other is refused:
+It needs a Python whose `unicodedata` is 14.0, which is 3.11:
 
-    python3.11 bench/unicode_table.py > metrics/text/unicode14.py
+    python3.11 tools/unicode_table.py > metrics/text/unicode14.py
 """
 
 import sys
@@ -23,7 +23,7 @@ NO_SPACES = (
     "KHMER",
     "MYANMAR",
 )
-"""How the names of characters of scripts written without spaces begin."""
+"""Prefixes of the names of characters of scripts that are written without spaces."""
 
 SCRIPTS = {
     "Latin": ("LATIN", "FULLWIDTH LATIN"),
@@ -61,12 +61,12 @@ NO_SPACE = {code for code, name in NAMES.items() if name.removeprefix("HALFWIDTH
 
 
 def lower(code: int) -> int:
-    """The one code point that stands for this one when case is ignored."""
+    """Return the code point to which case folding maps this one."""
     return ord("σ") if chr(code) == "ς" else ord(chr(code).lower()[0])
 
 
 def ranges(codes: Iterable[int]) -> str:
-    """The code points, given in order, as alternating lengths of gaps and ranges, base 16."""
+    """Return ordered code points as alternating lengths of gaps and ranges, base 16."""
     lengths: list[int] = []
     behind = 0
     for code in codes:
@@ -79,12 +79,12 @@ def ranges(codes: Iterable[int]) -> str:
 
 
 def of(*categories: str) -> Iterable[int]:
-    """The code points of the categories, each given in full or by its first letter."""
+    """Return the code points of categories, each given in full or by its first letter."""
     return (code for code, category in enumerate(CATEGORIES) if category.startswith(categories))
 
 
 def folds() -> str:
-    """The case map as `first:count:stride:shift` runs, base 16."""
+    """Return the case map as `first:count:stride:shift` runs, base 16."""
     runs: list[list[int]] = []
     for code in range(sys.maxunicode + 1):
         shift = lower(code) - code
@@ -101,7 +101,7 @@ def folds() -> str:
 
 
 def constant(identifier: str, meaning: str, value: str) -> Iterable[str]:
-    """The source lines of one string constant."""
+    """Yield the source lines of one string constant."""
     lines = wrap(value, 110)
     if len(lines) == 1:
         yield f'{identifier} = "{value}"'
@@ -115,8 +115,8 @@ def constant(identifier: str, meaning: str, value: str) -> Iterable[str]:
 
 
 def module() -> Iterable[str]:
-    """The source lines of the table."""
-    yield '"""Unicode 14.0 as far as tokens need it. Written by bench/unicode_table.py; not to be edited by hand.'
+    """Yield the source lines of the table."""
+    yield '"""Unicode 14.0 as far as tokens need it. Written by tools/unicode_table.py; not to be edited by hand.'
     yield ""
     yield "Sets of code points are lengths in base 16: of the gap from 0, of a range, of the next gap, and so on."
     yield '"""'

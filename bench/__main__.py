@@ -1,0 +1,23 @@
+"""Print one table per benchmark: `make bench`."""
+
+from __future__ import annotations
+
+import argparse
+
+from bench import aggregation, growth, judging, kafka_to_kafka, scoring
+from tools import tables
+
+
+def main() -> None:
+    """Print the machine, then the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=kafka_to_kafka.EVENTS, help="events per row of the Kafka table")
+    events = parser.parse_args().events
+    without_kafka = (scoring.table, scoring.costliest, growth.table, aggregation.table)
+    made = (make() for make in (*without_kafka, judging.table, lambda: kafka_to_kafka.table(events)))
+    print("Shared machines are noisy: compare within one run.")
+    tables.show(made, as_markdown=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,245 @@
+"""Loops from Kafka to Kafka: their tasks, and the measurement of each in its own process."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as PartitionOffset
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from typing_extensions import override
+
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.kafka.client import Connection, Identity, consumer_properties, producer_properties
+from ragweir.streams.kafka.messages import record_of
+from ragweir.streams.kafka.reader import offset_range
+from ragweir.streams.records import Emission, Outcome, Record, ReplayBounds
+from ragweir.streams.runtimes.kafka import KafkaRuntime
+from ragweir.streams.serving.health import Health
+from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.settings import Settings, load
+
+BATCH = 1_000
+PARTITIONS = 8
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly once", "at least once"
+_NULL_BYTES = 3_500
+"""Bytes of an output of null work: about those of an evaluation."""
+_TIMEOUT_S = 900.0
+_EXIT_TIMEOUT_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Events that a loop reads from `source`, and writes to topics with this prefix."""
+
+    bootstrap: str
+    prefix: str
+    source: str
+    work: str
+    """`null`: write the first 3,500 bytes again. `evaluate`: decode, score by the whole catalogue and encode."""
+    events: int
+    batch: int = BATCH
+    """Events of one commit."""
+
+    @property
+    def output(self) -> str:
+        """The topic of the evaluations."""
+        return f"{self.prefix}evaluations"
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """All topics with the prefix."""
+        return self.output, f"{self.prefix}dead-letter", f"{self.prefix}redrive"
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of ragweir's own loops."""
+        return load(
+            None,
+            {
+                "kafka": {"bootstrap_servers": self.bootstrap},
+                "topics": {"prefix": self.prefix},
+                "input": {"topic": self.source},
+                "batch": {"max_events": self.batch, "max_bytes": 64 * 1024 * 1024},
+                "telemetry": {"port": 0},
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Time that one loop took, or the reason why it could not be measured."""
+
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    events: int = 0
+    error: str = ""
+
+    @property
+    def rate(self) -> float:
+        """Events per second."""
+        return self.events / self.seconds
+
+    @property
+    def cpu_us(self) -> float:
+        """CPU time per event, in microseconds."""
+        return self.cpu_s / self.events * 1e6
+
+
+class MeteredAgent(EvaluateAgent):
+    """The evaluate agent, or null work in its place; it reports the time from its first event to its last commit."""
+
+    def __init__(self, task: Task, report: Callable[[Measurement], None]) -> None:
+        self._null = task.work == "null"
+        horizon = 0 if self._null else task.settings.input.duplicate_horizon
+        super().__init__(EvaluateConfig(Catalogue(everything()), duplicate_horizon=horizon))
+        self._events, self._report = task.events, report
+        self._start: tuple[float, float] | None = None
+        self._pending = self._committed = 0
+
+    @property
+    def handled(self) -> bool:
+        """True if every event was handled, committed or not."""
+        return self._committed + self._pending >= self._events
+
+    @property
+    def done(self) -> bool:
+        """True if every event is committed."""
+        return self._committed >= self._events
+
+    @override
+    def handle(self, records: Sequence[Record]) -> Outcome:
+        self._start = self._start or (time.monotonic(), time.process_time())
+        self._pending += len(records)
+        if not self._null:
+            return super().handle(records)
+        headers = (("ce_id", b"x"), ("ce_type", b"bench"))
+        emissions = [Emission("evaluations", each.key, (each.value or b"")[:_NULL_BYTES], headers) for each in records]
+        return Outcome(emissions, Counter({("ragweir_events_in_total",): len(records)}), settled=[*records])
+
+    @override
+    def on_abort(self) -> None:
+        super().on_abort()
+        self._pending = 0
+
+    @override
+    def on_commit(self) -> None:
+        super().on_commit()
+        before, self._committed, self._pending = self.done, self._committed + self._pending, 0
+        if self._start is not None and self.done and not before:
+            wall, cpu = self._start
+            self._report(Measurement(time.monotonic() - wall, time.process_time() - cpu, self._committed))
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop, with the package whose version is printed and the guarantee that the package states."""
+
+    name: str
+    package: str
+    guarantee: str
+    run: Callable[[Task, MeteredAgent], None]
+
+
+def _ragweir(task: Task, agent: MeteredAgent, bounds: ReplayBounds | None = None) -> None:
+    identity, telemetry = Identity("bench", 0, task.prefix), Telemetry("evaluate", 0)
+    topics = [task.source]
+    KafkaRuntime(task.settings, identity, agent, topics, telemetry, Health(), lambda: agent.done, bounds=bounds).run()
+
+
+def _ragweir_replay(task: Task, agent: MeteredAgent) -> None:
+    whole = offset_range(task.settings, task.source)
+    starts, ends = ({(task.source, p): offset for p, offset in part.items()} for part in (whole.starts, whole.ends))
+    _ragweir(task, agent, ReplayBounds(starts, ends))
+
+
+def _bare(task: Task, agent: MeteredAgent) -> None:
+    """Consume, produce, send offsets, commit. No error is handled."""
+    settings, identity, connection = task.settings, Identity("bench", 0, task.prefix), Connection()
+    consumer = Consumer(consumer_properties(settings, identity, connection) | {"auto.offset.reset": "earliest"})
+    producer = Producer(producer_properties(settings, identity, connection))
+    producer.init_transactions()
+    consumer.subscribe([task.source])
+    while not agent.done:
+        records = [record_of(each) for each in consumer.consume(task.batch, 0.1) if each.error() is None]
+        if not records:
+            continue
+        producer.begin_transaction()
+        for each in agent.handle(records).emissions:
+            producer.produce(task.output, each.value, each.key, headers=list(each.headers))
+        reached = {record.partition: record.offset + 1 for record in records}
+        offsets = [PartitionOffset(task.source, partition, offset) for partition, offset in reached.items()]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
+        producer.commit_transaction()
+        agent.on_commit()
+
+
+RAGWEIR = Loop("ragweir", "ragweir", EXACTLY_ONCE, _ragweir)
+REPLAY = Loop("ragweir, replay", "ragweir", EXACTLY_ONCE, _ragweir_replay)
+BARE = Loop("confluent-kafka, bare loop", "confluent-kafka", EXACTLY_ONCE, _bare)
+
+
+def _work(loop: Loop, task: Task, pipe: Any) -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    logging.disable(logging.WARNING)
+    try:
+        loop.run(task, MeteredAgent(task, pipe.send))
+    except BaseException as error:  # noqa: BLE001, RUF100 (a loop that cannot run is a row of the table)
+        with suppress(OSError):
+            pipe.send(Measurement(error=" ".join(f"{type(error).__name__}: {error}".split())[:200]))
+
+
+def measure(loop: Loop, task: Task) -> Measurement:
+    """Run a loop in a new process until its events are committed."""
+    spawn = multiprocessing.get_context("spawn")
+    receiver, sender = spawn.Pipe(duplex=False)
+    process = spawn.Process(target=_work, args=(loop, task, sender), daemon=True)
+    process.start()
+    sender.close()
+    try:
+        if not receiver.poll(_TIMEOUT_S):
+            return Measurement(error=f"not done after {_TIMEOUT_S:.0f} s")
+        measured: Measurement = receiver.recv()
+    except EOFError:
+        process.join(_EXIT_TIMEOUT_S)
+        return Measurement(error=f"its process ended with {process.exitcode}")
+    else:
+        return measured
+    finally:
+        process.join(_EXIT_TIMEOUT_S)
+        process.kill()
+        process.join()
+
+
+@contextmanager
+def topics(bootstrap: str, *names: str, partitions: int = PARTITIONS) -> Iterator[None]:
+    """Create topics, and delete them after the block."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    for future in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
+        future.result(60)
+    time.sleep(1)
+    try:
+        yield
+    finally:
+        admin.delete_topics([*names])
+
+
+def publish(bootstrap: str, topic: str, values: Iterable[bytes]) -> None:
+    """Write values to a topic, with keys that differ."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "compression.type": "lz4", "log_level": 0})
+    for number, value in enumerate(values):
+        producer.produce(topic, value, f"bench-{number}".encode())
+        if number % 1_000 == 0:
+            producer.poll(0.01)
+    if producer.flush(60):
+        raise RuntimeError("the broker did not take the events")

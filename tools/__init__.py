@@ -1,0 +1,1 @@
+"""Programs for maintainers: they write tables, fit weights, draw pictures and compare checkouts."""
