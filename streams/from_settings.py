@@ -18,7 +18,7 @@ from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.judge.config import JudgeConfig
 from ragweir.streams.judge.pricing import FREE
 from ragweir.streams.judge.redaction import Redactor
-from ragweir.streams.settings import Settings, must_be_closed
+from ragweir.streams.settings import Settings, check_not_world_writable
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ def read_map(file: Path) -> FieldMap:
     Raises:
         ConfigurationError: if it cannot be read, is wrong, or every user of the machine may change it.
     """
-    must_be_closed(file)
+    check_not_world_writable(file)
     try:
         return FieldMap.parse(file.read_text(encoding="utf-8"))
     except OSError as error:

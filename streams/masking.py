@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from ragweir.streams.settings import SHIPPED_KEY
+from ragweir.streams.settings import DEFAULT_ROUTING_KEY
 
 MASK = "********"
 
@@ -63,7 +63,7 @@ def _whole(_: str) -> str:
 
 
 def _unless_shipped(text: str) -> str:
-    return text if text == SHIPPED_KEY else MASK
+    return text if text == DEFAULT_ROUTING_KEY else MASK
 
 
 def _unless_a_number(text: str) -> str:

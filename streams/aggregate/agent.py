@@ -279,7 +279,7 @@ class AggregateAgent(Agent):
         for slo in self._config.slos:
             value = scored.scores.get(slo.metric)
             if value is not None and all(label(name, evaluation) == own for name, own in slo.dimensions.items()):
-                outcome.counts["ragweir_slo_events_total", slo.name, "good" if slo.good(value) else "bad"] += 1
+                outcome.counts["ragweir_slo_events_total", slo.name, "good" if slo.is_good(value) else "bad"] += 1
 
     # What is emitted.
 

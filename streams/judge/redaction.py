@@ -18,7 +18,7 @@ from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
 from ragweir.streams.judge.isolated_redaction import IsolatedRedactor, RedactionFailed
-from ragweir.streams.settings import JudgeSettings, imported
+from ragweir.streams.settings import JudgeSettings, import_function
 
 _MUST_NOT_LEAVE = Null("its texts hold what must not leave (judge.redaction)")
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -182,7 +182,7 @@ def _user_hook(forms: Mapping[str, str], place: str | None) -> Callable[[str], s
         ConfigurationError: if a pattern or the hook cannot be used.
     """
     patterns = [_compiled(name, form) for name, form in forms.items()]
-    hook = imported(place) if place else str
+    hook = import_function(place) if place else str
 
     def redact(text: str) -> str:
         hooked = hook(_replaced(text, patterns))

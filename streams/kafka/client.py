@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from ragweir.errors import PermanentError, Unreachable
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.settings import Settings, imported
+from ragweir.streams.settings import Settings, import_function
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -168,7 +168,7 @@ class _SignIn:
 
     def __init__(self, place: str) -> None:
         self._place = place
-        self._function = imported(place)
+        self._function = import_function(place)
         self.failed = ""
 
     def __call__(self, _: str) -> Any:

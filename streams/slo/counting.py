@@ -170,7 +170,7 @@ class Counting:
             score = scores.get(slo.metric)
             if score is None or any(label(name, evaluation) != own for name, own in slo.dimensions.items()):
                 continue
-            bad = not slo.good(score)
+            bad = not slo.is_good(score)
             values = self._values(evaluation) if values is None else values
             self._whole[place].add(minute, 0, bad=bad)
             for cells, value in zip(self._parts[place], values, strict=True):

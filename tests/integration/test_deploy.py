@@ -31,7 +31,7 @@ from ragweir.streams.playground.local.kafka import KAFKA_VERSION
 from ragweir.streams.playground.local.prometheus import programs
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.telemetry import TABLE
-from ragweir.streams.settings import SHIPPED_KEY, Settings, TelemetrySettings, load
+from ragweir.streams.settings import DEFAULT_ROUTING_KEY, Settings, TelemetrySettings, load
 from ragweir.streams.supervisor import UP_PORT
 
 DEPLOY = ROOT / "deploy"
@@ -407,7 +407,7 @@ def test_compose_gives_its_services_settings_that_are_right(
     assert f"INSIDE://{inside}" in COMPOSE["services"]["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
     if name == "evaluate":
         assert (evaluate_config(settings, settings.input_topic).router is not None) == judge
-        assert settings.routing.key != SHIPPED_KEY
+        assert settings.routing.key != DEFAULT_ROUTING_KEY
     if name == "judge" and judge:
         assert judge_config(settings, 1).price.output_usd > 0
         assert settings.judge.base_url == f"http://simulated-judge:{SIMULATED_PORT}/v1"
