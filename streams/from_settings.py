@@ -10,7 +10,7 @@ from ragweir.errors import ConfigurationError, MapError
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
-from ragweir.schemas.codec.decoder import Decoder, JsonDecoder, MappedDecoder
+from ragweir.schemas.codec.decoder import Decoder, JsonDecoder
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.evaluate.agent import EvaluateConfig
@@ -68,10 +68,8 @@ def decoder(settings: Settings) -> Decoder:
     Raises:
         ConfigurationError: if the map is not what it should be.
     """
-    limits = settings.limits
-    if settings.input.map is None:
-        return JsonDecoder(limits.max_event_bytes, limits.max_items)
-    return MappedDecoder(read_map(settings.input.map), limits.max_event_bytes, limits.max_items)
+    limits, file = settings.limits, settings.input.map
+    return JsonDecoder(limits.max_event_bytes, limits.max_items, None if file is None else read_map(file))
 
 
 def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) -> EvaluateConfig:

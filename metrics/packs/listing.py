@@ -18,9 +18,9 @@ from ragweir.metrics.view import View
 
 _MARK = re.compile(r"[ \t]*+(?:[*+\-•‣◦–]|[0-9]{1,3}[.)])[ \t]++")
 _NAME_ENDS = re.compile(r":|[ \t][-–—][ \t]")
-MOST_ITEMS = 2_000
+MAX_ITEMS_LIMIT = 2_000
 """List items that are read of one event; beyond it the metrics are null."""
-_TOO_MANY = Null(f"the texts have over {MOST_ITEMS:,} list items together")
+_TOO_MANY = Null(f"the texts have over {MAX_ITEMS_LIMIT:,} list items together")
 Item = frozenset[Phrase]
 """The names that one item goes by."""
 
@@ -89,7 +89,7 @@ class ListPack(Pack):
 
         @shared
         def best(view: View) -> tuple[int, int] | Null:
-            if sum(1 for text in (view.response, *view.expected) for _ in _marked(text)) > MOST_ITEMS:
+            if sum(1 for text in (view.response, *view.expected) for _ in _marked(text)) > MAX_ITEMS_LIMIT:
                 return _TOO_MANY
             names = frozenset(chain.from_iterable(self.items_of(view.response)))
             counts = [
@@ -115,7 +115,7 @@ class ListPack(Pack):
         formula += "best covered one counts"
         needs, absent = (
             ("expected",),
-            f"without `expected`, or when the texts have over {MOST_ITEMS:,} list items together",
+            f"without `expected`, or when the texts have over {MAX_ITEMS_LIMIT:,} list items together",
         )
         yield Finding(
             f"{self.items}_found",

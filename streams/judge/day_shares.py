@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 from pydantic import ValidationError
 
 from ragweir.errors import RagweirError
-from ragweir.schemas.judging import LedgerEntry, shares_of
+from ragweir.schemas.judging import LedgerEntry, parse_shares
 from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.settings import Settings
 
@@ -78,7 +78,7 @@ class DayShares:
 
     def _note(self, value: bytes | None) -> None:
         try:
-            found = shares_of(LedgerEntry.model_validate_json(value or b""))
+            found = parse_shares(LedgerEntry.model_validate_json(value or b""))
         except ValidationError:  # A tombstone, or nothing of ours.
             return
         if found is not None:

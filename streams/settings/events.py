@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from ragweir.metrics.view import TextLimits
-from ragweir.schemas.codec.intake import MAX_ITEMS, MOST_ITEMS
+from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS, MAX_ITEMS_LIMIT
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 from ragweir.streams.settings.group import SettingsGroup
 
@@ -44,10 +44,10 @@ class BatchSettings(SettingsGroup):
     little traffic, and costs more transactions."""
 
 
-def _all_lists(given: dict[str, int]) -> dict[str, int]:
-    if unknown := sorted(given.keys() - MAX_ITEMS.keys()):
-        raise ValueError(f"{', '.join(unknown)}: a list of an event is one of {', '.join(sorted(MAX_ITEMS))}")
-    return {**MAX_ITEMS, **given}
+def _with_defaults(given: dict[str, int]) -> dict[str, int]:
+    if unknown := sorted(given.keys() - DEFAULT_MAX_ITEMS.keys()):
+        raise ValueError(f"{', '.join(unknown)}: a list of an event is one of {', '.join(sorted(DEFAULT_MAX_ITEMS))}")
+    return {**DEFAULT_MAX_ITEMS, **given}
 
 
 class LimitSettings(SettingsGroup):
@@ -67,8 +67,8 @@ class LimitSettings(SettingsGroup):
     expected answers, the contexts and the extractions. Answers and contexts beyond it are cut and the evaluation is
     flagged; metrics on extractions beyond it are null. It bounds the CPU time of one event; raise it together with
     `limits.max_tokens`."""
-    max_items: Annotated[dict[str, Annotated[int, Field(ge=1, le=MOST_ITEMS)]], AfterValidator(_all_lists)] = Field(
-        default_factory=lambda: dict(MAX_ITEMS)
+    max_items: Annotated[dict[str, Annotated[int, Field(ge=1, le=MAX_ITEMS_LIMIT)]], AfterValidator(_with_defaults)] = (
+        Field(default_factory=lambda: dict(DEFAULT_MAX_ITEMS))
     )
     """Maximum number of elements that are read of each list of an event, by the list's name; lists that are not named
     keep their defaults. The rest of a longer list is left out, the evaluation is flagged `cut:FIELD`, and every metric

@@ -28,7 +28,7 @@ from ragweir.schemas.interaction import (
     Span,
     Usage,
 )
-from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, shares_entry, shares_of
+from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, parse_shares, shares_entry
 from ragweir.schemas.run import Archive, Extent, ReplayRequest, Run
 from ragweir.schemas.window import Progress, Window
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
@@ -255,7 +255,7 @@ def test_the_golden_record_of_a_days_shares_is_read_and_written() -> None:
     """It has all fields of an entry of costs, so that versions before it read it, and no day that they know."""
     entry = shares_entry("2026-11-21", 6)
     assert encode(entry) == golden("judge_ledger_shares")
-    assert shares_of(LedgerEntry.model_validate_json(golden("judge_ledger_shares"))) == ("2026-11-21", 6)
+    assert parse_shares(LedgerEntry.model_validate_json(golden("judge_ledger_shares"))) == ("2026-11-21", 6)
     assert parse_ledger_key(ledger_key(entry)).day != "2026-11-21"
     assert orjson.loads(golden("judge_ledger_shares")).keys() > orjson.loads(golden("judge_ledger")).keys()
 
