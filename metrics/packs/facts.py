@@ -49,7 +49,7 @@ def _reader(facts: tuple[Fact, ...]) -> Callable[[View], Mapping[str, bool]]:
 
     @shared
     def stated(view: View) -> Mapping[str, bool]:
-        standing = phrases.standing((view.response,))
+        standing = phrases.found_in((view.response,))
         return {fact.name: fact.stated(standing) for fact in facts}
 
     return stated
@@ -134,7 +134,7 @@ class CalculationPack(Pack):
             yield _fact_finding(fact, stated)
         yield Finding(
             steps.name,
-            lambda view: int(words.stand_in(view.response) or sign.search(view.response.text) is not None),
+            lambda view: int(words.occur_in(view.response) or sign.search(view.response.text) is not None),
             "boolean",
             "higher",
             "Whether the response shows its working.",

@@ -39,7 +39,7 @@ _HEDGE_WORDS = """
 _HEDGES = Phrases(phrase(each.replace("_", " ")) for each in _HEDGE_WORDS.split())
 
 _CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
-_NOT_SERVED = Null("no word list serves the response's language")
+_UNSUPPORTED_LANGUAGE = Null("no word list serves the response's language")
 
 
 @shared
@@ -50,7 +50,7 @@ def _says_nothing(view: View) -> bool:
 @shared
 def _is_non_answer(view: View) -> bool:
     response = view.response
-    return len(response.text.strip()) < _SHORT and _NON_ANSWERS.stand_in(response)
+    return len(response.text.strip()) < _SHORT and _NON_ANSWERS.occur_in(response)
 
 
 @shared
@@ -59,7 +59,7 @@ def _refuses(view: View) -> bool | Null:
         return False
     if _is_non_answer(view):
         return True
-    return declines(view.response) if view.response.served else _NOT_SERVED
+    return declines(view.response) if view.response.is_supported else _UNSUPPORTED_LANGUAGE
 
 
 def dont_know(view: View) -> Value:
@@ -80,7 +80,7 @@ def dont_know(view: View) -> Value:
     >>> dont_know(example(response="Cornish heath"))
     0
     """
-    return int(_DONT_KNOW.stand_in(view.response) or _is_non_answer(view))
+    return int(_DONT_KNOW.occur_in(view.response) or _is_non_answer(view))
 
 
 def refusal(view: View) -> Value:
@@ -209,9 +209,9 @@ def hedge_count(view: View) -> Value:
     0
     """
     response = view.response
-    if not response.served:
-        return _NOT_SERVED
-    return sum(1 for _ in _HEDGES.found(response)) - _months_of_may(response)
+    if not response.is_supported:
+        return _UNSUPPORTED_LANGUAGE
+    return sum(1 for _ in _HEDGES.occurrences(response)) - _months_of_may(response)
 
 
 def _months_of_may(text: Text) -> int:

@@ -93,7 +93,7 @@ def _coverages(view: View) -> tuple[float | Null, ...]:
     possible = [
         [each for each in phrases if response_pairs(view).issuperset(pairwise(each))] for _, phrases in keywords
     ]
-    longer = Phrases(each for phrases in possible for each in phrases if len(each) > 2).standing((response,))
+    longer = Phrases(each for phrases in possible for each in phrases if len(each) > 2).found_in((response,))
     coverages: list[float | Null] = []
     for (tokens, phrases), candidates in zip(keywords, possible, strict=True):
         found = len(tokens & response.distinct) + sum(len(each) == 2 or each in longer for each in candidates)
@@ -178,7 +178,7 @@ def source_citation_quality(view: View) -> Value:
     >>> round(source_citation_quality(example(response="According to the rate manual, page 12, it is $604.")), 2)
     0.67
     """
-    found = {_INDICATORS[form] for form in _INDICATOR_PHRASES.found(view.response)}
+    found = {_INDICATORS[form] for form in _INDICATOR_PHRASES.occurrences(view.response)}
     return min(len(found) / 3, 1.0)
 
 

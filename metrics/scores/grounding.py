@@ -207,7 +207,7 @@ def _standing(view: View, phrases: frozenset[Tokens]) -> int:
     words = {phrase[0] for phrase in phrases if len(phrase) == 1}
     # The pairs, already known, tell all of a run of two, and rule out most of the longer ones.
     runs = [phrase for phrase in phrases if len(phrase) > 1 and stated_pairs(view).issuperset(pairwise(phrase))]
-    longer = Phrases(run for run in runs if len(run) > 2).standing(view.contexts)
+    longer = Phrases(run for run in runs if len(run) > 2).found_in(view.contexts)
     return len(_stated(view, words, iter)) + sum(len(run) == 2 for run in runs) + len(longer)
 
 

@@ -119,7 +119,7 @@ def _claims(view: View) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
     return made, tuple(claim for claim in made if claim.stems in missing)
 
 
-_UNSERVED = Null("the response is in a language that no word list serves, so its claims cannot be read")
+_UNSUPPORTED_LANGUAGE = Null("the response is in a language that no word list serves, so its claims cannot be read")
 
 
 def claim_error(view: View) -> Value:
@@ -140,8 +140,8 @@ def claim_error(view: View) -> Value:
     0.5
     """
     response = view.response
-    if not response.served:
-        return _UNSERVED
+    if not response.is_supported:
+        return _UNSUPPORTED_LANGUAGE
     made, unsupported = _claims(view)
     total = len(response.numbers) + len(response.dates) + len(response.times) + len(made)
     wrong = total - len(made) - len(stated_values(view)) + len(unsupported)
@@ -199,7 +199,7 @@ def explain_hallucination(view: View) -> tuple[str, ...]:
     >>> explain_hallucination(example(contexts=[{"text": "The fee is $25."}], response="The fee is $30."))
     ('number 30', 'claim The fee is $30')
     """
-    if view.interaction.contexts is None or not view.response.served:
+    if view.interaction.contexts is None or not view.response.is_supported:
         return ()
     return tuple(anchor[:_EXPLAINED_LENGTH] for anchor in islice(_unsupported_anchors(view), _EXPLAINED))
 
