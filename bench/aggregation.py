@@ -89,12 +89,12 @@ def costs(batch: int) -> dict[str, float]:
         agent.on_commit()
         return outcome
 
-    read: list[WindowEntry[int]] = [totals.read(each, number % LABEL_SETS) for number, each in enumerate(decode())]
-    new = list(totals.of(read).values())
+    read: list[WindowEntry[int]] = [totals.entry(each, number % LABEL_SETS) for number, each in enumerate(decode())]
+    new = list(totals.aggregate(read).values())
     held = [merged((each, each)) for each in new]
     stages = {
         "decode": _cpu_s(decode),
-        "tally": _cpu_s(lambda: totals.of(read)),
+        "tally": _cpu_s(lambda: totals.aggregate(read)),
         "merge": _cpu_s(lambda: [merged(pair) for pair in zip(held, new, strict=True)]),
         "encode": _cpu_s(lambda: [orjson.dumps(each.fields(), option=orjson.OPT_NON_STR_KEYS) for each in held]),
         "all": _cpu_s(handle),

@@ -97,7 +97,7 @@ class AggregateAgent(Agent):
 
     def __init__(self, config: AggregateConfig, clock: Callable[[], float] = monotonic) -> None:
         self._config, self._clock = config, clock
-        self._reading = config.totals.reading()
+        self._reading = config.totals.decoder()
         windows = config.windows
         self._size = timedelta(seconds=duration_s(windows.sizes[0]))
         self._hold = timedelta(hours=windows.hold_h)
@@ -195,12 +195,12 @@ class AggregateAgent(Agent):
             reached = _reached(time, record)
             if newest is None or reached > newest:
                 newest, watermark = reached, self._watermark(reached)
-            scored = self._config.totals.read(evaluation, key)
+            scored = self._config.totals.entry(evaluation, key)
             events.append(scored)
             self._count_slos(evaluation, scored, outcome)
         outcome.counts["ragweir_late_events_total",] += sum(late.values())
         touched: defaultdict[datetime, dict[Labels, WindowPart]] = defaultdict(dict)
-        for key, contents in self._config.totals.of(events).items():
+        for key, contents in self._config.totals.aggregate(events).items():
             contents.late = late[key]
             start, labels = key
             opened_at = state.part_base + opened[key]
@@ -229,7 +229,7 @@ class AggregateAgent(Agent):
             return part
         try:
             window = Window.model_validate(orjson.loads(decompress(part.record)))
-            contents = self._reading.contents(window)
+            contents = self._reading.decode(window)
         except ValueError:
             return None
         if window.window != self._config.windows.sizes[0]:

@@ -37,7 +37,7 @@ class OpenMetrics:
 
     def __init__(self, run: str, settings: Settings, now_s: float | None = None) -> None:
         self._run = quoted(run)
-        self._reading = totals(settings).reading()
+        self._reading = totals(settings).decoder()
         self._booleans = frozenset(
             name for name, metric in catalogue(settings).metrics.items() if metric.unit == "boolean"
         )
@@ -62,7 +62,7 @@ class OpenMetrics:
         if end_s < self._reached_s:
             raise ValueError("windows that do not ascend by their ends")
         self._reached_s = end_s
-        shown = Shown.of(self._reading.contents(window), self._booleans)
+        shown = Shown.of(self._reading.decode(window), self._booleans)
         values = [window.dimensions[name] for name in self._dimensions]
         common = f'run="{self._run}",window="{quoted(window.window)}"{pairs(self._names, values)}'
         return "".join(

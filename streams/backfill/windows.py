@@ -47,7 +47,7 @@ def windows(settings: Settings, prefix: str, watch: Watch, left_out: Counter[Fat
         ConfigurationError: if a metric or a pack is not what it should be.
     """
     fates: Counter[Fate] = Counter() if left_out is None else left_out
-    merging = _Merging(settings.windows, totals(settings).reading(), fates)
+    merging = _Merging(settings.windows, totals(settings).decoder(), fates)
     topic = f"{prefix}windows"
     whole = offset_range(settings, topic)
     try:
@@ -120,4 +120,4 @@ class _Merging:
         """
         if window.start != start or start.timestamp() % self._base_s:
             raise ValueError("not the window of the key")
-        return self._reading.contents(window)
+        return self._reading.decode(window)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
-from ragweir.metrics.aggregation.estimate import metric_and_label
-from ragweir.metrics.aggregation.merger import Closed
+from ragweir.metrics.aggregation.estimate import parse_estimate_name
+from ragweir.metrics.aggregation.merger import ClosedWindow
 from ragweir.metrics.aggregation.summary import Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import EstimateResult
@@ -47,7 +47,7 @@ class Shown:
     @classmethod
     def of(cls, contents: WindowAggregate, booleans: Collection[str]) -> Shown:
         """What is shown of these contents, which are all of the window's label set."""
-        judged = {metric_and_label(name)[0] for name in contents.estimates}
+        judged = {parse_estimate_name(name)[0] for name in contents.estimates}
         return cls(contents, contents.results(), booleans, judged)
 
     def plain(self, *, boolean: bool) -> Iterator[tuple[str, Summary]]:
@@ -103,7 +103,7 @@ def _decisions(shown: Shown) -> Samples:
 
 def _judged(shown: Shown) -> Samples:
     for name, estimate in shown.contents.estimates.items():
-        metric, label = metric_and_label(name)
+        metric, label = parse_estimate_name(name)
         count = shown.contents.categories.get(metric, {}).get(label, 0) if label else estimate.count
         yield _subject(name), count
 
@@ -129,7 +129,7 @@ def _versions(shown: Shown) -> Samples:
 
 
 def _subject(name: str) -> str:
-    metric, label = metric_and_label(name)
+    metric, label = parse_estimate_name(name)
     return f'metric="{quoted(metric)}",' + (f'label="{quoted(label)}",' if label else "")
 
 
@@ -174,14 +174,14 @@ class Exposition:
         self.content = b""
         """What to serve. It is replaced, never changed, so that any thread may read it."""
 
-    def show(self, closed: Iterable[Closed]) -> None:
+    def show(self, closed: Iterable[ClosedWindow]) -> None:
         """Show these windows in place of the earlier ones of their sizes."""
         for window in closed:
             self._chunks[window.size] = self._rendered(window)
         text = [head + "".join(chunk.get(name, "") for chunk in self._chunks.values()) for name, head in _HEADS.items()]
         self.content = "".join(text).encode()
 
-    def _rendered(self, window: Closed) -> dict[str, str]:
+    def _rendered(self, window: ClosedWindow) -> dict[str, str]:
         """One window's lines of each family."""
         lines: defaultdict[str, list[str]] = defaultdict(list)
         for labels, contents in sorted(window.sets.items()):

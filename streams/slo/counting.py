@@ -163,7 +163,7 @@ class Counting:
         self.evaluations += 1
         self.first = time if self.first is None else min(self.first, time)
         self.last = time if self.last is None else max(self.last, time)
-        scores = self._totals.read(evaluation, None).scores
+        scores = self._totals.entry(evaluation, None).scores
         minute = minute_of(time)
         values: list[int] | None = None
         for place, slo in enumerate(self.slos):

@@ -18,8 +18,8 @@ from commands import ROOT
 from pydantic import BaseModel
 
 from ragweir.errors import ConfigurationError
-from ragweir.metrics.aggregation.estimate import Estimate, Subject, share_of
-from ragweir.metrics.aggregation.merger import Closed
+from ragweir.metrics.aggregation.estimate import Estimate, Subject, estimate_name
+from ragweir.metrics.aggregation.merger import ClosedWindow
 from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.streams.cli.app import app
@@ -102,9 +102,9 @@ def exposed() -> dict[str, set[str]]:
     known, drawn = Estimate(Subject("suite")), Estimate(Subject("other"))
     known.add(1.0, 1.0)
     drawn.add(1.0, 0.5)
-    contents.estimates = {share_of("judged", "A"): known, share_of("judged", "B"): drawn}
+    contents.estimates = {estimate_name("judged", "A"): known, estimate_name("judged", "B"): drawn}
     exposition = Exposition(dimensions, ["truth"])
-    exposition.show([Closed("1m", 0, 60, {("",) * len(dimensions): contents})])
+    exposition.show([ClosedWindow("1m", 0, 60, {("",) * len(dimensions): contents})])
     for sample in exposition.content.decode().splitlines():
         if not sample.startswith("#"):
             name, _, rest = sample.partition("{")

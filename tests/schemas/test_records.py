@@ -217,7 +217,7 @@ def test_the_golden_window_is_read_and_written() -> None:
     """Today's window, with a sum that no plain number could hold, parses to its contents and comes out as it was."""
     read = Window.model_validate(orjson.loads(golden("window")))
     assert encode(read) == golden("window")
-    contents = WindowDecoder(WINDOW_SCHEMES, {}).contents(read)
+    contents = WindowDecoder(WINDOW_SCHEMES, {}).decode(read)
     assert contents.metrics["context_support"].total == 1_750_000
     assert contents.metrics["cost_usd"].total == int(1e200 * 1_000_000) + 400
     judged = {name: (own.count, own.drawn, own.weighted_sum) for name, own in contents.estimates.items()}
@@ -233,8 +233,8 @@ def test_a_window_from_before_there_were_estimates_is_read() -> None:
     """It has none, merges with those that have, and is written anew with all fields."""
     read = Window.model_validate(orjson.loads(golden("window_without_estimates")))
     assert (read.estimates, read.chances) == ({}, {})
-    old = WindowDecoder(WINDOW_SCHEMES, {}).contents(read)
-    new = WindowDecoder(WINDOW_SCHEMES, {}).contents(Window.model_validate(orjson.loads(golden("window"))))
+    old = WindowDecoder(WINDOW_SCHEMES, {}).decode(read)
+    new = WindowDecoder(WINDOW_SCHEMES, {}).decode(Window.model_validate(orjson.loads(golden("window"))))
     whole = merged((old, new))
     assert (whole.events, whole.estimates) == (6, new.estimates)
     today = orjson.loads(encode(Window.model_validate(read.model_dump() | old.fields())))
