@@ -95,10 +95,11 @@ class Metric:
 
     @property
     def text(self) -> str:
-        """The docstring, with a range and a reference from the catalogue if it has none."""
+        """The docstring; facts that it lacks are taken from the catalogue."""
         description, prompt, example = (inspect.getdoc(self.compute) or "").partition("\n\n>>> ")
         better = "neither direction" if self.better == "neither" else self.better
-        facts = {"Range": f"{self.range}; {better} is better", "Reference": self.source}
+        undefined = f"without {' or '.join(f'`{need}`' for need in self.needs)}" if self.needs else "never"
+        facts = {"Range": f"{self.range}; {better} is better", "Undefined": undefined, "Reference": self.source}
         lines = [f"\n{name}: {fact}." for name, fact in facts.items() if f"\n{name}: " not in description]
         return "".join((description, *lines, prompt, example))
 

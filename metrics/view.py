@@ -106,10 +106,8 @@ class View:
     @property
     def cuts(self) -> tuple[str, ...]:
         """The flags of the texts read so far that were cut."""
-        read: dict[str, tuple[Text, ...]] = {}
-        for name, texts in self.__dict__.items():
-            if name in _TEXTS:
-                read[name] = texts if isinstance(texts, tuple) else (texts,)
+        kept = self.__dict__
+        read = {name: kept[name] if isinstance(kept[name], tuple) else (kept[name],) for name in _TEXTS if name in kept}
         flags = [f"{name}_cut" for name in _TEXTS if any(text.cut for text in read.get(name, ()))]
         if self._contexts > self.limits.max_contexts:
             flags.append("contexts_dropped")

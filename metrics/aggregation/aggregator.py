@@ -1,4 +1,4 @@
-"""Aggregation of evaluations into windows, many at once."""
+"""Aggregation of many evaluations into windows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Aggregator:
         self._free = frozenset(name for name, metric in catalogue.metrics.items() if metric.cost == "free")
         self._estimated: dict[str, Subject] = {}
         self._categories: dict[str, tuple[Subject, Mapping[str, str]]] = {}
-        """Of each judged category, the names of the estimates of its labels' shares, by label."""
+        """Names of the estimates of the labels' shares by label, for each judged category."""
         for name, metric in catalogue.metrics.items():
             low, high = metric.bounds
             if metric.unit == "category" and metric.cost != "free":

@@ -126,8 +126,15 @@ class Estimate:
         """
         if other.subject != self.subject:
             raise ValueError(f"an estimate of {other.subject} cannot be merged into one of {self.subject}")
-        for name in ("count", "drawn", *_SUMS):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        # A loop over the fields takes three times as long.
+        self.count += other.count
+        self.drawn += other.drawn
+        self.weight += other.weight
+        self.weighted_sum += other.weighted_sum
+        self.drawn_sum += other.drawn_sum
+        self.spread += other.spread
+        self.spread_sum += other.spread_sum
+        self.spread_squares += other.spread_squares
 
     def since(self, earlier: Estimate) -> Estimate:
         """Return the estimate of the events that were added after an earlier state.

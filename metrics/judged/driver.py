@@ -147,11 +147,11 @@ def _record(metric: Metric, result: SuiteResult, judged: Judged) -> bool:
     if isinstance(found, Flagged):
         judged.flags.append(f"{name}:{found.flag}")
         found = found.value
-    if metric.unit == "category":
-        value: float | str | Null = _label(found, metric)
+    is_category = metric.unit == "category"
+    value = found if isinstance(found, Null) else _label(found, metric) if is_category else _number(found, metric)
+    if is_category:
         judged.categories[name] = value if isinstance(value, str) else None
     else:
-        value = _number(found, metric)
         judged.scores[name] = value if isinstance(value, float) else None
     if isinstance(value, Null):
         judged.reasons[name] = value.reason
@@ -161,16 +161,12 @@ def _record(metric: Metric, result: SuiteResult, judged: Judged) -> bool:
 
 
 def _label(found: object, metric: Metric) -> str | Null:
-    if isinstance(found, Null):
-        return found
     if isinstance(found, str) and found in metric.labels:
         return found
     return Null("the result is not one of the metric's labels")
 
 
 def _number(found: object, metric: Metric) -> float | Null:
-    if isinstance(found, Null):
-        return found
     if not isinstance(found, float | int) or not math.isfinite(found):
         return Null("the result is not a finite number")
     number = round(float(found), 6)

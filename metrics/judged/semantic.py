@@ -147,14 +147,11 @@ def _flagged(value: Value, *, cut: bool) -> Value:
     return Flagged(value, "cut") if cut and isinstance(value, float) else value
 
 
-SEMANTIC = Suite(
-    name="semantic",
-    version="1",
-    metrics=tuple(
-        Metric(compute, "semantic", "percent", "higher", ("expected",), "document 003", cost="local")
-        for compute in (semantic_similarity_percentage, bert_score_f1)
-    ),
-    converse=_converse,
-    asks=0,
-    needs=("expected",),
+_NEEDS = ("expected",)
+
+METRICS = (
+    Metric(semantic_similarity_percentage, "semantic", "percent", "higher", _NEEDS, "document 003", "local"),
+    Metric(bert_score_f1, "semantic", "percent", "higher", _NEEDS, "document 003", "local"),
 )
+
+SEMANTIC = Suite("semantic", "1", METRICS, _converse, asks=0, needs=_NEEDS)

@@ -142,7 +142,6 @@ def truncated(view: View) -> Value:
     """True if the model stopped at its limit of tokens.
 
     Formula: finish_reason is length, or another vendor's name for it: max_tokens, max_output_tokens, model_length.
-    Undefined: without `finish_reason`.
     Reference: OpenTelemetry's gen_ai.response.finish_reasons.
 
     >>> from ragweir.metrics.view import example
@@ -156,7 +155,6 @@ def empty_response(view: View) -> Value:
     r"""True if the response is empty.
 
     Formula: the response has only white space.
-    Undefined: never.
 
     >>> from ragweir.metrics.view import example
     >>> empty_response(example(response=" \n"))
@@ -170,7 +168,6 @@ def response_words(view: View) -> Value:
 
     Formula: number of tokens of the response: words, numbers, dates, times and identifiers, and character pairs in
     scripts written without spaces; at most `limits.max_tokens`.
-    Undefined: never.
 
     >>> from ragweir.metrics.view import example
     >>> response_words(example(response="The premium is $604."))
@@ -214,7 +211,6 @@ def repetition(view: View) -> Value:
     """Share of the answer's token triples that repeat an earlier one.
 
     Formula: 1 - distinct / all runs of three tokens; 0 for a response of fewer than three tokens.
-    Undefined: never.
     Reference: 1 - distinct-n of Li et al., A Diversity-Promoting Objective Function (NAACL 2016).
 
     >>> from ragweir.metrics.view import example
@@ -247,7 +243,6 @@ def citation_count(view: View) -> Value:
     """Number of citation marks in the answer.
 
     Formula: number of occurrences of marks [n].
-    Undefined: never.
 
     >>> from ragweir.metrics.view import example
     >>> citation_count(example(response="Yes [1], but [3]."))

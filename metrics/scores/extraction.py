@@ -85,7 +85,6 @@ def aggregated_confidence(view: View) -> Value:
     aggregation; else 0.70. HIGH is 0.90, MEDIUM 0.75, LOW 0.50; of two aggregations the lower one counts. The value is
     the minimum over fields, 0.70 if there are none.
     Undefined: if the event has neither `extractions` nor `aggregation`, or extractions over the limits.
-    Reference: document 002, `aggregated_confidence`.
     Known limits: it repeats the application's own opinion.
     Deviations: a confidence of 0 counts (the document's code ignores it), and so do numbers in aggregations.
 
@@ -154,7 +153,6 @@ def semantic_validation(view: View) -> Value:
     are grounded, fail if fewer are, skipped if none could be checked. The event is fail if any field is, else skipped
     if any field is or there are none, else pass.
     Undefined: without `extractions`, or if they are over the limits.
-    Reference: document 002, `semantic_validation`.
     Known limits: the words may be apart, or negated. true, false and values without any word or number are not checked.
 
     >>> from ragweir.metrics.view import example
@@ -221,7 +219,6 @@ def multi_source_agreement(view: View) -> Value:
     The value is the minimum over fields. Values are compared folded; numbers, dates and times by value; lists and
     objects as their JSON.
     Undefined: without `extractions`, or if they are over the limits.
-    Reference: document 002, `multi_source_agreement`.
     Known limits: "tile" and "tiled" are two values; "$5" and "€5" are one, since amounts are compared by value.
     Deviations: the document's code ignores 0 and false; they are values here.
 

@@ -104,7 +104,6 @@ def unsupported_words(view: View) -> Value:
     """Number of distinct content words of the answer that occur in neither the contexts nor the question.
 
     Formula: |response stems - context stems - query stems|; 0 for an empty response.
-    Undefined: without `contexts`.
     Reference: the best single signal on long answers, where one invented sentence hardly changes a share.
     Known limits: as `context_support`; it grows with the length of the answer.
 

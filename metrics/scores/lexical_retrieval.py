@@ -104,7 +104,6 @@ def bm25_mean(view: View) -> Value:
     Formula: mean of the contexts' scores as in `bm25_top`.
     Range: 0 and up; higher is better.
     Undefined: as `bm25_top`.
-    Reference: as `bm25_top`.
     Known limits: as `bm25_top`.
 
     >>> from ragweir.metrics.view import example
@@ -219,7 +218,6 @@ def context_tokens(view: View) -> Value:
     """Length of the retrieved contexts in tokens.
 
     Formula: sum of the distinct contexts' tokens; 0 if they are empty. A language model counts somewhat more tokens.
-    Undefined: without `contexts`.
 
     >>> from ragweir.metrics.view import example
     >>> context_tokens(example(contexts=[{"text": "Fire cover starts today."}, {"text": "Yes."}]))

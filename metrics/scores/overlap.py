@@ -82,7 +82,6 @@ def lexical_completeness(view: View) -> Value:
 
     Formula: |query keywords in the response| / |query keywords|; keywords are the distinct tokens without stop words. 1
     if the question has none ("Is it?").
-    Undefined: never.
     Reference: document 004, "Completeness Evaluator".
     Known limits: repeating the question is enough; keywords must be the same word.
 
@@ -151,7 +150,6 @@ def topic_drift(view: View) -> Value:
     Formula: 0.2 if less than 0.2 of the response's distinct token pairs occur in a context, else 0; 0 for a response of
     fewer than two tokens.
     Range: 0 or 0.2; lower is better.
-    Undefined: without `contexts`.
     Reference: document 004, "Topic Drift Gate".
     Known limits: a threshold, not a measure; `bigram_support` is the overlap itself.
 

@@ -133,7 +133,6 @@ def tool_call_count(view: View) -> Value:
     """Number of tool calls.
 
     Formula: number of spans of kind tool.
-    Undefined: without `spans`.
     Reference: document 000, "Tool Call Count".
 
     >>> from ragweir.metrics.view import example
@@ -147,7 +146,6 @@ def tool_error_count(view: View) -> Value:
     """Number of tool calls that failed.
 
     Formula: number of spans of kind tool whose `error` is neither absent nor empty.
-    Undefined: without `spans`.
 
     >>> from ragweir.metrics.view import example
     >>> tool_error_count(example(spans=[{"kind": "tool", "error": "timeout"}, {"kind": "tool", "error": None}]))

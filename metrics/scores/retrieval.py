@@ -14,7 +14,7 @@ from ragweir.metrics.scores.ranking import Chunk
 from ragweir.metrics.view import View
 
 _TOP = 10
-_BOTH = "hybrid"
+_HYBRID = "hybrid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def _found(view: View) -> _RetrievedChunks:
     by_method: dict[str | None, set[Chunk]] = {}
     for place, context in enumerate(view.interaction.contexts or ()):
         by_method.setdefault(context.retrieval_method, set()).add(context.chunk_id or place)
-    both = by_method.get(_BOTH, set())
+    both = by_method.get(_HYBRID, set())
     return _RetrievedChunks(
         chunks=frozenset().union(*by_method.values()),
         bm25=frozenset(by_method.get("bm25", set()) | both),
@@ -66,7 +66,6 @@ def context_relevance(view: View) -> Value:
     per method, the higher one if it was sent twice. 0 without any context.
     Range: 0 to 1; above 0.7 is good, 0.4 to 0.7 acceptable; below 0.4 check queries, index and embeddings.
     Undefined: without `contexts`; if there are contexts and none has a score.
-    Reference: document 002, `context_relevance`.
     Known limits: with a single method the first term is 0, and without pages the last, as in the document; pages of
     different documents are not distinguished.
     Deviations: scores above 1 are divided by their method's largest in the event, and negative ones count as 0 (flag
@@ -191,7 +190,6 @@ def context_recall_heuristic(view: View) -> Value:
     than half was filtered out; to three decimals. A penalty whose warning (`hit_limit_warning`,
     `high_filtering_warning`) is null is not applied. Below 0.7, or at a limit, document 002 asks a model.
     Undefined: without `contexts` or `extractions`; if there are extractions and none names its chunk.
-    Reference: document 002, `context_recall_heuristic`.
     Known limits: it measures the use of the retrieved chunks, not the missed ones.
 
     >>> from ragweir.metrics.view import example
@@ -254,7 +252,6 @@ def recall_warning(view: View) -> Value:
 
     Formula: HIT_RETRIEVAL_LIMIT if `hit_limit_warning`, else HIGH_THRESHOLD_FILTERING if `high_filtering_warning`.
     Undefined: if neither warning is true, which is the good case, or both are null.
-    Reference: document 002, `recall_warning`.
 
     >>> from ragweir.metrics.view import example
     >>> recall_warning(example(contexts=[{}, {}], retrieval={"retrieved_before_filter": 5}))
@@ -273,6 +270,7 @@ _GROUP = "retrieval"
 _DOCUMENT = "document 002"
 _CONTEXTS = ("contexts",)
 _EXTRACTIONS = ("extractions",)
+_BOTH = (*_CONTEXTS, *_EXTRACTIONS)
 _SETTINGS = ("contexts", "retrieval")
 _WARNINGS = ("HIT_RETRIEVAL_LIMIT", "HIGH_THRESHOLD_FILTERING")
 
@@ -281,15 +279,7 @@ METRICS = (
     Metric(precision_at_10, _GROUP, "ratio", "higher", _EXTRACTIONS, _DOCUMENT, aliases=("context_precision",)),
     Metric(avg_rank, _GROUP, "count", "lower", _EXTRACTIONS, _DOCUMENT),
     Metric(contributing_chunks, _GROUP, "count", "neither", _EXTRACTIONS, _DOCUMENT, aliases=("contributing_count",)),
-    Metric(
-        context_recall_heuristic,
-        _GROUP,
-        "ratio",
-        "higher",
-        ("contexts", "extractions"),
-        _DOCUMENT,
-        aliases=("recall_score",),
-    ),
+    Metric(context_recall_heuristic, _GROUP, "ratio", "higher", _BOTH, _DOCUMENT, aliases=("recall_score",)),
     Metric(hit_limit_warning, _GROUP, "boolean", "lower", _SETTINGS, _DOCUMENT),
     Metric(high_filtering_warning, _GROUP, "boolean", "lower", _SETTINGS, _DOCUMENT),
     Metric(recall_warning, _GROUP, "category", "neither", _SETTINGS, _DOCUMENT, labels=_WARNINGS),

@@ -30,23 +30,17 @@ from ragweir.streams.settings.routing import (
     Probability,
     RoutingSettings,
     Rule,
-    Weight,
 )
 from ragweir.streams.settings.telemetry import TelemetrySettings
 from ragweir.streams.settings.windows import Slo, WindowSettings
 
 __all__ = [
-    "DEFAULT_FILE",
     "DEFAULT_ROUTING_KEY",
     "DEFAULT_ROUTING_KEY_WARNING",
     "GUARDED",
     "BatchSettings",
-    "InputSettings",
     "JudgeSettings",
     "KafkaSettings",
-    "LimitSettings",
-    "MetricSettings",
-    "OutputSettings",
     "Price",
     "Probability",
     "RoutingSettings",
@@ -56,7 +50,6 @@ __all__ = [
     "Slo",
     "TelemetrySettings",
     "TopicSettings",
-    "Weight",
     "WindowSettings",
     "check_not_world_writable",
     "import_function",
