@@ -9,18 +9,10 @@ from ragweir.schemas.interaction import Interaction, RecordPart, Time
 
 Status = Literal["not_selected", "selected", "judged", "deferred", "expired", "failed"]
 
-CARRIED_OVER = (
-    "event_id",
-    "application",
-    "tenant",
-    "environment",
-    "pipeline_version",
-    "model",
-    "question_id",
-    "labels",
-    "session_id",
-    "trace_id",
-    "span_id",
+CARRIED_OVER = tuple(
+    """
+    event_id application tenant environment pipeline_version model question_id labels session_id trace_id span_id
+    """.split()
 )
 """The fields of an interaction that its evaluation repeats unchanged, in addition to the event's time."""
 

@@ -38,12 +38,10 @@ class Subject(NamedTuple):
 
 
 class Chance(NamedTuple):
-    """The probabilities with which a suite could have selected the events of a window. The default is for no events."""
+    """The selection probabilities of a window's events; see `ragweir.schemas.window.SuiteChance`."""
 
     least: float = 1.0
-    """Lowest probability above 0."""
     none: int = 0
-    """Number of events with probability 0."""
 
     def merged(self, other: Chance) -> Chance:
         """Return the probabilities of the events of both."""

@@ -29,18 +29,14 @@ _EQUAL = 1e-9
 
 
 class RandomSample(NamedTuple):
-    """Sums over the events that were selected at random, each with its probability p and score y."""
+    """Sums over the events that were selected at random; see `ragweir.schemas.window.EstimateSums`."""
 
     events: float
-    """Sum of 1/p, the number of events that they represent."""
+    """The weight, which is the number of events that they represent."""
     total: float
-    """Sum of y/p."""
     spread: float
-    """Sum of (1 - p)/p²."""
     spread_sum: float
-    """Sum of y(1 - p)/p²."""
     spread_squares: float
-    """Sum of y²(1 - p)/p²."""
 
     @property
     def mean(self) -> float:

@@ -9,34 +9,30 @@ from ragweir.metrics.text.refusal import declines
 from ragweir.metrics.text.text import Text
 from ragweir.metrics.view import View
 
-_DONT_KNOW = Phrases(
-    phrase(each)
-    for each in (
-        "I don't know",
-        "I do not know",
-        "unknown",
-        "not sure",
-        "cannot determine",
-        "no information",
-        "insufficient data",
-        "unable to answer",
-        "cannot answer",
-        "don't have enough information",
-        "not available",
-        "no data",
-    )
+
+def _phrases(text: str) -> Phrases:
+    """Return the phrases of a list in which underscores stand for spaces."""
+    return Phrases(phrase(each.replace("_", " ")) for each in text.split())
+
+
+_DONT_KNOW = _phrases(
+    """
+    I_don't_know I_do_not_know unknown not_sure cannot_determine no_information insufficient_data unable_to_answer
+    cannot_answer don't_have_enough_information not_available no_data
+    """
 )
-_NON_ANSWERS = Phrases(map(phrase, ("unknown", "n/a", "none", "null")))
+_NON_ANSWERS = _phrases("unknown n/a none null")
 _SHORT = 10
 """Number of characters below which an answer with such a word is a non-answer."""
 
-_HEDGE_WORDS = """
+_HEDGES = _phrases(
+    """
     may might could perhaps maybe possibly probably presumably supposedly apparently arguably seemingly potentially
     conceivably reportedly allegedly plausibly likely unlikely seem seems seemed appears_to appear_to appeared_to
     suggest suggests suggested I_think I_believe I_guess I_assume I_suppose I_suspect in_my_opinion as_far_as_I_know
     to_my_knowledge not_sure not_certain unsure uncertain it_is_possible it's_possible to_some_extent tend_to tends_to
-"""
-_HEDGES = Phrases(phrase(each.replace("_", " ")) for each in _HEDGE_WORDS.split())
+    """
+)
 
 _CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
 _UNSUPPORTED_LANGUAGE = Null("no word list serves the response's language")

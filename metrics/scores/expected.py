@@ -19,19 +19,8 @@ product of the lengths: some milliseconds at this length, over a hundred at 20,0
 
 _MIN_KEYWORD_LETTERS = 4
 
-_INDICATORS = {
-    phrase(form): indicator
-    for indicator, forms in {
-        "source": ("source", "sources"),
-        "table": ("table", "tables"),
-        "page": ("page", "pages"),
-        "document": ("document", "documents"),
-        "pdf": ("pdf", "pdfs"),
-        "according to": ("according to",),
-        "based on": ("based on",),
-        "from": ("from",),
-    }.items()
-    for form in forms
+_INDICATORS = {phrase(each): each for each in ("according to", "based on", "from")} | {
+    phrase(word + ending): word for word in ("source", "table", "page", "document", "pdf") for ending in ("", "s")
 }
 _INDICATOR_PHRASES = Phrases(_INDICATORS)
 

@@ -9,22 +9,10 @@ from pydantic import Field, StringConstraints, field_validator
 from ragweir.streams.settings.group import SettingsGroup
 
 GUARDED = frozenset(
-    {
-        "acks",
-        "auto.offset.reset",
-        "bootstrap.servers",
-        "enable.auto.commit",
-        "enable.auto.offset.store",
-        "enable.idempotence",
-        "group.id",
-        "group.instance.id",
-        "group.protocol",
-        "isolation.level",
-        "oauth.cb",
-        "partition.assignment.strategy",
-        "partitioner",
-        "transactional.id",
-    }
+    """
+    acks auto.offset.reset bootstrap.servers enable.auto.commit enable.auto.offset.store enable.idempotence group.id
+    group.instance.id group.protocol isolation.level oauth.cb partition.assignment.strategy partitioner transactional.id
+    """.split()
 )
 """The librdkafka properties that `kafka.client` may not set: the guarantees rest on them, or another setting is one."""
 
