@@ -1,8 +1,7 @@
 """Mergeable summaries of a metric's values: count, exact sums, extremes and a histogram.
 
 Merging is associative and commutative with the empty summary as identity, so that partitions, parts and larger windows
-can be merged in any order. Sums are integers of a fixed scale, which are exact in any order. Summaries of different
-schemes cannot be merged.
+can be merged in any order. Sums are integers of a fixed scale. Only summaries of the same scheme can be merged.
 
 A bounded metric has equal bins over its bounds, an unbounded one logarithmic bins whose values lie within 1 % of each
 other (Masson, Rim and Lee, DDSketch, 2019). So the error of a quantile is at most one bin's width, or 1 %. Bins are
@@ -54,9 +53,8 @@ class Scheme:
 
     low: float | None
     high: float | None
-    """Bounds of the values; None for logarithmic bins."""
+    """Bounds of the values; None for logarithmic bins. Sums are in units of 1 / scale."""
     scale: int
-    """Sums are in units of 1 / scale."""
     square_scale: int
     name: str = field(init=False)
     """Name in records: `linear:0:1:100` or `log:0.01`."""
