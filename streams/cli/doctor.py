@@ -42,7 +42,7 @@ from ragweir.streams.kafka.client import (
 from ragweir.streams.masking import masked, masked_url
 from ragweir.streams.permissions import readable_by_others
 from ragweir.streams.service import SERVICES
-from ragweir.streams.settings import SHIPPED_KEY_WARNING, Settings
+from ragweir.streams.settings import DEFAULT_ROUTING_KEY_WARNING, Settings
 from ragweir.streams.terminal import printable
 
 _SKEW_S = 300
@@ -302,8 +302,8 @@ def secrets(findings: CheckContext) -> str:
     """Secrets are secret, and no library is loaded by a setting."""
     effective = findings.settings
     warnings = []
-    if effective.selects_by_shipped_key:
-        warnings.append(SHIPPED_KEY_WARNING)
+    if effective.uses_default_routing_key:
+        warnings.append(DEFAULT_ROUTING_KEY_WARNING)
     key = effective.judge.api_key_file
     if key is not None and readable_by_others(key):
         warnings.append(f"judge.api_key_file can be read by other users of this machine; chmod 600 {key}")

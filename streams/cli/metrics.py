@@ -34,7 +34,7 @@ def metrics(name: Annotated[str | None, typer.Argument(help="Show this one in fu
         hint = f"; near it: {', '.join(near)}" if near else ""
         raise typer.BadParameter(f"there is no metric {name!r}{hint}")
     metric = catalogue[name]
-    facts = f"{metric.group}, {metric.unit}, {bounds(metric)}, {_DIRECTION[metric.better]}, {metric.cost}"
+    facts = f"{metric.group}, {metric.unit}, {metric.range}, {_DIRECTION[metric.better]}, {metric.cost}"
     out.print(Text.assemble((name, "bold"), f"  {facts}"))
     if metric.aliases:
         out.print(f"also called {', '.join(metric.aliases)}")
@@ -42,16 +42,6 @@ def metrics(name: Annotated[str | None, typer.Argument(help="Show this one in fu
     out.print(f"needs {needs}; {metric.source}")
     out.print(f"{_COST[metric.cost]}\n")
     out.print(metric.text)
-
-
-def bounds(metric: Metric) -> str:
-    """The bounds as people write them: `0 to 1`, `0 and up`, `any`."""
-    low, high = metric.bounds
-    if metric.unit == "category":
-        return ", ".join(metric.labels)
-    if low is None:
-        return "any"
-    return f"{low:g} and up" if high is None else f"{low:g} to {high:g}"
 
 
 def _list(every: list[Metric]) -> None:
@@ -62,6 +52,6 @@ def _list(every: list[Metric]) -> None:
             group = metric.group
             out.print(Text(f"\n{group}", "bold underline"))
         needs = f"; needs {', '.join(metric.needs)}" if metric.needs else ""
-        facts = f"{metric.unit}, {bounds(metric)}, {_DIRECTION[metric.better]}, {metric.cost}{needs}; {metric.source}"
+        facts = f"{metric.unit}, {metric.range}, {_DIRECTION[metric.better]}, {metric.cost}{needs}; {metric.source}"
         out.print(Text.assemble((metric.name, "bold"), "  ", (facts, "dim")))
         out.print(Padding(metric.meaning, (0, 0, 0, 4)))

@@ -62,7 +62,7 @@ class EvaluationSummary:
 
     def add(self, evaluation: Evaluation) -> None:
         """Take one evaluation in. A judged one repeats what the scored one had, which is not counted again."""
-        counted = self._totals.read(evaluation, None)
+        counted = self._totals.entry(evaluation, None)
         if evaluation.stage == "scored":
             self.scored += 1
             self.selected += any(suite.status == "selected" for suite in evaluation.decision.suites)
@@ -86,7 +86,7 @@ class EvaluationSummary:
             self._judges[evaluation.judge.model] = None
 
     def _sum_up(self) -> None:
-        for contents in self._totals.of(self._waiting).values():
+        for contents in self._totals.aggregate(self._waiting).values():
             self._contents.merge(contents)
         self._waiting = []
 

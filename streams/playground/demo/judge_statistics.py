@@ -93,7 +93,7 @@ class JudgeStatistics:
         """Take in what was decided about an event."""
         self._ask(evaluation)
         # Its scores have no part in what is estimated.
-        self._counted.append(self._totals.read(evaluation.model_copy(update={"scores": {}, "categories": {}}), None))
+        self._counted.append(self._totals.entry(evaluation.model_copy(update={"scores": {}, "categories": {}}), None))
 
     def deferred(self, request: JudgeRequest) -> None:
         """Take in that an event has to wait for the budget."""
@@ -104,7 +104,7 @@ class JudgeStatistics:
 
     def judged(self, evaluation: Evaluation) -> None:
         """Take in what the judge found, or that it found nothing."""
-        self._counted.append(self._totals.read(evaluation, None))
+        self._counted.append(self._totals.entry(evaluation, None))
         if asked := self._ask(evaluation):
             asked.status = _status(evaluation)
             asked.judged = evaluation
@@ -150,7 +150,7 @@ class JudgeStatistics:
 
     def estimate(self, metric: str = FAITHFULNESS) -> Estimated | None:
         """What windows would say of this metric, were all events in one; None if it was never judged."""
-        contents = self._totals.of(self._counted).get(None)
+        contents = self._totals.aggregate(self._counted).get(None)
         summary = contents.metrics.get(metric) if contents else None
         if contents is None or summary is None or summary.mean is None:
             return None
