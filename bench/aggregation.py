@@ -76,13 +76,13 @@ def _costs(batch: int) -> list[float]:
         return [Evaluation.model_validate(parse(value)) for value in values]
 
     entries: list[WindowEntry[int]] = [
-        aggregator.read(each, number % LABEL_SETS) for number, each in enumerate(decoded())
+        aggregator.entry(each, number % LABEL_SETS) for number, each in enumerate(decoded())
     ]
-    new = list(aggregator.of(entries).values())
+    new = list(aggregator.aggregate(entries).values())
     held = [merged((each, each)) for each in new]
     stages: tuple[Callable[[], object], ...] = (
         decoded,
-        lambda: aggregator.of(entries),
+        lambda: aggregator.aggregate(entries),
         lambda: [merged(pair) for pair in zip(held, new, strict=True)],
         lambda: [orjson.dumps(each.fields(), option=orjson.OPT_NON_STR_KEYS) for each in held],
         lambda: commit(agent, records),

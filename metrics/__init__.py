@@ -1,1 +1,1 @@
-"""What is measured: pure functions over one interaction, and the catalogue that names them all."""
+"""Metrics: pure functions of one interaction, the catalogue of them, and their aggregation over windows."""

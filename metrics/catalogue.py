@@ -1,4 +1,4 @@
-"""The catalogue: every metric by name, and how one event is scored by all of them."""
+"""The catalogue: all metrics by name, and the scoring of one event by them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ragweir.metrics.scores import (
 from ragweir.metrics.view import View
 
 CATALOGUE_VERSION = "2"
-"""Raised whenever some metric may give another value than before for the same event."""
+"""Incremented whenever a metric may have another value than before for the same event."""
 
 GROUPS = (
     performance.METRICS,
@@ -45,12 +45,12 @@ GROUPS = (
 
 EVIDENCE_LINES = 20
 EVIDENCE_CHARACTERS = 200
-"""What bounds the evidence of one metric on one event."""
+"""Limits on the evidence of one metric for one event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """All results of one event: numbers, labels, why the rest is null, and which metrics raised."""
+    """All scores of one event: numbers, labels, the reasons of nulls, and the metrics that raised an exception."""
 
     scores: dict[str, float | None] = field(default_factory=dict)
     categories: dict[str, str | None] = field(default_factory=dict)
@@ -60,14 +60,14 @@ class Scored:
 
 
 class Catalogue:
-    """A set of metrics by name. It scores by the free ones; the others are listed, and computed by their suites.
+    """A set of metrics by name. It computes the free ones; the others are computed by their suites.
 
     Args:
-        metrics: all there are.
-        off: names of single metrics or of whole groups to leave out; they cost nothing.
+        metrics: all metrics.
+        off: names of metrics or of whole groups to leave out.
 
     Raises:
-        ValueError: if two metrics share a name, or `off` names neither a metric nor a group.
+        ValueError: if two metrics have the same name, or `off` has a name of neither a metric nor a group.
     """
 
     def __init__(self, metrics: Iterable[Metric], off: Iterable[str] = ()) -> None:
@@ -82,7 +82,7 @@ class Catalogue:
         self.metrics: Mapping[str, Metric] = {metric.name: metric for metric in kept}
         free = [metric for metric in kept if metric.cost == "free"]
         self.free: Mapping[str, Metric] = {metric.name: metric for metric in free}
-        """Those that events are scored by."""
+        """The metrics that are computed for every event."""
         self._always = tuple(metric for metric in free if metric.question is None)
         self._by_question: dict[str, tuple[Metric, ...]] = {
             question: self._always + tuple(metric for metric in free if metric.question == question)
@@ -90,7 +90,7 @@ class Catalogue:
         }
 
     def score(self, view: View) -> Scored:
-        """Score one event. Raises MemoryError only: a metric that raises is null, says so, and stands in `raised`."""
+        """Score one event. A metric that raises an exception other than MemoryError is null, and listed in `raised`."""
         scored = Scored()
         interaction = view.interaction
         for metric in self._by_question.get(interaction.question_id or "", self._always):
@@ -115,7 +115,7 @@ class Catalogue:
         return scored
 
     def explain(self, view: View) -> dict[str, tuple[str, ...]]:
-        """What the scores of one event rest on, for people: per metric that can tell, a few short strings."""
+        """Return the evidence for the scores of one event, as short texts by metric."""
         evidence: dict[str, tuple[str, ...]] = {}
         for metric in self._by_question.get(view.interaction.question_id or "", self._always):
             if metric.explain is None:
@@ -123,20 +123,20 @@ class Catalogue:
             try:
                 if any(getattr(view.interaction, need) is None for need in metric.needs):
                     continue
-                told = metric.explain(view)
+                lines = metric.explain(view)
             except ListCut:
                 continue
             except MemoryError:
                 raise
-            except Exception as error:  # As in `score`: an explanation must never cost the event.
-                told = (f"the explanation raised {type(error).__name__}",)
-            if told:
-                evidence[metric.name] = tuple(line[:EVIDENCE_CHARACTERS] for line in told[:EVIDENCE_LINES])
+            except Exception as error:  # As in `_value`.
+                lines = (f"the explanation raised {type(error).__name__}",)
+            if lines:
+                evidence[metric.name] = tuple(line[:EVIDENCE_CHARACTERS] for line in lines[:EVIDENCE_LINES])
         return evidence
 
 
 def _value(metric: Metric, view: View, scored: Scored) -> object:
-    """Compute a metric for an event; a need that is absent, a cut list and an exception give a null with a reason."""
+    """Compute a metric for an event; null if a need is absent, a list was cut or an exception was raised."""
     try:
         for need in metric.needs:
             if getattr(view.interaction, need) is None:
@@ -144,18 +144,18 @@ def _value(metric: Metric, view: View, scored: Scored) -> object:
         return metric.compute(view)
     except ListCut:
         return Null(LIST_CUT)
-    except MemoryError:  # It says nothing about the metric; who set the limit of memory decides.
+    except MemoryError:  # It may not be the metric's fault.
         raise
-    except Exception as error:  # A metric must never cost the event; the count shows it.
+    except Exception as error:  # One metric must not fail the event; a series counts it.
         scored.raised.append(metric.name)
         return Null(f"the metric raised {type(error).__name__}")
 
 
 def everything(folder: Path | None = None) -> tuple[Metric, ...]:
-    """All metrics there are, with those of the question packs in a folder of the user's.
+    """Return all metrics, with those of the question packs in a folder of the user's.
 
     Raises:
-        ValueError: if a pack cannot be used.
+        PackError: if a pack cannot be used.
     """
     shipped = tuple(metric for group in GROUPS for metric in group)
     return shipped + (packs.load_packs(folder) if folder else ())

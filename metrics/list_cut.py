@@ -1,4 +1,4 @@
-"""Lists that were cut when their event was read: a metric that reads one is null, as it would not see the rest."""
+"""Null for metrics that read a list of which the event has only the first elements, since it was cut on reading."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from ragweir.schemas.codec.intake import CUT
 LIST_CUT = "list_cut"
 """The reason of such a null."""
 
+
 T = TypeVar("T")
 
 
 class ListCut(Exception):
-    """A list was read that is not whole."""
+    """A list that was cut has been accessed."""
 
 
 def cut_fields(flags: Iterable[str]) -> frozenset[str]:
-    """The lists that were cut, by the flags of their event.
+    """Return the names of the lists that were cut, from the flags of their event.
 
     >>> sorted(cut_fields(("cut:expected", "cut:retrieval.relevant_ids", "time_implausible")))
     ['expected', 'retrieval.relevant_ids']
@@ -26,14 +27,13 @@ def cut_fields(flags: Iterable[str]) -> frozenset[str]:
     return frozenset(flag.removeprefix(CUT) for flag in flags if flag.startswith(CUT))
 
 
-def withhold(part: T, fields: Collection[str]) -> T:
-    """The same record, but that reading one of these fields raises `ListCut`.
+def guard_fields(part: T, fields: Collection[str]) -> T:
+    """Return a view of a record that raises `ListCut` when one of these fields is read.
 
-    The guard stands at the field and not in a table of what each metric reads, so that it holds for metrics of others,
-    and so that a metric which an event does not lead to the list keeps its value.
+    Guarding the access also covers metrics of users, and a metric that does not get to the list keeps its value.
 
     >>> from ragweir.schemas.interaction import Interaction
-    >>> event = withhold(Interaction(event_id="1", query="", response="", contexts=()), {"spans"})
+    >>> event = guard_fields(Interaction(event_id="1", query="", response="", contexts=()), {"spans"})
     >>> event.contexts
     ()
     >>> event.spans
@@ -41,10 +41,10 @@ def withhold(part: T, fields: Collection[str]) -> T:
         ...
     ragweir.metrics.list_cut.ListCut
     """
-    return cast("T", _Withheld(part, fields)) if fields else part
+    return cast("T", _Guarded(part, fields)) if fields else part
 
 
-class _Withheld:
+class _Guarded:
     def __init__(self, part: object, fields: Collection[str]) -> None:
         self._part, self._fields = part, fields
 
@@ -53,4 +53,4 @@ class _Withheld:
             raise ListCut
         value = getattr(self._part, name)
         inner = {field.removeprefix(f"{name}.") for field in self._fields if field.startswith(f"{name}.")}
-        return value if value is None else withhold(value, inner)
+        return value if value is None else guard_fields(value, inner)

@@ -1,4 +1,4 @@
-"""What a metric is: one pure function over a view of one event, and one line that describes it."""
+"""Metrics: a pure function of a view of one event, with a row of the catalogue that describes it."""
 
 from __future__ import annotations
 
@@ -31,43 +31,43 @@ _BOUNDS: dict[Unit, tuple[float | None, float | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """No value, and why. A reason is fixed text: it never quotes the event."""
+    """No value, with the reason. Reasons are fixed texts that never quote the event."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Flagged:
-    """A value that was obtained in a way the reader should know of."""
+    """A value with a flag that limits its meaning, such as "cut"."""
 
     value: float | str
     flag: str
 
 
 Value = float | str | Null | Flagged
-"""What a metric returns: a number (a boolean counts as 1 or 0), a label, or no value with a reason."""
+"""The result of a metric: a number (a boolean counts as 1 or 0), a label, or no value with a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One line of the catalogue. Its name is its function's, its meaning the first line of the function's docstring.
+    """One row of the catalogue. The name is the function's, and the meaning the first line of its docstring.
 
-    `needs` names the interaction's fields without which the value is null. `question` limits it to the events with
-    that question id. `explain` lists, for people, what the value rests on.
+    `needs` are the fields of the interaction without which the value is null. `question` restricts the metric to the
+    events with that question id. `explain` returns the evidence of the value as short texts.
     """
 
     compute: Callable[..., object]
-    """Of a free metric, from a view of one event to its `Value`. Of one that costs more, from what its suite was
-    answered, which nobody but the suite knows how to ask for."""
+    """For a free metric, a function from a view of one event to its `Value`. Other metrics are computed by their suite,
+    which calls its functions with the judge's answers or embeddings."""
     group: str
     unit: Unit
     better: Better
     needs: tuple[str, ...]
     source: str
     cost: Cost = "free"
-    """`free` is computed for every event; `local` and `llm` only by the suite called as the group, where it runs."""
+    """`free` is computed for every event; `local` and `llm` only by the suite with the name of the group."""
     order_free: bool = True
-    """Whether permuting the contexts leaves the value unchanged."""
+    """True if permuting the contexts does not change the value."""
     labels: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     question: str | None = None
@@ -80,13 +80,28 @@ class Metric:
 
     @property
     def bounds(self) -> tuple[float | None, float | None]:
-        """Least and greatest value; None where there is none."""
+        """Lower and upper bound of the value; None if there is none."""
         return _BOUNDS[self.unit]
 
     @property
+    def range(self) -> str:
+        """The bounds, or the labels, as text: `0 to 1`, `0 and up`, `any`."""
+        if self.labels:
+            return ", ".join(self.labels)
+        low, high = self.bounds
+        if low is None:
+            return "any"
+        return f"{low:g} and up" if high is None else f"{low:g} to {high:g}"
+
+    @property
     def text(self) -> str:
-        """The full description."""
-        return inspect.getdoc(self.compute) or ""
+        """The docstring; facts that it lacks are taken from the catalogue."""
+        description, prompt, example = (inspect.getdoc(self.compute) or "").partition("\n\n>>> ")
+        better = "neither direction" if self.better == "neither" else self.better
+        undefined = f"without {' or '.join(f'`{need}`' for need in self.needs)}" if self.needs else "never"
+        facts = {"Range": f"{self.range}; {better} is better", "Undefined": undefined, "Reference": self.source}
+        lines = [f"\n{name}: {fact}." for name, fact in facts.items() if f"\n{name}: " not in description]
+        return "".join((description, *lines, prompt, example))
 
     @property
     def meaning(self) -> str:
@@ -95,7 +110,7 @@ class Metric:
 
 
 def shared(function: Callable[[View], T]) -> Callable[[View], T]:
-    """Compute once per event what several metrics need: the result is kept on the view."""
+    """Decorate a function of a view that several metrics call: it is computed once per event."""
 
     @wraps(function)
     def once(view: View) -> T:

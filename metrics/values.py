@@ -1,4 +1,4 @@
-"""Values of any JSON type as texts: what they hold, and what they compare as."""
+"""Texts in values of any JSON type, and canonical forms by which such values are compared."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ import json
 from decimal import Decimal
 
 from ragweir.metrics.text.grammar import code_points
-from ragweir.metrics.text.text import Text, fold
+from ragweir.metrics.text.text import Text
+from ragweir.metrics.text.tokens import fold
 from ragweir.metrics.text.unicode14 import CURRENCIES
 
 _BY_VALUE = frozenset("NDT")
-"""Kinds of tokens that compare by value: numbers, dates, times."""
+"""Kinds of tokens that are compared by value: numbers, dates, times."""
 
 _UNITS = {ord("%"): None} | {code: None for first, last in code_points(CURRENCIES) for code in range(first, last + 1)}
-"""Signs that are no part of a number's value."""
+"""Percent and currency signs, which do not change a number's value."""
 
 
 def _number(value: float) -> str:
-    # Written out, because 5e-05 is three tokens and 0.00005 is one number.
+    # Without an exponent: 5e-05 is three tokens, 0.00005 is one number.
     return format(Decimal(value if isinstance(value, int) else repr(value)), "f")
 
 
-def parts(value: object, most: int) -> list[str] | None:
-    """The texts and numbers in a value, or None when they are over `most`.
+def leaves(value: object, limit: int) -> list[str] | None:
+    """Return the texts and numbers in a value, or None if there are more than the limit.
 
-    Keys, null, true and false say nothing that evidence could repeat.
+    Keys, null, true and false are left out, since evidence does not repeat them.
 
-    >>> parts({"amounts": [1200, "$5"], "paid": True, "note": None}, 2)
+    >>> leaves({"amounts": [1200, "$5"], "paid": True, "note": None}, 2)
     ['$5', '1200']
     """
     found: list[str] = []
@@ -41,13 +42,13 @@ def parts(value: object, most: int) -> list[str] | None:
             found.append(part)
         elif isinstance(part, int | float) and not isinstance(part, bool):
             found.append(_number(part))
-        if len(found) > most:
+        if len(found) > limit:
             return None
     return found
 
 
 def _canonical_text(text: Text) -> str:
-    """A text folded, white space and closing punctuation aside, its numbers, dates and times by value.
+    """Return a folded text with canonical numbers, dates and times, single spaces and no closing punctuation.
 
     >>> [_canonical_text(Text(price)) for price in ("$1,200", "1200.0", " 1,200. ", "1,200 MM")]
     ['1200', '1200', '1200', '1200 mm']
@@ -66,17 +67,16 @@ def _canonical_text(text: Text) -> str:
 
 
 def canonical(value: object, texts: tuple[Text, ...]) -> str | None:
-    """What a value compares as, or None when it is no value.
+    """Return the form by which a value is compared, or None if it is no value.
 
-    Text compares as written, but folded and with its numbers by value; a list or an object as its compact JSON, folded.
-    null, blank text, empty lists and objects, and what is nested too deeply to be written are no values; 0 and false
-    are.
+    Text is folded and its numbers are compared by value; a list or an object becomes its compact JSON, folded. null,
+    blank text, empty lists and objects, and values nested too deeply for JSON are no values; 0 and false are.
 
     Args:
         value: the value.
-        texts: those of its parts.
+        texts: its leaves.
 
-    >>> def read(value): return canonical(value, tuple(map(Text, parts(value, 9))))
+    >>> def read(value): return canonical(value, tuple(map(Text, leaves(value, 9))))
     >>> [read(value) for value in (1200, "Tile.", {"b": "X", "a": [1]}, False, " ", None)]
     ['1200', 'tile', '{"a":[1],"b":"x"}', 'false', None, None]
     """

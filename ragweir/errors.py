@@ -1,21 +1,21 @@
-"""The errors that ragweir raises for its callers: each message is one sentence for people.
+"""The exceptions of ragweir; the message of each is one sentence for users.
 
     RagweirError
     ├── ConfigurationError    settings, or the files that they name, cannot be used (exit status 2)
-    │   ├── MapError          a map for a foreign schema
-    │   └── PackError         a metric pack
-    ├── PermanentError        somebody has to mend something first; neither waiting nor a restart helps
-    │   ├── StateError        an agent's stored state does not fit the committed offset
+    │   ├── MapError          a map for a foreign schema is wrong
+    │   └── PackError         a question pack is wrong
+    ├── PermanentError        an operator has to act; neither waiting nor a restart helps
+    │   ├── StateError        an agent's stored state does not match the committed offset
     │   ├── LocalServerError  Kafka, Prometheus or Alertmanager cannot be installed or started on this machine
-    │   └── DemoError         the demo cannot go on
+    │   └── DemoError         the demo cannot continue
     ├── TransientError        waiting or a restart helps
     │   ├── Unreachable       the broker does not answer
     │   └── RestartRequired   the process has to be replaced by a new one
-    ├── Rejected              a record's bytes hold no interaction
-    └── Interrupted           told to stop while waiting
+    ├── Rejected              a record's bytes are not an interaction
+    └── Interrupted           the process was stopped while waiting
 
 A command that ends with one of them prints its message and exits with `exit_status`; a worker exits with
-`worker_status`, by which its supervisor knows whether to start it again.
+`worker_status`, which decides if its supervisor restarts it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from typing import ClassVar, Literal
 ErrorClass = Literal[
     "too_large", "tombstone", "not_json", "invalid", "no_time", "unmapped", "unreadable", "refused", "fatal"
 ]
-"""Why a record could not become an evaluation. `fatal`: evaluating it, alone and twice, ended the process or took
-longer than its limits allow."""
+"""The reason why a record could not be evaluated. `fatal`: evaluating it alone, twice, ended the process or exceeded a
+limit of time or memory."""
 
 DO_NOT_RESTART = 2
-"""The exit status of a worker that a restart would not help."""
+"""Exit status of a worker that must not be restarted."""
 _SHOWN_FAULTS = 3
 
 
@@ -43,21 +43,21 @@ class RagweirError(Exception):
 
 
 class ConfigurationError(RagweirError):
-    """The settings cannot be used."""
+    """Settings, or the files that they name, cannot be used."""
 
     exit_status = 2
     worker_status = DO_NOT_RESTART
 
 
 class MapError(ConfigurationError, ValueError):
-    """A map is wrong; the message says where and how."""
+    """A map is wrong; the message names the field."""
 
 
 class PackError(ConfigurationError, ValueError):
-    """A metric pack cannot be used; the message names files and fields.
+    """A question pack is wrong; the message names files and fields.
 
     Args:
-        faults: what is wrong, each with its place.
+        faults: a message for each fault, with file and field.
     """
 
     def __init__(self, *faults: str) -> None:
@@ -67,21 +67,21 @@ class PackError(ConfigurationError, ValueError):
 
 
 class PermanentError(RagweirError):
-    """Kafka, its client or this machine does not allow it; neither waiting nor a restart helps."""
+    """An operator has to act; neither waiting nor a restart helps."""
 
     worker_status = DO_NOT_RESTART
 
 
 class StateError(PermanentError):
-    """An agent's stored state does not fit the committed offset; the message says what to do."""
+    """An agent's stored state does not match the committed offset; the message says what to do."""
 
 
 class LocalServerError(PermanentError):
-    """A local server cannot be installed or started; the message says why and what to do."""
+    """A local server cannot be installed or started; the message says what to do."""
 
 
 class DemoError(PermanentError):
-    """The demo cannot go on."""
+    """The demo cannot continue."""
 
 
 class TransientError(RagweirError):
@@ -93,11 +93,11 @@ class Unreachable(TransientError):
 
 
 class RestartRequired(TransientError):
-    """The process has to be replaced by a new one, which settles what this one leaves."""
+    """The process has to be replaced by a new one, which continues its work."""
 
 
 class Rejected(RagweirError):
-    """The bytes of a record are no interaction. The message says why and quotes nothing of them."""
+    """The bytes of a record are not an interaction. The message quotes nothing of them."""
 
     def __init__(self, error_class: ErrorClass, message: str) -> None:
         super().__init__(message)
@@ -106,4 +106,4 @@ class Rejected(RagweirError):
 
 
 class Interrupted(RagweirError):
-    """Told to stop while waiting."""
+    """The process was stopped while waiting."""

@@ -1,1 +1,1 @@
-"""What travels: one model per record, the topic table, the codec. Imports nothing of ours."""
+"""Records: one model per Kafka record, the table of topics, and the codecs."""

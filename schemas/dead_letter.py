@@ -1,4 +1,4 @@
-"""The dead letter: a record that could not become an evaluation, with the reason, so that nothing is lost."""
+"""The dead letter: a record that could not be evaluated, with the reason."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ragweir.errors import ErrorClass
 from ragweir.schemas.interaction import RecordPart
 
 HEAD_BYTES = 64 * 1024
-"""How much of a record over the size limit is kept."""
+"""Number of bytes that a dead letter has of a record over the size limit."""
 
 _PREFIX = "ragweir-"
 
 
 class DeadLetter(RecordPart):
-    """Why a record was refused and where it was read. Travels as headers; the record's own bytes are the value.
+    """The reason why a record was rejected, and its position. It is written as headers; the value is the record's own.
 
-    `message` never quotes the record. Of a record over the size limit the value is the first 64 KiB, and `length` and
-    `sha256` are those of the whole. Of a record with several refused events the first dead letter has the value; those
-    of the others are empty, and `length` is that of the whole.
+    `message` never quotes the record. For a record over the size limit the value is its first 64 KiB, and `length` and
+    `sha256` are those of the whole. For a record with several rejected events, the first dead letter has the value;
+    the values of the others are empty, and their `length` is that of the whole.
     """
 
     error_class: ErrorClass
@@ -28,19 +28,19 @@ class DeadLetter(RecordPart):
     source_partition: int
     source_offset: int
     source_index: int | None = None
-    """The place of the event within the record, which may hold several; absent where it is 0."""
+    """Index of the event within the record, which may hold several; absent where it is 0."""
     source_timestamp: int | None = None
-    """The record's own time, epoch milliseconds."""
+    """The record's timestamp, in epoch milliseconds."""
     length: int | None = None
     sha256: str | None = None
 
     def headers(self) -> list[tuple[str, bytes]]:
-        """The headers that it travels as; what is None is left out."""
+        """Return the headers of the dead letter's record, without those of fields that are None."""
         return [(_PREFIX + name.replace("_", "-"), str(value).encode()) for name, value in self if value is not None]
 
     @classmethod
     def from_headers(cls, headers: Iterable[tuple[str, bytes | None]]) -> DeadLetter:
-        """Read it back from a record's headers; other headers are passed over.
+        """Read a dead letter from the headers of its record; other headers are ignored.
 
         >>> letter = DeadLetter(error_class="not_json", message="m", source_topic="t", source_partition=0,
         ...                     source_offset=7)
@@ -59,7 +59,7 @@ class DeadLetter(RecordPart):
 
 
 def kept_bytes(value: bytes | None, max_bytes: int) -> tuple[bytes | None, int | None, str | None]:
-    """What a dead letter keeps of a value: all of it, or over `max_bytes` its head with its length and SHA-256.
+    """Return the value of a dead letter's record; if it is over `max_bytes`, its head, and its length and SHA-256.
 
     >>> kept_bytes(b"abc", 3)
     (b'abc', None, None)

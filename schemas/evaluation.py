@@ -1,4 +1,4 @@
-"""The evaluation: what ragweir found out about one interaction."""
+"""The evaluation: all scores of one interaction."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
@@ -9,20 +9,12 @@ from ragweir.schemas.interaction import Interaction, RecordPart, Time
 
 Status = Literal["not_selected", "selected", "judged", "deferred", "expired", "failed"]
 
-CARRIED_OVER = (
-    "event_id",
-    "application",
-    "tenant",
-    "environment",
-    "pipeline_version",
-    "model",
-    "question_id",
-    "labels",
-    "session_id",
-    "trace_id",
-    "span_id",
+CARRIED_OVER = tuple(
+    """
+    event_id application tenant environment pipeline_version model question_id labels session_id trace_id span_id
+    """.split()
 )
-"""The fields of the interaction that stand on its evaluation unchanged; the event's time is the one more."""
+"""The fields of an interaction that its evaluation repeats unchanged, in addition to the event's time."""
 
 MAX_DOCUMENT_IDS = 16
 
@@ -36,16 +28,16 @@ class RecordPosition(RecordPart):
 
 
 class Source(RecordPosition):
-    """Where the interaction was read."""
+    """The position at which the interaction was read."""
 
     omitted_values: ClassVar[Mapping[str, object]] = {"index": 0}
 
     index: NonNegativeInt = 0
-    """Its place within the record; absent where it is 0."""
+    """Index of the event within the record; absent where it is 0."""
 
 
 class SuiteDecision(RecordPart):
-    """What was decided about judging the event by one suite, and why."""
+    """The decision on judging the event by one suite, with its probability and the names of the rules that fired."""
 
     suite: str
     status: Status
@@ -54,13 +46,13 @@ class SuiteDecision(RecordPart):
 
 
 class Decision(RecordPart):
-    """What was decided about judging the event; no suites where no judge is configured."""
+    """The decisions on judging the event; no suites if no judge is configured."""
 
     suites: tuple[SuiteDecision, ...] = ()
 
 
 class Judgement(RecordPart):
-    """What the judge's answer took."""
+    """Model, tokens and cost of the judge's answers."""
 
     model: str
     prompt_version: str
@@ -71,7 +63,7 @@ class Judgement(RecordPart):
 
 
 class Texts(RecordPart):
-    """The texts of the interaction; only where `output.include_text` asks for them."""
+    """The texts of the interaction; only if `output.include_text` is on."""
 
     query: str
     response: str
@@ -79,11 +71,11 @@ class Texts(RecordPart):
 
 
 class Evaluation(RecordPart):
-    """All results of one interaction.
+    """All scores of one interaction.
 
-    `scores` holds numbers (booleans as 1 and 0) and `categories` labels; null means not computed, and `reasons` says
-    why. It is a function of the event, the configuration and the catalogue version: only `source` and `run_id` tell
-    where and when it was computed.
+    `scores` has numbers (booleans as 1 and 0) and `categories` has labels; null means not computed, and `reasons` gives
+    the reason. An evaluation is a function of the event, the configuration and the catalogue version, except for
+    `source` and `run_id`.
     """
 
     event_id: str
@@ -115,7 +107,7 @@ class Evaluation(RecordPart):
 
 
 def document_ids(interaction: Interaction) -> tuple[str, ...]:
-    """The documents behind the contexts, best rank first, each once, at most 16.
+    """Return the distinct documents of the contexts, best rank first, at most 16.
 
     >>> document_ids(Interaction(event_id="1", query="", response="", contexts=[
     ...     {"document_id": "b", "rank": 2}, {"document_id": "a", "rank": 1}, {"document_id": "b"}]))

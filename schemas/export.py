@@ -1,7 +1,4 @@
-"""The records as JSON Schemas, for programs that are not Python.
-
-`python -m ragweir.schemas.export` writes `schemas/json/`.
-"""
+"""JSON Schemas of the records, for programs that are not Python: `python -m ragweir.schemas.export` writes them."""
 
 from pathlib import Path
 from typing import Literal
@@ -27,11 +24,11 @@ RECORDS: dict[str, tuple[type[BaseModel], Literal["validation", "serialization"]
     "judge_ledger": (LedgerEntry, "serialization"),
     "run": (Run, "serialization"),
 }
-"""By file name: the model, and whether others write it (what we accept) or read it (what we write)."""
+"""Model by file name. The mode is "validation" for records that others write, "serialization" for those that we do."""
 
 
 def json_schema(record: str) -> bytes:
-    """The JSON Schema (2020-12) of a record, as its file holds it.
+    """Return the JSON Schema (2020-12) of a record, as its file has it.
 
     >>> orjson.loads(json_schema("dead_letter"))["title"]
     'DeadLetter'

@@ -22,10 +22,10 @@ from ragweir.schemas.times import parse_time
 
 
 def _as_text(value: object) -> object:
-    """Structured content is read as its compact JSON, so that a table or an API's answer can be a context."""
+    """Return structured content as compact JSON, so that a table or an API's answer can be a context."""
     if isinstance(value, str):
         return value
-    if value is None:  # No text is no text, and not the word "null".
+    if value is None:  # Not the word "null".
         return ""
     try:
         return orjson.dumps(value).decode()
@@ -34,14 +34,14 @@ def _as_text(value: object) -> object:
 
 
 def _exact_id(value: object) -> object:
-    """JSON integers beyond 64 bits arrive as rounded floats, and two events must not come to share an id."""
+    """Reject a float: integers beyond 64 bits are parsed as rounded floats, and two events must not share an id."""
     if isinstance(value, float):
         raise ValueError("an id is text or a 64-bit integer")  # noqa: TRY004 - pydantic wants a ValueError
     return value
 
 
 def _as_labels(value: object) -> object:
-    """Absent labels are none; a boolean is the word that JSON has for it."""
+    """Return no labels for null, and booleans as `true` and `false`."""
     if value is None:
         return {}
     if isinstance(value, Mapping):
@@ -77,12 +77,12 @@ Confidence = Annotated[FiniteFloat, Field(ge=0, le=1)] | Annotated[str, Field(st
 
 
 class RecordPart(BaseModel):
-    """A frozen part of a record. Ids and labels may be sent as numbers; fields we do not know are no error."""
+    """Base of records and their parts: frozen; ids and labels may be numbers; unknown fields are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", coerce_numbers_to_str=True)
 
     omitted_values: ClassVar[Mapping[str, object]] = {}
-    """The fields that `ragweir.schemas.codec.json.encode` leaves out where they have these values."""
+    """Values by field with which `ragweir.schemas.codec.json.encode` leaves the field out."""
 
 
 class Message(RecordPart):
@@ -93,7 +93,7 @@ class Message(RecordPart):
 
 
 class Feedback(RecordPart):
-    """What the user thought of the answer."""
+    """The user's rating of the answer."""
 
     score: FiniteFloat | None = None
     label: str | None = None
@@ -101,7 +101,7 @@ class Feedback(RecordPart):
 
 
 class Context(RecordPart):
-    """One retrieved chunk. Its place in the list is its rank unless `rank` says otherwise."""
+    """One retrieved chunk. Its rank is `rank`, or its place in the list if that is absent."""
 
     text: AnyText = ""
     chunk_id: str | None = None
@@ -114,7 +114,7 @@ class Context(RecordPart):
 
 
 class Retrieval(RecordPart):
-    """How retrieval was configured, and what it should have found."""
+    """Settings of the retrieval, and the ids of the relevant chunks."""
 
     bm25_limit: NonNegativeInt | None = None
     knn_limit: NonNegativeInt | None = None
@@ -123,7 +123,7 @@ class Retrieval(RecordPart):
 
 
 class Extraction(RecordPart):
-    """One value that was read out of one chunk (`chunk_number` counts from 1)."""
+    """One value that was extracted from one chunk (`chunk_number` counts from 1)."""
 
     field: str | None = None
     value: Any = None
@@ -133,7 +133,7 @@ class Extraction(RecordPart):
 
 
 class Aggregate(RecordPart):
-    """The value that the application settled on for one field."""
+    """The final value of one field, aggregated from its extractions."""
 
     field: str | None = None
     value: Any = None
@@ -141,7 +141,7 @@ class Aggregate(RecordPart):
 
 
 class Span(RecordPart):
-    """One timed step: a model call, a tool, an API request, a retrieval."""
+    """One timed step, such as a model call, a tool, an API request or a retrieval."""
 
     kind: Literal["llm", "tool", "api", "retrieval", "embedding", "rerank", "other"]
     name: str | None = None
@@ -151,7 +151,7 @@ class Span(RecordPart):
 
 
 class Usage(RecordPart):
-    """What the answer took."""
+    """Tokens and cost of the answer."""
 
     input_tokens: NonNegativeInt | None = None
     output_tokens: NonNegativeInt | None = None
@@ -162,8 +162,8 @@ class Interaction(RecordPart):
     """One answered question.
 
     Required are `event_id`, `query`, `response` and a time: `ended_at`, `started_at`, or the record's own timestamp.
-    An absent field is None and an empty one is empty: metrics tell the two apart.
-    Fields we do not know are kept under `extra`.
+    Metrics distinguish an absent field, which is None, from an empty one.
+    Unknown fields are kept under `extra`.
     """
 
     event_id: Annotated[str, BeforeValidator(_exact_id), Field(min_length=1, max_length=200)]
@@ -199,18 +199,18 @@ class Interaction(RecordPart):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The repairs made in reading the event, sorted; see `ragweir.schemas.codec.intake`.
+        """The repairs that were made in reading the event, sorted; see `ragweir.schemas.codec.intake`.
 
-        It is no field, so that producers cannot set it.
+        They are not a field, so that producers cannot set them.
 
         >>> event = Interaction(event_id="1", query="", response="")
-        >>> event.flags, event.flagged({"cut:spans"}).flags
+        >>> event.flags, event.with_flags({"cut:spans"}).flags
         ((), ('cut:spans',))
         """
         return self._flags
 
-    def flagged(self, flags: Iterable[str]) -> Self:
-        """The same event with these flags."""
+    def with_flags(self, flags: Iterable[str]) -> Self:
+        """Return a copy of the event with these flags."""
         copy = self.model_copy()
         copy._flags = tuple(sorted(flags))
         return copy
@@ -224,7 +224,7 @@ class Interaction(RecordPart):
             return data
         unknown = data.keys() - _KNOWN
         extra = data.get("extra", {})
-        if not isinstance(extra, Mapping):  # A field of the application's own that happens to have this name.
+        if not isinstance(extra, Mapping):  # The application's own field, which has this name by chance.
             unknown.add("extra")
             extra = {}
         known = {name: value for name, value in data.items() if name not in unknown}

@@ -1,4 +1,4 @@
-"""What travels for the judge: requests, and the ledger of what judging may cost and has cost."""
+"""Records of judging: requests, and the ledger of their cost."""
 
 from __future__ import annotations
 
@@ -23,50 +23,50 @@ class JudgeRequest(RecordPart):
     contexts: tuple[str, ...] | None = None
     expected: tuple[str, ...] | None = None
     requested_at: Time | None = None
-    """When it was first asked for; None on the first request, whose record's own time it is."""
+    """Time of the first request for the event; None on the first request itself, whose record has it as timestamp."""
     not_before: Time | None = None
-    """When its waiting ends; only on requests that wait."""
+    """End of the delay; only on requests in `judge.retry` and `judge.deferred`."""
     attempts: NonNegativeInt = 0
-    """How many times judging it was given up because calls failed."""
+    """Number of times that judging it failed."""
     why: str = ""
-    """Why it waits, or waited last."""
+    """Reason of the latest delay."""
 
 
 class Finished(RecordPosition):
-    """A request that is finished, as all before it in its partition are."""
+    """The last request of a partition that is finished; all before it are finished too."""
 
     omitted_values: ClassVar[Mapping[str, object]] = {"topic_id": ""}
 
     event_id: str
     topic_id: str = ""
-    """Kafka's id of the topic. Absent where it is not known, as in records of release 0.1.0."""
+    """Kafka's id of the topic; absent if unknown, as in records of release 0.1.0."""
 
 
 class LedgerEntry(RecordPart):
-    """What judging the events of one application and tenant cost on one day (UTC), in one input partition.
+    """The cost of judging the events of one application and tenant on one day (UTC), in one input partition.
 
-    Amounts are in millionths of a dollar. The latest record of a key is what counts.
+    Amounts are in millionths of a dollar. Only the latest record of a key counts.
     """
 
     day: str
     application: str
-    """Empty for all applications without a budget of their own."""
+    """Empty for all applications without their own budget."""
     tenant: str
-    """Empty for all tenants without a budget of their own."""
+    """Empty for all tenants without their own budget."""
     partition: int
     spent: NonNegativeInt = 0
     reserved: NonNegativeInt = 0
-    """What the calls under way may still cost. After a crash it counts as spent."""
+    """Maximum cost of the calls in flight. After a crash it counts as spent."""
     events: NonNegativeInt = 0
-    """How many were judged."""
+    """Number of events that were judged."""
     wanted: NonNegativeInt = 0
-    """How many asked to be judged for the first time, those too for which there was no money."""
+    """Number of events with a first request, with or without budget left for it."""
     floor: NonNegativeInt = 0
-    """How many of these only a random floor had chosen."""
+    """Number of those that only a random floor had selected."""
     finished: tuple[Finished, ...] = ()
-    """Of each topic of requests the last that was finished when this was written, whatever account it belongs to."""
+    """The last finished request of each request topic at the time of writing, of any account."""
     shares: NonNegativeInt | None = None
-    """The number of equal shares of the day's budgets, only in the entry of `shares_entry`."""
+    """Number of equal shares of the day's budgets; only in the entry of `shares_entry`."""
 
     omitted_values: ClassVar[Mapping[str, object]] = {"shares": None}
 
@@ -75,9 +75,9 @@ _SHARES = " shares"
 
 
 def shares_entry(day: str, shares: int) -> LedgerEntry:
-    """Return the entry that says into how many shares the budgets of a day are divided. It stands in partition 0.
+    """Return the entry with the number of shares into which the budgets of a day are divided. It is in partition 0.
 
-    What stands for its day belongs to no day, so that readers that do not know it leave it out of all sums.
+    Its `day` is no date, so that older readers leave it out of all sums.
 
     >>> ledger_key(shares_entry("2026-11-21", 6))
     b'["2026-11-21 shares","","",0]'
@@ -85,17 +85,17 @@ def shares_entry(day: str, shares: int) -> LedgerEntry:
     return LedgerEntry(day=f"{day}{_SHARES}", application="", tenant="", partition=0, shares=shares)
 
 
-def shares_of(entry: LedgerEntry) -> tuple[str, int] | None:
-    """Return the day and the number of its shares that an entry says; None for an entry of costs.
+def parse_shares(entry: LedgerEntry) -> tuple[str, int] | None:
+    """Return the day of a `shares_entry` and its number of shares; None for any other entry.
 
-    >>> shares_of(shares_entry("2026-11-21", 6))
+    >>> parse_shares(shares_entry("2026-11-21", 6))
     ('2026-11-21', 6)
     """
     return None if entry.shares is None else (entry.day.removesuffix(_SHARES), entry.shares)
 
 
 class LedgerKey(NamedTuple):
-    """The key of a ledger's record: of the records with one key only the latest counts."""
+    """The key of a ledger entry."""
 
     day: str
     application: str
@@ -104,7 +104,7 @@ class LedgerKey(NamedTuple):
 
 
 def ledger_key(entry: LedgerEntry) -> bytes:
-    """Write the key of an entry.
+    """Return the key of an entry as bytes.
 
     >>> ledger_key(LedgerEntry(day="2026-11-21", application="bot", tenant="", partition=3))
     b'["2026-11-21","bot","",3]'
@@ -113,14 +113,14 @@ def ledger_key(entry: LedgerEntry) -> bytes:
 
 
 CLOCK_KEY = b'["","","",0]'
-"""The key of records without a value that a worker writes to learn the brokers' time: no account is of no day."""
+"""Key of the tombstones that a worker writes to learn the brokers' time; no entry has it, as it has no day."""
 
 
 def parse_ledger_key(key: bytes | None) -> LedgerKey:
-    """Read the key of a ledger's record.
+    """Parse the key of a ledger entry.
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if it is not one.
     """
     with suppress(ValueError):
         match orjson.loads(key or b""):

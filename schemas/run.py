@@ -1,4 +1,4 @@
-"""The run record: what a replay reads, by which settings, and how far it has come."""
+"""The run record: the input, settings and progress of one replay."""
 
 from typing import Annotated, Any, Literal
 
@@ -7,14 +7,14 @@ from pydantic import Field, NonNegativeInt, StringConstraints
 from ragweir.schemas.interaction import RecordPart, Time
 
 RUN_ID = r"[A-Za-z0-9_-]{1,60}"
-"""Without dots: a run's topics must not look like those of another."""
+"""Pattern of run ids. They have no dots, so that a run's topics cannot have the names of another run's."""
 
 Phase = Literal["loading", "evaluating", "judging", "summing", "complete"]
 JudgeMode = Literal["never", "cached-only", "budget"]
 
 
 class Extent(RecordPart):
-    """What is read of one partition: the offsets from `start` to before `end`."""
+    """The offsets of one partition that are read, from `start` to before `end`."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ class Archive(RecordPart):
 
 
 class ReplayRequest(RecordPart):
-    """What the command asked for, in its own words: a run is gone on with only by the same."""
+    """The arguments of the command. A run is resumed only with the same ones."""
 
     topic: str | None = None
     since: str | None = None
@@ -50,24 +50,24 @@ class Run(RecordPart):
     asked: ReplayRequest
     files: tuple[Archive, ...] = ()
     topic: str
-    """Of the interactions; what is in a foreign shape there is read through the settings' map."""
+    """Topic of the interactions."""
     partitions: int
-    """Of each of the run's topics."""
+    """Number of partitions of each of the run's topics."""
     extents: tuple[Extent, ...] = ()
-    """Not known before files are loaded."""
+    """Empty until files are loaded."""
     catalogue_version: str
     fingerprint: str
-    """A digest of all settings that results depend on, secrets included by a slow hash that is the run's own."""
+    """Digest of all settings that results depend on; of secrets, a slow salted hash."""
     settings: dict[str, Any]
-    """Those settings, with their secrets masked."""
+    """Those settings, with secrets masked."""
 
 
 class Loaded(RecordPart):
-    """How far a run's files are loaded: written with the events, in the same transaction."""
+    """Progress of loading a run's files, written with the events in the same transaction."""
 
     file: NonNegativeInt = 0
-    """The number of the file, from 0."""
+    """Number of the file, from 0."""
     line: NonNegativeInt = 0
-    """The last line that was loaded."""
+    """Number of the last line that was loaded."""
     left_out: NonNegativeInt = 0
-    """Lines that are larger than what Kafka would take."""
+    """Number of lines over Kafka's size limit."""

@@ -1,4 +1,4 @@
-"""Times as applications write them: RFC 3339 text, or a number of one of four units since 1970."""
+"""Parsing of times: RFC 3339 text, or a number of s, ms, us or ns since 1970."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Unit = Literal["s", "ms", "us", "ns"]
 UNITS: tuple[Unit, ...] = ("s", "ms", "us", "ns")
 
 FIRST_YEAR, LAST_YEAR = 2000, 2099
-"""The years in which an event can have happened; what is read as another was probably written in another unit."""
+"""The plausible years of an event; a time in another year was probably written in another unit."""
 
 _MICROSECONDS: dict[Unit, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -25,15 +25,15 @@ def _in_utc(time: datetime) -> datetime:
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """Read RFC 3339 text as a time in UTC; a time without an offset is taken as UTC.
+    """Parse RFC 3339 text to a time in UTC; a time without an offset is in UTC.
 
-    A leap second is read as the second after it, as Unix time does.
+    A leap second is parsed as the second after it, as in Unix time.
 
     >>> parse_rfc3339("2026-11-21T12:00:00.250+02:00")
     datetime.datetime(2026, 11, 21, 10, 0, 0, 250000, tzinfo=datetime.timezone.utc)
 
     Raises:
-        ValueError: if it is none, or lies outside the years 1 to 9999.
+        ValueError: if it is not one, or lies outside the years 1 to 9999.
     """
     try:
         if text[14:19] == "59:60":
@@ -44,9 +44,9 @@ def parse_rfc3339(text: str) -> datetime:
 
 
 def epoch_number(value: object) -> int | float | None:
-    """The number that a time is written as, be it a JSON number or the text of one; None for any other time.
+    """Return a time that is a number, or the text of one, as a number; None for any other value.
 
-    Eight digits are a date (20261121), as they are in ISO 8601; all other text of digits is a number.
+    Text of eight digits is a date (20261121), as in ISO 8601.
 
     >>> epoch_number(1764000000250), epoch_number("1764000000250000000"), epoch_number("1764000000.25")
     (1764000000250, 1764000000250000000, 1764000000.25)
@@ -54,7 +54,7 @@ def epoch_number(value: object) -> int | float | None:
     (None, None, None)
     """
     if isinstance(value, str):
-        # The hyphen of an RFC 3339 date settles most texts at once.
+        # Most texts are RFC 3339 dates, which have a hyphen here.
         if value[4:5] == "-" or (len(value) == _DATE_DIGITS and value.isdecimal()) or not _NUMBER.fullmatch(value):
             return None
         return float(value) if "." in value else int(value)
@@ -62,7 +62,7 @@ def epoch_number(value: object) -> int | float | None:
 
 
 def unit_of(number: float) -> Unit:
-    """The unit of a number since 1970, by its magnitude: below 1e11 s, below 1e14 ms, below 1e17 us, else ns.
+    """Return the unit of a number since 1970 by its magnitude: below 1e11 s, below 1e14 ms, below 1e17 us, else ns.
 
     >>> [unit_of(1764000000 * 1000**power) for power in range(4)]
     ['s', 'ms', 'us', 'ns']
@@ -72,20 +72,20 @@ def unit_of(number: float) -> Unit:
 
 
 def from_epoch(number: float, unit: Unit) -> datetime:
-    """The time at a number of units since 1970, to the microsecond.
+    """Return the time at a number of units since 1970, to the microsecond.
 
     Raises:
         ValueError: if it lies outside the years 1 to 9999.
     """
     try:
-        # Integers stay integers: a double of nanoseconds is exact only to 256 of them.
+        # No float arithmetic on integers: a double of nanoseconds is exact only to 256 of them.
         return _EPOCH + timedelta(0, 0, number // 1000 if unit == "ns" else number * _MICROSECONDS[unit])
     except (ValueError, OverflowError):
         raise ValueError("outside the years 1 to 9999") from None
 
 
 def parse_time(value: object) -> datetime:
-    """Read a time of an event as UTC: RFC 3339 text, or a number since 1970, whose unit is told by its magnitude.
+    """Parse a time of an event to UTC: RFC 3339 text, or a number since 1970, whose unit follows from its magnitude.
 
     >>> parse_time(1764000000) == parse_time("1764000000000000000") == parse_time("2025-11-24T16:00:00Z")
     True
@@ -94,7 +94,7 @@ def parse_time(value: object) -> datetime:
         ValueError: if it is neither, or lies outside the years 1 to 9999.
     """
     if type(value) is int and 10**11 <= value < 10**14:
-        return _EPOCH + timedelta(0, 0, value * 1_000)  # As below; most applications send milliseconds.
+        return _EPOCH + timedelta(0, 0, value * 1_000)  # A fast path: most applications send milliseconds.
     number = epoch_number(value)
     if number is not None:
         return from_epoch(number, unit_of(number))

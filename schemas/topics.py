@@ -1,4 +1,4 @@
-"""The topic table: from it topics are created, documented and tested."""
+"""The table of topics, from which they are created, documented and tested."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ MAX_EVENT_BYTES = 1024 * 1024
 
 
 def max_record_bytes(max_event_bytes: int = MAX_EVENT_BYTES) -> int:
-    """The largest record that our topics and producers allow: an evaluation or dead letter is larger than its event.
+    """Return the maximum record size of topics and producers: an evaluation or dead letter is larger than its event.
 
     >>> max_record_bytes(1024 * 1024)
     2162688
@@ -25,7 +25,7 @@ def max_record_bytes(max_event_bytes: int = MAX_EVENT_BYTES) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic: its name without the prefix, what it holds and for how long."""
+    """One topic; its name has no prefix."""
 
     name: str
     key: str
@@ -33,9 +33,9 @@ class Topic:
     cleanup: str
     retention_h: int
     text: str
-    """Which text of users and documents it holds: for the table of what is kept where."""
+    """The text of users and documents that it contains."""
     config: tuple[tuple[str, str], ...] = ()
-    """Further settings of the topic on the broker."""
+    """Further properties of the topic on the broker."""
 
 
 _JUDGED_TEXT = "query, response, contexts, expected of the events selected"
@@ -56,7 +56,7 @@ TOPICS = {
             "compact,delete",
             24 * 40,
             "none",
-            # The days of the budget are the brokers': a worker's own clock may be wrong.
+            # The days of the budget follow the brokers' clocks: a worker's own may be wrong.
             (("message.timestamp.type", "LogAppendTime"),),
         ),
         Topic(
@@ -66,12 +66,12 @@ TOPICS = {
             "compact,delete",
             24 * 30,
             "none",
-            # Each window is written about once a second while it is open: only closed segments are compacted.
+            # Only closed segments are compacted, and an open window is written about once a second.
             (("segment.ms", "600000"), ("min.cleanable.dirty.ratio", "0.2")),
         ),
-        Topic("dead-letter", "as received", DeadLetter, "delete", 24 * 14, "the refused record's bytes"),
+        Topic("dead-letter", "as received", DeadLetter, "delete", 24 * 14, "the rejected record's bytes"),
     )
 }
 
 RUN = Topic("run", "kind of record", Run, "compact", 24 * 365, "none")
-"""Only replays have it: under `run.R.`, beside topics of their own that are called as above."""
+"""The topic of run records. A replay R has it under the prefix `run.R.`, with its own topics of the names above."""

@@ -1,4 +1,4 @@
-"""The window: what the evaluations of one stretch of event time come to, and how far a partition has come."""
+"""The window: aggregates of the evaluations of one interval of event time; and the progress of a partition."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, PlainValidator, WithJso
 from ragweir.schemas.interaction import RecordPart, Time
 
 OVERFLOW = "__overflow__"
-"""Stands for a dimension's values that are not admitted."""
+"""Value of a dimension that replaces the values that are not admitted."""
 
 
 def _number(value: object) -> float | str:
-    """A number, or the text of one that a number could not hold exactly."""
+    """Return a number, or the text of one that a float cannot represent exactly."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if isinstance(value, str) and value.removeprefix("-").replace(".", "", 1).isdigit():
@@ -25,11 +25,11 @@ def _number(value: object) -> float | str:
 Exact = Annotated[
     float | str, PlainValidator(_number), WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string"}]})
 ]
-"""A sum: a plain number, or its digits as text where a number could not hold them."""
+"""A sum: a number, or its digits as text if a float cannot represent it exactly."""
 
 
 class Histogram(RecordPart):
-    """Counts per bin; `scheme` says how values fall into bins. Bins that are absent are 0."""
+    """Counts per bin; `scheme` defines the bins. Bins that are absent are 0."""
 
     scheme: str
     bins: dict[str, NonNegativeInt]
@@ -47,15 +47,15 @@ class MetricSummary(RecordPart):
 
 
 EstimateFlag = Literal["too_few", "incomplete", "partial"]
-"""`too_few`: what was judged is not enough for an interval. `incomplete`: fewer events were judged than were selected,
-because the others failed, expired or still wait. `partial`: some events had no chance, and it does not speak of them.
+"""`too_few`: too few events were judged for an interval. `incomplete`: fewer events were judged than were selected,
+because the others failed, expired or still wait. `partial`: some events could not be selected; they are not included.
 """
 
 
 class EstimateResult(RecordPart):
-    """What an estimate comes to: the mean of all events that had a chance to be judged, with its 95 % interval.
+    """The estimated mean over all events that could be selected for the judge, with its 95 % interval.
 
-    The mean is null where events were left to chance and none of them was judged.
+    The mean is null if events were selected at random and none of them was judged.
     """
 
     mean: FiniteFloat | None
@@ -72,40 +72,40 @@ class EstimateSums(RecordPart):
 
     suite: str
     count: NonNegativeInt
-    """Events with a value."""
+    """Number of events with a value."""
     drawn: NonNegativeInt
-    """How many of them were drawn by lot, with a p below 1."""
+    """Number of them that were selected at random, with p below 1."""
     weight: Exact
-    """Of 1/p."""
+    """Sum of 1/p."""
     weighted_sum: Exact
-    """Of y/p; divided by `weight` it is the mean."""
+    """Sum of y/p; divided by `weight` it is the mean."""
     drawn_sum: Exact
-    """Of y/p over those drawn."""
+    """Sum of y/p over the events with p below 1."""
     spread: Exact
-    """Of (1 - p)/p²."""
+    """Sum of (1 - p)/p²."""
     spread_sum: Exact
-    """Of y(1 - p)/p²."""
+    """Sum of y(1 - p)/p²."""
     spread_squares: Exact
-    """Of y²(1 - p)/p²."""
+    """Sum of y²(1 - p)/p²."""
     result: EstimateResult | None = None
-    """Only in merged windows."""
+    """The estimate; only in merged windows."""
 
 
 class SuiteChance(RecordPart):
-    """With which probabilities a suite could have drawn the events of a window."""
+    """The probabilities with which a suite could have selected the events of a window."""
 
     least: Annotated[FiniteFloat, Field(ge=0, le=1)] = 1.0
-    """The least that is over 0."""
+    """The lowest probability above 0."""
     none: NonNegativeInt = 0
-    """Events that could not be drawn."""
+    """Number of events with probability 0."""
 
 
 class Window(RecordPart):
     """A window of event time: start inclusive, end exclusive.
 
-    In `rag.windows` it is one part of what one input partition holds of a base window; readers merge the parts, the
-    partitions and larger sizes. In files it is merged: `partition` and `part` are null, and `closed` says whether more
-    may come.
+    A record of `rag.windows` is one part of one input partition's window of the base size; readers merge parts,
+    partitions and larger sizes. Windows in files are merged: `partition` and `part` are null, and `closed` is true if
+    no more events can arrive.
     """
 
     window: str
@@ -114,29 +114,29 @@ class Window(RecordPart):
     dimensions: dict[str, str]
     partition: int | None
     part: int | None
-    """The input offset at which this part was opened. It is -1 - offset where the window began too long before or after
-    the newest event time for its parts to be continued; the next commit with events for it opens another part."""
+    """Input offset at which this part was opened. It is -1 - offset if the window began too long before or after the
+    newest event time to stay in memory; the next commit with events for it opens another part."""
     events: NonNegativeInt
-    """Each once, whether judged or not."""
+    """Number of distinct events, judged or not."""
     late: NonNegativeInt = 0
-    """Events that came after the partition's watermark had passed the window's end and the grace; they count among
-    `events`. Judgements always come later and are never late."""
+    """Number of those that arrived after the partition's watermark had passed the window's end and the grace period.
+    Judgements always arrive later and are never late."""
     revision: NonNegativeInt | None = None
-    """How many commits this part has seen."""
+    """Number of commits that changed this part."""
     metrics: dict[str, MetricSummary] = Field(default_factory=dict)
     categories: dict[str, dict[str, NonNegativeInt]] = Field(default_factory=dict)
     decisions: dict[str, dict[str, NonNegativeInt]] = Field(default_factory=dict)
-    """Per suite: how many events were and were not selected, and of the selected what became."""
+    """Number of events by suite and status."""
     chances: dict[str, SuiteChance] = Field(default_factory=dict)
-    """Per suite."""
+    """Selection probabilities by suite."""
     estimates: dict[str, EstimateSums] = Field(default_factory=dict)
-    """Per judged metric, and per `category=label`."""
+    """Sums by judged metric, and by `category=label`."""
     catalogue_versions: tuple[str, ...] = ()
     closed: bool | None = None
 
 
 class Progress(RecordPart):
-    """How far one partition's windows go: written with them, in the same transaction as the offsets."""
+    """The progress of one partition's windows, written with them in the same transaction as the offsets."""
 
     omitted_values: ClassVar[Mapping[str, object]] = {"part_base": 0, "topic_id": ""}
 
@@ -146,24 +146,23 @@ class Progress(RecordPart):
     """Events older than this are late; None before the first event."""
     idle: bool
     part_base: NonNegativeInt = 0
-    """Added to the offset at which a part is opened for its number; more than any number of a part that was opened
-    before the evaluations topic was deleted and made again. Absent where it is 0."""
+    """Number that is added to the offset at which a part is opened to get the part's number. It is greater than the
+    number of any part that was opened before the evaluations topic was recreated. Absent where it is 0."""
     topic_id: str = ""
-    """Kafka's id of the evaluations topic that `next_offset` belongs to. Absent where it is not known, as in records of
-    release 0.1.0."""
+    """Kafka's id of the evaluations topic of `next_offset`; absent if unknown, as in records of release 0.1.0."""
     changelog_offset: int | None = None
-    """The offset in the windows' partition from which a restore has to read: no window that is held was written before
-    it. None where that is not known, as in records of release 0.1.0: a restore then reads everything."""
+    """Offset in the changelog from which a restore has to read: no window in memory was written before it. None if
+    unknown, as in records of release 0.1.0; a restore then reads everything."""
 
 
 def duration_s(size: str) -> int:
-    """The seconds of a size such as `30s`, `1m`, `6h` or `1d`.
+    """Return the seconds of a duration such as `30s`, `1m`, `6h` or `1d`.
 
     >>> duration_s("5m")
     300
 
     Raises:
-        ValueError: if it is none.
+        ValueError: if it is not one.
     """
     units = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
     number, unit = size[:-1], size[-1:]

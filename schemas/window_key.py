@@ -1,4 +1,4 @@
-"""The keys of the windows topic: one of each part of a window, and one of each partition's progress."""
+"""Keys of the windows topic: those of the parts of windows, and those of the partitions' progress."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ProgressKey(NamedTuple):
 
 
 def encode_window_key(key: WindowKey | ProgressKey) -> bytes:
-    """Write a key; equal keys have equal bytes, whatever the order of their dimensions.
+    """Return a key as bytes; equal keys have equal bytes, in any order of their dimensions.
 
     >>> encode_window_key(ProgressKey(3))
     b'["progress",3]'
@@ -43,9 +43,9 @@ def encode_window_key(key: WindowKey | ProgressKey) -> bytes:
 
 
 def parse_window_key(key: bytes | None) -> WindowKey | ProgressKey:
-    """Read the key of a record of the windows topic.
+    """Parse the key of a record of the windows topic.
 
-    Only what a key is recognised by is checked: a start with dimensions, or a progress with its partition.
+    It is only checked that a window has a start and dimensions, and progress a partition.
 
     >>> parse_window_key(b'["2026-11-21T12:00:00Z",{"model":"m"},0,17]')
     WindowKey(start=datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.timezone.utc), dimensions={'model': 'm'},
@@ -54,7 +54,7 @@ def parse_window_key(key: bytes | None) -> WindowKey | ProgressKey:
     Raises:
         ValueError: if it is neither of the two.
     """
-    # As plain as it can be: a `match` alone takes longer than all of this, and readers see a key per revision.
+    # Readers parse a key per revision, and a `match` alone takes longer than all of this.
     try:
         parts = orjson.loads(key or b"")
         if isinstance(parts, list):

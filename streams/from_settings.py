@@ -10,14 +10,14 @@ from ragweir.errors import ConfigurationError, MapError
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
-from ragweir.schemas.codec.decoder import Decoder, JsonDecoder, MappedDecoder
+from ragweir.schemas.codec.decoder import Decoder, JsonDecoder
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.evaluate.agent import EvaluateConfig
 from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.judge.config import JudgeConfig
 from ragweir.streams.judge.redaction import Redactor
-from ragweir.streams.settings import Settings, must_be_closed
+from ragweir.streams.settings import Settings, check_not_world_writable
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -28,7 +28,7 @@ def read_map(file: Path) -> FieldMap:
     Raises:
         ConfigurationError: if it cannot be read, is invalid, or every user of the machine may change it.
     """
-    must_be_closed(file)
+    check_not_world_writable(file)
     try:
         return FieldMap.parse(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -67,10 +67,8 @@ def decoder(settings: Settings) -> Decoder:
     Raises:
         ConfigurationError: if the map is invalid.
     """
-    limits = settings.limits
-    if settings.input.map is None:
-        return JsonDecoder(limits.max_event_bytes, limits.max_items)
-    return MappedDecoder(read_map(settings.input.map), limits.max_event_bytes, limits.max_items)
+    limits, file = settings.limits, settings.input.map
+    return JsonDecoder(limits.max_event_bytes, limits.max_items, None if file is None else read_map(file))
 
 
 def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) -> EvaluateConfig:

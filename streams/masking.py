@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from ragweir.streams.settings import SHIPPED_KEY
+from ragweir.streams.settings import DEFAULT_ROUTING_KEY
 
 MASK = "********"
 
@@ -61,7 +61,7 @@ def _after_scheme(rest: str) -> str:
 _RULES: Sequence[tuple[re.Pattern[str], Callable[[str], str]]] = tuple(
     (re.compile(pattern), treatment)
     for pattern, treatment in (
-        (r"routing\.key", lambda text: text if text == SHIPPED_KEY else MASK),
+        (r"routing\.key", lambda text: text if text == DEFAULT_ROUTING_KEY else MASK),
         (r"judge\.base_url|kafka\.client\.sasl\.oauthbearer\.token\.endpoint\.url", masked_url),
         (rf".*(?:{_WORDS}).*", lambda _: MASK),
         (rf"kafka\.client\.{_PLAIN_PROPERTY}", _urls),

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from ragweir.metrics.catalogue import everything
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams.cli.metrics import bounds
 from ragweir.streams.serving.telemetry import TABLE
 from ragweir.streams.settings import Settings, SettingsGroup
 from ragweir.streams.slo import shipped as alerts
@@ -38,7 +37,7 @@ def _cell(text: str) -> str:
 
 def _metrics() -> str:
     rows = (
-        (f"`{m.name}`", m.group, m.cost, m.unit, bounds(m), m.better, ", ".join(m.needs), m.meaning, m.source)
+        (f"`{m.name}`", m.group, m.cost, m.unit, m.range, m.better, ", ".join(m.needs), m.meaning, m.source)
         for m in everything()
     )
     return _markdown(("metric", "group", "cost", "unit", "bounds", "better", "needs", "meaning", "source"), rows)

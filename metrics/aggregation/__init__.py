@@ -1,1 +1,1 @@
-"""From scores to windows, estimates and comparisons."""
+"""Aggregation of scores: summaries, windows, estimates and comparisons."""

@@ -1,4 +1,4 @@
-"""From evaluations to the contents of windows, many at once."""
+"""Aggregation of many evaluations into windows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject, share_of
-from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Floats, Scheme, scheme, tally
+from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject, estimate_name
+from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Floats, Scheme, scheme, summarise
 from ragweir.metrics.aggregation.window_aggregate import Counts, WindowAggregate, WindowDecoder
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.evaluation import Decision, Evaluation
@@ -18,11 +18,11 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 Route = tuple[str, str, float]
-"""What was decided about an event and a suite: the suite, the status and the probability."""
+"""The decision on an event and a suite: suite, status and probability."""
 
 
 class WindowEntry(NamedTuple, Generic[Key]):
-    """What of an evaluation enters a window, and which window."""
+    """The part of an evaluation that is aggregated, and the key of its window."""
 
     key: Key
     scores: Mapping[str, float | None]
@@ -33,10 +33,10 @@ class WindowEntry(NamedTuple, Generic[Key]):
 
 
 class Aggregator:
-    """Sums evaluations up, so that an event that is scored and later judged is counted once by everything.
+    """Aggregates evaluations, so that an event that is scored and later judged is counted once.
 
-    A scored evaluation enters as an event, with its metrics and with which suites selected it. A judged one enters only
-    with what was judged, the estimates of it, and what became of the suites that had selected the event.
+    A scored evaluation adds an event, its metrics and the decisions of its suites. A judged one only adds its judged
+    metrics, their estimates, and the status of the suites that had selected the event.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -45,25 +45,25 @@ class Aggregator:
         }
         self._free = frozenset(name for name, metric in catalogue.metrics.items() if metric.cost == "free")
         self._estimated: dict[str, Subject] = {}
-        self._shared: dict[str, tuple[Subject, Mapping[str, str]]] = {}
-        """Of a judged category: by label the name of the estimate of its share."""
+        self._categories: dict[str, tuple[Subject, Mapping[str, str]]] = {}
+        """Names of the estimates of the labels' shares by label, for each judged category."""
         for name, metric in catalogue.metrics.items():
             low, high = metric.bounds
             if metric.unit == "category" and metric.cost != "free":
-                labels = {label: share_of(name, label) for label in metric.labels}
-                self._shared[name] = Subject(metric.group), labels
+                labels = {label: estimate_name(name, label) for label in metric.labels}
+                self._categories[name] = Subject(metric.group), labels
             elif metric.cost != "free" and low is not None and high is not None:
                 self._estimated[name] = Subject(metric.group, low, high)
 
-    def reading(self) -> WindowDecoder:
-        """Reads records that are summed up in the same way, also by another process."""
-        shares = ((each, subject) for subject, labels in self._shared.values() for each in labels.values())
+    def decoder(self) -> WindowDecoder:
+        """Return a decoder of windows that were aggregated with the same catalogue."""
+        shares = ((each, subject) for subject, labels in self._categories.values() for each in labels.values())
         return WindowDecoder(
             self.schemes, {name: subject.suite for name, subject in (*self._estimated.items(), *shares)}
         )
 
-    def read(self, evaluation: Evaluation, key: Key) -> WindowEntry[Key]:
-        """What of an evaluation counts."""
+    def entry(self, evaluation: Evaluation, key: Key) -> WindowEntry[Key]:
+        """Return the part of an evaluation that is aggregated."""
         scores, categories, decision = evaluation.scores, evaluation.categories, evaluation.decision
         judged = evaluation.stage == "judged"
         if judged:
@@ -71,8 +71,8 @@ class Aggregator:
             categories = {name: label for name, label in categories.items() if name not in self._free}
         return WindowEntry(key, scores, categories, decision, evaluation.catalogue_version, judged)
 
-    def of(self, events: Sequence[WindowEntry[Key]]) -> dict[Key, WindowAggregate]:
-        """The contents that the events make, per window, in the order in which the windows are first met."""
+    def aggregate(self, events: Sequence[WindowEntry[Key]]) -> dict[Key, WindowAggregate]:
+        """Aggregate events by window, in the order of each window's first event."""
         if not events:
             return {}
         groups: dict[Key, int] = {}
@@ -94,36 +94,36 @@ class Aggregator:
                 route = suite.suite, suite.status, suite.probability
                 counts[route] = counts.get(route, 0) + 1
         for own, counts in zip(contents, routed, strict=True):
-            _route(own, counts)
+            _add_decisions(own, counts)
         names, values = _matrix([event.scores for event in events])
         schemes = {name: self.schemes.get(name, DEFAULT_SCHEME) for name in names}
         if schemes:
-            for owner, summaries in tally(schemes, values, np.array(owners, dtype=np.int64)).items():
+            for owner, summaries in summarise(schemes, values, np.array(owners, dtype=np.int64)).items():
                 contents[owner].metrics = summaries
         return dict(zip(groups, contents, strict=True))
 
     def _judge(self, own: WindowAggregate, event: WindowEntry[Key]) -> None:
-        """Take in what became of an event that was selected."""
-        judged = _end(own, event.decision)
+        """Add the judged metrics of an event that was selected."""
+        judged = _add_statuses(own, event.decision)
         for name, value in event.scores.items():
             subject = self._estimated.get(name)
             if value is not None and subject is not None and subject.suite in judged:
                 own.estimates.setdefault(name, Estimate(subject)).add(value, judged[subject.suite])
         for name, label in event.categories.items():
-            if label is None or name not in self._shared:
+            if label is None or name not in self._categories:
                 continue
-            subject, labels = self._shared[name]
+            subject, labels = self._categories[name]
             if subject.suite in judged:
                 for each, share in labels.items():
                     estimate = own.estimates.setdefault(share, Estimate(subject))
                     estimate.add(float(each == label), judged[subject.suite])
 
 
-def _end(own: WindowAggregate, decision: Decision) -> dict[str, float]:
-    """Take in what became of the suites that had selected an event; gives the probabilities of those that judged it."""
+def _add_statuses(own: WindowAggregate, decision: Decision) -> dict[str, float]:
+    """Add the statuses of the suites that had selected an event; return the probabilities of those that judged it."""
     judged: dict[str, float] = {}
     for suite in decision.suites:
-        if suite.status in ("not_selected", "selected") or not suite.probability:  # The scored evaluation has said so.
+        if suite.status in ("not_selected", "selected") or not suite.probability:  # The scored evaluation counted it.
             continue
         _count(own.decisions, suite.suite, suite.status)
         own.chances[suite.suite] = Chance(suite.probability).merged(own.chances.get(suite.suite, Chance()))
@@ -132,8 +132,8 @@ def _end(own: WindowAggregate, decision: Decision) -> dict[str, float]:
     return judged
 
 
-def _route(own: WindowAggregate, routed: Mapping[Route, int]) -> None:
-    """Take in what was decided about scored events."""
+def _add_decisions(own: WindowAggregate, routed: Mapping[Route, int]) -> None:
+    """Add the decisions on scored events."""
     for (name, status, probability), count in routed.items():
         _count(own.decisions, name, status, count)
         chance = Chance(probability) if probability else Chance(none=count)
@@ -141,7 +141,7 @@ def _route(own: WindowAggregate, routed: Mapping[Route, int]) -> None:
 
 
 def _matrix(scores: Sequence[Mapping[str, float | None]]) -> tuple[list[str], Floats]:
-    """One row per event, one column per metric that is met; NaN where there is no value."""
+    """Return one row per event and one column per metric, with NaN for null."""
     # Nearly always all events have the same metrics in the same order.
     shapes: dict[tuple[str, ...], list[int]] = {}
     for row, own in enumerate(scores):
@@ -149,7 +149,7 @@ def _matrix(scores: Sequence[Mapping[str, float | None]]) -> tuple[list[str], Fl
     columns = {name: column for column, name in enumerate(dict.fromkeys(chain.from_iterable(shapes)))}
     values = np.full((len(scores), len(columns)), np.nan)
     for shape, rows in shapes.items():
-        # Much quicker from one flat list than from a list per row.
+        # Much faster from one flat list than from a list per row.
         block = np.array([*chain.from_iterable(scores[row].values() for row in rows)], dtype=np.float64)
         values[np.ix_(rows, [columns[name] for name in shape])] = block.reshape(len(rows), len(shape))
     return list(columns), values

@@ -1,4 +1,4 @@
-"""Label sets: which of a window's are kept apart, and which count together because there are too many."""
+"""Limits on the number of label sets: admission of new ones, and an overflow set for the others."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import OVERFLOW
 
 Labels = tuple[str, ...]
-"""One value per dimension, in the settings' order; empty where the event has none."""
+"""One value per dimension, in the settings' order; empty if the event has none."""
 
 _HOUR_S = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """The number of label sets that are kept apart."""
+    """Limits on the number of label sets."""
 
     most: int
-    """Label sets in all windows that are held together, beside the overflow set."""
+    """Maximum number of label sets in all windows in memory, without the overflow set."""
     new_per_hour: int
-    """Label sets whose first window starts within an hour of event time."""
+    """Maximum number of label sets whose first window starts within an hour of event time."""
     hold_s: float
-    """The event time for which a window is held, and with it its label sets."""
+    """Time that a window and its label sets stay in memory, in seconds of event time."""
 
 
 class Admission:
-    """Admits label sets to windows. One that a held window has is admitted to every other; a new one needs room.
+    """Admission of label sets to windows.
 
-    There is room while the held windows have fewer label sets than `most`, and fewer than `new_per_hour` of them first
-    occur within an hour before or after the new one. Those of the first window count for the former only: whether they
-    are new is not known. So what comes first stays, and the outcome is a function of the held windows and of event
-    time.
+    A label set of any window in memory is admitted to all others. A new one is admitted while the windows have fewer
+    label sets than `most`, and fewer than `new_per_hour` of them first occur within an hour before or after it. The
+    label sets of the first window do not count for the latter, since they may be old. The result is a function of the
+    windows in memory and of event time.
 
     >>> admission = Admission(AdmissionLimits(most=4, new_per_hour=1, hold_s=7200))
     >>> [admission.admits((name,), start_s) for name, start_s in zip("abcda", (0, 0, 60, 120, 180))]
@@ -44,23 +44,23 @@ class Admission:
 
     def __init__(self, limits: AdmissionLimits) -> None:
         self._limits = limits
-        # Were an hour longer than windows are held, a label set that stays would be counted as new again and again.
+        # Not longer than windows are held, or a permanent label set would count as new repeatedly.
         self._near_s = min(_HOUR_S, limits.hold_s / 2)
         self._first_s: int | None = None
         """The start of the first window."""
         self._newest_s: int | None = None
         self._met: dict[Labels, int] = {}
-        """The label sets, with the start of the earliest window that has them."""
+        """The start of the earliest window of each label set."""
         self._last: dict[Labels, int] = {}
         self._births: list[int] = []
-        """The starts of the earliest windows, in order, without those that are the first window."""
+        """The sorted starts of the earliest windows, without the first window."""
 
     def __contains__(self, labels: Labels) -> bool:
-        """Return whether a held window has it."""
+        """Return True if a window in memory has the label set."""
         return labels in self._met
 
     def hold(self, sets: Iterable[Labels], start_s: int) -> None:
-        """Take the label sets of a held window in, whatever the limits."""
+        """Admit the label sets of a window regardless of the limits."""
         if self._first_s is None:
             self._first_s = start_s
         for labels in sets:
@@ -74,7 +74,7 @@ class Admission:
             self._last[labels] = max(start_s, self._last.get(labels, start_s))
 
     def admits(self, labels: Labels, start_s: int) -> bool:
-        """Return whether a window that starts then may keep this label set apart; if so, the window is held with it."""
+        """Admit a label set to a window by its start; return False if the limits do not allow it."""
         if labels not in self._met and not _is_overflow(labels) and not self._has_room(start_s):
             return False
         self.hold((labels,), start_s)
@@ -86,8 +86,8 @@ class Admission:
         near = bisect_left(self._births, start_s + self._near_s) - bisect_right(self._births, start_s - self._near_s)
         return near < self._limits.new_per_hour
 
-    def reach(self, start_s: int) -> None:
-        """Go on to the window that starts then: release those that start longer ago than windows are held."""
+    def advance(self, start_s: int) -> None:
+        """Advance to a window by its start: release the label sets of windows that are no longer held."""
         if self._newest_s is not None and start_s <= self._newest_s:
             return
         self._newest_s = start_s
@@ -98,25 +98,25 @@ class Admission:
                 del self._births[bisect_left(self._births, met)]
 
 
-def apart(
+def admit_sets(
     sets: Mapping[Labels, WindowAggregate], admission: Admission, start_s: int
 ) -> tuple[dict[Labels, WindowAggregate], frozenset[Labels]]:
-    """The label sets that a window keeps apart, the rest as one overflow set; and which went into that.
+    """Return a window's admitted label sets with one overflow set for the others, and the label sets in overflow.
 
-    Those that a held window has stay; of the others the busiest come first. `sets` stay as they are, and their order
-    makes no difference.
+    The busiest new ones are admitted first. `sets` is not changed, and its order makes no difference.
 
     >>> admission = Admission(AdmissionLimits(most=2, new_per_hour=9, hold_s=7200))
     >>> sets = {("a",): WindowAggregate(1), ("b",): WindowAggregate(7), ("c",): WindowAggregate(2)}
     >>> for start_s, names in enumerate(("a", "abc")):
-    ...     kept, folded = apart({labels: sets[labels] for labels in sets if labels[0] in names}, admission, start_s)
+    ...     window = {labels: sets[labels] for labels in sets if labels[0] in names}
+    ...     kept, folded = admit_sets(window, admission, start_s)
     >>> {labels: contents.events for labels, contents in kept.items()}, sorted(folded)
     ({('b',): 7, ('a',): 1, ('__overflow__',): 2}, [('c',)])
     """
-    admission.reach(start_s)
+    admission.advance(start_s)
     kept: dict[Labels, WindowAggregate] = {}
     folded = []
-    for labels in by_events(sets):
+    for labels in busiest_first(sets):
         if admission.admits(labels, start_s):
             kept[labels] = sets[labels]
         else:
@@ -130,16 +130,14 @@ def apart(
     return kept, frozenset(folded)
 
 
-def fold(sets: dict[Labels, WindowAggregate], more: Mapping[Labels, WindowAggregate], most: int) -> int:
-    """Merge `more` into `sets`, which never come to hold over `most` label sets beside the overflow set.
-
-    The label sets that came first stay; of those that come together, the busiest go first.
+def merge_sets(sets: dict[Labels, WindowAggregate], more: Mapping[Labels, WindowAggregate], most: int) -> int:
+    """Merge `more` into `sets`, up to `most` label sets and an overflow set; new ones in the order of their events.
 
     Returns:
-        how many went into the overflow set.
+        the number of label sets that went into overflow.
     """
     folded = 0
-    for labels in by_events(more):
+    for labels in busiest_first(more):
         place = labels
         if labels not in sets and not _is_overflow(labels):
             overflow = (OVERFLOW,) * len(labels)
@@ -150,8 +148,8 @@ def fold(sets: dict[Labels, WindowAggregate], more: Mapping[Labels, WindowAggreg
     return folded
 
 
-def by_events(sets: Mapping[Labels, WindowAggregate]) -> list[Labels]:
-    """Label sets, the busiest first."""
+def busiest_first(sets: Mapping[Labels, WindowAggregate]) -> list[Labels]:
+    """Return label sets in descending order of their events."""
     return sorted(sets, key=lambda labels: (-sets[labels].events, labels))
 
 

@@ -1,18 +1,18 @@
-"""Whether metrics changed between two evaluations of the same events: paired statistics of many slices, without I/O.
+"""Paired comparison of two evaluations of the same events, for many slices.
 
-The estimate is the mean of the events' differences, second side minus first. Two things are told of it.
+The estimate is the mean of the events' differences, second side minus first. It has two statistics.
 
-- Its 95 % interval: Student's, corrected for skewness (Hall, On the removal of skewness by transformation, 1992). It is
-  as accurate as the studentised or bias-corrected bootstrap, to the second order, but is computed from three sums: it
-  needs no seed, no thousands of resamples of a million events, and is the same in whatever order the events come.
-  Where differences are mostly zero with some large ones on one side, the plain percentile bootstrap covers less. With
-  fewer than 30 changed events skewness is hardly known, and the wider of both limits, Student's and Hall's, is taken.
-- Its p-value under the hypothesis that both sides are the same configuration: then the two values of an event could as
-  well be swapped, and each sign of a difference is a fair coin (Fisher's randomisation test). Exact up to 16 changed
-  events; from there on by the normal distribution, whose tails are wider than those of so many coins.
+- A 95 % interval: Student's, corrected for skewness (Hall, On the removal of skewness by transformation, 1992). It is
+  as accurate as the studentised or bias-corrected bootstrap, to the second order, but computed from three sums, without
+  a seed or resamples, in any order of events. If most differences are zero and some are large on one side, the plain
+  percentile bootstrap covers less. With fewer than 30 changed events skewness is uncertain, and the wider of both
+  limits, Student's and Hall's, is used.
+- A p-value under the hypothesis that both sides are the same configuration, so that the two values of an event could
+  be swapped and each sign of a difference is random (Fisher's randomisation test). It is exact up to 16 changed events;
+  for more, the normal distribution is used, which has wider tails.
 
-Over many metrics and slices, Benjamini and Hochberg (1995) bound the share of false discoveries. What cannot reach 5 %
-whatever its signs, having fewer than 6 changed events, is left out beforehand; the signs have no part in that choice.
+Over many metrics and slices, Benjamini and Hochberg (1995) bound the share of false discoveries. Comparisons with fewer
+than 6 changed events, which cannot reach 5 % with any signs, are left out beforehand.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 FEWEST = 10
-"""Fewer pairs get no interval: their skewness cannot be told."""
+"""Minimum number of pairs for an interval: the skewness of fewer is unknown."""
 FEWEST_CHANGED = 6
-"""Fewer changed events get no p-value: the least that they could reach is over 5 %."""
+"""Minimum number of changed events for a p-value: that of fewer is always over 5 %."""
 OTHERS = "(others)"
-"""What values of a dimension, or labels of a category, are called together where there are too many."""
+"""Name for the other values of a dimension, or labels of a category, if there are too many."""
 RATE = 0.05
-"""The share of false discoveries that is accepted."""
+"""Accepted share of false discoveries."""
 FEW_CHANGED = 30
-"""From so many changed events on, skewness is known well enough to make an interval narrower."""
+"""Number of changed events from which skewness may make an interval narrower."""
 _MISS = 0.025
-"""On either side of an interval."""
+"""Probability on either side of an interval."""
 _EXACT = 16
-"""Up to so many changed events all signs are tried."""
+"""Maximum number of changed events for which all signs are enumerated."""
 _EQUAL = 1e-12
-"""Variance below this part of the squares is what rounding leaves of equal differences."""
+"""Variance below this share of the squares is the rounding error of equal differences."""
 _TIE = 1e-9
 
 
@@ -57,21 +57,21 @@ class Difference:
     """Mean of the first side; None without pairs."""
     after: float | None
     mean: float | None
-    """Of the differences, second side minus first."""
+    """Mean of the differences, second side minus first."""
     low: float | None
-    """Of the 95 % interval of the mean; None with fewer than 10 pairs."""
+    """Lower limit of the 95 % interval of the mean; None with fewer than 10 pairs."""
     high: float | None
     effect: float | None
-    """Mean by standard deviation of the differences; None where they are all the same."""
+    """Mean of the differences divided by their standard deviation; None if they are all equal."""
     rose: int
-    """Events whose value is higher on the second side."""
+    """Number of events whose value is higher on the second side."""
     fell: int
     p: float | None
-    """None with fewer than 6 changed events."""
+    """The p-value; None with fewer than 6 changed events."""
 
 
 def differences(before: Floats, after: Floats, cells: Ints, slices: Flags) -> list[Difference]:
-    """What one metric changed by, in each of several slices that may overlap.
+    """Return the difference of one metric in each of several slices, which may overlap.
 
     >>> whole = np.ones((1, 1), dtype=bool)
     >>> found = differences(np.zeros(12), np.linspace(0.1, 1.2, 12), np.zeros(12, dtype=np.int64), whole)[0]
@@ -81,10 +81,10 @@ def differences(before: Floats, after: Floats, cells: Ints, slices: Flags) -> li
     (0.65, 0.421, 0.879)
 
     Args:
-        before: values of the first side, NaN where there is none.
+        before: values of the first side, NaN for null.
         after: values of the second side, of the same events.
-        cells: the cell that each event is in.
-        slices: one row per slice, one column per cell: which cells make up the slice.
+        cells: the cell of each event.
+        slices: one row per slice, one column per cell; True for the cells of the slice.
     """
     both = ~(np.isnan(before) | np.isnan(after))
     if not both.all():
@@ -119,7 +119,7 @@ def differences(before: Floats, after: Floats, cells: Ints, slices: Flags) -> li
 
 
 def _difference(sums: Sequence[float], middle: float, few: Floats | None) -> Difference:
-    """One slice from its sums: of 1, before, change, change², and of the rest beyond the middle its square and cube."""
+    """Return the difference of one slice from its sums."""
     pairs, before, total, squares, rest_squares, rest_cubes, rose, fell = sums
     count = round(pairs)
     if not count:
@@ -150,9 +150,9 @@ def _difference(sums: Sequence[float], middle: float, few: Floats | None) -> Dif
 def interval(
     count: int, changed: int, mean: float, deviation: float, skewness: float
 ) -> tuple[float | None, float | None]:
-    """The 95 % interval of a mean, from the sample's moments; none for fewer than 10 values, `changed` of them not 0.
+    """Return the 95 % interval of a mean from the sample's moments; (None, None) for fewer than 10 values.
 
-    Without skewness it is Student's:
+    `changed` is the number of values that are not 0. Without skewness it is Student's:
 
     >>> low, high = interval(10, 10, 0.0, 1.0, 0.0)
     >>> round(low, 3), round(high, 3), round(2.2622 / sqrt(10), 3)
@@ -169,14 +169,14 @@ def interval(
 
 
 def _unskewed(place: float, skewness: float, count: int) -> float:
-    """Where the studentised mean has the quantile that its transform has at this place: Hall's cubic, inverted."""
+    """Return the studentised mean whose transform has this value: the inverse of Hall's cubic."""
     if abs(skewness) < 1e-6:
         return place
     return 3 / skewness * (cbrt(1 + skewness * (place - skewness / (6 * count))) - 1)
 
 
 def _student(freedom: int) -> float:
-    """The 97.5 % quantile of Student's t, within 0.0003 for 9 degrees of freedom and more (Fisher and Cornish, 1960).
+    """Return the 97.5 % quantile of Student's t, within 0.0003 from 9 degrees of freedom (Fisher and Cornish, 1960).
 
     >>> round(_student(9), 3), round(_student(30), 3)
     (2.262, 2.042)
@@ -191,7 +191,7 @@ def _student(freedom: int) -> float:
 
 
 def _p_value(changed: int, total: float, squares: float, few: Floats | None) -> float | None:
-    """How often coins for signs would give a sum at least as far from 0."""
+    """Return the probability that random signs give a sum at least as far from 0."""
     if changed < FEWEST_CHANGED or not squares:
         return None
     if few is None:
@@ -203,9 +203,9 @@ def _p_value(changed: int, total: float, squares: float, few: Floats | None) -> 
 
 
 def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
-    """The p-values adjusted as Benjamini and Hochberg do; what has none stays so, and does not count.
+    """Return the p-values adjusted by the method of Benjamini and Hochberg; None stays None and does not count.
 
-    Those at most 0.05 are discoveries, of which on average no more than 5 % are false.
+    If those of at most 0.05 are discoveries, on average no more than 5 % of them are false.
 
     >>> adjusted([0.01, None, 0.04, 0.03, 0.9])
     [0.04, None, 0.05333333333333334, 0.05333333333333334, 0.9]

@@ -1,13 +1,13 @@
-"""Estimates of judged metrics: what all events would have scored, from those that were drawn for the judge.
+"""Estimates of judged metrics: means over all events, from those that were selected for the judge.
 
-An event is drawn with a probability p that its evaluation records: 1 where a rule demands it, small where only the
-floor does. So the plain mean of what was judged speaks of suspicious events. The mean in which each event counts 1/p
-times speaks of all that had a chance (Hájek, 1971).
+An event is selected with a probability p that its evaluation has: high by a rule, low by the random floor. So the plain
+mean over judged events is one of suspicious events. The mean in which each event has the weight 1/p is an estimate for
+all events with p above 0 (Hájek, 1971).
 
-What is kept are sums, which merge as summaries do: associative, commutative, with the empty estimate as identity. They
-are integers in millionths. Each event's 1/p, and each product with it, is rounded once, when the event comes in.
+Estimates are sums, which merge like summaries: associative, commutative, with the empty estimate as identity. They are
+integers in millionths. Each event's 1/p, and each product with it, is rounded once, when the event is added.
 
-A category has one estimate per label, of what is 1 for the events with the label and 0 for the others.
+A category has one estimate per label, of an indicator that is 1 for events with the label and 0 for others.
 """
 
 from __future__ import annotations
@@ -16,42 +16,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ragweir.metrics.aggregation.interval import Drawn, interval
-from ragweir.metrics.aggregation.summary import as_number, as_units, growth
+from ragweir.metrics.aggregation.interval import RandomSample, interval
+from ragweir.metrics.aggregation.summary import decode_sum, encode_sum, growth
 from ragweir.schemas.window import EstimateFlag, EstimateResult, EstimateSums
 
 _SCALE = 1_000_000
 _LEAST = 1 / _SCALE
-"""Smaller probabilities count as this one: no event stands for more than a million."""
+"""Minimum probability; smaller ones count as this one, so that the maximum weight is a million."""
 _MOST = 1 - _LEAST
-"""Larger probabilities below 1 count as this one."""
-_BETWEEN = "="
-"""Between the name of a category and a label; no metric's name has it."""
+"""Maximum probability below 1."""
+_SEPARATOR = "="
+"""Separates category and label; no metric's name has it."""
 
 
 class Subject(NamedTuple):
-    """What is estimated."""
+    """The suite of the estimated metric, and the bounds of its values."""
 
     suite: str
     low: float = 0.0
-    """Bounds of its values."""
     high: float = 1.0
 
 
 class Chance(NamedTuple):
-    """With which probabilities a suite could have drawn the events of a window. That of no events is the default."""
+    """The selection probabilities of a window's events; see `ragweir.schemas.window.SuiteChance`."""
 
     least: float = 1.0
-    """The least that is over 0."""
     none: int = 0
-    """Events that could not be drawn."""
 
     def merged(self, other: Chance) -> Chance:
-        """Of the events of both."""
+        """Return the probabilities of the events of both."""
         return Chance(min(self.least, other.least), self.none + other.none)
 
     def since(self, earlier: Chance) -> Chance:
-        """Return the chance of the events after an earlier state of this one; the least is that of all.
+        """Return the probabilities of the events after an earlier state; `least` is that of all.
 
         Raises:
             ValueError: if it is not an earlier state of this one.
@@ -59,30 +56,30 @@ class Chance(NamedTuple):
         return Chance(self.least, growth(self.none, earlier.none))
 
 
-def share_of(category: str, label: str) -> str:
-    """The name under which windows have the estimate of a label's share.
+def estimate_name(category: str, label: str) -> str:
+    """Return the name of the estimate of a label's share.
 
-    >>> share_of("answer_class", "WRONG")
+    >>> estimate_name("answer_class", "WRONG")
     'answer_class=WRONG'
     """
-    return f"{category}{_BETWEEN}{label}"
+    return f"{category}{_SEPARATOR}{label}"
 
 
-def metric_and_label(name: str) -> tuple[str, str]:
-    """What an estimate's name speaks of; the label is empty unless the metric is a category.
+def parse_estimate_name(name: str) -> tuple[str, str]:
+    """Return the metric and the label of an estimate's name; the label is empty unless the metric is a category.
 
-    >>> metric_and_label("answer_class=WRONG"), metric_and_label("judge_relevance")
+    >>> parse_estimate_name("answer_class=WRONG"), parse_estimate_name("judge_relevance")
     (('answer_class', 'WRONG'), ('judge_relevance', ''))
     """
-    metric, _, label = name.partition(_BETWEEN)
+    metric, _, label = name.partition(_SEPARATOR)
     return metric, label
 
 
 @dataclass(slots=True)
 class Estimate:
-    """The sums of one metric's scores y. All but the two counts are in millionths.
+    """The sums of one metric's scores y, as in `ragweir.schemas.window.EstimateSums`, in millionths except the counts.
 
-    Eight events that a rule demanded scored 0.2. Twelve drawn at p = 0.05 scored 0.9 and stand for 240:
+    Eight events that a rule selected have the score 0.2. Twelve with p = 0.05 have 0.9 and represent 240:
 
     >>> estimate = Estimate(Subject("rubric"))
     >>> for score, probability in 8 * [(0.2, 1.0)] + 12 * [(0.9, 0.05)]:
@@ -95,22 +92,15 @@ class Estimate:
     subject: Subject
     count: int = 0
     drawn: int = 0
-    """How many of them had a p below 1."""
     weight: int = 0
-    """Sum of 1/p."""
     weighted_sum: int = 0
-    """Sum of y/p."""
     drawn_sum: int = 0
-    """Sum of y/p over those drawn."""
     spread: int = 0
-    """Sum of (1 - p)/p²."""
     spread_sum: int = 0
-    """Sum of y(1 - p)/p²."""
     spread_squares: int = 0
-    """Sum of y²(1 - p)/p²."""
 
     def add(self, score: float, probability: float) -> None:
-        """Take one judged event in. A score beyond the bounds counts as the bound."""
+        """Add one judged event. A score outside the bounds counts as the bound."""
         _, low, high = self.subject
         weight = round(_SCALE / max(probability, _LEAST))
         units = round(min(max(score, low), high) * _SCALE)
@@ -127,13 +117,14 @@ class Estimate:
             self.spread_squares += _times(_times(spread, units), units)
 
     def merge(self, other: Estimate) -> None:
-        """Take another estimate in.
+        """Add the events of another estimate.
 
         Raises:
             ValueError: if it is of another suite, or of values with other bounds.
         """
         if other.subject != self.subject:
             raise ValueError(f"an estimate of {other.subject} cannot be merged into one of {self.subject}")
+        # A loop over the fields takes three times as long.
         self.count += other.count
         self.drawn += other.drawn
         self.weight += other.weight
@@ -144,7 +135,7 @@ class Estimate:
         self.spread_squares += other.spread_squares
 
     def since(self, earlier: Estimate) -> Estimate:
-        """The events that came in after an earlier state of this estimate.
+        """Return the estimate of the events that were added after an earlier state.
 
         Raises:
             ValueError: if it is not an earlier state of this one.
@@ -156,15 +147,15 @@ class Estimate:
         return Estimate(self.subject, growth(self.count, earlier.count), drawn, **sums)
 
     def copy(self) -> Estimate:
-        """The same, to be merged into."""
+        """Return a copy that can be merged into."""
         return replace(self)
 
     def result(self, decisions: Mapping[str, int], chance: Chance) -> EstimateResult:
-        """What it comes to.
+        """Return the estimated mean with its interval and flags.
 
         Args:
-            decisions: how many events of the window have which status with the suite.
-            chance: the window's with the suite.
+            decisions: number of the window's events by status with the suite.
+            chance: probabilities of the window's events with the suite.
         """
         left_out = decisions.get("not_selected", 0)
         incomplete = decisions.get("selected", 0) != decisions.get("judged", 0)
@@ -174,7 +165,7 @@ class Estimate:
             limits = self._interval(min(max(chance.least, _LEAST), _MOST))
         elif mean is not None and not left_out and not incomplete:
             limits = mean, mean
-        elif left_out and chance.least < 1:  # Nobody was drawn who could speak of these.
+        elif left_out and chance.least < 1:  # No event was selected at random.
             mean = None
         flags: dict[EstimateFlag, bool] = {
             "too_few": limits is None,
@@ -194,7 +185,7 @@ class Estimate:
         return interval(
             known,
             (self.weighted_sum - self.drawn_sum) / _SCALE,
-            Drawn(*(units / _SCALE for units in drawn)),
+            RandomSample(*(units / _SCALE for units in drawn)),
             least,
             (self.subject.low, self.subject.high),
         )
@@ -204,13 +195,13 @@ _SUMS = ("weight", "weighted_sum", "drawn_sum", "spread", "spread_sum", "spread_
 
 
 def _times(one: int, other: int) -> int:
-    """The product of two numbers in millionths, rounded."""
+    """Return the product of two numbers in millionths, rounded."""
     return (one * other + _SCALE // 2) // _SCALE
 
 
-def written(estimate: Estimate, result: EstimateResult | None) -> dict[str, Any]:
-    """An estimate as records have it: sums as plain numbers, or as text where a number could not hold them exactly."""
-    sums = {name: as_number(getattr(estimate, name), _SCALE) for name in _SUMS}
+def to_record(estimate: Estimate, result: EstimateResult | None) -> dict[str, Any]:
+    """Return the record of an estimate."""
+    sums = {name: encode_sum(getattr(estimate, name), _SCALE) for name in _SUMS}
     return {
         "suite": estimate.subject.suite,
         "count": estimate.count,
@@ -220,18 +211,18 @@ def written(estimate: Estimate, result: EstimateResult | None) -> dict[str, Any]
     }
 
 
-def read(record: EstimateSums, low: float, high: float) -> Estimate:
-    """An estimate from a record, of a metric with these bounds.
+def from_record(record: EstimateSums, low: float, high: float) -> Estimate:
+    """Return the estimate of a record, for a metric with these bounds.
 
     >>> estimate = Estimate(Subject("rubric", 0.0, 100.0))
     >>> estimate.add(37.5, 0.02)
-    >>> read(EstimateSums.model_validate(written(estimate, None)), 0.0, 100.0) == estimate
+    >>> from_record(EstimateSums.model_validate(to_record(estimate, None)), 0.0, 100.0) == estimate
     True
 
     Raises:
-        ValueError: if no events have such sums.
+        ValueError: if the sums are inconsistent.
     """
-    sums = {name: as_units(getattr(record, name), _SCALE) for name in _SUMS}
+    sums = {name: decode_sum(getattr(record, name), _SCALE) for name in _SUMS}
     most = sums["weight"] - record.count * _SCALE
     if record.drawn > record.count or (most <= 0 or sums["spread"] <= 0 if record.drawn else most != 0):
         raise ValueError("an estimate whose sums do not fit together")

@@ -1,16 +1,16 @@
-"""The 95 % interval of a bounded metric's weighted mean, from sums over the events that were judged.
+"""The 95 % interval of a bounded metric's weighted mean, from sums over judged events.
 
-The events that were certain to be judged are known, and nothing about them is uncertain. Of those drawn by lot two
-things are: their mean, and how many they stand for.
+Events with probability 1 are known exactly. Of a random sample, the mean and the number of events that it represents
+are uncertain.
 
-- The mean lies within known bounds. Its lower limit assumes one more drawn event, of the least probability, that scored
-  the lower bound, and is the 2.5 % quantile of the beta distribution with the mean and variance that the sample then
-  has; the upper limit likewise. For scores of 0 and 1 and small probabilities that is the interval of Clopper and
-  Pearson (1934); for others it approximates the bootstrap with a point at the bound (Gaffke, 2005; Learned-Miller and
-  Thomas, 2019). So a rare bad score that was not met yet is allowed for, as by the textbook's interval it is not.
-- Their number has the limits of a gamma distribution, as a Poisson count does.
+- The mean lies within known bounds. Its lower limit assumes one more event in the sample, with the lowest probability
+  and the lowest score, and is the 2.5 % quantile of the beta distribution with the resulting mean and variance; the
+  upper limit is found in the same way. For scores of 0 and 1 and small probabilities this is the interval of Clopper
+  and Pearson (1934); for others it approximates the bootstrap with a point at the bound (Gaffke, 2005; Learned-Miller
+  and Thomas, 2019). Unlike the normal interval it allows for rare bad scores that have not been observed.
+- The number has the limits of a gamma distribution, as a Poisson count does.
 
-Both are combined as Zou and Donner (2008) do. `tests/metrics/test_estimate.py` simulates what comes of it.
+Both are combined by the method of Zou and Donner (2008). `tests/metrics/test_estimate.py` simulates the coverage.
 """
 
 from __future__ import annotations
@@ -20,47 +20,43 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 FEWEST = 10.0
-"""What rests on fewer events drawn by lot, the assumed one among them, gets no interval: it would say too little."""
+"""Minimum effective size of a random sample, with the assumed event, for an interval."""
 _MISS = 0.025
-"""On either side."""
+"""Probability on either side of the interval."""
 _Z = NormalDist().inv_cdf(1 - _MISS)
 _EQUAL = 1e-9
-"""Variance below this part of the squares is what rounding leaves of equal scores."""
+"""Variance below this share of the squares is the rounding error of equal scores."""
 
 
-class Drawn(NamedTuple):
-    """Sums over the events that were drawn by lot, each with its probability p and score y."""
+class RandomSample(NamedTuple):
+    """Sums over the events that were selected at random; see `ragweir.schemas.window.EstimateSums`."""
 
     events: float
-    """Sum of 1/p: for how many they stand."""
+    """The weight, which is the number of events that they represent."""
     total: float
-    """Sum of y/p."""
     spread: float
-    """Sum of (1 - p)/p²."""
     spread_sum: float
-    """Sum of y(1 - p)/p²."""
     spread_squares: float
-    """Sum of y²(1 - p)/p²."""
 
     @property
     def mean(self) -> float:
-        """Their weighted mean."""
+        """The weighted mean."""
         return self.total / self.events
 
     @property
     def variance(self) -> float:
-        """Of the mean."""
+        """The variance of the mean."""
         return self._residual / self.events**2
 
     @property
     def correlation(self) -> float:
-        """Of the mean with the number of events; 0 when all have the same p."""
+        """The correlation of the mean with the number of events; 0 if all have the same p."""
         scale = sqrt(self.spread * self._residual)
         return max(-1.0, min(1.0, (self.spread_sum - self.mean * self.spread) / scale)) if scale else 0.0
 
     @property
     def effective(self) -> float:
-        """How many events of equal weight would tell as much (Kish, 1965)."""
+        """The effective sample size (Kish, 1965)."""
         return self.events**2 / (self.spread + self.events)
 
     @property
@@ -68,11 +64,11 @@ class Drawn(NamedTuple):
         residual = self.spread_squares - 2 * self.mean * self.spread_sum + self.mean**2 * self.spread
         return residual if residual > _EQUAL * self.spread_squares else 0.0
 
-    def one_more(self, value: float, probability: float) -> Drawn:
-        """With one more event."""
+    def one_more(self, value: float, probability: float) -> RandomSample:
+        """Return the sample with one more event."""
         weight = 1 / probability
         spread = weight * (weight - 1)
-        return Drawn(
+        return RandomSample(
             self.events + weight,
             self.total + weight * value,
             self.spread + spread,
@@ -82,18 +78,18 @@ class Drawn(NamedTuple):
 
 
 def interval(
-    known: int, known_sum: float, drawn: Drawn, least: float, bounds: tuple[float, float]
+    known: int, known_sum: float, drawn: RandomSample, least: float, bounds: tuple[float, float]
 ) -> tuple[float, float] | None:
-    """The limits of the mean of all events; None if they would rest on too few.
+    """Return the limits of the mean of all events; None if the sample is too small.
 
     Args:
-        known: how many events were certain to be judged.
-        known_sum: of their scores.
-        drawn: those drawn by lot, at least one.
-        least: the least probability, below 1, with which an event could have been drawn.
-        bounds: the least and the greatest score there can be.
+        known: number of events with probability 1.
+        known_sum: sum of their scores.
+        drawn: the other events, at least one.
+        least: lowest probability of an event, below 1.
+        bounds: bounds of the score.
 
-    >>> drawn = Drawn(240.0, 216.0, 4560.0, 4104.0, 3693.6)  # 12 events that scored 0.9, each with p = 0.05
+    >>> drawn = RandomSample(240.0, 216.0, 4560.0, 4104.0, 3693.6)  # 12 events that scored 0.9, each with p = 0.05
     >>> low, high = interval(8, 1.6, drawn, 0.05, (0.0, 1.0))
     >>> round(low, 3), round(high, 3)
     (0.672, 0.9)
@@ -115,33 +111,33 @@ def interval(
 
 
 def _joined(one: float, other: float, correlation: float) -> float:
-    """How far two errors lead together."""
+    """Return the combination of two errors."""
     return sqrt(max(0.0, one * one + other * other + 2 * correlation * one * other))
 
 
-def _mean_limit(drawn: Drawn, least: float, bounds: tuple[float, float], *, upper: bool) -> float:
+def _mean_limit(drawn: RandomSample, least: float, bounds: tuple[float, float], *, upper: bool) -> float:
     low, width = bounds[0], bounds[1] - bounds[0]
     worst = drawn.one_more(bounds[upper], least)
     place, variance = (worst.mean - low) / width, worst.variance / width**2
-    if not 0 < place < 1 or variance == 0:  # All scores lie at the bound.
+    if not 0 < place < 1 or variance == 0:  # All scores are at the bound.
         return worst.mean
     size = place * (1 - place) / variance
     return low + width * beta_quantile(1 - _MISS if upper else _MISS, place * size, (1 - place) * size)
 
 
-def _number_limits(drawn: Drawn, least: float) -> tuple[float, float]:
+def _number_limits(drawn: RandomSample, least: float) -> tuple[float, float]:
     more = drawn.one_more(0.0, least)
     return _gamma_quantile(-_Z, drawn.events, drawn.spread), _gamma_quantile(_Z, more.events, more.spread)
 
 
 def _gamma_quantile(z: float, mean: float, variance: float) -> float:
-    """By the formula of Wilson and Hilferty (1931), for the quantile at which the normal distribution has z."""
+    """Return the quantile at which the normal distribution has z, by the formula of Wilson and Hilferty (1931)."""
     shape = mean * mean / variance
     return mean * max(0.0, 1 - 1 / (9 * shape) + z / (3 * sqrt(shape))) ** 3
 
 
 def beta_quantile(share: float, one: float, other: float) -> float:
-    """The value below which a beta distribution has this share, to within 1e-9.
+    """Return the quantile of a beta distribution, to within 1e-9.
 
     >>> round(beta_quantile(0.025, 12, 1), 6), round(0.025 ** (1 / 12), 6)
     (0.735352, 0.735352)
@@ -161,13 +157,13 @@ def beta_quantile(share: float, one: float, other: float) -> float:
         step = error / density if density else 1.0
         if abs(step) < 1e-10:
             break
-        # Newton's step, or half the way where that would leave what is left.
+        # Newton's step, or bisection if that would leave the bracket.
         place = place - step if low < place - step < high else (low + high) / 2
     return place
 
 
 def _beta_share(value: float, one: float, other: float, constant: float) -> float:
-    """The share of a beta distribution below a value, by the continued fraction (Press et al., 2007, 6.4)."""
+    """Return the share of a beta distribution below a value, by the continued fraction (Press et al., 2007, 6.4)."""
     front = exp(constant + one * log(value) + other * log1p(-value))
     if value < (one + 1) / (one + other + 2):
         return front * _fraction(value, one, other) / one
@@ -175,7 +171,7 @@ def _beta_share(value: float, one: float, other: float, constant: float) -> floa
 
 
 def _fraction(value: float, one: float, other: float) -> float:
-    """Lentz's way of evaluating it."""
+    """Evaluate the continued fraction by Lentz's method."""
     tiny = 1e-300
     lower = 1 / _away(1 - (one + other) * value / (one + 1), tiny)
     upper, found = 1.0, lower

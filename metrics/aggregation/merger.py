@@ -1,14 +1,13 @@
-"""Closing: records of the windows topic in, as they arrive; merged windows out, once each is closed.
+"""Merging of windows: takes the records of the windows topic, and gives the merged windows once they are closed.
 
-A window is closed when every partition that is not idle has a watermark of at least its end plus the grace, or, with
-all partitions idle, when the clock says so. Records are held as they came and decoded only when their window closes,
-so that the many revisions before the last cost no more than a look at the key. What has closed is merged into the
-larger sizes at once.
+A window is closed when every partition that is not idle has a watermark of at least its end plus the grace period or,
+if all partitions are idle, when the clock has passed that time. Records are decoded only when their window closes, so
+that earlier revisions only cost parsing their keys. A closed base window is merged into the larger sizes.
 
-A record that comes after its window has closed revises every window that it belongs to and that is still open or still
-shown: the last closed window of each size. For that the records of these windows are kept, compressed, and what one
-has more than its predecessor is merged. So held are the records of the base windows since the start of the oldest
-window that is shown, and one accumulator per label set of each window that is open or shown.
+A record that arrives after its window has closed revises all of its windows that are still open or shown (the last
+closed window of each size is). For this the records of these windows are kept, compressed, and the difference to the
+previous record is merged. So memory holds the records of the base windows since the start of the oldest window that is
+shown, and one aggregate per label set of each window that is open or shown.
 """
 
 from __future__ import annotations
@@ -20,31 +19,32 @@ from math import inf
 from typing import Literal
 from zlib import compress, decompress
 
-from ragweir.metrics.aggregation.cardinality import Admission, AdmissionLimits, Labels, apart, fold
+from ragweir.metrics.aggregation.cardinality import Admission, AdmissionLimits, Labels, admit_sets, merge_sets
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, WindowDecoder
 from ragweir.schemas.window import OVERFLOW, Progress, Window, duration_s
 from ragweir.schemas.window_key import ProgressKey, parse_window_key
 
 AHEAD_S = 300
-"""A window that begins this long after its record was written comes from a wrong clock: it would be held for years."""
+"""Maximum time from a record's timestamp to the start of its window; a later start comes from a wrong clock."""
 MAX_HELD_BYTES = 256 * 1024 * 1024
-"""The bytes that held records may take. Beyond it the oldest are dropped. A window whose records were dropped before it
-closed is never shown; one whose records were dropped afterwards stays as it is, and what still comes for it is late."""
+"""Maximum size of the records in memory, in bytes; beyond it the oldest are dropped. A window whose records were
+dropped before it closed is never shown; one whose records were dropped afterwards is not revised any more, and further
+records of it are late."""
 REVISE_EVERY_S = 10.0
-"""A closed window is revised at most this often, since a judge's answers revise several windows with every commit."""
+"""Minimum interval of revisions of closed windows: a judge's answers revise several windows with every commit."""
 REVISE_MOST = 1_000
-"""Records that revise closed windows, in one call, but for those of the last base window: each takes 2 ms. The newest
-windows come first."""
+"""Maximum number of records that revise closed windows in one call, without those of the last base window: each takes
+2 ms. The newest windows have precedence."""
 
 Fate = Literal["held", "removed", "late", "ahead", "evicted", "unreadable"]
-"""The fate of a window's record. One that was held may later be late, evicted, or turn out to be unreadable."""
+"""The outcome of a window's record. A held one may later be late, evicted, or unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
-    """A closed window, merged over partitions and parts: its contents per label set, until the next call revises them.
+class ClosedWindow:
+    """A closed window, merged over partitions and parts, by label set. The next call may revise the aggregates.
 
-    `revised` is true where the window was given before, with fewer events or judgements.
+    `revised` is true if the window was returned before, with fewer events or judgements.
     """
 
     size: str
@@ -59,27 +59,27 @@ class _Base:
     """The latest records of one base window's parts, by their keys."""
 
     fresh: dict[bytes, bytes] = field(default_factory=dict)
-    """Those that are not merged yet."""
+    """Records that are not merged yet."""
     merged: dict[bytes, bytes] = field(default_factory=dict)
-    """Those that are, compressed."""
+    """Records that are merged, compressed."""
     folded: frozenset[Labels] = frozenset()
-    """The label sets that were merged as overflow. They stay there, or they would be shown with a part of their events.
-    """
+    """Label sets that were merged into overflow, where they stay: otherwise some of their events would be missing."""
     weight: int = 0
+    """Size of the keys and values in bytes."""
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Take a record in, in place of a fresh one with its key."""
+        """Add a record in place of a fresh one with its key."""
         self.drop(key)
         self.fresh[key] = value
         self.weight += len(key) + len(value)
 
     def drop(self, key: bytes) -> None:
-        """Release a fresh record, if there is one."""
+        """Drop a fresh record, if there is one."""
         value = self.fresh.pop(key, None)
         self.weight -= 0 if value is None else len(key) + len(value)
 
     def keep(self, key: bytes, value: bytes) -> None:
-        """Keep the record that was merged under this key."""
+        """Keep a record that was merged."""
         packed = compress(value, 1)
         earlier = self.merged.get(key)
         self.weight += len(packed) + (len(key) if earlier is None else -len(earlier))
@@ -90,19 +90,19 @@ class WindowMerger:
     """Merges the windows of all partitions.
 
     Args:
-        sizes: the first is the one that records have, the others are multiples of it.
-        dimensions: what label sets are made of; records are merged over any other dimension that they have.
-        reading: of records; those that it cannot read are unreadable.
-        grace_s: how long after its end a window waits.
-        limits: of the label sets that are kept apart; the rest counts as overflow.
-        max_bytes: what held records may take.
+        sizes: sizes of windows; records have the first, and the others are multiples of it.
+        dimensions: dimensions of label sets; records are merged over their other dimensions.
+        decoder: decoder of records.
+        grace_s: grace period after the end of a window.
+        limits: limits on label sets.
+        max_bytes: maximum size of the records in memory.
     """
 
     def __init__(
         self,
         sizes: Sequence[str],
         dimensions: Sequence[str],
-        reading: WindowDecoder,
+        decoder: WindowDecoder,
         grace_s: float,
         limits: AdmissionLimits,
         max_bytes: int = MAX_HELD_BYTES,
@@ -112,7 +112,7 @@ class WindowMerger:
         self._seconds = {size: duration_s(size) for size in sizes}
         self._dimensions = tuple(dimensions)
         self._overflow: Labels = (OVERFLOW,) * len(self._dimensions)
-        self._reading = reading
+        self._decoder = decoder
         self._grace_s = grace_s
         self._most = limits.most
         self._admission = Admission(limits)
@@ -120,29 +120,29 @@ class WindowMerger:
         self._progress: dict[int, Progress] = {}
         self._bases: dict[int, _Base] = {}
         self._running: dict[str, dict[int, dict[Labels, WindowAggregate]]] = {size: {} for size in sizes}
-        """The accumulators of the windows that are shown or open."""
+        """The aggregates of the windows that are shown or open."""
         self._shown: dict[str, float] = dict.fromkeys(sizes, -inf)
-        """The start of the last closed window of each size, with contents or without."""
+        """The start of the last closed window of each size, empty or not."""
         self._incomplete_until = -inf
-        """Windows that start before have lost records that were never merged."""
+        """Windows that start before this time have lost records that were never merged."""
         self._final_until = -inf
-        """Base windows that end by then have lost records that were merged, and cannot be revised."""
+        """Base windows that end by this time have lost records that were merged, and cannot be revised."""
         self._revised_s = -inf
         self.held_bytes = 0
         self.fates: Counter[Fate] = Counter()
-        """How many records met each fate; whoever reads it may clear it."""
+        """Number of records by fate; the reader may clear it."""
         self.folded: Counter[str] = Counter()
-        """How many label sets went into overflow, per size; whoever reads it may clear it."""
+        """Number of label sets that went into overflow, by size; the reader may clear it."""
 
     # Records.
 
     def take(self, key: bytes | None, value: bytes | None, written_s: float) -> None:
-        """Take one record in. A newer one of the same key replaces the older, a tombstone removes it.
+        """Take one record. A newer one with the same key replaces the older, a tombstone removes it.
 
         Args:
             key: see `ragweir.schemas.window_key`; any other is unreadable.
             value: a `Progress` or a `Window`.
-            written_s: the record's own timestamp, epoch seconds.
+            written_s: the record's timestamp, epoch seconds.
         """
         try:
             parsed = parse_window_key(key)
@@ -173,7 +173,7 @@ class WindowMerger:
         else:
             base.drop(key)
         self.held_bytes += base.weight
-        # What was merged stays merged: nothing could take a minimum or a maximum back.
+        # A merged record cannot be subtracted because of its minimum and maximum.
         self.fates["held" if value is not None else "late" if key in base.merged else "removed"] += 1
         if not base.weight:
             del self._bases[start_s]
@@ -181,7 +181,7 @@ class WindowMerger:
             self._evict(min(self._bases))
 
     def _places(self, start_s: int) -> Iterator[tuple[str, int]]:
-        """The windows that a base window belongs to, by size and start, without those older than what is shown."""
+        """Yield the windows of a base window, by size and start, without those older than the shown ones."""
         for size, seconds in self._seconds.items():
             place = start_s - start_s % seconds
             if place >= self._shown[size]:
@@ -205,17 +205,15 @@ class WindowMerger:
 
     # Closing.
 
-    def advance(self, now_s: float) -> dict[str, Closed]:
-        """Close what can be closed, and revise what is shown.
-
-        Call it only when all partitions have been read to their ends at least once.
+    def advance(self, now_s: float) -> dict[str, ClosedWindow]:
+        """Close windows, and revise the shown ones. All partitions must have been read to their ends at least once.
 
         Args:
-            now_s: the clock, epoch seconds; it counts when all partitions are idle, and between revisions.
+            now_s: the clock, epoch seconds, for the case that all partitions are idle, and between revisions.
 
         Returns:
-            per size the last window that closed now and has contents, or the one that is shown where it was revised;
-            sizes of which neither is so are absent.
+            by size, the last window that closed now and is not empty, or the shown one if it was revised; a size with
+            neither is absent.
         """
         horizon = self._horizon(now_s)
         due = self._due(horizon, now_s)
@@ -228,7 +226,7 @@ class WindowMerger:
         return {size: window for size, window in closed.items() if window is not None}
 
     def _horizon(self, now_s: float) -> float:
-        """Windows that end by then are closed."""
+        """Return the time by which windows must end to be closed."""
         watermarks = (
             -inf if progress.watermark is None else progress.watermark.timestamp()
             for progress in self._progress.values()
@@ -237,7 +235,7 @@ class WindowMerger:
         return min(watermarks, default=now_s) - self._grace_s
 
     def _due(self, horizon: float, now_s: float) -> list[int]:
-        """The base windows to merge now, ascending: those that close, and from time to time those that were revised."""
+        """Return the base windows to merge now, ascending: those that close, and at intervals those with revisions."""
         shown = self._shown[self._base]
         fresh = sorted(start for start, base in self._bases.items() if base.fresh)
         due = [start for start in fresh if shown < start <= horizon - self._base_s]
@@ -253,32 +251,32 @@ class WindowMerger:
         return sorted(due)
 
     def _last(self, size: str, due: Iterable[int], horizon: float) -> float:
-        """The start of the last window of a size that is closed by the horizon."""
+        """Return the start of the last window of a size that is closed by the horizon."""
         seconds = self._seconds[size]
         starts = {start - start % seconds for start in due} | self._running[size].keys()
         return max(self._shown[size], max((start for start in starts if start + seconds <= horizon), default=-inf))
 
     def _merge(self, start_s: int, last: Mapping[str, float]) -> list[tuple[str, int]]:
-        """Merge the fresh records of a base window into the windows that will be shown, or stay open; gives these.
+        """Merge the fresh records of a base window into the windows that will be shown or stay open; return these.
 
-        What only older windows need is not even decoded.
+        Records of older windows alone are not decoded.
         """
         places = [(size, place) for size, place in self._places(start_s) if place >= last[size]]
         base = self._bases[start_s]
         self.held_bytes -= base.weight
         grown = self._grown(base) if places else {}
         self.held_bytes += base.weight
-        sets, folded = apart(grown, self._admission, start_s)
+        sets, folded = admit_sets(grown, self._admission, start_s)
         base.folded |= folded
         self.folded[self._base] += len(folded)
         if not sets:
             return []
         for size, place in places:
-            self.folded[size] += fold(self._running[size].setdefault(place, {}), sets, self._most)
+            self.folded[size] += merge_sets(self._running[size].setdefault(place, {}), sets, self._most)
         return places
 
     def _grown(self, base: _Base) -> dict[Labels, WindowAggregate]:
-        """Return the growth of a base window's fresh records over those that were merged, per label set."""
+        """Return the growth of a base window's fresh records over those that were merged, by label set."""
         sets: dict[Labels, WindowAggregate] = {}
         for key, value in list(base.fresh.items()):
             base.drop(key)
@@ -294,22 +292,22 @@ class WindowMerger:
         return sets
 
     def _decoded(self, value: bytes) -> tuple[Labels, WindowAggregate]:
-        """Read a record.
+        """Decode a record.
 
         Raises:
-            ValueError: if it is no window, or of another size: written under other settings.
+            ValueError: if it is not a window of the base size.
         """
         window = Window.model_validate_json(value)
         if window.window != self._base:
             raise ValueError(f"a window of {window.window}")
-        return tuple([window.dimensions.get(name, "") for name in self._dimensions]), self._reading.contents(window)
+        return tuple([window.dimensions.get(name, "") for name in self._dimensions]), self._decoder.decode(window)
 
-    def _close(self, size: str, start_s: float, touched: Collection[tuple[str, float]]) -> Closed | None:
-        """Show a window if it has contents and is not shown yet, or was touched."""
+    def _close(self, size: str, start_s: float, touched: Collection[tuple[str, float]]) -> ClosedWindow | None:
+        """Show a window if it is not empty, and not shown yet or revised."""
         revised = start_s == self._shown[size]
         self._shown[size] = start_s
         running = self._running[size] = {each: own for each, own in self._running[size].items() if each >= start_s}
         if start_s not in running or start_s < self._incomplete_until or (revised and (size, start_s) not in touched):
             return None
         start = int(start_s)
-        return Closed(size, start, start + self._seconds[size], running[start], revised)
+        return ClosedWindow(size, start, start + self._seconds[size], running[start], revised)

@@ -1,19 +1,18 @@
 """Mergeable summaries of a metric's values: count, exact sums, extremes and a histogram.
 
 Merging is associative and commutative with the empty summary as identity, so that partitions, parts and larger windows
-come out the same in whatever order they are merged. Sums are integers of a fixed scale, so that no order of additions
-changes them. Merging refuses summaries of different schemes.
+can be merged in any order. Sums are integers of a fixed scale. Only summaries of the same scheme can be merged.
 
-A bounded metric counts its values in equal bins over its bounds, an unbounded one in logarithmic bins whose values
-lie within 1 % of each other (Masson, Rim and Lee, DDSketch, 2019). So a quantile is off by at most one bin's width,
-or by 1 % of itself. Bins are kept sparse: memory is that of the distinct bins met.
+A bounded metric has equal bins over its bounds, an unbounded one logarithmic bins whose values lie within 1 % of each
+other (Masson, Rim and Lee, DDSketch, 2019). So the error of a quantile is at most one bin's width, or 1 %. Bins are
+sparse: memory grows with the distinct bins.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import ceil, isfinite, log
 from typing import Any, TypeVar
@@ -32,21 +31,21 @@ LINEAR_BINS = 100
 ACCURACY = 0.01
 _GAMMA = (1 + ACCURACY) / (1 - ACCURACY)
 _SMALLEST = 1e-9
-"""What is nearer to 0 than this counts as 0 in a logarithmic histogram."""
+"""Values nearer to 0 than this count as 0 in a logarithmic histogram."""
 _SHIFT = ceil(-log(_SMALLEST) / log(_GAMMA)) + 1
-"""Makes the bin numbers of positive values positive, so that negative values can have the negative numbers."""
+"""Offset that makes the bin numbers of positive values positive; negative values have the negative numbers."""
 _FARTHEST = 2**16
-"""No bin's number is farther from 0, not even that of the largest number there is."""
+"""Upper bound of the absolute value of bin numbers, for all floats."""
 _EXACT = 2.0**53
-_AS_NUMBER = 2**51
-"""Sums below it come back exactly from their quotient by the scale; from 2**52 on the rounding already shows."""
+_MAX_NUMBER = 2**51
+"""Sums below this are restored exactly from their quotient by the scale; from 2**52 on they are rounded."""
 _FINE, _COARSE = 1_000_000, 1_000
 _COARSE_UNITS: frozenset[Unit] = frozenset({"ms", "count", "tokens_per_second"})
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """How a metric's values are summed and binned; two summaries merge only if theirs are equal.
+    """Units of a metric's sums and bins of its histogram. Only summaries of equal schemes can be merged.
 
     >>> Scheme(0.0, 1.0, 1, 1).name
     'linear:0:1:100'
@@ -54,21 +53,20 @@ class Scheme:
 
     low: float | None
     high: float | None
-    """The bounds; None for logarithmic bins."""
+    """Bounds of the values; None for logarithmic bins. Sums are in units of 1 / scale."""
     scale: int
-    """Sums count in units of 1 / scale."""
     square_scale: int
     name: str = field(init=False)
-    """As records have it: `linear:0:1:100` or `log:0.01`."""
+    """Name in records: `linear:0:1:100` or `log:0.01`."""
 
     def __post_init__(self) -> None:
         name = f"log:{ACCURACY}" if self.high is None else f"linear:{self.low:g}:{self.high:g}:{LINEAR_BINS}"
         object.__setattr__(self, "name", name)
 
     def bins(self, values: Floats) -> Ints:
-        """The bin of each value."""
+        """Return the bin of each value."""
         if self.low is not None and self.high is not None:
-            # By way of fixed-point integers, so that 0.29 does not fall into the bin below it.
+            # In fixed-point integers, or 0.29 would be in the bin below.
             width = (self.high - self.low) * self.scale / LINEAR_BINS
             offsets = np.rint((np.clip(values, self.low, self.high) - self.low) * self.scale)
             return np.minimum(np.floor_divide(offsets, width), LINEAR_BINS - 1).astype(np.int64)
@@ -77,12 +75,12 @@ class Scheme:
         return np.where(size < _SMALLEST, 0, np.copysign(numbers, values)).astype(np.int64)
 
     def middle(self, number: int) -> float:
-        """The value that stands for a bin."""
+        """Return the value that represents a bin."""
         if self.low is not None and self.high is not None:
             return self.low + (number + 0.5) * (self.high - self.low) / LINEAR_BINS
         if number == 0:
             return 0.0
-        # From the lower edge, since the upper one may be too large for a number.
+        # From the lower edge, since the upper one may be too large for a float.
         size = _GAMMA ** (abs(number) - _SHIFT - 1) * (2 * _GAMMA / (_GAMMA + 1))
         return size if number > 0 else -size
 
@@ -92,7 +90,7 @@ DEFAULT_SCHEME = Scheme(None, None, _FINE, _FINE)
 
 @cache
 def scheme(metric: Metric) -> Scheme:
-    """A metric's scheme, from its unit and bounds."""
+    """Return a metric's scheme, which follows from its unit and bounds."""
     low, high = metric.bounds
     if metric.unit in _COARSE_UNITS:
         return Scheme(None, None, _COARSE, 1)
@@ -101,10 +99,10 @@ def scheme(metric: Metric) -> Scheme:
 
 @dataclass(slots=True)
 class Summary:
-    """A metric's values in brief. `total` and `squares` count in the scheme's units.
+    """A summary of a metric's values. `total` and `squares` are in the scheme's units.
 
     >>> summary = Summary.of([0.2, 0.4, 0.9], Scheme(0.0, 1.0, 1_000_000, 1_000_000))
-    >>> summary.count, summary.mean, summary.least, summary.most, summary.quantile(0.5)
+    >>> summary.count, summary.mean, summary.minimum, summary.maximum, summary.quantile(0.5)
     (3, 0.5, 0.2, 0.9, 0.405)
     """
 
@@ -112,28 +110,28 @@ class Summary:
     count: int = 0
     total: int = 0
     squares: int = 0
-    least: float | None = None
-    most: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
     bins: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, values: Sequence[float], scheme: Scheme) -> Summary:
-        """The summary of some finite values."""
+        """Return the summary of finite values."""
         if not values:
             return cls(scheme)
         array = np.array(values, dtype=np.float64)
         return cls(
             scheme,
             len(values),
-            sum(_units(value, scheme.scale) for value in values),
-            sum(_square_units(value, scheme.square_scale) for value in values),
+            sum(_units(value, 1, scheme.scale) for value in values),
+            sum(_units(value, 2, scheme.square_scale) for value in values),
             float(array.min()),
             float(array.max()),
             dict(Counter(scheme.bins(array).tolist())),
         )
 
     def merge(self, other: Summary) -> None:
-        """Take another summary in.
+        """Add the values of another summary.
 
         Raises:
             ValueError: if the schemes differ.
@@ -143,16 +141,16 @@ class Summary:
         self.count += other.count
         self.total += other.total
         self.squares += other.squares
-        if other.least is not None and (self.least is None or other.least < self.least):
-            self.least = other.least
-        if other.most is not None and (self.most is None or other.most > self.most):
-            self.most = other.most
+        if other.minimum is not None and (self.minimum is None or other.minimum < self.minimum):
+            self.minimum = other.minimum
+        if other.maximum is not None and (self.maximum is None or other.maximum > self.maximum):
+            self.maximum = other.maximum
         bins = self.bins
         for number, count in other.bins.items():
             bins[number] = bins.get(number, 0) + count
 
     def since(self, earlier: Summary) -> Summary:
-        """The values that came in after an earlier state of this summary. Its extremes are those of all values.
+        """Return the summary of the values that were added after an earlier state, with the extremes of all.
 
         >>> scheme = Scheme(0.0, 1.0, 1_000_000, 1_000_000)
         >>> grown = Summary.of([0.2, 0.4, 0.9], scheme).since(Summary.of([0.9, 0.2], scheme))
@@ -164,19 +162,17 @@ class Summary:
         """
         if self.scheme != earlier.scheme:
             raise ValueError(f"a summary of {earlier.scheme.name} is no earlier state of one of {self.scheme.name}")
-        return Summary(
-            self.scheme,
-            growth(self.count, earlier.count),
-            self.total - earlier.total,
-            self.squares - earlier.squares,
-            self.least,
-            self.most,
-            counts_since(self.bins, earlier.bins),
+        return replace(
+            self,
+            count=growth(self.count, earlier.count),
+            total=self.total - earlier.total,
+            squares=self.squares - earlier.squares,
+            bins=counts_since(self.bins, earlier.bins),
         )
 
     def copy(self) -> Summary:
-        """The same, to be merged into."""
-        return Summary(self.scheme, self.count, self.total, self.squares, self.least, self.most, dict(self.bins))
+        """Return a copy that can be merged into."""
+        return Summary(self.scheme, self.count, self.total, self.squares, self.minimum, self.maximum, dict(self.bins))
 
     @property
     def mean(self) -> float | None:
@@ -184,16 +180,16 @@ class Summary:
         return self.total / (self.scheme.scale * self.count) if self.count else None
 
     def quantile(self, share: float) -> float | None:
-        """The value below which that share of the values lies, within the scheme's accuracy; None without values."""
-        if self.least is None or self.most is None:
+        """Return a quantile, within the scheme's accuracy; None without values."""
+        if self.minimum is None or self.maximum is None:
             return None
         wanted = share * (self.count - 1)
         passed = 0
         for number in sorted(self.bins):
             passed += self.bins[number]
             if passed > wanted:
-                return min(max(self.scheme.middle(number), self.least), self.most)
-        return self.most
+                return min(max(self.scheme.middle(number), self.minimum), self.maximum)
+        return self.maximum
 
 
 def growth(count: int, earlier: int) -> int:
@@ -208,7 +204,7 @@ def growth(count: int, earlier: int) -> int:
 
 
 def counts_since(counts: Mapping[Key, int], earlier: Mapping[Key, int]) -> dict[Key, int]:
-    """The counts that have grown, and how much.
+    """Return the growth of counts, without those that have not grown.
 
     >>> counts_since({"a": 3, "b": 1}, {"b": 1})
     {'a': 3}
@@ -220,25 +216,20 @@ def counts_since(counts: Mapping[Key, int], earlier: Mapping[Key, int]) -> dict[
     return {name: count for name, count in grown.items() if count}
 
 
-# Python's integers where numbers end, since no bound holds for what an application may report as its cost or time.
-def _units(value: float, scale: int) -> int:
-    units = value * scale
-    return round(units) if isfinite(units) else int(value) * scale
+def _units(value: float, power: int, scale: int) -> int:
+    """Return a power of a value in units of 1 / scale; values of applications may be too large for floats."""
+    units = (value if power == 1 else value * value) * scale
+    return round(units) if isfinite(units) else int(value) ** power * scale
 
 
-def _square_units(value: float, scale: int) -> int:
-    units = value * value * scale
-    return round(units) if isfinite(units) else int(value) ** 2 * scale
+def summarise(schemes: Mapping[str, Scheme], values: Floats, groups: Ints) -> dict[int, dict[str, Summary]]:
+    """Return the summaries of many events, by group and metric, without those that have no values.
 
-
-def tally(schemes: Mapping[str, Scheme], values: Floats, groups: Ints) -> dict[int, dict[str, Summary]]:
-    """The summaries of many events at once, per group and metric; those without values are left out.
-
-    The same as `Summary.of` on each group's values, at a fraction of the cost per event.
+    The result is that of `Summary.of` for each group, in a fraction of the time.
 
     Args:
         schemes: the metrics, in the order of the columns.
-        values: one row per event, one column per metric; NaN where there is no value.
+        values: one row per event, one column per metric; NaN for null.
         groups: the group of each event.
     """
     own = list(schemes.values())
@@ -250,7 +241,7 @@ def tally(schemes: Mapping[str, Scheme], values: Floats, groups: Ints) -> dict[i
     with np.errstate(over="ignore"):
         scaled = np.rint(filled * np.array([scheme.scale for scheme in own], dtype=np.float64))
         squared = np.rint(filled * filled * np.array([scheme.square_scale for scheme in own], dtype=np.float64))
-        # Beyond this the sums of 64-bit integers could overflow; Python's cannot.
+        # Beyond this, sums of 64-bit integers could overflow.
         safe = (np.abs(scaled).sum(axis=0) < _EXACT) & (squared.sum(axis=0) < _EXACT)
     bins = _histograms(own, values, present, np.cumsum(np.r_[False, groups[1:] != groups[:-1]]))
     rows = zip(
@@ -264,8 +255,8 @@ def tally(schemes: Mapping[str, Scheme], values: Floats, groups: Ints) -> dict[i
     )
     summaries = {
         key: {
-            name: Summary(scheme, count, total, squares, least, most, bins[row, column])
-            for column, ((name, scheme), count, total, squares, least, most) in enumerate(
+            name: Summary(scheme, count, total, squares, minimum, maximum, bins[row, column])
+            for column, ((name, scheme), count, total, squares, minimum, maximum) in enumerate(
                 zip(schemes.items(), *totals, strict=True)
             )
             if count
@@ -284,7 +275,7 @@ def tally(schemes: Mapping[str, Scheme], values: Floats, groups: Ints) -> dict[i
 def _histograms(
     schemes: Sequence[Scheme], values: Floats, present: NDArray[np.bool_], rows: Ints
 ) -> dict[tuple[int, int], dict[int, int]]:
-    """The bins of each row and column, by sorting one code per value: its row, its column and its bin."""
+    """Return the bins of each row and column, by sorting one code per value: its row, its column and its bin."""
     columns = len(schemes)
     cells = (rows[:, np.newaxis] * columns + np.arange(columns)) * (2 * _FARTHEST) + _FARTHEST
     codes = np.concatenate(
@@ -304,54 +295,54 @@ def _histograms(
     }
 
 
-def written(summary: Summary) -> dict[str, Any]:
-    """A summary as records have it: sums as plain numbers, or as text where a number could not hold them exactly."""
+def to_record(summary: Summary) -> dict[str, Any]:
+    """Return the record of a summary."""
     scheme = summary.scheme
     return {
         "count": summary.count,
-        "sum": as_number(summary.total, scheme.scale),
-        "sum_squares": as_number(summary.squares, scheme.square_scale),
-        "min": summary.least,
-        "max": summary.most,
+        "sum": encode_sum(summary.total, scheme.scale),
+        "sum_squares": encode_sum(summary.squares, scheme.square_scale),
+        "min": summary.minimum,
+        "max": summary.maximum,
         "histogram": {"scheme": scheme.name, "bins": summary.bins},
     }
 
 
-def as_number(number: int, scale: int) -> float | str:
-    """A sum in units of 1 / scale as records have it: a number, or its digits where a number could not hold them."""
-    if abs(number) < _AS_NUMBER:
+def encode_sum(number: int, scale: int) -> float | str:
+    """Return a sum in units of 1 / scale as a number, or as its digits if a float cannot represent it exactly."""
+    if abs(number) < _MAX_NUMBER:
         return number / scale
     whole, rest = divmod(abs(number), scale)
     digits = len(str(scale)) - 1
     return f"{'-' if number < 0 else ''}{whole}" + (f".{rest:0{digits}d}" if digits else "")
 
 
-def read(record: MetricSummary, own: Scheme) -> Summary:
-    """A summary from a record.
+def from_record(record: MetricSummary, own: Scheme) -> Summary:
+    """Return the summary of a record.
 
     >>> own = Scheme(0.0, 1.0, 1_000_000, 1_000_000)
     >>> summary = Summary.of([0.25, 0.5], own)
-    >>> read(MetricSummary.model_validate(written(summary)), own) == summary
+    >>> from_record(MetricSummary.model_validate(to_record(summary)), own) == summary
     True
 
     Raises:
-        ValueError: if the record was made by another scheme.
+        ValueError: if the record has another scheme.
     """
     if record.histogram.scheme != own.name:
         raise ValueError(f"a summary of {record.histogram.scheme} cannot be read as one of {own.name}")
     return Summary(
         own,
         record.count,
-        as_units(record.sum, own.scale),
-        as_units(record.sum_squares, own.square_scale),
+        decode_sum(record.sum, own.scale),
+        decode_sum(record.sum_squares, own.square_scale),
         record.min,
         record.max,
         {int(number): count for number, count in record.histogram.bins.items()},
     )
 
 
-def as_units(number: float | str, scale: int) -> int:
-    """A sum of a record in units of 1 / scale."""
+def decode_sum(number: float | str, scale: int) -> int:
+    """Return a sum of a record in units of 1 / scale."""
     if isinstance(number, float):
         return round(number * scale)
     whole, _, rest = number.partition(".")

@@ -1,4 +1,4 @@
-"""What a window holds: mergeable over parts, partitions and smaller windows, in any order."""
+"""The aggregate of a window, which can be merged over parts, partitions and smaller windows in any order."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ragweir.metrics.aggregation import estimate
-from ragweir.metrics.aggregation.estimate import Chance, Estimate, metric_and_label
-from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Scheme, Summary, counts_since, growth, read, written
+from ragweir.metrics.aggregation.estimate import Chance, Estimate, parse_estimate_name
+from ragweir.metrics.aggregation.summary import (
+    DEFAULT_SCHEME,
+    Scheme,
+    Summary,
+    counts_since,
+    from_record,
+    growth,
+    to_record,
+)
 from ragweir.schemas.window import EstimateResult, EstimateSums, Window
 
 Counts = dict[str, dict[str, int]]
 T = TypeVar("T", Chance, Estimate, Summary)
+M = TypeVar("M", Estimate, Summary)
 
 
 def _add(into: Counts, other: Mapping[str, Mapping[str, int]]) -> None:
@@ -33,17 +42,25 @@ def _since(now: Mapping[str, T], earlier: Mapping[str, T]) -> dict[str, T]:
     return {name: each.since(earlier[name]) if name in earlier else each for name, each in now.items()}
 
 
+def _merge(into: dict[str, M], other: Mapping[str, M]) -> None:
+    for name, part in other.items():
+        if name in into:
+            into[name].merge(part)
+        else:
+            into[name] = part.copy()
+
+
 def _estimate(name: str, record: EstimateSums, schemes: Mapping[str, Scheme]) -> Estimate:
-    metric, label = metric_and_label(name)
+    metric, label = parse_estimate_name(name)
     own = schemes.get(metric, DEFAULT_SCHEME)
     if label or own.low is None or own.high is None:
-        return estimate.read(record, 0.0, 1.0)
-    return estimate.read(record, own.low, own.high)
+        return estimate.from_record(record, 0.0, 1.0)
+    return estimate.from_record(record, own.low, own.high)
 
 
 @dataclass(slots=True)
 class WindowAggregate:
-    """Totals of a set of evaluations. Empty contents are the identity of `merge`.
+    """The aggregate of a set of evaluations. The empty one is the identity of `merge`.
 
     >>> one = WindowAggregate(events=2)
     >>> other = WindowAggregate(events=3, categories={"recall_warning": {"HIT_RETRIEVAL_LIMIT": 1}})
@@ -59,40 +76,28 @@ class WindowAggregate:
     decisions: Counts = field(default_factory=dict)
     versions: set[str] = field(default_factory=set)
     chances: dict[str, Chance] = field(default_factory=dict)
-    """By suite."""
+    """Selection probabilities by suite."""
     estimates: dict[str, Estimate] = field(default_factory=dict)
-    """By judged metric, and by label of the judged categories."""
+    """Estimates by judged metric, and by label of judged categories."""
 
     def merge(self, other: WindowAggregate) -> None:
-        """Take other contents in.
+        """Add another aggregate.
 
         Raises:
             ValueError: if a metric was summarised by another scheme, or estimated by another suite.
         """
         self.events += other.events
         self.late += other.late
-        for name, summary in other.metrics.items():
-            own = self.metrics.get(name)
-            if own is None:
-                self.metrics[name] = summary.copy()
-            else:
-                own.merge(summary)
+        _merge(self.metrics, other.metrics)
         _add(self.categories, other.categories)
         _add(self.decisions, other.decisions)
         self.versions |= other.versions
         for suite, chance in other.chances.items():
             self.chances[suite] = chance.merged(self.chances.get(suite, Chance()))
-        for name, part in other.estimates.items():
-            whole = self.estimates.get(name)
-            if whole is None:
-                self.estimates[name] = part.copy()
-            else:
-                whole.merge(part)
+        _merge(self.estimates, other.estimates)
 
     def since(self, earlier: WindowAggregate) -> WindowAggregate:
-        """Return the growth of these contents over an earlier state of them.
-
-        Merged into whatever holds that earlier state, it gives what holds these contents.
+        """Return the growth of this aggregate over an earlier state; merged into that state, it gives this aggregate.
 
         >>> before = WindowAggregate(events=2)
         >>> now = WindowAggregate(events=5, categories={"answer_class": {"WRONG": 1}})
@@ -101,7 +106,7 @@ class WindowAggregate:
         True
 
         Raises:
-            ValueError: if it is not an earlier state of these.
+            ValueError: if it is not an earlier state of this one.
         """
         return WindowAggregate(
             growth(self.events, earlier.events),
@@ -115,28 +120,28 @@ class WindowAggregate:
         )
 
     def results(self) -> dict[str, EstimateResult]:
-        """What the estimates come to, by their names."""
+        """Return the results of the estimates, by name."""
         return {
             name: own.result(self.decisions.get(own.subject.suite, {}), self.chances.get(own.subject.suite, Chance()))
             for name, own in self.estimates.items()
         }
 
     def fields(self, *, whole: bool = False) -> dict[str, Any]:
-        """The fields of a window's record that these contents give, names sorted so that equal contents look equal.
+        """Return the fields of a window's record, with sorted names, so that equal aggregates give equal records.
 
         Args:
-            whole: whether these are all contents of the window, so that what estimates come to can be said.
+            whole: True if this is the aggregate of the whole window, whose record has the results of estimates.
         """
         results = self.results() if whole else {}
         return {
             "events": self.events,
             "late": self.late,
-            "metrics": {name: written(self.metrics[name]) for name in sorted(self.metrics)},
+            "metrics": {name: to_record(self.metrics[name]) for name in sorted(self.metrics)},
             "categories": {name: dict(sorted(self.categories[name].items())) for name in sorted(self.categories)},
             "decisions": {name: dict(sorted(self.decisions[name].items())) for name in sorted(self.decisions)},
             "chances": {suite: self.chances[suite]._asdict() for suite in sorted(self.chances)},
             "estimates": {
-                name: estimate.written(self.estimates[name], results.get(name)) for name in sorted(self.estimates)
+                name: estimate.to_record(self.estimates[name], results.get(name)) for name in sorted(self.estimates)
             },
             "catalogue_versions": tuple(sorted(self.versions)),
         }
@@ -144,19 +149,19 @@ class WindowAggregate:
 
 @dataclass(frozen=True, slots=True)
 class WindowDecoder:
-    """Reads the contents of records, so that all that one of them has read can be merged."""
+    """Decodes records of windows. All aggregates of one decoder can be merged."""
 
     schemes: Mapping[str, Scheme]
-    """Of metrics; others have the default one."""
+    """Schemes by metric; others have the default one."""
     suites: dict[str, str]
-    """By estimate; of those that are not in it the suite is the one that is met first."""
+    """Suites by estimate; for others, the suite of the first record."""
 
-    def contents(self, window: Window) -> WindowAggregate:
-        """What a record says.
+    def decode(self, window: Window) -> WindowAggregate:
+        """Return the aggregate of a record.
 
         Raises:
-            ValueError: if a metric was summarised by another scheme or estimated by another suite, or sums do not fit
-                together.
+            ValueError: if a metric was summarised by another scheme or estimated by another suite, or sums are
+                inconsistent.
         """
         for name, sums in window.estimates.items():
             if self.suites.setdefault(name, sums.suite) != sums.suite:
@@ -164,7 +169,7 @@ class WindowDecoder:
         return WindowAggregate(
             window.events,
             window.late,
-            {name: read(record, self.schemes.get(name, DEFAULT_SCHEME)) for name, record in window.metrics.items()},
+            {name: from_record(each, self.schemes.get(name, DEFAULT_SCHEME)) for name, each in window.metrics.items()},
             {name: dict(counts) for name, counts in window.categories.items()},
             {name: dict(counts) for name, counts in window.decisions.items()},
             set(window.catalogue_versions),
@@ -174,7 +179,7 @@ class WindowDecoder:
 
 
 def merged(parts: Iterable[WindowAggregate]) -> WindowAggregate:
-    """All parts together; they stay as they are."""
+    """Return the aggregate of all parts, which are not changed."""
     total = WindowAggregate()
     for part in parts:
         total.merge(part)

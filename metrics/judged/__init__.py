@@ -1,1 +1,1 @@
-"""What a judge is asked: suites as conversations without I/O."""
+"""Suites of judged metrics, as conversations without I/O."""

@@ -1,7 +1,7 @@
-"""Reading a judge's answer: the whole of it is one JSON object that carries its check word and fits, or it is nothing.
+"""Parsing of a judge's answer, which has to be one JSON object that has the check word and fits the schema.
 
-Prose is never searched. "Step 1 ... score: 0.2" holds no score, and neither does a JSON object that a judge copied from
-the text it was to grade, since the check word of the request does not stand there.
+Prose is never searched: "Step 1 ... score: 0.2" has no score. A JSON object that a judge copied from the text to grade
+is not accepted either, since it does not have the request's check word.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any, TypeVar
 from ragweir.metrics.judged.suite import Answer
 
 MAX_CHARACTERS = 100_000
-"""A longer answer is not read."""
+"""Maximum length of an answer."""
 
 CHECK_CHARACTERS = 64
-"""The most that a check word may have."""
+"""Maximum length of a check word."""
 
 A = TypeVar("A", bound=Answer)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with an answer, in fixed words that quote neither it nor the event."""
+    """An error of an answer, in fixed words that quote neither it nor the event."""
 
     reason: str
-    """Why the metrics that rest on it are null."""
+    """The reason of the metrics that are null because of it."""
     advice: str
-    """What to tell the judge, once."""
+    """The sentence for the judge in the request for a repair."""
 
 
 NOT_JSON = Fault("the judge's answer was not JSON", "It was not one JSON object alone, without any text around it.")
@@ -40,53 +40,52 @@ CUT = Fault("the judge's answer was cut", "It was too long and broke off. Be muc
 TOO_LONG = Fault("the judge's answer was too long", "It was too long. Be much shorter.")
 
 
-def read(text: str, answer: type[A], check: str, *, cut: bool = False) -> A | Fault:
-    """Read an answer.
+def parse_answer(text: str, answer: type[A], check: str, *, cut: bool = False) -> A | Fault:
+    """Parse an answer.
 
-    The text is one JSON object, with nothing but white space or one enclosing json fence around it. An object that
-    names a field twice is refused, since it says two things, and so are NaN and infinite numbers. An integer is fine
-    where a float is meant; beyond that no value is converted.
+    The text has to be one JSON object, with nothing but white space or one enclosing json fence around it. Duplicate
+    fields, NaN and infinite numbers are faults. An integer is converted to a float; other values are not converted.
 
     Args:
-        text: what the judge said.
-        answer: the shape that it has to have.
-        check: the word that its field "check" has to hold.
-        cut: whether it ended at the limit of tokens; whole objects are read all the same.
+        text: the judge's text.
+        answer: the model of the answer.
+        check: the required value of its field "check".
+        cut: True if the text ended at the limit of tokens; a complete object is still read.
 
     >>> class Politeness(Answer):
     ...     score: float
-    >>> read('{"score": 1, "check": "owl"}', Politeness, "owl")
+    >>> parse_answer('{"score": 1, "check": "owl"}', Politeness, "owl")
     Politeness(score=1.0)
-    >>> read('My score is 1: {"score": 1, "check": "owl"}', Politeness, "owl").reason
+    >>> parse_answer('My score is 1: {"score": 1, "check": "owl"}', Politeness, "owl").reason
     "the judge's answer was not JSON"
-    >>> read('{"score": 1, "check": "cat"}', Politeness, "owl").reason
+    >>> parse_answer('{"score": 1, "check": "cat"}', Politeness, "owl").reason
     "the judge's answer lacks its check word"
-    >>> read('{"score": "high", "check": "owl"}', Politeness, "owl").reason
+    >>> parse_answer('{"score": "high", "check": "owl"}', Politeness, "owl").reason
     "the judge's answer did not fit its schema"
     """
     if len(text) > MAX_CHARACTERS:
         return TOO_LONG
     try:
-        said = _json(text)
+        data = _json(text)
     except (ValueError, RecursionError):
         return CUT if cut else NOT_JSON
-    if not isinstance(said, dict):
+    if not isinstance(data, dict):
         return UNFIT
-    if said.pop("check", None) != check:
+    if data.pop("check", None) != check:
         return NO_CHECK
     try:
-        # As JSON, where a list is what a strict tuple is read from; half a surrogate pair becomes a question mark.
-        return answer.model_validate_json(json.dumps(said, ensure_ascii=False).encode("utf-8", "replace"))
+        # As JSON, in which strict mode reads a tuple from a list; half a surrogate pair becomes a question mark.
+        return answer.model_validate_json(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return UNFIT
 
 
 @cache
 def schema(answer: type[Answer]) -> dict[str, Any]:
-    """The JSON schema of an answer with its check word; one object per class, not to be changed.
+    """Return the JSON schema of an answer with its check word; one object per class, which must not be modified.
 
-    As the strictest endpoints want it: every object is closed and requires all its fields, and nothing is a reference.
-    So an answer's fields have no defaults, and it does not contain itself.
+    For the strictest endpoints, every object is closed and requires all its fields, and there are no references. So an
+    answer's fields must not have defaults, and it must not be recursive.
 
     >>> class Politeness(Answer):
     ...     score: float
@@ -95,8 +94,8 @@ def schema(answer: type[Answer]) -> dict[str, Any]:
     """
     plain = answer.model_json_schema()
     strict: dict[str, Any] = _strict(plain, plain.get("$defs", {}))
-    told = "The check word that the instructions name."
-    strict["properties"]["check"] = {"type": "string", "maxLength": CHECK_CHARACTERS, "description": told}
+    description = "The check word that the instructions name."
+    strict["properties"]["check"] = {"type": "string", "maxLength": CHECK_CHARACTERS, "description": description}
     strict["required"].append("check")
     return strict
 
@@ -105,7 +104,7 @@ def _json(text: str) -> object:
     """Decode one JSON value.
 
     Raises:
-        ValueError: if it is none, names a field twice, or holds a number that is not finite.
+        ValueError: if it is invalid, or has a duplicate field or a number that is not finite.
         RecursionError: if it is nested very deeply.
     """
     text = text.strip()
@@ -117,7 +116,7 @@ def _json(text: str) -> object:
 def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
     named = dict(pairs)
     if len(named) < len(pairs):
-        raise ValueError("a field stands there twice")
+        raise ValueError("duplicate field")
     return named
 
 
@@ -134,7 +133,7 @@ def _whole(digits: str) -> int:
 
 
 def _strict(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """One schema within a schema, without references, titles and defaults."""
+    """Return a part of a schema without references, titles and defaults."""
     if "$ref" in node:
         node = definitions[node["$ref"].removeprefix("#/$defs/")] | node
     strict = {key: value for key, value in node.items() if key not in {"$defs", "$ref", "title", "default"}}

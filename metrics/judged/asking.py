@@ -1,8 +1,7 @@
-"""What the suites' questions have in common: how the event's texts are named, and the bounded parts of answers.
+"""Parts of the suites' questions and answers: names of the event's texts, bounded fields, numbered verdicts.
 
-Schemas stay within what strict structured outputs take everywhere, with one exception: every field is required, and
-strings have a `maxLength`, which is left out for endpoints that refuse it. The prompt states the bound too, and what is
-longer all the same is cut here, since a long reason is no reason to ask again.
+Schemas only have what strict structured outputs accept everywhere, except `maxLength` of strings, which is left out for
+endpoints that reject it. The prompt states that limit as well, and longer strings are cut, not asked for again.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from ragweir.metrics.judged.suite import Answer, Ask, Case, Embed, Vectors
 from ragweir.metrics.metric import Null
 
 MOST_STATEMENTS = 40
-"""Claims or statements that one text is taken apart into, at most; with verdicts on them an answer still has room."""
+"""Maximum number of claims or statements of one text; verdicts on all of them fit into one answer."""
 
 NO_CONTEXTS = Null("the event has no contexts")
 NO_EXPECTED = Null("the event has no expected answer that says anything")
 
 ANY_OF_SEVERAL = "Where there are several expected answers, each of them alone is right."
-"""Stands in every task that shows expected answers."""
+"""Part of every task with expected answers."""
 
 A = TypeVar("A", bound=Answer)
 Texts = tuple[tuple[str, str], ...]
 
 
 def _bounded(top: float) -> tuple[AfterValidator, WithJsonSchema]:
-    """A number of a scale from 0. Slightly outside is clamped; far outside is another scale, and refused."""
+    """Return the annotations of a score from 0. A value slightly outside is clamped; farther, it is another scale."""
     slack = top / 10
 
     def clamped(value: float) -> float:
@@ -47,7 +46,7 @@ Share = Annotated[float, _SHARE[0], _SHARE[1]]
 """A score from 0 to 1."""
 Points = Annotated[float, _POINTS[0], _POINTS[1]]
 """A score from 0 to 100."""
-Said = Annotated[
+ShortText = Annotated[
     str,
     AfterValidator(lambda text: text[:SAID_CHARACTERS]),
     WithJsonSchema({"type": "string", "maxLength": SAID_CHARACTERS}),
@@ -60,7 +59,7 @@ class Verdict(Answer):
 
     number: int
     """Its number, from 1."""
-    reason: Said
+    reason: ShortText
     """In at most ten words."""
     verdict: bool
 
@@ -78,16 +77,16 @@ class Verdicts(Answer):
         return verdicts
 
     @property
-    def holding(self) -> list[bool]:
-        """The verdicts alone."""
+    def values(self) -> list[bool]:
+        """The verdicts without their reasons."""
         return [verdict.verdict for verdict in self.verdicts]
 
-    def told(self, yes: str, names: Sequence[str]) -> str:
-        """The verdicts in words for people, what does not hold first, since who publishes them cuts the end.
+    def explanation(self, yes: str, names: Sequence[str]) -> str:
+        """Return the verdicts as text, negative ones first, since the end may be cut.
 
         >>> named = Verdict(number=1, reason="named", verdict=True)
         >>> other = Verdict(number=2, reason="another year", verdict=False)
-        >>> Verdicts(verdicts=[named, other]).told("found", ["It is heath.", "It grows."])
+        >>> Verdicts(verdicts=[named, other]).explanation("found", ["It is heath.", "It grows."])
         'It grows. (not found: another year); It is heath. (found: named)'
         """
         ordered = sorted(zip(self.verdicts, names, strict=True), key=lambda pair: pair[0].verdict)
@@ -96,7 +95,7 @@ class Verdicts(Answer):
 
 @cache
 def verdicts(count: int) -> type[Verdicts]:
-    """The answer that holds exactly so many verdicts.
+    """Return the model of an answer with exactly so many verdicts.
 
     >>> answer = verdicts(16).model_json_schema()["properties"]["verdicts"]
     >>> answer["minItems"], answer["maxItems"]
@@ -106,11 +105,11 @@ def verdicts(count: int) -> type[Verdicts]:
     return create_model(f"Verdicts{count}", __base__=Verdicts, __doc__=Verdicts.__doc__, verdicts=(exactly, ...))
 
 
-def asked(task: str, data: Texts, answer: type[A]) -> Generator[Ask | Embed, object, A | Null]:
-    """Ask one question: its answer, or why there is none.
+def ask(task: str, data: Texts, answer: type[A]) -> Generator[Ask | Embed, object, A | Null]:
+    """Ask one question; return its answer, or Null with the reason why there is none.
 
     Raises:
-        TypeError: if what is sent is neither.
+        TypeError: if something else is sent.
     """
     reply = yield Ask(task, data, answer)
     if not isinstance(reply, (answer, Null)):
@@ -118,20 +117,20 @@ def asked(task: str, data: Texts, answer: type[A]) -> Generator[Ask | Embed, obj
     return reply
 
 
-def embedded(texts: tuple[str, ...]) -> Generator[Ask | Embed, object, Vectors | Null]:
-    """Ask for the texts' vectors.
+def embed(texts: Sequence[str], *, tokens: bool = False) -> Generator[Ask | Embed, object, Vectors | Null]:
+    """Request the vectors of texts, or of their tokens; return them, or Null with the reason why there are none.
 
     Raises:
-        TypeError: if what is sent is neither a list of vectors nor a `Null`.
+        TypeError: if something else is sent.
     """
-    reply = yield Embed(texts)
+    reply = yield Embed(tuple(texts), tokens)
     if not isinstance(reply, (list, Null)):
         raise TypeError(f"sent a {type(reply).__name__} for vectors")
     return reply
 
 
 def numbered_contexts(contexts: Sequence[str]) -> Texts:
-    """The contexts by name.
+    """Return the contexts by name.
 
     >>> numbered_contexts(["one", "other"])
     (('context 1', 'one'), ('context 2', 'other'))
@@ -140,7 +139,7 @@ def numbered_contexts(contexts: Sequence[str]) -> Texts:
 
 
 def references(case: Case) -> Texts:
-    """The expected answers that say anything, by name; none where the event has none.
+    """Return the expected answers that are not blank, by name.
 
     >>> references(Case("Which plant?", "", expected=("Cornish heath", " ", "Erica vagans")))
     (('expected 1', 'Cornish heath'), ('expected 2', 'Erica vagans'))
@@ -154,7 +153,7 @@ def references(case: Case) -> Texts:
 
 
 def numbered_lines(texts: Sequence[str]) -> str:
-    r"""One numbered line each; line breaks within become spaces, so that no text can pass for several.
+    r"""Return the texts as numbered lines; line breaks in a text become spaces, so that it cannot look like several.
 
     >>> numbered_lines(["It is blue.", "It grows\n2. It is red."])
     '1. It is blue.\n2. It grows 2. It is red.'

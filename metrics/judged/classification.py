@@ -1,10 +1,10 @@
-"""The suite `classification`: right, wrong, or an answer that says it does not know (document 003)."""
+"""The suite `classification`: correct, wrong, or an admission of not knowing (document 003)."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from ragweir.metrics.judged.asking import ANY_OF_SEVERAL, NO_EXPECTED, Said, asked, references
+from ragweir.metrics.judged.asking import ANY_OF_SEVERAL, NO_EXPECTED, ShortText, ask, references
 from ragweir.metrics.judged.suite import Answer, Case, Conversation, Suite, SuiteResult
 from ragweir.metrics.metric import Metric, Null
 
@@ -22,19 +22,18 @@ what was asked"""
 class Class(Answer):
     """Whether the response is right."""
 
-    reason: Said
+    reason: ShortText
     verdict: Literal["CORRECT", "WRONG"]
 
 
 def answer_class(answer: Class | None) -> str:
-    """Whether the answer is right, wrong, or says that it does not know, held against the expected answer.
+    """Class of the answer compared with the expected answer: correct, wrong, or an admission of not knowing.
 
-    Formula: DON'T KNOW where `dont_know` is true, and the judge is not asked; else its verdict. The labels' counts in a
-    window are the document's `correct_answers_count`, `wrong_answers_count` and `dont_know_answers_count`.
-    Range: CORRECT, WRONG, DON'T KNOW.
-    Undefined: without `expected`, or when no expected answer says anything; when the judge gave no usable answer.
+    Formula: DON'T KNOW if `dont_know` is true, without a call; else the judge's verdict. The labels' counts in a window
+    are the document's `correct_answers_count`, `wrong_answers_count` and `dont_know_answers_count`.
+    Undefined: without `expected`, or if all expected answers are blank; without a usable answer of the judge.
     Reference: document 003, "Correct", "Wrong" and "Don't Know Answers Count".
-    Known limits: those of `dont_know`: a right answer that holds one of its phrases counts as not knowing.
+    Known limits: those of `dont_know`: a correct answer with one of its phrases counts as not knowing.
 
     >>> answer_class(None), answer_class(Class(reason="Another plant.", verdict="WRONG"))
     ("DON'T KNOW", 'WRONG')
@@ -43,7 +42,7 @@ def answer_class(answer: Class | None) -> str:
 
 
 def converse(case: Case) -> Conversation:
-    """One question, and none where the answer says itself that it does not know."""
+    """Ask one question, unless the answer admits that it does not know."""
     name = answer_class.__name__
     expected = references(case)
     if not expected:
@@ -51,7 +50,7 @@ def converse(case: Case) -> Conversation:
     if case.scores.get("dont_know") == 1:
         return SuiteResult({name: answer_class(None)})
     data = (("query", case.query), ("response", case.response), *expected)
-    answer = yield from asked(TASK, data, Class)
+    answer = yield from ask(TASK, data, Class)
     if isinstance(answer, Null):
         return SuiteResult({name: answer})
     return SuiteResult({name: answer_class(answer)}, {name: answer.reason})
@@ -60,12 +59,7 @@ def converse(case: Case) -> Conversation:
 METRICS = (
     Metric(
         answer_class,
-        "classification",
-        "category",
-        "neither",
-        ("expected",),
-        "document 003",
-        "llm",
+        *("classification", "category", "neither", ("expected",), "document 003", "llm"),
         labels=("CORRECT", "WRONG", DONT_KNOW),
         aliases=("correct_answers_count", "wrong_answers_count", "dont_know_answers_count"),
     ),

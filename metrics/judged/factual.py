@@ -1,8 +1,8 @@
-"""The suite `factual`: how far the facts agree with an expected answer, in three steps (document 003, after G-Eval)."""
+"""The suite `factual`: agreement of the facts with an expected answer, in three steps (document 003, after G-Eval)."""
 
 from __future__ import annotations
 
-from ragweir.metrics.judged.asking import ANY_OF_SEVERAL, NO_EXPECTED, Points, Said, asked, references
+from ragweir.metrics.judged.asking import ANY_OF_SEVERAL, NO_EXPECTED, Points, ShortText, ask, references
 from ragweir.metrics.judged.suite import Answer, Case, Conversation, Suite, SuiteResult
 from ragweir.metrics.metric import Metric, Null
 
@@ -39,32 +39,31 @@ _LOWEST = "E"
 class ComparisonSteps(Answer):
     """The three steps of the comparison."""
 
-    correctness_reason: Said
+    correctness_reason: ShortText
     correctness: Points
-    completeness_reason: Said
+    completeness_reason: ShortText
     completeness: Points
-    consistency_reason: Said
+    consistency_reason: ShortText
     consistency: Points
 
 
 def factual_accuracy_percentage(correctness: float, completeness: float, consistency: float) -> float:
-    """How far the response agrees with the expected answer in its facts, by a judge in three steps.
+    """Agreement of the response with the expected answer in its facts, by a judge in three steps.
 
-    Formula: 0.5 x correctness + 0.3 x completeness + 0.2 x consistency, each from 0 to 100; the sum is made here, and
-    the judge is not asked for it.
-    Range: 0 to 100; higher is better.
-    Undefined: without `expected`, or when no expected answer says anything; when the judge gave no usable answer.
+    Formula: 0.5 x correctness + 0.3 x completeness + 0.2 x consistency, each from 0 to 100. The judge gives the parts,
+    not the sum.
+    Undefined: without `expected`, or if all expected answers are blank; without a usable answer of the judge.
     Reference: document 003, "Factual Accuracy Percentage"; Liu et al., G-Eval, 2023, for judging in steps.
 
     >>> factual_accuracy_percentage(90, 80, 100)
     89.0
     """
-    # In tenths, as 0.3 and 0.2 have no exact binary form and a grade must not hang on that.
+    # In tenths: 0.3 and 0.2 have no exact binary form, and that must not change a grade.
     return round((5 * correctness + 3 * completeness + 2 * consistency) / 10, 6)
 
 
 def factual_accuracy_grade(percentage: float) -> str:
-    """The grade of the factual accuracy: A is excellent, B good, C moderate, D poor, E very poor.
+    """Grade of the factual accuracy: A is excellent, B good, C moderate, D poor, E very poor.
 
     Formula: A from 80, B from 60, C from 40, D from 20 of `factual_accuracy_percentage`, E below.
     Range: A, B, C, D, E; A is best.
@@ -78,34 +77,28 @@ def factual_accuracy_grade(percentage: float) -> str:
 
 
 def converse(case: Case) -> Conversation:
-    """One question."""
+    """Ask one question."""
     expected = references(case)
     if not expected:
         return FACTUAL.null(NO_EXPECTED.reason)
     data = (("query", case.query), ("response", case.response), *expected)
-    answer = yield from asked(TASK, data, ComparisonSteps)
+    answer = yield from ask(TASK, data, ComparisonSteps)
     if isinstance(answer, Null):
         return FACTUAL.null(answer.reason)
     percentage = factual_accuracy_percentage(answer.correctness, answer.completeness, answer.consistency)
-    told = (f"{step} {getattr(answer, step):g}: {getattr(answer, f'{step}_reason')}" for step in _STEPS)
+    steps = (f"{step} {getattr(answer, step):g}: {getattr(answer, f'{step}_reason')}" for step in _STEPS)
     return SuiteResult(
         {"factual_accuracy_percentage": percentage, "factual_accuracy_grade": factual_accuracy_grade(percentage)},
-        {"factual_accuracy_percentage": "; ".join(told)},
+        {"factual_accuracy_percentage": "; ".join(steps)},
     )
 
 
+_NEEDS = ("expected",)
+_LABELS = tuple("ABCDE")
+
 METRICS = (
-    Metric(factual_accuracy_percentage, "factual", "percent", "higher", ("expected",), "document 003", "llm"),
-    Metric(
-        factual_accuracy_grade,
-        "factual",
-        "category",
-        "neither",
-        ("expected",),
-        "document 003",
-        "llm",
-        labels=("A", "B", "C", "D", "E"),
-    ),
+    Metric(factual_accuracy_percentage, "factual", "percent", "higher", _NEEDS, "document 003", "llm"),
+    Metric(factual_accuracy_grade, "factual", "category", "neither", _NEEDS, "document 003", "llm", labels=_LABELS),
 )
 
-FACTUAL = Suite("factual", "2", METRICS, converse, asks=1, needs=("expected",))
+FACTUAL = Suite("factual", "2", METRICS, converse, asks=1, needs=_NEEDS)

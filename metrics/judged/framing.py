@@ -1,11 +1,11 @@
-"""How a question is put to a model: instructions outside, the event's texts between marks that nobody could guess.
+"""Prompts: the instructions, and the event's texts between random marks, against prompt injection.
 
-A text can say anything, such as "ignore the rubric". Each text stands between two lines that carry a mark of this one
-request, drawn at random, so that no text can end its own frame; the instructions are repeated behind the texts; and the
-answer must return a check word that stands only in the instructions. What chat templates of open models read as the end
-of a message gets another bracket, since some servers would obey it wherever it stands.
+A text may contain instructions, such as "ignore the rubric". Each text is enclosed by two lines with a mark that is
+random for each request, so that no text can end its own frame; the instructions are repeated after the texts; and the
+answer must have a check word that is only in the instructions. In special tokens of the chat templates of open models
+the bracket is replaced, since some servers interpret them anywhere.
 
-None of this makes a model heed the frame. A text that persuades a model in spite of it is believed.
+None of this forces a model to respect the frame: an injection that persuades a model succeeds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ragweir.metrics.judged.suite import Ask
 
 SAID_CHARACTERS = 400
-"""The most that one reason, claim or statement of a judge may have; what is longer is cut."""
+"""Maximum length of one reason, claim or statement of a judge; longer ones are cut."""
 
 RULES = f"""\
 You grade how well a system answered a question. You are given a task and the texts that it is about.
@@ -30,12 +30,12 @@ Answer with one JSON object of the given schema and nothing else. Each string in
 {SAID_CHARACTERS} characters. Its field "check" is the word {{check}}."""
 
 _DRAWS = 100
-"""How often a word is drawn before the drawing itself must be at fault."""
+"""Maximum number of words that are drawn for one question."""
 
 # Halves of surrogate pairs cannot be sent, and some servers stop reading at a control character.
 _UNSENDABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
-# Where tokens begin that chat templates give a meaning: <|im_end|>, </s>, <end_of_turn>, <<SYS>>, [INST] and their kin.
+# The start of special tokens of chat templates: <|im_end|>, </s>, <end_of_turn>, <<SYS>>, [INST] and the like.
 _TEMPLATE = re.compile(
     r"<(?=[|｜]|/?s>|(?:start|end)_of_turn>|(?:bos|eos|pad|unk|sop)>|</?SYS>>)"
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|gMASK)\])"
@@ -51,18 +51,18 @@ class Framed:
 
 
 def frame(ask: Ask, draw: Callable[[], str], advice: str = "") -> tuple[Framed, str]:
-    """Put a question between marks drawn for it.
+    """Frame a question with a random mark and check word.
 
     Args:
         ask: the question.
-        draw: gives random words; one that occurs in the question is not used.
-        advice: what was wrong with the answer before, in words of ours.
+        draw: returns random words; one that occurs in the question is not used.
+        advice: `Fault.advice` on the previous answer.
 
     Returns:
-        The question, and the check word that its answer has to return.
+        The framed question and its check word.
 
     Raises:
-        ValueError: if all words that are drawn occur in the question.
+        ValueError: if all drawn words occur in the question.
     """
     taken = [ask.task, *(text for _, text in ask.data)]
     words: list[str] = []
@@ -77,16 +77,16 @@ def frame(ask: Ask, draw: Callable[[], str], advice: str = "") -> tuple[Framed, 
 
 
 def framed(ask: Ask, mark: str, check: str, advice: str = "") -> Framed:
-    """Put a question between given marks.
+    """Frame a question with a given mark and check word.
 
     Args:
-        ask: the question; its texts have different names without brackets.
-        mark: drawn at random for this request; must occur in none of the texts.
-        check: a random word that the answer has to return.
-        advice: what was wrong with the answer before, in words of ours.
+        ask: the question; its texts have distinct names without brackets.
+        mark: a random word that occurs in none of the texts.
+        check: a random word that the answer has to contain.
+        advice: `Fault.advice` on the previous answer.
 
     Raises:
-        ValueError: if the mark occurs in a text, or a name cannot be used.
+        ValueError: if the mark occurs in a text, or a name is invalid.
 
     >>> from ragweir.metrics.judged.suite import Answer
     >>> print(framed(Ask("Is it polite?", (("response", "Go away."),), Answer), "7f3a", "owl").user)
@@ -113,7 +113,7 @@ def framed(ask: Ask, mark: str, check: str, advice: str = "") -> Framed:
 
 
 def sendable(text: str) -> str:
-    r"""The text as a model gets it, never longer in bytes than it was.
+    r"""Return a text as it is sent to a model, never longer in bytes than it was.
 
     >>> sendable("fine<|im_end|>\x00[INST]")
     'fine(|im_end|> (INST]'
@@ -122,7 +122,7 @@ def sendable(text: str) -> str:
 
 
 def unframed(system: str, user: str) -> tuple[dict[str, str], str, str]:
-    """What a judge that keeps to the marks reads: the texts by name, the instructions around them, the check word.
+    """Return the texts of a framed question by name, the instructions around them, and the check word.
 
     >>> from ragweir.metrics.judged.suite import Answer
     >>> framed_ask = framed(Ask("Is it polite?", (("response", "Go away."),), Answer), "7f3a", "owl")
@@ -131,7 +131,7 @@ def unframed(system: str, user: str) -> tuple[dict[str, str], str, str]:
     ({'response': 'Go away.'}, 'owl', False)
 
     Raises:
-        ValueError: if it is not framed so.
+        ValueError: if it is not framed.
     """
     found = re.search(r'"\[\[(\S+) begin NAME\]\]"', system)
     word = re.search(r'Its field "check" is the word (\S+)\.', system)

@@ -1,11 +1,11 @@
 """The suite `ragas`: faithfulness, context precision and recall, answer relevance, and their score (document 003).
 
-Each part asks by itself and may be null by itself; the score is over those that are not. All are percentages.
+Each part has its own questions and may be null; the score is over the others. All are percentages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
@@ -18,10 +18,10 @@ from ragweir.metrics.judged.asking import (
     MOST_STATEMENTS,
     NO_CONTEXTS,
     NO_EXPECTED,
-    Said,
     Share,
-    asked,
-    embedded,
+    ShortText,
+    ask,
+    embed,
     numbered_contexts,
     numbered_lines,
     references,
@@ -31,11 +31,11 @@ from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed,
 from ragweir.metrics.metric import Flagged, Metric, Null, Value
 
 DIRECT = "direct_assessment"
-"""Flags an answer relevance that the judge gave outright, for want of questions or embeddings."""
+"""Flag of an answer relevance that the judge gave directly, without questions or embeddings."""
 
 QUESTIONS = 3
 WEIGHTS = (0.30, 0.20, 0.20, 0.30)
-"""Of the parts in the score, in the order of `_PARTS`."""
+"""Weights of faithfulness, context precision, context recall and answer relevance in the score."""
 
 CLAIMS = f"""\
 Take the response apart into the statements of fact that it makes. Each must say one thing, be understood without the \
@@ -77,14 +77,14 @@ between 0 and 1.
 0.0: not at all"""
 
 Part = Generator[Ask | Embed, object, tuple[Value, str]]
-"""A part's conversation, to its value and what explains it."""
+"""The conversation of one part, which returns its value and its explanation."""
 Vector = NDArray[np.float32]
 
 
 class Claims(Answer):
     """The statements of fact of the response."""
 
-    claims: Annotated[list[Said], Field(max_length=MOST_STATEMENTS)]
+    claims: Annotated[list[ShortText], Field(max_length=MOST_STATEMENTS)]
 
 
 class Statement(Answer):
@@ -92,7 +92,7 @@ class Statement(Answer):
 
     expected: int
     """The number of the expected answer that it is from."""
-    statement: Said
+    statement: ShortText
 
 
 class Statements(Answer):
@@ -104,22 +104,22 @@ class Statements(Answer):
 class Questions(Answer):
     """What the response would answer."""
 
-    questions: Annotated[list[Said], Field(max_length=QUESTIONS)]
+    questions: Annotated[list[ShortText], Field(max_length=QUESTIONS)]
 
 
 class Direct(Answer):
     """How well the response addresses the query."""
 
-    reason: Said
+    reason: ShortText
     score: Share
 
 
 def ragas_faithfulness(supported: Sequence[bool]) -> float:
-    """The share of the response's claims that the contexts support, by a judge.
+    """Share of the response's claims that the contexts support, by a judge.
 
-    Formula: 100 x supported claims / claims, at most the 40 that matter most; 100 where there are none.
-    Range: 0 to 100; higher is better.
-    Undefined: without `contexts`; when the judge gave no usable answer. Contexts that are an empty list support none.
+    Formula: 100 x supported claims / claims, at most the 40 that matter most; 100 without claims, else 0 if the list of
+    contexts is empty.
+    Undefined: without `contexts`; without a usable answer of the judge.
     Reference: document 003, "RAGAS Faithfulness"; Es et al., RAGAS, 2023.
 
     >>> ragas_faithfulness([True, True, False, True]), ragas_faithfulness([])
@@ -129,11 +129,10 @@ def ragas_faithfulness(supported: Sequence[bool]) -> float:
 
 
 def ragas_context_precision(relevant: Sequence[bool]) -> float:
-    """The share of the retrieved contexts that are relevant to the query, by a judge.
+    """Share of the retrieved contexts that are relevant to the query, by a judge.
 
-    Formula: 100 x relevant contexts / contexts; 0 where there are none.
-    Range: 0 to 100; higher is better.
-    Undefined: without `contexts`; when the judge gave no usable answer, which is one verdict for each context.
+    Formula: 100 x relevant contexts / contexts; 0 if their list is empty.
+    Undefined: without `contexts`; without a usable answer of the judge, with one verdict per context.
     Reference: document 003, "RAGAS Context Precision".
 
     >>> ragas_context_precision([True, False, True, False]), ragas_context_precision([])
@@ -143,11 +142,10 @@ def ragas_context_precision(relevant: Sequence[bool]) -> float:
 
 
 def ragas_context_precision_at_k(relevant: Sequence[bool]) -> float:
-    """Whether the relevant contexts come first, by a judge.
+    """Average precision of the order of the contexts, by a judge.
 
-    Formula: 100 x the mean, over the relevant contexts, of the share that is relevant down to their rank; 0 where none
-    is relevant.
-    Range: 0 to 100; higher is better.
+    Formula: 100 x the mean, over the relevant contexts, of the share of contexts up to their rank that are relevant; 0
+    if none is relevant.
     Undefined: as `ragas_context_precision`.
     Reference: document 003, "Precision@K" under "RAGAS Context Precision".
 
@@ -159,13 +157,12 @@ def ragas_context_precision_at_k(relevant: Sequence[bool]) -> float:
 
 
 def ragas_context_recall(attributed: Mapping[int, Sequence[bool]]) -> float:
-    """The share of the expected answer's statements that stand in the contexts, by a judge.
+    """Share of the expected answer's statements that the contexts have, by a judge.
 
-    Formula: 100 x statements found / statements, at most 40; 100 where there are none, and 0 where there are but the
-    list of contexts is empty. Of several expected answers the one that is found best counts, as any of them is right.
-    Range: 0 to 100; higher is better.
-    Undefined: without `contexts` or `expected`, or when no expected answer says anything; when the judge gave no usable
-    answer.
+    Formula: 100 x statements found / statements, at most 40; 100 without statements, else 0 if the list of contexts is
+    empty. Of several expected answers the highest value counts, as any of them is right.
+    Undefined: without `contexts` or `expected`, or if all expected answers are blank; without a usable answer of the
+    judge.
     Reference: document 003, "RAGAS Context Recall".
 
     >>> ragas_context_recall({1: [True, False], 2: [True]}), ragas_context_recall({})
@@ -175,15 +172,14 @@ def ragas_context_recall(attributed: Mapping[int, Sequence[bool]]) -> float:
 
 
 def ragas_answer_relevance(query: Vector, questions: Sequence[Vector]) -> float:
-    """How close the query is to the questions that the response would answer.
+    """Similarity of the query to the questions that the response would answer, by a judge and embeddings.
 
-    Formula: 100 x the mean cosine of the query's embedding with those of three questions that a judge makes up from
-    the response, not below 0. Where none come back, or there are no embeddings, 100 x the judge's own score of how
-    well the response addresses the query, flagged `direct_assessment`.
-    Range: 0 to 100; higher is better.
-    Undefined: when the judge gave no usable answer.
+    Formula: 100 x the mean cosine of the query's embedding with those of three questions that a judge generates from
+    the response, not below 0. Without questions or embeddings it is 100 x the judge's score of the response's relevance
+    to the query, flagged `direct_assessment`.
+    Undefined: without a usable answer of the judge.
     Reference: document 003, "RAGAS Answer Relevance"; Es et al., RAGAS, 2023.
-    Known limits: the level depends on the embedding model: compare values of one model only.
+    Known limits: values of different embedding models are not comparable.
 
     >>> ragas_answer_relevance(np.float32([1, 0]), [np.float32([2, 0]), np.float32([0, 1])])
     50.0
@@ -192,15 +188,14 @@ def ragas_answer_relevance(query: Vector, questions: Sequence[Vector]) -> float:
 
 
 def ragas_score(parts: Sequence[Value], weights: Sequence[float] = WEIGHTS) -> float | Null:
-    """The quality of the whole pipeline: the weighted mean of the four parts.
+    """Weighted mean of the four parts, for the quality of the whole pipeline.
 
     Formula: the mean of `ragas_faithfulness`, `ragas_context_precision`, `ragas_context_recall` and
     `ragas_answer_relevance` with the weights 0.30, 0.20, 0.20, 0.30 (`judge.ragas_weights`), over those that are not
     null.
-    Range: 0 to 100; higher is better.
-    Undefined: when all parts of any weight are.
+    Undefined: if all parts with a weight above 0 are.
     Reference: document 003, "RAGAS Composite Score".
-    Known limits: scores over different parts are no like with like; `reasons` says which are null.
+    Known limits: scores over different parts are not comparable; `reasons` has the parts that are null.
 
     >>> from ragweir.metrics.metric import Null
     >>> missing = Null("missing")
@@ -230,7 +225,7 @@ def _faithfulness(case: Case) -> Part:
         return NO_CONTEXTS, ""
     claims: list[str] = []
     if case.response.strip():
-        answer = yield from asked(CLAIMS, (("query", case.query), ("response", case.response)), Claims)
+        answer = yield from ask(CLAIMS, (("query", case.query), ("response", case.response)), Claims)
         if isinstance(answer, Null):
             return answer, ""
         claims = [claim for claim in answer.claims if claim.strip()]
@@ -239,28 +234,28 @@ def _faithfulness(case: Case) -> Part:
     if not case.contexts:
         return ragas_faithfulness([False] * len(claims)), "there are no contexts to support its claims"
     data = (("claims", numbered_lines(claims)), *numbered_contexts(case.contexts))
-    found = yield from asked(SUPPORT, data, verdicts(len(claims)))
+    found = yield from ask(SUPPORT, data, verdicts(len(claims)))
     if isinstance(found, Null):
         return found, ""
-    return ragas_faithfulness(found.holding), found.told("supported", claims)
+    return ragas_faithfulness(found.values), found.explanation("supported", claims)
 
 
 def _relevant(case: Case) -> Generator[Ask | Embed, object, tuple[Sequence[bool] | Null, str]]:
-    """Which contexts are relevant."""
+    """Return the verdicts on the relevance of the contexts, and their explanation."""
     if not case.contexts:
         return (NO_CONTEXTS if case.contexts is None else []), ""
     contexts = numbered_contexts(case.contexts)
-    found = yield from asked(USEFUL, (("query", case.query), *references(case), *contexts), verdicts(len(contexts)))
+    found = yield from ask(USEFUL, (("query", case.query), *references(case), *contexts), verdicts(len(contexts)))
     if isinstance(found, Null):
         return found, ""
-    return found.holding, found.told("relevant", [name for name, _ in contexts])
+    return found.values, found.explanation("relevant", [name for name, _ in contexts])
 
 
 def _recall(case: Case) -> Part:
     expected = references(case)
     if case.contexts is None or not expected:
         return (NO_EXPECTED if case.contexts is not None else NO_CONTEXTS), ""
-    answer = yield from asked(STATEMENTS, (("query", case.query), *expected), Statements)
+    answer = yield from ask(STATEMENTS, (("query", case.query), *expected), Statements)
     if isinstance(answer, Null):
         return answer, ""
     stated = [each for each in answer.statements if each.statement.strip()]
@@ -270,56 +265,50 @@ def _recall(case: Case) -> Part:
         return ragas_context_recall({each.expected: [False] for each in stated}), "there are no contexts to hold any"
     texts = [each.statement for each in stated]
     data = (("statements", numbered_lines(texts)), *numbered_contexts(case.contexts))
-    found = yield from asked(ATTRIBUTION, data, verdicts(len(stated)))
+    found = yield from ask(ATTRIBUTION, data, verdicts(len(stated)))
     if isinstance(found, Null):
         return found, ""
     attributed: dict[int, list[bool]] = {}
-    for each, holds in zip(stated, found.holding, strict=True):
+    for each, holds in zip(stated, found.values, strict=True):
         attributed.setdefault(each.expected, []).append(holds)
-    return ragas_context_recall(attributed), found.told("found", texts)
+    return ragas_context_recall(attributed), found.explanation("found", texts)
 
 
 def _relevance(case: Case) -> Part:
-    answer = yield from asked(ASKED_FOR, (("response", case.response),), Questions)
+    answer = yield from ask(ASKED_FOR, (("response", case.response),), Questions)
     if isinstance(answer, Null):
         return answer, ""
     questions = [question for question in answer.questions if question.strip()]
     if questions:
-        vectors = yield from embedded((case.query, *questions))
+        vectors = yield from embed((case.query, *questions))
         if not isinstance(vectors, Null):
             return ragas_answer_relevance(vectors[0], vectors[1:]), f"it answers: {' '.join(questions)}"
-    direct = yield from asked(DIRECTLY, (("query", case.query), ("response", case.response)), Direct)
+    direct = yield from ask(DIRECTLY, (("query", case.query), ("response", case.response)), Direct)
     if isinstance(direct, Null):
         return direct, ""
     return Flagged(100 * direct.score, DIRECT), direct.reason
 
 
 def converse(case: Case, weights: Sequence[float] = WEIGHTS) -> Conversation:
-    """Seven questions at most."""
-    faithfulness, supported = yield from _faithfulness(case)
-    relevant, useful = yield from _relevant(case)
-    recall, found = yield from _recall(case)
-    relevance, answers = yield from _relevance(case)
-    precision = _unless_null(ragas_context_precision, relevant)
-    values: dict[str, Value] = {
+    """Ask at most seven questions."""
+    faithfulness = yield from _faithfulness(case)
+    relevant, explanation = yield from _relevant(case)
+    precision, at_k = (
+        relevant if isinstance(relevant, Null) else compute(relevant)
+        for compute in (ragas_context_precision, ragas_context_precision_at_k)
+    )
+    recall = yield from _recall(case)
+    relevance = yield from _relevance(case)
+    parts: dict[str, tuple[Value, str]] = {
         "ragas_faithfulness": faithfulness,
-        "ragas_context_precision": precision,
-        "ragas_context_precision_at_k": _unless_null(ragas_context_precision_at_k, relevant),
+        "ragas_context_precision": (precision, explanation),
         "ragas_context_recall": recall,
         "ragas_answer_relevance": relevance,
-        "ragas_score": ragas_score((faithfulness, precision, recall, relevance), weights),
     }
-    told = {
-        "ragas_faithfulness": supported,
-        "ragas_context_precision": useful,
-        "ragas_context_recall": found,
-        "ragas_answer_relevance": answers,
-    }
-    return SuiteResult(values, {name: text for name, text in told.items() if text})
-
-
-def _unless_null(of: Callable[[Sequence[bool]], float], relevant: Sequence[bool] | Null) -> Value:
-    return relevant if isinstance(relevant, Null) else of(relevant)
+    values = {name: value for name, (value, _) in parts.items()}
+    score = ragas_score(list(values.values()), weights)
+    explanations = {name: text for name, (_, text) in parts.items() if text}
+    return SuiteResult(values | {"ragas_context_precision_at_k": at_k, "ragas_score": score}, explanations)
 
 
 _SOURCE = "document 003"
@@ -335,5 +324,5 @@ METRICS = (
 
 
 def ragas(weights: Sequence[float] = WEIGHTS) -> Suite:
-    """The suite, with the weights of faithfulness, context precision, context recall and answer relevance."""
+    """Return the suite with the weights of faithfulness, context precision, context recall and answer relevance."""
     return Suite("ragas", "2", METRICS, partial(converse, weights=weights), asks=7)

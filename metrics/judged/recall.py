@@ -1,13 +1,13 @@
-"""The suite `context_recall`: whether the contexts hold all that the query needs, asked of a judge (document 002)."""
+"""The suite `context_recall`: completeness of the contexts for the query, by a judge (document 002)."""
 
 from __future__ import annotations
 
-from ragweir.metrics.judged.asking import NO_CONTEXTS, Said, Share, asked, numbered_contexts
+from ragweir.metrics.judged.asking import NO_CONTEXTS, Share, ShortText, ask, numbered_contexts
 from ragweir.metrics.judged.suite import Answer, Case, Conversation, Suite, SuiteResult
 from ragweir.metrics.metric import Metric, Null
 
 MOST_CONTEXTS = 10
-"""The first so many are shown to the judge."""
+"""Number of contexts, from the first, that the judge is shown."""
 
 TASK = """\
 Judge whether retrieval found all that is needed to answer the query. The response, which may be wrong, shows what \
@@ -23,46 +23,36 @@ give the share of the needed information that the contexts hold, between 0 and 1
 class Recall(Answer):
     """How complete the contexts are."""
 
-    reason: Said
+    reason: ShortText
     recall: Share
 
 
 def context_recall_llm(answer: Recall) -> float:
-    """How much of what the query needs stands in the contexts, asked of a judge.
+    """Share of the information needed for the query that the contexts have, by a judge.
 
     Formula: the judge's score, clamped to its range, from the query, the response and the first ten contexts; 0 without
-    asking when the list of contexts is empty.
-    Range: 0 to 1; higher is better.
-    Undefined: without `contexts`; when the judge gave no usable answer.
+    a call if the list of contexts is empty.
+    Undefined: without `contexts`; without a usable answer of the judge.
     Reference: document 002, `context_recall_llm`, which gives the range; the bands between its ends are ours.
-    Known limits: what a complete answer needs is the judge's own guess; `ragas_context_recall` asks an expected answer.
+    Known limits: the judge guesses what a complete answer needs; `ragas_context_recall` uses an expected answer.
     """
     return answer.recall
 
 
 def converse(case: Case) -> Conversation:
-    """One question, and none where nothing was retrieved."""
+    """Ask one question, unless nothing was retrieved."""
     name = context_recall_llm.__name__
     if not case.contexts:
         return SuiteResult({name: NO_CONTEXTS if case.contexts is None else 0.0})
     shown = numbered_contexts(case.contexts[:MOST_CONTEXTS])
-    answer = yield from asked(TASK, (("query", case.query), ("response", case.response), *shown), Recall)
+    answer = yield from ask(TASK, (("query", case.query), ("response", case.response), *shown), Recall)
     if isinstance(answer, Null):
         return SuiteResult({name: answer})
     return SuiteResult({name: context_recall_llm(answer)}, {name: answer.reason})
 
 
-METRICS = (
-    Metric(
-        context_recall_llm,
-        "context_recall",
-        "ratio",
-        "higher",
-        ("contexts",),
-        "document 002",
-        "llm",
-        order_free=False,
-    ),
-)
+_NAME, _NEEDS = "context_recall", ("contexts",)
 
-CONTEXT_RECALL = Suite("context_recall", "2", METRICS, converse, asks=1, needs=("contexts",))
+METRICS = (Metric(context_recall_llm, _NAME, "ratio", "higher", _NEEDS, "document 002", "llm", order_free=False),)
+
+CONTEXT_RECALL = Suite(_NAME, "2", METRICS, converse, asks=1, needs=_NEEDS)

@@ -1,8 +1,8 @@
-"""The suite `rubric`: how good the answer and its contexts are, each by a scale in words (document 000)."""
+"""The suite `rubric`: quality of the answer and its contexts, by scales in words (document 000)."""
 
 from __future__ import annotations
 
-from ragweir.metrics.judged.asking import NO_CONTEXTS, Said, Share, asked, numbered_contexts
+from ragweir.metrics.judged.asking import NO_CONTEXTS, Share, ShortText, ask, numbered_contexts
 from ragweir.metrics.judged.suite import Answer, Case, Conversation, Suite, SuiteResult
 from ragweir.metrics.metric import Metric, Null, Value
 
@@ -47,58 +47,55 @@ contextual_relevance: do the contexts help to answer the query?
 class Relevance(Answer):
     """The grade of a response whose contexts are not known."""
 
-    relevance_reason: Said
+    relevance_reason: ShortText
     relevance: Share
 
 
 class Grounding(Relevance):
     """The grades of a response for which nothing was retrieved."""
 
-    faithfulness_reason: Said
+    faithfulness_reason: ShortText
     faithfulness: Share
-    hallucination_reason: Said
+    hallucination_reason: ShortText
     hallucination: Share
 
 
 class Rubric(Grounding):
     """The grades of a response and its contexts."""
 
-    contextual_relevance_reason: Said
+    contextual_relevance_reason: ShortText
     contextual_relevance: Share
 
 
 def judge_relevance(answer: Relevance) -> float:
-    """How well the response answers the query, by a judge's rubric.
+    """Relevance of the response to the query, by a judge's rubric.
 
-    Formula: the judge's score, clamped to its range. 1 answers completely, 0.8 well, 0.6 could say more, 0.4 in part,
-    below 0.4 not at all.
-    Range: 0 to 1; higher is better.
-    Undefined: when the judge gave no usable answer.
+    Formula: the judge's score, clamped to its range. 1 is a complete answer, 0.8 a good one, 0.6 could be longer, 0.4
+    answers in part, below 0.4 not at all.
+    Undefined: without a usable answer of the judge.
     Reference: document 000, "Relevance Score".
     """
     return answer.relevance
 
 
 def judge_faithfulness(answer: Grounding) -> float:
-    """How far the contexts bear out the response, by a judge's rubric.
+    """Support of the response by the contexts, by a judge's rubric.
 
     Formula: the judge's score, clamped to its range. 1 is fully grounded, 0.8 with small inferences, 0.6 with some
-    unsupported details, 0.4 half and half, below 0.4 much without support.
-    Range: 0 to 1; higher is better.
-    Undefined: without `contexts`; when the judge gave no usable answer. Contexts that are an empty list support
-    nothing, and the judge is told so.
+    unsupported details, 0.4 half grounded, below 0.4 largely unsupported. If the list of contexts is empty, the prompt
+    says that nothing was retrieved.
+    Undefined: without `contexts`; without a usable answer of the judge.
     Reference: document 000, "Faithfulness Score".
     """
     return answer.faithfulness
 
 
 def judge_hallucination(answer: Grounding) -> float:
-    """How much of the response is made up, by a judge's rubric.
+    """Share of the response that is made up, by a judge's rubric.
 
     Formula: the judge's score, clamped to its range. 0 is nothing, up to 0.2 small inferences, up to 0.5 some
-    unsupported details, up to 0.8 inventions of weight, above that mostly invented. Judged for itself: it need not be
-    1 - `judge_faithfulness`.
-    Range: 0 to 1; lower is better.
+    unsupported details, up to 0.8 major inventions, above that mostly invented. It may differ from
+    1 - `judge_faithfulness`, as each is judged separately.
     Undefined: as `judge_faithfulness`.
     Reference: document 000, "Hallucination Score".
     """
@@ -106,44 +103,42 @@ def judge_hallucination(answer: Grounding) -> float:
 
 
 def judge_contextual_relevance(answer: Rubric | Grounding) -> float:
-    """How much the retrieved contexts help to answer the query, by a judge's rubric.
+    """Usefulness of the retrieved contexts for the query, by a judge's rubric.
 
-    Formula: the judge's score, clamped to its range; 1 is just what is needed, 0.8 very useful, 0.6 fairly, 0.4 hardly,
-    below 0.4 no use. 0 without asking when the list of contexts is empty.
-    Range: 0 to 1; higher is better.
-    Undefined: without `contexts`; when the judge gave no usable answer.
+    Formula: the judge's score, clamped to its range; 1 is exactly what is needed, 0.8 very useful, 0.6 fairly useful,
+    0.4 hardly, below 0.4 useless. 0 without a question on it if the list of contexts is empty.
+    Undefined: without `contexts`; without a usable answer of the judge.
     Reference: document 000, "Contextual Relevance".
     """
     return answer.contextual_relevance if isinstance(answer, Rubric) else 0.0
 
 
 def answer_correctness(relevance: float, faithfulness: float) -> float:
-    """How correct the answer is on the whole: mostly that it answers, and that it is grounded.
+    """Overall correctness of the answer, from its relevance and its faithfulness.
 
     Formula: 0.7 x `judge_relevance` + 0.3 x `judge_faithfulness`.
-    Range: 0 to 1; higher is better.
-    Undefined: when one of the two is.
+    Undefined: if one of the two is.
     Reference: document 000, "Answer Correctness".
-    Known limits: neither part compares with an expected answer, so that what is wrong in the contexts passes.
+    Known limits: neither part uses an expected answer, so that errors of the contexts are not found.
 
     >>> answer_correctness(0.90, 1.00)
     0.93
     """
-    return (7 * relevance + 3 * faithfulness) / 10  # In tenths, as 0.7 and 0.3 have no exact binary form.
+    return (7 * relevance + 3 * faithfulness) / 10  # In tenths: 0.7 and 0.3 have no exact binary form.
 
 
 def task(answer: type[Relevance]) -> str:
-    """What is asked of the judge when its answer has this shape."""
+    """Return the instructions for an answer of this model."""
     criteria = (text for name, text in _CRITERIA.items() if name in answer.model_fields)
     note = () if answer is not Grounding else (_NOTHING_RETRIEVED,)
     return "\n\n".join((_INTRODUCTION, *note, *criteria))
 
 
 def converse(case: Case) -> Conversation:
-    """One question, on as many criteria as the event allows."""
+    """Ask one question, on the criteria for which the event has the texts."""
     wanted: type[Relevance] = Rubric if case.contexts else Relevance if case.contexts is None else Grounding
     data = (("query", case.query), ("response", case.response), *numbered_contexts(case.contexts or ()))
-    answer = yield from asked(task(wanted), data, wanted)
+    answer = yield from ask(task(wanted), data, wanted)
     if isinstance(answer, Null):
         return SuiteResult(dict.fromkeys(_NAMES, answer))
     values: dict[str, Value] = dict.fromkeys(_NAMES, NO_CONTEXTS)

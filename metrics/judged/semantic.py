@@ -1,25 +1,26 @@
-"""The suite "semantic": answer and expected answer compared by what a language model makes of them (document 003).
+"""The suite `semantic`: similarity of answer and expected answer by the embeddings of a language model (document 003).
 
-It asks no judge. A small local model gives the vectors, or the judge's endpoint, which can for the first metric only.
+It asks no judge. The embeddings are a small local model's or, for the first metric only, the judge's endpoint's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragweir.metrics.judged.suite import Case, Conversation, Embed, Suite, SuiteResult, Vectors
+from ragweir.metrics.judged.asking import embed
+from ragweir.metrics.judged.suite import Ask, Case, Conversation, Embed, Suite, SuiteResult, Vectors
 from ragweir.metrics.metric import Flagged, Metric, Null, Value
 
 MOST_CHARACTERS = 10_000
-"""Of each text these are read: some 1,600 English words."""
+"""Maximum length of each text: about 1,600 English words."""
 MOST_TOKENS = 2_048
-"""Of each text `bert_score_f1` matches these. Its time grows with the product of the lengths."""
+"""Maximum number of tokens of each text in `bert_score_f1`, whose time grows with the product of the lengths."""
 MOST_EXPECTED = 16
-"""Expected answers that are compared with the response."""
+"""Maximum number of expected answers that are compared with the response."""
 
 Rows = NDArray[np.floating[Any]]
 
@@ -27,16 +28,15 @@ _NOT_FINITE = Null("an embedding holds a number that is not finite")
 
 
 def semantic_similarity_percentage(response: Rows, expected: Sequence[Rows]) -> Value:
-    """How close the answer is in meaning to the expected one, by the embeddings of both.
+    """Similarity in meaning of the answer and the expected one, by the cosine of their embeddings.
 
     Formula: max(0, cosine of the two texts' vectors) x 100, to two decimals. Of several expected answers the closest
     counts. An empty or blank text gives 0, and so does a vector of zeros.
-    Range: 0 to 100; higher is better.
-    Undefined: without `expected`, or when its list is empty; when no model gives vectors.
+    Undefined: without `expected`, or if its list is empty; without a model for embeddings.
     Reference: document 003, section 7. The model is `judge.embedding_model` at the endpoint, or else the local
-        all-MiniLM-L6-v2. Figures of different models do not compare, and the document's bands (90 and above the same,
-        below 80 something else) belong to another one than MiniLM.
-    Known limits: negation hardly moves it ("is covered", "is not covered"). White space at a text's ends is left out.
+        all-MiniLM-L6-v2. Values of different models are not comparable; the document's bands (90 and above the same,
+        below 80 different) are not those of MiniLM.
+    Known limits: negation hardly changes it ("is covered", "is not covered"). White space at a text's ends is ignored.
         Of each text the first 10,000 characters are read, and of the expected answers the first 16; flagged `cut`.
 
     >>> vector, turned = np.array([3.0, 4.0]), np.array([4.0, 3.0])
@@ -54,20 +54,19 @@ def semantic_similarity_percentage(response: Rows, expected: Sequence[Rows]) -> 
 
 
 def bert_score_f1(response: Rows, expected: Sequence[Rows]) -> Value:
-    """How well the answer's tokens match those of the expected answer, each seen in its context.
+    """F1 of the best matches between the tokens of answer and expected answer, by their contextual embeddings.
 
     Formula: each token of one text is matched with the most similar one of the other, by the cosine of their
     embeddings. P is the mean over the response's tokens, R over the expected answer's, neither below 0;
-    F1 = 2PR / (P + R), in percent, to two decimals. Of several expected answers the best F1 counts. The model's own
-    tokens at the start and end of a text are left out, all others weigh alike (no idf), and nothing is rescaled by a
-    baseline. An empty or blank text gives 0.
-    Range: 0 to 100; higher is better.
-    Undefined: without `expected`, or when its list is empty; without the local model (extra `semantic`), since
-        endpoints give no vectors of tokens.
+    F1 = 2PR / (P + R), in percent, to two decimals. Of several expected answers the best F1 counts. Special tokens are
+    left out, all others have the same weight (no idf), and there is no baseline rescaling. An empty or blank text gives
+    0.
+    Undefined: without `expected`, or if its list is empty; without the local model (extra `semantic`), since endpoints
+        give no vectors of tokens.
     Reference: document 003, section 8; Zhang et al., BERTScore, ICLR 2020. The embeddings are the last layer of
-        all-MiniLM-L6-v2. The document's are of deberta-xlarge-mnli: its figures do not compare with these.
-    Known limits: in languages other than English tokens are pieces of words or single letters, and matches say less.
-        White space at a text's ends is left out. Of each text the first 10,000 characters are read and of these the
+        all-MiniLM-L6-v2, the document's those of deberta-xlarge-mnli: the values are not comparable.
+    Known limits: in languages other than English tokens are parts of words or single letters, with weaker matches.
+        White space at a text's ends is ignored. Of each text the first 10,000 characters are read and of these the
         first 2,048 tokens, and of the expected answers the first 16; flagged `cut`.
 
     >>> tokens = np.array([[1.0, 0.0], [0.0, 2.0]])
@@ -87,7 +86,7 @@ def _finite(*vectors: Rows) -> bool:
 
 
 def _unit(rows: Rows) -> Rows:
-    """Each row at length 1; what is zero stays zero. In double precision, since an endpoint may send large numbers."""
+    """Return each row at length 1, rows of zeros unchanged; in double precision for large numbers of an endpoint."""
     lengths = np.linalg.norm(rows.astype(np.float64), axis=-1, keepdims=True)
     return (rows / np.where(lengths == 0, 1.0, lengths)).astype(np.float32)
 
@@ -97,7 +96,7 @@ def _percent(ratio: float) -> float:
 
 
 def _f1(one: Rows, other: Rows) -> float:
-    """The F1 of greedy matching between rows of length 1."""
+    """Return the F1 of greedy matching between rows of length 1."""
     if not len(one) or not len(other):
         return 0.0
     cosines = one @ other.T
@@ -126,17 +125,17 @@ def _converse(case: Case) -> Conversation:
     )
 
 
-def _similarity(texts: Sequence[str]) -> Generator[Embed, object, Value]:
-    vectors = yield from _asked(Embed(tuple(texts)))
+def _similarity(texts: Sequence[str]) -> Generator[Ask | Embed, object, Value]:
+    vectors = yield from embed(texts)
     return vectors if isinstance(vectors, Null) else semantic_similarity_percentage(vectors[0], vectors[1:])
 
 
-def _bert_score(texts: Sequence[str]) -> Generator[Embed, object, tuple[Value, bool]]:
-    """The score, and whether tokens were left out. Texts are asked for one by one, so that few rows are in memory."""
+def _bert_score(texts: Sequence[str]) -> Generator[Ask | Embed, object, tuple[Value, bool]]:
+    """Return the score, and True if tokens were left out. Texts are embedded one by one, to save memory."""
     rows: Vectors = []
     cut = False
     for text in texts:
-        answer = yield from _asked(Embed((text,), tokens=True))
+        answer = yield from embed((text,), tokens=True)
         if isinstance(answer, Null):
             return answer, False
         cut = cut or len(answer[0]) > MOST_TOKENS
@@ -144,22 +143,15 @@ def _bert_score(texts: Sequence[str]) -> Generator[Embed, object, tuple[Value, b
     return bert_score_f1(rows[0], rows[1:]), cut
 
 
-def _asked(embed: Embed) -> Generator[Embed, object, Vectors | Null]:
-    return cast("Vectors | Null", (yield embed))
-
-
 def _flagged(value: Value, *, cut: bool) -> Value:
     return Flagged(value, "cut") if cut and isinstance(value, float) else value
 
 
-SEMANTIC = Suite(
-    name="semantic",
-    version="1",
-    metrics=tuple(
-        Metric(compute, "semantic", "percent", "higher", ("expected",), "document 003", cost="local")
-        for compute in (semantic_similarity_percentage, bert_score_f1)
-    ),
-    converse=_converse,
-    asks=0,
-    needs=("expected",),
+_NEEDS = ("expected",)
+
+METRICS = (
+    Metric(semantic_similarity_percentage, "semantic", "percent", "higher", _NEEDS, "document 003", "local"),
+    Metric(bert_score_f1, "semantic", "percent", "higher", _NEEDS, "document 003", "local"),
 )
+
+SEMANTIC = Suite("semantic", "1", METRICS, _converse, asks=0, needs=_NEEDS)

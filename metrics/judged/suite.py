@@ -1,8 +1,8 @@
-"""What a suite is: a conversation that asks a judge about one event and comes to values of its metrics.
+"""Suites: groups of metrics that are computed by one conversation with a judge about one event.
 
-A conversation is a generator without I/O. It yields an `Ask` or an `Embed` and is sent what came back, or a `Null` with
-the reason why nothing usable did; at its end it returns its `SuiteResult`. So any client can drive it, and a test can
-with a list of scripted answers:
+A conversation is a generator without I/O. It yields an `Ask` or an `Embed` and is sent the result, or a `Null` with the
+reason why there is none; at its end it returns a `SuiteResult`. So any client can drive it, and a test with a list of
+scripted answers:
 
 >>> def length(case):
 ...     answer = yield Ask("How long is the answer, in words?", (("response", case.response),), Length)
@@ -33,23 +33,23 @@ from ragweir.metrics.metric import Metric, Null, Value
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What suites read of an event. `contexts` and `expected` are None where the event has none."""
+    """The fields of an event that suites read. `contexts` and `expected` are None if the event has none."""
 
     query: str
     response: str
     contexts: tuple[str, ...] | None = None
     expected: tuple[str, ...] | None = None
     scores: Mapping[str, float | None] = field(default_factory=dict)
-    """The free metrics of the event."""
+    """The scores of the event's free metrics."""
     cut: frozenset[str] = frozenset()
-    """The lists of the event that were cut when it was read; a suite that reads one asks nothing and is null."""
+    """The lists of the event that were cut on reading; a suite that needs one is null, without a call."""
 
 
 class Answer(BaseModel):
-    """The shape of a judge's answer; its JSON schema goes out with the question. Unknown fields are refused.
+    """Base of the models of a judge's answers, whose JSON schemas are sent with the questions.
 
-    Fields are described by docstrings or `Field(description=...)`; scores are bounded or enumerated. The first line of
-    a subclass's docstring describes it to the judge. Put what a judge should think of first (reasons) before scores.
+    The docstrings of fields and the first line of a subclass's docstring are sent as descriptions. Scores should be
+    bounded or enumerated, and reasons come before scores, so that the judge gives them first.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
@@ -60,19 +60,19 @@ class Ask:
     """One question to the judge."""
 
     task: str
-    """The instructions: rubric and what to answer. Nothing of the event stands in it."""
+    """The instructions, with nothing of the event."""
     data: tuple[tuple[str, str], ...]
-    """The event's texts that the question is about, by name: content to be judged and never instructions."""
+    """The event's texts by name: content to be judged, never instructions."""
     answer: type[Answer]
-    """What must come back."""
+    """The model of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """Texts whose vectors are wanted. What comes back is a list of arrays, one per text, in order.
+    """A request for the vectors of texts. The result is a list of arrays, one per text, in order.
 
-    By default one vector per text, shape (dimensions,). With `tokens`, one row per token without special tokens, shape
-    (tokens, dimensions), which only a local model can give.
+    By default there is one vector per text, of shape (dimensions,). With `tokens` there is one row per token without
+    special tokens, of shape (tokens, dimensions), which only a local model can give.
     """
 
     texts: tuple[str, ...]
@@ -84,15 +84,15 @@ Vectors = list[NDArray[np.float32]]
 
 @dataclass(slots=True)
 class SuiteResult:
-    """What a suite found. Every metric of the suite stands in `values`."""
+    """The values of all metrics of a suite."""
 
     values: dict[str, Value] = field(default_factory=dict)
     explanations: dict[str, str] = field(default_factory=dict)
-    """By metric, what the judge said for people; whoever publishes it bounds its length."""
+    """The judge's reasons by metric, of any length."""
 
 
-# What is sent in is what the yielded Ask or Embed asked for: its answer, or Vectors; or Null.
 Conversation = Generator[Ask | Embed, object, SuiteResult]
+"""A generator that is sent the answer to the yielded `Ask`, or the `Vectors` of the yielded `Embed`, or `Null`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +101,19 @@ class Suite:
 
     name: str
     version: str
-    """Raised whenever a prompt or a formula changes."""
+    """Incremented whenever a prompt or a formula changes."""
     metrics: tuple[Metric, ...]
     converse: Callable[[Case], Conversation]
     asks: int
-    """The most questions that one conversation asks, repairs not counted."""
+    """Maximum number of questions of one conversation, without repairs."""
     needs: tuple[str, ...] = ()
     """The fields of the case without which every metric is null."""
 
     @property
     def reads(self) -> frozenset[str]:
-        """The fields that some metric of the suite needs."""
+        """The fields that any metric of the suite needs."""
         return frozenset(self.needs).union(*(metric.needs for metric in self.metrics))
 
     def null(self, reason: str) -> SuiteResult:
-        """Every metric null, for one reason."""
+        """Return a result in which every metric is null for one reason."""
         return SuiteResult({metric.name: Null(reason) for metric in self.metrics})

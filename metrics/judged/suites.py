@@ -1,4 +1,4 @@
-"""The table of all suites, in the order in which an event is judged by them."""
+"""The table of suites, in the order in which they judge an event."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ragweir.metrics.judged.suite import Suite
 
 
 def suites(ragas_weights: tuple[float, float, float, float] = WEIGHTS) -> Mapping[str, Suite]:
-    """All suites by name.
+    """Return all suites by name.
 
     Args:
-        ragas_weights: of faithfulness, context precision, context recall and answer relevance in `ragas_score`.
+        ragas_weights: see `judge.ragas_weights` in the settings.
 
     >>> list(suites())
     ['rubric', 'context_recall', 'ragas', 'factual', 'classification', 'semantic']

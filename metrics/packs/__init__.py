@@ -1,8 +1,8 @@
-"""Question packs: metrics of one question, written as data.
+"""Question packs: metrics of one question, defined in a TOML file.
 
-A pack is a TOML file that names a question id, one of three forms (`FORMS`) and what to look for.
-Its metrics are called `EF_1.rules_found` and so on, and cost nothing for events with another `question_id`. Three
-packs, those of document 001, ship here; others are read from a folder.
+A pack has a question id, one of three forms (`FORMS`) and what to search for. Its metrics have names such as
+`EF_1.rules_found`, and are not computed for events with another `question_id`. The three packs of document 001 are in
+this folder; others are read from a folder of the user's.
 
 >>> [metric.name for metric in METRICS if metric.question == "EF_1"]
 ['EF_1.rules_found', 'EF_1.total_rules', 'EF_1.rules_coverage']
@@ -26,9 +26,9 @@ from ragweir.metrics.packs.pack import Pack
 __all__ = ["METRICS", "PackError", "load_packs", "parse_packs"]
 
 FORMS: Mapping[str, type[Pack]] = {"list": ListPack, "facts": FactsPack, "calculation": CalculationPack}
-"""The forms by the names that packs call them."""
+"""Forms by their names in packs."""
 
-_PLAIN = {
+_MESSAGES = {
     "missing": "is missing",
     "extra_forbidden": "is not a field here",
     "too_short": "is empty",
@@ -36,32 +36,32 @@ _PLAIN = {
     "tuple_type": "is not a list",
     "string_pattern_mismatch": "is not a name: letters, digits and underscores, at most 64",
 }
-"""Our words for pydantic's kinds of error."""
+"""Messages that replace pydantic's, by type of error."""
 
 
 def _step(part: int | str) -> str:
-    """One step of a field's path. A name in a pack may be any text, and must not break the line."""
+    """Return one step of a field's path. A name in a pack may be any text, also with line breaks."""
     if isinstance(part, int):
         return f"[{part}]"
     return f".{part if part.isidentifier() else ascii(part)}"
 
 
 def _faults(error: ValidationError) -> Iterator[str]:
-    """A sentence for each fault of a pack."""
+    """Yield a message for each fault of a pack."""
     errors = error.errors(include_url=False)
     places = [each["loc"] for each in errors]
     for each in errors:
         place = each["loc"]
-        # Pydantic calls a list whose members are at fault too short as well.
+        # For pydantic, a list with faulty elements is too short as well.
         if each["type"] == "too_short" and any(other[: len(place)] == place != other for other in places):
             continue
         field = "".join(map(_step, place)).lstrip(".")
-        sentence = _PLAIN.get(each["type"]) or each["msg"].removeprefix("Value error, ")
+        sentence = _MESSAGES.get(each["type"]) or each["msg"].removeprefix("Value error, ")
         yield f"{field}: {sentence}" if field else sentence
 
 
 def _parse(text: str) -> Pack:
-    """Read one pack.
+    """Parse one pack.
 
     Raises:
         PackError: with the faults, without the file's name.
@@ -82,14 +82,14 @@ def _parse(text: str) -> Pack:
 
 
 def parse_packs(files: Mapping[str, str], taken: Iterable[Metric] = ()) -> tuple[Metric, ...]:
-    r"""The metrics of packs that have been read: file names and their text.
+    r"""Return the metrics of packs.
 
     Args:
-        files: each file's name and text.
-        taken: metrics that exist already; none may be defined again.
+        files: text of each pack by file name.
+        taken: existing metrics, which must not be defined again.
 
     Raises:
-        PackError: if a file is no pack, or two define the same metric.
+        PackError: if a pack is invalid, or two define the same metric.
 
     >>> parse_packs({"mine.toml": 'question = "Q7"\nform = "quiz"'})
     Traceback (most recent call last):
@@ -101,7 +101,7 @@ def parse_packs(files: Mapping[str, str], taken: Iterable[Metric] = ()) -> tuple
     faults: list[str] = []
     for name, text in files.items():
         try:
-            defined = _parse(text).metrics()
+            defined = tuple(_parse(text).metrics())
         except PackError as error:
             faults += [f"question pack {name}: {fault}" for fault in error.faults]
             continue
@@ -118,10 +118,10 @@ def parse_packs(files: Mapping[str, str], taken: Iterable[Metric] = ()) -> tuple
 
 
 def load_packs(folder: Path) -> tuple[Metric, ...]:
-    """The metrics of a folder's packs, file by file in the order of their names.
+    """Return the metrics of a folder's packs, in the order of the files' names.
 
     Raises:
-        PackError: if there is no such folder, a file cannot be read or is no pack, or two define the same metric.
+        PackError: if the folder or a file cannot be read, a pack is invalid, or two define the same metric.
     """
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".toml")

@@ -1,4 +1,4 @@
-"""The form of a question pack that asks for a list: which of the expected items does the answer have?"""
+"""The form of question packs for lists: coverage of the expected items by the answer."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import override
 
-from ragweir.metrics.metric import Null, Value, shared
-from ragweir.metrics.packs.pack import Finding, Name, Pack, PackPart, Words
+from ragweir.metrics.metric import Metric, Null, Value, shared
+from ragweir.metrics.packs.pack import Name, Pack, PackPart, Words
 from ragweir.metrics.text.phrases import Phrase
 from ragweir.metrics.text.text import Text
 from ragweir.metrics.view import View
 
 _MARK = re.compile(r"[ \t]*+(?:[*+\-•‣◦–]|[0-9]{1,3}[.)])[ \t]++")
 _NAME_ENDS = re.compile(r":|[ \t][-–—][ \t]")
-MOST_ITEMS = 2_000
-"""List items that are read of one event; beyond it the metrics are null."""
-_TOO_MANY = Null(f"the texts have over {MOST_ITEMS:,} list items together")
+MAX_LIST_ITEMS = 2_000
+"""Maximum number of list items of one event; beyond it the metrics are null."""
+_TOO_MANY = Null(f"the texts have over {MAX_LIST_ITEMS:,} list items together")
 Item = frozenset[Phrase]
-"""The names that one item goes by."""
+"""The names of one item."""
 
 
-def _marked(text: Text) -> Iterator[str]:
-    """The lines that a list mark opens, without it."""
+def _list_lines(text: Text) -> Iterator[str]:
+    """Yield the lines that begin with a list mark, without the mark."""
     for line in text.text.splitlines():
         if mark := _MARK.match(line):
             yield line[mark.end() :]
 
 
 class Identifier(PackPart):
-    """How items are numbered: a word, then an identifier with a prefix, as in "Rule C-1"."""
+    """The numbering of items: a word, then an identifier with a prefix, as in "Rule C-1"."""
 
     word: Words
     prefix: Annotated[str, Field(min_length=1, max_length=16)]
 
     def found(self, text: Text) -> Iterator[Phrase]:
-        """Each identifier that follows the word."""
+        """Yield each identifier that follows the word."""
         word, prefix = self.word, self.prefix.lower()
         tokens, kinds = text.tokens, text.kinds
         for place in range(len(word), len(tokens)):
@@ -50,14 +50,14 @@ class Identifier(PackPart):
 
 
 class ListPack(Pack):
-    """A list to be covered: the items of the expected answer, and how many of them the response has."""
+    """A list: the items of the expected answer, and those of them that the response has."""
 
     form: Literal["list"]
     items: Name
     identifier: Identifier | None = None
 
     def _item(self, line: str) -> Item:
-        """The names of a list item: its identifier, and its words up to a colon or a dash."""
+        """Return the names of a list item: its identifier, and its words up to a colon or a dash."""
         names: set[Phrase] = set()
         for part in _NAME_ENDS.split(line, maxsplit=2)[:2]:
             text = Text(part)
@@ -71,8 +71,8 @@ class ListPack(Pack):
         return frozenset(names)
 
     def items_of(self, text: Text) -> tuple[Item, ...]:
-        """The distinct items of a text: those of its lists, and what is only named by an identifier."""
-        found = list(map(self._item, _marked(text)))
+        """Return the distinct items of a text: those of its lists, and other identifiers."""
+        found = list(map(self._item, _list_lines(text)))
         if self.identifier:
             found += [frozenset({name}) for name in self.identifier.found(text)]
         seen: set[Phrase] = set()
@@ -84,12 +84,12 @@ class ListPack(Pack):
         return tuple(distinct)
 
     @override
-    def findings(self) -> Iterator[Finding]:
-        """How many items are found, how many there are, and the share."""
+    def metrics(self) -> Iterator[Metric]:
+        """Yield the number of items that are found, the number of all, and the share."""
 
         @shared
         def best(view: View) -> tuple[int, int] | Null:
-            if sum(1 for text in (view.response, *view.expected) for _ in _marked(text)) > MOST_ITEMS:
+            if sum(1 for text in (view.response, *view.expected) for _ in _list_lines(text)) > MAX_LIST_ITEMS:
                 return _TOO_MANY
             names = frozenset(chain.from_iterable(self.items_of(view.response)))
             counts = [
@@ -108,42 +108,17 @@ class ListPack(Pack):
             found, total = counted
             return found / total if total else Null("the expected answer lists nothing")
 
+        items, needs = self.items, ("expected",)
         named = "by its name up to a colon or a dash"
         if self.identifier:
             named += f", or by an identifier such as {' '.join(self.identifier.word)} {self.identifier.prefix}1"
         formula = f"the distinct list items of both texts, each {named}, are compared; of several expected answers the "
         formula += "best covered one counts"
-        needs, absent = (
-            ("expected",),
-            f"without `expected`, or when the texts have over {MOST_ITEMS:,} list items together",
-        )
-        yield Finding(
-            f"{self.items}_found",
-            part(0),
-            "count",
-            "higher",
-            f"How many {self.items} of the expected answer the response has.",
-            formula,
-            absent,
-            needs,
-        )
-        yield Finding(
-            f"total_{self.items}",
-            part(1),
-            "count",
-            "neither",
-            f"How many {self.items} the expected answer has.",
-            formula,
-            absent,
-            needs,
-        )
-        yield Finding(
-            f"{self.items}_coverage",
-            coverage,
-            "ratio",
-            "higher",
-            f"Share of the expected answer's {self.items} that the response has.",
-            f"{self.items}_found / total_{self.items}",
-            f"{absent}, or when it lists nothing",
-            needs,
-        )
+        absent = f"without `expected`, or if the texts have over {MAX_LIST_ITEMS:,} list items together"
+        meaning = f"Number of {items} of the expected answer that the response has."
+        yield self.metric(f"{items}_found", part(0), "count", "higher", meaning, formula, absent, needs)
+        meaning = f"Number of {items} of the expected answer."
+        yield self.metric(f"total_{items}", part(1), "count", "neither", meaning, formula, absent, needs)
+        meaning = f"Share of the expected answer's {items} that the response has."
+        formula, absent = f"{items}_found / total_{items}", f"{absent}, or if it lists nothing"
+        yield self.metric(f"{items}_coverage", coverage, "ratio", "higher", meaning, formula, absent, needs)

@@ -1,10 +1,10 @@
-"""What every question pack is: a question, and the metrics that it defines, as data."""
+"""The base of question packs: a question id, and the metrics that are defined for it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -28,62 +28,43 @@ Words = Annotated[Phrase, BeforeValidator(_tokens)]
 
 
 class PackPart(BaseModel):
-    """A frozen part of a pack, in which a misspelt field is an error."""
+    """A frozen part of a pack, in which an unknown field is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Finding(NamedTuple):
-    """One metric of a pack: its own name, and the rest of its line in the catalogue."""
-
-    name: str
-    compute: Callable[[View], Value]
-    unit: Unit
-    better: Better
-    meaning: str
-    formula: str
-    undefined: str = "never"
-    needs: tuple[str, ...] = ()
-
-
 class Pack(PackPart, ABC):
-    """What all forms have: the question, and where the pack comes from."""
+    """Base of the forms of packs."""
 
     question: Question
     source: str = "a question pack"
 
     @abstractmethod
-    def findings(self) -> Iterator[Finding]:
-        """The pack's metrics, without the question before their names."""
+    def metrics(self) -> Iterator[Metric]:
+        """Yield the pack's metrics."""
 
     @model_validator(mode="after")
-    def _distinct_names(self) -> Pack:
-        names = [finding.name for finding in self.findings()]
+    def _has_distinct_names(self) -> Pack:
+        names = [metric.name.removeprefix(f"{self.question}.") for metric in self.metrics()]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two metrics of the pack are called {', '.join(twice)}")
         return self
 
-    def metrics(self) -> tuple[Metric, ...]:
-        """The pack's lines of the catalogue."""
-        return tuple(map(self._metric, self.findings()))
-
-    def _metric(self, finding: Finding) -> Metric:
-        bounds = "0 and up" if finding.unit == "count" else "0 to 1"
-
-        def compute(view: View) -> Value:
-            return finding.compute(view)
-
+    def metric(
+        self,
+        name: str,
+        compute: Callable[[View], Value],
+        unit: Unit,
+        better: Better,
+        meaning: str,
+        formula: str,
+        undefined: str = "never",
+        needs: tuple[str, ...] = (),
+    ) -> Metric:
+        """Return one of the pack's metrics; `name` is without the question."""
         compute.__doc__ = (
-            f"{finding.meaning}\n\nFormula: {finding.formula}.\nRange: {bounds}; {finding.better} is better.\n"
-            f"Undefined: {finding.undefined}.\nReference: {self.source}, for question {self.question}."
+            f"{meaning}\n\nFormula: {formula}.\nUndefined: {undefined}.\n"
+            f"Reference: {self.source}, for question {self.question}."
         )
-        return Metric(
-            compute,
-            group="packs",
-            unit=finding.unit,
-            better=finding.better,
-            needs=finding.needs,
-            source=self.source,
-            question=self.question,
-            name=f"{self.question}.{finding.name}",
-        )
+        name = f"{self.question}.{name}"
+        return Metric(compute, "packs", unit, better, needs, self.source, question=self.question, name=name)

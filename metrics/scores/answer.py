@@ -1,4 +1,4 @@
-"""What kind of answer it is, told from its own words and the event's fields (document 003 and beyond)."""
+"""Metrics of the answer alone, from its words and the event's fields (document 003 and beyond)."""
 
 from __future__ import annotations
 
@@ -9,70 +9,65 @@ from ragweir.metrics.text.refusal import declines
 from ragweir.metrics.text.text import Text
 from ragweir.metrics.view import View
 
-_DONT_KNOW = Phrases(
-    phrase(each)
-    for each in (
-        "I don't know",
-        "I do not know",
-        "unknown",
-        "not sure",
-        "cannot determine",
-        "no information",
-        "insufficient data",
-        "unable to answer",
-        "cannot answer",
-        "don't have enough information",
-        "not available",
-        "no data",
-    )
-)
-_NON_ANSWERS = Phrases(map(phrase, ("unknown", "n/a", "none", "null")))
-_SHORT = 10
-"""A non-answer says nothing else: the text is shorter than this many characters."""
 
-_HEDGE_WORDS = """
+def _phrases(text: str) -> Phrases:
+    """Return the phrases of a list in which underscores stand for spaces."""
+    return Phrases(phrase(each.replace("_", " ")) for each in text.split())
+
+
+_DONT_KNOW = _phrases(
+    """
+    I_don't_know I_do_not_know unknown not_sure cannot_determine no_information insufficient_data unable_to_answer
+    cannot_answer don't_have_enough_information not_available no_data
+    """
+)
+_NON_ANSWERS = _phrases("unknown n/a none null")
+_SHORT = 10
+"""Number of characters below which an answer with such a word is a non-answer."""
+
+_HEDGES = _phrases(
+    """
     may might could perhaps maybe possibly probably presumably supposedly apparently arguably seemingly potentially
     conceivably reportedly allegedly plausibly likely unlikely seem seems seemed appears_to appear_to appeared_to
     suggest suggests suggested I_think I_believe I_guess I_assume I_suppose I_suspect in_my_opinion as_far_as_I_know
     to_my_knowledge not_sure not_certain unsure uncertain it_is_possible it's_possible to_some_extent tend_to tends_to
-"""
-_HEDGES = Phrases(phrase(each.replace("_", " ")) for each in _HEDGE_WORDS.split())
+    """
+)
 
 _CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
-_NOT_SERVED = Null("no word list serves the response's language")
+_UNSUPPORTED_LANGUAGE = Null("no word list serves the response's language")
 
 
 @shared
-def _says_nothing(view: View) -> bool:
+def _is_empty(view: View) -> bool:
     return not view.interaction.response.strip()
 
 
 @shared
 def _is_non_answer(view: View) -> bool:
     response = view.response
-    return len(response.text.strip()) < _SHORT and _NON_ANSWERS.stand_in(response)
+    return len(response.text.strip()) < _SHORT and _NON_ANSWERS.occur_in(response)
 
 
 @shared
 def _refuses(view: View) -> bool | Null:
-    if _says_nothing(view):
+    if _is_empty(view):
         return False
     if _is_non_answer(view):
         return True
-    return declines(view.response) if view.response.served else _NOT_SERVED
+    return declines(view.response) if view.response.is_supported else _UNSUPPORTED_LANGUAGE
 
 
 def dont_know(view: View) -> Value:
-    """Whether the answer admits that it does not know, by the document's own phrases.
+    """True if the answer admits that it does not know, by the document's own phrases.
 
-    Formula: one of the document's twelve phrases stands in the response, or the response is shorter than ten characters
-    and has one of the words unknown, n/a, none, null.
-    Range: 1 or 0; neither is better: honest doubt is good, much of it points at retrieval.
+    Formula: one of the document's twelve phrases occurs in the response, or the response is shorter than ten characters
+    and has one of the words unknown, n/a, none, null. Many such answers may have their cause in retrieval.
     Undefined: never; an empty response is 0.
-    Reference: document 003, "Don't Know Answers Count". Deviation: its code looks for substrings, here a phrase stands
-    between word bounds ("nonetheless" is no "none"), and both apostrophes count.
-    Known limits: English phrases only, and "unknown" counts wherever it stands ("the unknown soldier"). `refusal` is
-    the measure that reads whole sentences.
+    Reference: document 003, "Don't Know Answers Count". Deviation: its code searches for substrings, here for words
+    ("nonetheless" is not "none"), with either apostrophe.
+    Known limits: English phrases only, and "unknown" counts anywhere ("the unknown soldier"). `refusal` reads whole
+    sentences.
 
     >>> from ragweir.metrics.view import example
     >>> dont_know(example(response="I don’t know which fund that is."))
@@ -80,19 +75,16 @@ def dont_know(view: View) -> Value:
     >>> dont_know(example(response="Cornish heath"))
     0
     """
-    return int(_DONT_KNOW.stand_in(view.response) or _is_non_answer(view))
+    return int(_DONT_KNOW.occur_in(view.response) or _is_non_answer(view))
 
 
 def refusal(view: View) -> Value:
-    """Whether the answer as a whole declines to answer.
+    """True if the answer as a whole declines to answer.
 
     Formula: one of the first two sentences, or at least half of all, says that the answer is not known, not found or
-    not given, or the response is a short non-answer as in `dont_know`. The ways to say so are the grammar of
-    `ragweir.metrics.text.refusal`.
-    Range: 1 or 0; neither is better: see `refusal_correct`.
-    Undefined: when no word list serves the response's language. An empty response declines nothing and is 0; see
-    `empty_response`.
-    Reference: beyond the documents; document 003's phrases catch none of the refusals in MTRAG's answers.
+    not given (`ragweir.metrics.text.refusal` has the grammar), or the response is a short non-answer as in `dont_know`.
+    Undefined: if the response's language is not supported. An empty response is 0; see `empty_response`.
+    Reference: beyond the documents; document 003's phrases find none of the refusals in MTRAG's answers.
     Known limits: English. It reads wording, not meaning; an answer that declines first and then helps is a refusal.
 
     >>> from ragweir.metrics.view import example
@@ -106,12 +98,10 @@ def refusal(view: View) -> Value:
 
 
 def answered_without_context(view: View) -> Value:
-    """Whether the system answered although retrieval gave it nothing.
+    """True if the system answered although retrieval found nothing.
 
-    Formula: the contexts are present but hold no text, and the response is neither empty nor a refusal.
-    Range: 1 or 0; lower is better.
-    Undefined: without `contexts`; when there is no text in them and `refusal` is undefined.
-    Reference: beyond the documents.
+    Formula: the contexts are present but have no text, and the response is neither empty nor a refusal.
+    Undefined: without `contexts`; if they have no text and `refusal` is undefined.
 
     >>> from ragweir.metrics.view import example
     >>> answered_without_context(example(contexts=[], response="The premium is $604."))
@@ -119,20 +109,18 @@ def answered_without_context(view: View) -> Value:
     >>> answered_without_context(example(contexts=[], response="I don't have that information."))
     0
     """
-    if any(context.text.strip() for context in view.interaction.contexts or ()) or _says_nothing(view):
+    if any(context.text.strip() for context in view.interaction.contexts or ()) or _is_empty(view):
         return 0
     refuses = _refuses(view)
     return refuses if isinstance(refuses, Null) else int(not refuses)
 
 
 def refusal_correct(view: View) -> Value:
-    """Whether the system refused exactly when the question has no answer.
+    """True if the system refused an unanswerable question or answered an answerable one.
 
     Formula: 1 if (`refusal` is 1) differs from `answerable`, else 0.
-    Range: 1 or 0; higher is better.
-    Undefined: without `answerable`; when `refusal` is undefined; for an empty response, which neither answers nor
+    Undefined: without `answerable`; if `refusal` is undefined; for an empty response, which neither answers nor
     refuses.
-    Reference: beyond the documents.
 
     >>> from ragweir.metrics.view import example
     >>> refusal_correct(example(answerable=False, response="The text does not mention that."))
@@ -140,18 +128,16 @@ def refusal_correct(view: View) -> Value:
     >>> refusal_correct(example(answerable=True, response="The text does not mention that."))
     0
     """
-    if _says_nothing(view):
+    if _is_empty(view):
         return Null("the response is empty")
     refuses = _refuses(view)
     return refuses if isinstance(refuses, Null) else int(refuses != view.interaction.answerable)
 
 
 def truncated(view: View) -> Value:
-    """Whether the model stopped because it ran out of room.
+    """True if the model stopped at its limit of tokens.
 
-    Formula: finish_reason is length, or another vendor's word for it: max_tokens, max_output_tokens, model_length.
-    Range: 1 or 0; lower is better.
-    Undefined: without `finish_reason`.
+    Formula: finish_reason is length, or another vendor's name for it: max_tokens, max_output_tokens, model_length.
     Reference: OpenTelemetry's gen_ai.response.finish_reasons.
 
     >>> from ragweir.metrics.view import example
@@ -162,28 +148,22 @@ def truncated(view: View) -> Value:
 
 
 def empty_response(view: View) -> Value:
-    r"""Whether there is no answer at all.
+    r"""True if the response is empty.
 
-    Formula: the response holds nothing but white space.
-    Range: 1 or 0; lower is better.
-    Undefined: never.
-    Reference: beyond the documents.
+    Formula: the response has only white space.
 
     >>> from ragweir.metrics.view import example
     >>> empty_response(example(response=" \n"))
     1
     """
-    return int(_says_nothing(view))
+    return int(_is_empty(view))
 
 
 def response_words(view: View) -> Value:
-    """How long the answer is.
+    """Length of the answer in tokens.
 
     Formula: number of tokens of the response: words, numbers, dates, times and identifiers, and character pairs in
-    scripts written without spaces.
-    Range: 0 and up, at most the token limit; neither direction is better.
-    Undefined: never.
-    Reference: beyond the documents.
+    scripts written without spaces; at most `limits.max_tokens`.
 
     >>> from ragweir.metrics.view import example
     >>> response_words(example(response="The premium is $604."))
@@ -193,12 +173,11 @@ def response_words(view: View) -> Value:
 
 
 def hedge_count(view: View) -> Value:
-    """How often the answer hedges.
+    """Number of hedging words and phrases in the answer.
 
-    Formula: number of places where a hedging word or phrase stands (may, might, probably, I think, ...). "May" so
-    written is the month.
-    Range: 0 and up; neither direction is better.
-    Undefined: when no word list serves the response's language. An empty response hedges 0 times.
+    Formula: number of occurrences of a hedging word or phrase (may, might, probably, I think, ...). "May" with a
+    capital is the month.
+    Undefined: if the response's language is not supported. An empty response has 0.
     Reference: after Hyland, Hedging in Scientific Research Articles (1998); document 004 leaves hedged claims out.
     Known limits: English; "could" of the past ("he could swim at four") counts too.
 
@@ -209,13 +188,13 @@ def hedge_count(view: View) -> Value:
     0
     """
     response = view.response
-    if not response.served:
-        return _NOT_SERVED
-    return sum(1 for _ in _HEDGES.found(response)) - _months_of_may(response)
+    if not response.is_supported:
+        return _UNSUPPORTED_LANGUAGE
+    return sum(1 for _ in _HEDGES.occurrences(response)) - _months_of_may(response)
 
 
 def _months_of_may(text: Text) -> int:
-    """How many words are the month, as opposed to the verb: written "May"."""
+    """Return the number of words "May", which are the month and not the verb."""
     if "may" not in text.distinct or "May" not in text.text:
         return 0
     return sum(
@@ -225,12 +204,10 @@ def _months_of_may(text: Text) -> int:
 
 
 def repetition(view: View) -> Value:
-    """How much the answer repeats itself.
+    """Share of the answer's token triples that repeat an earlier one.
 
-    Formula: 1 - distinct / all runs of three tokens.
-    Range: 0 to 1; lower is better. 0 for a response of under three tokens.
-    Undefined: never.
-    Reference: the distinct-n of Li et al., A Diversity-Promoting Objective Function (NAACL 2016), turned round.
+    Formula: 1 - distinct / all runs of three tokens; 0 for a response of fewer than three tokens.
+    Reference: 1 - distinct-n of Li et al., A Diversity-Promoting Objective Function (NAACL 2016).
 
     >>> from ragweir.metrics.view import example
     >>> repetition(example(response="go on and go on and go on"))
@@ -241,13 +218,11 @@ def repetition(view: View) -> Value:
 
 
 def citation_validity(view: View) -> Value:
-    """Share of the answer's citation marks that name a context that exists.
+    """Share of the answer's citation marks that refer to an existing context.
 
     Formula: marks [n] with 1 <= n <= number of contexts / marks.
-    Range: 0 to 1; higher is better.
-    Undefined: without `contexts`; when the response has no mark.
-    Reference: beyond the documents.
-    Known limits: that the context supports what it is cited for is not looked at.
+    Undefined: without `contexts`; if the response has no mark.
+    Known limits: it is not checked that the context supports the cited statement.
 
     >>> from ragweir.metrics.view import example
     >>> citation_validity(example(response="Yes [1], but [3].", contexts=[{"text": "a"}, {"text": "b"}]))
@@ -261,12 +236,9 @@ def citation_validity(view: View) -> Value:
 
 
 def citation_count(view: View) -> Value:
-    """How many citation marks the answer has.
+    """Number of citation marks in the answer.
 
-    Formula: number of marks [n], each time that one stands.
-    Range: 0 and up; neither direction is better.
-    Undefined: never.
-    Reference: beyond the documents.
+    Formula: number of occurrences of marks [n].
 
     >>> from ragweir.metrics.view import example
     >>> citation_count(example(response="Yes [1], but [3]."))
@@ -276,13 +248,11 @@ def citation_count(view: View) -> Value:
 
 
 def language_mismatch(view: View) -> Value:
-    """Whether question and answer are written in different scripts.
+    """True if question and answer are written in different scripts.
 
     Formula: 1 if the dominant scripts of query and response differ, else 0.
-    Range: 1 or 0; lower is better.
-    Undefined: when the query or the response has no letters.
-    Reference: beyond the documents.
-    Known limits: languages of one script are not told apart (a French answer to an English question is 0).
+    Undefined: if the query or the response has no letters.
+    Known limits: languages of one script are not distinguished (a French answer to an English question is 0).
 
     >>> from ragweir.metrics.view import example
     >>> language_mismatch(example(query="What is the premium?", response="Премия составляет 604 доллара."))
@@ -295,11 +265,10 @@ def language_mismatch(view: View) -> Value:
 
 
 def user_feedback(view: View) -> Value:
-    """What the user thought of the answer, as the application recorded it.
+    """The user's rating of the answer, as the application recorded it.
 
-    Formula: feedback.score, carried over on the application's own scale.
-    Range: the application's; higher is better.
-    Undefined: without `feedback`, or when it has no score.
+    Formula: feedback.score, on the application's own scale.
+    Undefined: without `feedback`, or if it has no score.
     Reference: the event.
 
     >>> from ragweir.metrics.view import example

@@ -1,8 +1,8 @@
-"""Extraction: is each value that was read out of the sources grounded there, and do the sources agree? (document 002).
+"""Extraction metrics: grounding of extracted values in their evidence, and agreement between sources (document 002).
 
-Extractions are taken field by field (those without a `field` are one field), and the event takes its worst field.
-null, blank text and empty lists and objects are no values; 0 and false are. An event whose extractions hold over 4,096
-texts and numbers, or texts over the event's limits, gets none of these metrics: a part of them would mislead.
+Extractions are grouped by field (those without a `field` are one), and the value of an event is that of its worst one.
+null, blank text and empty lists and objects are no values; 0 and false are. The metrics are null if the extractions
+have over 4,096 texts and numbers, or texts over the event's limits, because a part of them would mislead.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from ragweir.metrics.metric import Metric, Null, Value, shared
+from ragweir.metrics.metric import Better, Metric, Null, Unit, Value, shared
 from ragweir.metrics.text.text import Text
 from ragweir.metrics.values import canonical
 from ragweir.metrics.view import View
@@ -19,7 +19,7 @@ _LEVELS = {"HIGH": 0.90, "MEDIUM": 0.75, "LOW": 0.50}
 _UNKNOWN = 0.70
 
 _PATTERNS = ((0.95, "unanimous"), (0.7, "majority"), (0.4, "mixed"))
-"""What a share must exceed for its label; the rest is conflicting."""
+"""The share that a label requires more than; below all it is conflicting."""
 
 _VERDICTS = ("fail", "skipped", "pass")
 """Worst first."""
@@ -27,46 +27,45 @@ _VERDICTS = ("fail", "skipped", "pass")
 
 @dataclass(frozen=True, slots=True)
 class _ExtractedValue:
-    """A value that one source gave."""
+    """A value from one source."""
 
     form: str
-    """The forms that it compares as; see `ragweir.metrics.values`."""
+    """Its canonical form; see `ragweir.metrics.values`."""
     texts: tuple[Text, ...]
-    """What it holds."""
     confidence: float | str | None
     evidence: Text
 
 
-_Readings = dict[str | None, list[_ExtractedValue]]
-"""Per field the readings of a value; a field in which none was found has none."""
+_ValuesByField = dict[str | None, list[_ExtractedValue]]
+"""The values of each field, which may be none."""
 
 _TOO_MUCH = Null("the extractions hold more texts, or longer ones, than the limits allow")
 
 
 @dataclass(frozen=True, slots=True)
 class _Agreement:
-    """How far the extractions of one field agree."""
+    """The share of the commonest value of one field, and the number of distinct values."""
 
     share: float
     unique: int
 
 
 @shared
-def _by_field(view: View) -> _Readings | Null:
+def _by_field(view: View) -> _ValuesByField | Null:
     extracted = view.extracted
     if extracted is None:
         return _TOO_MUCH
-    fields: _Readings = {}
+    fields: _ValuesByField = {}
     for extraction, texts in zip(view.interaction.extractions or (), extracted, strict=True):
-        readings = fields.setdefault(extraction.field, [])
+        values = fields.setdefault(extraction.field, [])
         form = canonical(extraction.value, texts.value)
         if form is not None:
-            readings.append(_ExtractedValue(form, texts.value, extraction.confidence, texts.evidence))
+            values.append(_ExtractedValue(form, texts.value, extraction.confidence, texts.evidence))
     return fields
 
 
 def _confidence(given: float | str | None) -> float | None:
-    """A confidence as a number, or None when it is absent or cannot be read."""
+    """Return a confidence as a number, or None if it is absent or invalid."""
     if not isinstance(given, str):
         return given
     label = given.strip().upper()
@@ -80,18 +79,14 @@ def _confidence(given: float | str | None) -> float | None:
 
 
 def aggregated_confidence(view: View) -> Value:
-    """How sure the application is of what it extracted.
+    """Lowest confidence of the application in the values of a field.
 
-    Formula: per field, when one single extraction found a value and has a confidence of its own, that; else the
-    confidence of the field's aggregation; else 0.70. HIGH is 0.90, MEDIUM 0.75, LOW 0.50, a number itself. The event
-    takes its least sure field.
-    Range: 0 to 1; higher is better.
-    Undefined: when the event has neither `extractions` nor `aggregation`, or extractions over the limits. Both empty
-    give 0.70.
-    Reference: document 002, `aggregated_confidence`.
-    Known limits: it repeats what the application says of itself. A field that was aggregated twice takes the lower.
-    Deviations: a confidence of 0 is one (the document's code passes over it); numbers stand for themselves in
-    aggregations too.
+    Formula: for a field with one extracted value that has a confidence, that; else the confidence of the field's
+    aggregation; else 0.70. HIGH is 0.90, MEDIUM 0.75, LOW 0.50; of two aggregations the lower one counts. The value is
+    the minimum over fields, 0.70 if there are none.
+    Undefined: if the event has neither `extractions` nor `aggregation`, or extractions over the limits.
+    Known limits: it repeats the application's own opinion.
+    Deviations: a confidence of 0 counts (the document's code ignores it), and so do numbers in aggregations.
 
     >>> from ragweir.metrics.view import example
     >>> aggregated_confidence(example(extractions=[{"field": "roofType", "value": "tile", "confidence": 0.88}]))
@@ -105,41 +100,41 @@ def aggregated_confidence(view: View) -> Value:
     fields = _by_field(view)
     if isinstance(fields, Null):
         return fields
-    sure: dict[str | None, float] = dict.fromkeys(fields, _UNKNOWN)
+    confidences: dict[str | None, float] = dict.fromkeys(fields, _UNKNOWN)
     aggregated: dict[str | None, float] = {}
     for entry in interaction.aggregation or ():
         confidence = _confidence(entry.confidence)
         known = _UNKNOWN if confidence is None else confidence
         aggregated[entry.field] = min(known, aggregated.get(entry.field, known))
-    sure |= aggregated
-    for field, readings in fields.items():
-        if len(readings) == 1 and (own := _confidence(readings[0].confidence)) is not None:
-            sure[field] = own
-    return min(sure.values(), default=_UNKNOWN)
+    confidences |= aggregated
+    for field, values in fields.items():
+        if len(values) == 1 and (own := _confidence(values[0].confidence)) is not None:
+            confidences[field] = own
+    return min(confidences.values(), default=_UNKNOWN)
 
 
-def _grounded(reading: _ExtractedValue) -> bool | None:
-    """Whether all words of a value stand in its evidence; None when there is nothing to look in or to look for."""
-    evidence = reading.evidence
-    if not any(text.tokens for text in reading.texts) or not evidence.text.strip():
+def _is_grounded(value: _ExtractedValue) -> bool | None:
+    """Return True if all words of a value occur in its evidence; None if there are no words or no evidence."""
+    evidence = value.evidence
+    if not any(text.tokens for text in value.texts) or not evidence.text.strip():
         return None
     return all(
-        # A script without spaces is read in pairs of characters, among which one character alone is not found.
+        # Tokens of scripts without spaces are pairs, among which a single character is not found.
         token in evidence.distinct or (kind == "P" and len(token) == 1 and token in evidence.text)
-        for text in reading.texts
+        for text in value.texts
         for token, kind in zip(text.tokens, text.kinds, strict=True)
     )
 
 
 @shared
 def _validated(view: View) -> dict[str | None, tuple[int, int]] | Null:
-    """Per field how many values stand in their evidence, and how many could be looked for."""
+    """Return for each field the number of grounded values, and the number of values that could be checked."""
     fields = _by_field(view)
     if isinstance(fields, Null):
         return fields
     validated: dict[str | None, tuple[int, int]] = {}
-    for field, readings in fields.items():
-        checks = [_grounded(reading) for reading in readings]
+    for field, values in fields.items():
+        checks = [_is_grounded(value) for value in values]
         validated[field] = checks.count(True), len(checks) - checks.count(None)
     return validated
 
@@ -151,17 +146,14 @@ def _verdict(passed: int, total: int) -> str:
 
 
 def semantic_validation(view: View) -> Value:
-    """Do the extracted values stand in the evidence that was given for them?
+    """Verdict on the grounding of the extracted values in their evidence.
 
-    Formula: a value is grounded when each of its words stands in its `evidence`, folded, and its numbers, dates and
-    times by value; of a list or an object, all that it holds. Per field: pass when at least half of the values that
-    could be checked are grounded, fail when fewer are, skipped when none could be. The event takes fail before skipped
-    before pass.
-    Range: pass, fail, skipped. No extractions are skipped.
-    Undefined: without `extractions`, or when they are over the limits.
-    Reference: document 002, `semantic_validation`.
-    Known limits: the words may stand apart, or be negated. true and false are not checked, since evidence says "has a
-    pool" and not "true"; nor are values without any word or number.
+    Formula: a value is grounded if each of its words occurs in its `evidence`, folded, and its numbers, dates and times
+    by value; of a list or an object, all elements. A field is pass if at least half of the values that could be checked
+    are grounded, fail if fewer are, skipped if none could be checked. The event is fail if any field is, else skipped
+    if any field is or there are none, else pass.
+    Undefined: without `extractions`, or if they are over the limits.
+    Known limits: the words may be apart, or negated. true, false and values without any word or number are not checked.
 
     >>> from ragweir.metrics.view import example
     >>> semantic_validation(example(extractions=[
@@ -176,7 +168,7 @@ def semantic_validation(view: View) -> Value:
 
 
 def explain_validation(view: View) -> tuple[str, ...]:
-    """Which fields did not pass, and why.
+    """Return the fields that did not pass, with their counts.
 
     >>> from ragweir.metrics.view import example
     >>> explain_validation(example(extractions=[{"field": "roof", "value": "tile", "evidence": "Slate roof."}]))
@@ -199,16 +191,16 @@ def _agreements(view: View) -> dict[str | None, _Agreement] | Null:
     if isinstance(fields, Null):
         return fields
     agreements: dict[str | None, _Agreement] = {}
-    for field, readings in fields.items():
-        counts = Counter(reading.form for reading in readings)
-        share = max(counts.values()) / len(readings) if readings else 1.0
+    for field, values in fields.items():
+        counts = Counter(value.form for value in values)
+        share = max(counts.values()) / len(values) if values else 1.0
         agreements[field] = _Agreement(share, len(counts))
     return agreements
 
 
 @shared
 def _worst(view: View) -> _Agreement | Null:
-    """The field that agrees least; of several, the one with the most different values."""
+    """Return the agreement of the field that agrees least; of several, of the one with the most distinct values."""
     agreements = _agreements(view)
     if isinstance(agreements, Null):
         return agreements
@@ -221,16 +213,14 @@ def _pattern(share: float) -> str:
 
 
 def multi_source_agreement(view: View) -> Value:
-    """Do several sources give the same value?
+    """Share of the sources that give the commonest value, of the field that agrees least.
 
     Formula: extractions with the commonest value / extractions with a value, to three decimals; 1 with at most one.
-    The event takes the field that agrees least. Values compare folded; numbers, dates and times by value; lists and
+    The value is the minimum over fields. Values are compared folded; numbers, dates and times by value; lists and
     objects as their JSON.
-    Range: 0 to 1 (0 excluded); higher is better. No extractions give 1.
-    Undefined: without `extractions`, or when they are over the limits.
-    Reference: document 002, `multi_source_agreement`.
-    Known limits: "tile" and "tiled" are two values; "$5" and "€5" are one, since amounts compare by value.
-    Deviations: the document's code passes over 0 and false too; they are values here.
+    Undefined: without `extractions`, or if they are over the limits.
+    Known limits: "tile" and "tiled" are two values; "$5" and "€5" are one, since amounts are compared by value.
+    Deviations: the document's code ignores 0 and false; they are values here.
 
     >>> from ragweir.metrics.view import example
     >>> multi_source_agreement(example(extractions=[{"value": value} for value in ("$1,200", 1200, "1300")]))
@@ -241,12 +231,11 @@ def multi_source_agreement(view: View) -> Value:
 
 
 def agreement_pattern(view: View) -> Value:
-    """How several sources agree, in a word.
+    """Level of agreement between several sources.
 
-    Formula: of `multi_source_agreement` before rounding: above 0.95 unanimous, above 0.7 majority, above 0.4 mixed,
+    Formula: by `multi_source_agreement` before rounding: above 0.95 unanimous, above 0.7 majority, above 0.4 mixed,
     else conflicting.
-    Range: these four labels. No extractions are unanimous.
-    Undefined: without `extractions`, or when they are over the limits.
+    Undefined: without `extractions`, or if they are over the limits.
     Reference: document 002, `agreement_pattern`. (Its flow calls 0.95 unanimous; its code calls it a majority.)
 
     >>> from ragweir.metrics.view import example
@@ -258,7 +247,7 @@ def agreement_pattern(view: View) -> Value:
 
 
 def explain_agreement(view: View) -> tuple[str, ...]:
-    """Which fields are not unanimous.
+    """Return the fields that are not unanimous.
 
     >>> from ragweir.metrics.view import example
     >>> explain_agreement(example(extractions=[{"field": "roof", "value": value} for value in ("tile", "slate")]))
@@ -276,12 +265,11 @@ def explain_agreement(view: View) -> tuple[str, ...]:
 
 
 def unique_values(view: View) -> Value:
-    """How many different values the sources gave.
+    """Number of distinct values of the field that agrees least.
 
-    Formula: distinct values of the field that `multi_source_agreement` takes; of several that agree alike, of the one
-    with most.
-    Range: 0 and up, 1 when all agree; lower is better. No extractions give 0.
-    Undefined: without `extractions`, or when they are over the limits.
+    Formula: distinct values of the field of `multi_source_agreement`; of several such fields, of the one with most. 1
+    if all sources agree, 0 without extractions.
+    Undefined: without `extractions`, or if they are over the limits.
     Reference: document 002, `multi_source_agreement`.
 
     >>> from ragweir.metrics.view import example
@@ -297,28 +285,13 @@ _DOCUMENT = "document 002"
 _NEEDS = ("extractions",)
 _AGREEMENT_LABELS = (*(label for _, label in _PATTERNS), "conflicting")
 
+_CATEGORY: tuple[str, Unit, Better, tuple[str, ...], str] = (_GROUP, "category", "neither", _NEEDS, _DOCUMENT)
+_AGREEMENT: tuple[str, Unit, Better, tuple[str, ...], str] = (_GROUP, "ratio", "higher", _NEEDS, _DOCUMENT)
+
 METRICS = (
     Metric(aggregated_confidence, _GROUP, "ratio", "higher", (), _DOCUMENT),
-    Metric(
-        semantic_validation,
-        _GROUP,
-        "category",
-        "neither",
-        _NEEDS,
-        _DOCUMENT,
-        labels=("pass", "fail", "skipped"),
-        explain=explain_validation,
-    ),
-    Metric(
-        multi_source_agreement,
-        _GROUP,
-        "ratio",
-        "higher",
-        _NEEDS,
-        _DOCUMENT,
-        aliases=("agreement_percentage",),
-        explain=explain_agreement,
-    ),
-    Metric(agreement_pattern, _GROUP, "category", "neither", _NEEDS, _DOCUMENT, labels=_AGREEMENT_LABELS),
+    Metric(semantic_validation, *_CATEGORY, labels=("pass", "fail", "skipped"), explain=explain_validation),
+    Metric(multi_source_agreement, *_AGREEMENT, aliases=("agreement_percentage",), explain=explain_agreement),
+    Metric(agreement_pattern, *_CATEGORY, labels=_AGREEMENT_LABELS),
     Metric(unique_values, _GROUP, "count", "lower", _NEEDS, _DOCUMENT),
 )

@@ -1,7 +1,7 @@
-"""Retrieval, from the words of the contexts: do they meet the question, repeat each other, and serve the answer?
+"""Retrieval metrics from the words of the contexts: match with the question, redundancy, and use in the answer.
 
-Contexts are taken best rank first. One that stands twice under one chunk_id (both methods found it) is read once.
-None of this understands meaning: a synonym is another word, a negated sentence has the same words.
+Contexts are read best rank first, and a context that occurs twice with one chunk_id (both methods found it) once. Words
+are compared, not meaning: a synonym is another word, a negated sentence has the same words.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _NO_QUERY_WORDS = Null("the query has no content words")
 
 @shared
 def _passages(view: View) -> tuple[Text, ...]:
-    """The distinct contexts, best rank first."""
+    """Return the distinct contexts, best rank first."""
     contexts, texts = view.interaction.contexts or (), view.contexts
     passages: dict[object, Text] = {}
     for place in ranked(view):
         if place < len(texts):
             context = contexts[place]
-            # The same id over another text is a careless id, and the text is kept.
+            # Another text with the same id is kept.
             passages.setdefault((context.chunk_id, context.text) if context.chunk_id else place, texts[place])
     return tuple(passages.values())
 
 
 def query_context_coverage(view: View) -> Value:
-    """Share of the question's content words that stand in the contexts.
+    """Share of the question's content words that occur in the contexts.
 
-    Formula: |query stems in any context| / |query stems|; words compare by their first five code points.
-    Range: 0 to 1; higher is better.
-    Undefined: without `contexts`, or when the query has no content words. Empty contexts cover nothing: 0.
+    Formula: |query stems in any context| / |query stems|; stems are the first five code points of words. 0 if the
+    contexts are empty.
+    Undefined: without `contexts`, or if the query has no content words.
     Reference: recall of query terms, common practice.
-    Known limits: what the question calls by another name than the source counts as missing.
+    Known limits: a synonym counts as missing.
 
     >>> from ragweir.metrics.view import example
     >>> query_context_coverage(example(query="When does the flood policy expire?",
@@ -55,7 +55,7 @@ def query_context_coverage(view: View) -> Value:
 
 @shared
 def _bm25(view: View) -> tuple[float, ...] | Null:
-    """Each passage's score for the query, best rank first."""
+    """Return each passage's score for the query, best rank first."""
     passages = _passages(view)
     terms = view.query.content_set
     if not terms:
@@ -76,18 +76,18 @@ def _bm25(view: View) -> tuple[float, ...] | Null:
 
 
 def bm25_top(view: View) -> Value:
-    """How well the best context meets the question, by BM25.
+    """Highest BM25 score of a context for the question.
 
     Formula: highest over the contexts of the sum, over the query's distinct content tokens, of
     idf x tf x (k1 + 1) / (tf + k1 x (1 - b + b x length / mean length)), where k1 = 1.5, b = 0.75 and
     idf = ln(1 + (N - df + 0.5) / (df + 0.5)). The documents are the event's contexts, read as their content tokens.
     Range: 0 and up; higher is better.
-    Undefined: without `contexts` or with none; when the query has no content words.
-    Reference: Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond, 2009; the idf, which
-    cannot turn negative, is Lucene's.
-    Known limits: with few contexts idf tells little, and scores of events with different queries compare only roughly.
-    Stop words are left out because among few contexts a rare "how" would weigh as much as a name: for MTRAG's
-    questions the right one of five contexts came first in 77 % of trials instead of 73 %.
+    Undefined: without `contexts` or with none; if the query has no content words.
+    Reference: Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond, 2009; with the idf of
+    Lucene, which cannot be negative.
+    Known limits: with few contexts idf has little meaning, and scores for different queries are only roughly
+    comparable. Stop words are left out because among few contexts a rare "how" would weigh as much as a name: for
+    MTRAG's questions the right one of five contexts came first in 77 % of trials instead of 73 %.
 
     >>> from ragweir.metrics.view import example
     >>> contexts = [{"text": "Floods are covered."}, {"text": "Fire cover starts today."}]
@@ -99,12 +99,11 @@ def bm25_top(view: View) -> Value:
 
 
 def bm25_mean(view: View) -> Value:
-    """How well the contexts meet the question on average, by BM25.
+    """Mean BM25 score of the contexts for the question.
 
     Formula: mean of the contexts' scores as in `bm25_top`.
     Range: 0 and up; higher is better.
     Undefined: as `bm25_top`.
-    Reference: as `bm25_top`.
     Known limits: as `bm25_top`.
 
     >>> from ragweir.metrics.view import example
@@ -117,12 +116,11 @@ def bm25_mean(view: View) -> Value:
 
 
 def bm25_rank_agreement(view: View) -> Value:
-    """Does the context that BM25 finds best come first?
+    """True if the first context has the highest BM25 score.
 
-    Formula: 1 when no context scores higher than the first one, else 0; scores as in `bm25_top`.
-    Range: 1 or 0; a semantic retriever may rightly disagree, so neither is better.
-    Undefined: as `bm25_top`; with fewer than two distinct contexts; when no context has a content word of the query.
-    Reference: common practice.
+    Formula: 1 if no context has a higher score than the first one, else 0; scores as in `bm25_top`. A semantic
+    retriever may rightly disagree.
+    Undefined: as `bm25_top`; with fewer than two distinct contexts; if no context has a content word of the query.
 
     >>> from ragweir.metrics.view import example
     >>> contexts = [{"text": "Floods are covered."}, {"text": "Fire cover starts today."}]
@@ -140,7 +138,7 @@ def bm25_rank_agreement(view: View) -> Value:
 
 @shared
 def _used(view: View) -> tuple[bool, ...] | Null:
-    """For each passage, best rank first, whether the answer drew on it."""
+    """Return for each passage, best rank first, True if the answer drew on it."""
     passages = _passages(view)
     sentences = [stems for stems in view.response.sentence_stems if stems]
     if not passages:
@@ -153,7 +151,7 @@ def _used(view: View) -> tuple[bool, ...] | Null:
             having[stem].append(place)
     used: set[int] = set()
     for sentence in sentences:
-        # Only contexts that share a stem are looked at: trying all on each sentence is a product.
+        # Only contexts that share a stem are counted, so that the time is not sentences x contexts.
         shares = Counter(chain.from_iterable(map(having.__getitem__, sentence)))
         best = max(shares.values(), default=0)
         if 2 * best >= len(sentence):
@@ -164,12 +162,11 @@ def _used(view: View) -> tuple[bool, ...] | Null:
 def context_utilisation(view: View) -> Value:
     """Share of the contexts that the answer drew on.
 
-    Formula: a context counts as used when some sentence of the response has at least half of its content stems in it,
-    and in no other context more of them; used contexts / distinct contexts. Contexts that tie are all used.
-    Range: 0 to 1; higher is better: what is retrieved and not used costs tokens and distracts.
-    Undefined: without `contexts` or with none; when no sentence of the response has content words.
-    Reference: common practice; words compare by their first five code points.
-    Known limits: a sentence in words of its own uses nothing; one drawn from three contexts alike may use none.
+    Formula: used contexts / distinct contexts. A context is used if some sentence of the response has at least half of
+    its content stems in it, and no more of them in another context. Unused contexts cost tokens and distract.
+    Undefined: without `contexts` or with none; if no sentence of the response has content words.
+    Reference: common practice; stems are the first five code points of words.
+    Known limits: a paraphrase uses nothing; a sentence that draws on three contexts equally may use none.
 
     >>> from ragweir.metrics.view import example
     >>> contexts = [{"text": "The flood policy lasts a year."}, {"text": "Fire cover starts today."}]
@@ -181,7 +178,7 @@ def context_utilisation(view: View) -> Value:
 
 
 def explain_utilisation(view: View) -> tuple[str, ...]:
-    """Which contexts the answer did not draw on, by their rank.
+    """Return the ranks of the contexts that the answer did not draw on.
 
     >>> from ragweir.metrics.view import example
     >>> contexts = [{"text": "The flood policy lasts a year."}, {"text": "Fire cover starts today."}]
@@ -195,37 +192,32 @@ def explain_utilisation(view: View) -> tuple[str, ...]:
 
 
 def context_redundancy(view: View) -> Value:
-    """How much of a context has already been said by those before it.
+    """Mean share of a context that repeats earlier contexts.
 
-    Formula: mean, over the distinct contexts that have content tokens but for the first of them, of the share of a
-    context's distinct content tokens that stand in an earlier one.
-    Range: 0 to 1; lower is better.
-    Undefined: without `contexts`; when fewer than two distinct contexts have content tokens.
-    Reference: common practice.
-    Known limits: documents about one subject share its words without repeating its facts.
+    Formula: mean, over the distinct contexts with content tokens except the first, of the share of a context's distinct
+    content tokens that occur in an earlier one.
+    Undefined: without `contexts`; if fewer than two distinct contexts have content tokens.
+    Known limits: documents on one subject share its words without repeating its facts.
 
     >>> from ragweir.metrics.view import example
     >>> contexts = [{"text": "Fire cover starts today."}, {"text": "Fire cover ends tomorrow."}]
     >>> context_redundancy(example(contexts=contexts))
     0.5
     """
-    said: set[str] = set()
+    seen: set[str] = set()
     shares = []
     for passage in _passages(view):
         content = passage.content_set
-        if content and said:
-            shares.append(len(content & said) / len(content))
-        said |= content
+        if content and seen:
+            shares.append(len(content & seen) / len(content))
+        seen |= content
     return fsum(shares) / len(shares) if shares else Null("fewer than two distinct contexts have content words")
 
 
 def context_tokens(view: View) -> Value:
-    """How much text was retrieved.
+    """Length of the retrieved contexts in tokens.
 
-    Formula: sum of the distinct contexts' tokens. A language model's own tokens are some more.
-    Range: 0 and up; neither direction is better.
-    Undefined: without `contexts`. Empty contexts give 0.
-    Reference: common practice.
+    Formula: sum of the distinct contexts' tokens; 0 if they are empty. A language model counts somewhat more tokens.
 
     >>> from ragweir.metrics.view import example
     >>> context_tokens(example(contexts=[{"text": "Fire cover starts today."}, {"text": "Yes."}]))

@@ -1,7 +1,6 @@
-"""Overlap of words between question, answer and contexts: relevance, completeness, hallucination (document 004).
+"""Word overlap of question, answer and contexts: relevance, completeness and hallucination (document 004).
 
-`claim_error` and `topic_drift` are metrics of their own, because the document's hallucination score is the greater of
-the two and does not tell which it was.
+The document's hallucination score is the maximum of `claim_error` and `topic_drift`, which are metrics as well.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from itertools import chain, filterfalse, islice
 from operator import and_
 
 from ragweir.metrics.metric import Metric, Null, Value, shared
-from ragweir.metrics.scores.grounding import response_pairs, stated_pairs, stated_values
+from ragweir.metrics.scores.grounding import response_pairs, supported_pairs, supported_values
 from ragweir.metrics.text.claims import Claim, claims
 from ragweir.metrics.text.text import Text
 from ragweir.metrics.text.words import STOP_WORDS
@@ -24,8 +23,8 @@ from ragweir.metrics.view import View
 Stems = frozenset[str]
 
 DRIFT = 0.2
-"""What an answer off its contexts' topic scores at least; the document takes the same figure for the bound."""
-_PAIRS_PER_FOUND = 5  # An overlap under 0.2, in whole numbers.
+"""Penalty for an answer off its contexts' topic; the document has the same number as the bound of the overlap."""
+_PAIRS_PER_FOUND = 5  # An overlap under 0.2, as an integer.
 
 # The smoothed inverse document frequency over two texts is ln((1 + 2) / (1 + df)) + 1: 1 for a word of both.
 _OWN_WEIGHT = (math.log(3 / 2) + 1) ** 2
@@ -35,7 +34,7 @@ _EXPLAINED_LENGTH = 120
 
 
 def _cosine(one: Counter[str], other: Counter[str]) -> float:
-    """The cosine of two TF-IDF vectors whose corpus is the two texts themselves."""
+    """Return the cosine of two TF-IDF vectors; the corpus is the two texts."""
     common = one.keys() & other.keys()
     if not common:
         return 0.0
@@ -51,19 +50,19 @@ def _squared_length(counts: Counter[str], common: AbstractSet[str]) -> float:
 
 @shared
 def _keywords(view: View) -> frozenset[str]:
-    """The query's distinct tokens that are no stop words."""
+    """Return the query's distinct tokens without stop words."""
     return view.query.distinct - STOP_WORDS
 
 
 def lexical_relevance(view: View) -> Value:
-    """How many words question and answer have in common, rare and common ones weighed.
+    """Word overlap of question and answer, as the mean of TF-IDF cosine and Jaccard index.
 
     Formula: (TF-IDF cosine + Jaccard) / 2. The cosine is scikit-learn's TfidfVectorizer fitted on the two texts
-    (smoothed idf, l2 norm, stop words left out) on our tokens; Jaccard is over all distinct tokens.
-    Range: 0 to 1; higher is better, but a good answer need not repeat the question.
-    Undefined: when neither text has a token. One of them empty: 0.
+    (smoothed idf, l2 norm, without stop words) with our tokens; Jaccard is over all distinct tokens. 0 if one text is
+    empty.
+    Undefined: if neither text has a token.
     Reference: document 004, "Relevance Evaluator".
-    Known limits: words must be the same, "cost" is not "price"; negation is not understood.
+    Known limits: a good answer need not repeat the question; "cost" is not "price"; negation is ignored.
 
     >>> from ragweir.metrics.view import example
     >>> round(lexical_relevance(example(query="What is the late fee?", response="The late fee is $25.")), 4)
@@ -79,11 +78,10 @@ def lexical_relevance(view: View) -> Value:
 
 
 def lexical_completeness(view: View) -> Value:
-    """Share of the question's keywords that the answer takes up.
+    """Share of the question's keywords that occur in the answer.
 
-    Formula: |query keywords in the response| / |query keywords|; a keyword is a token that is no stop word, once.
-    Range: 0 to 1; higher is better. 1 when the question has no keywords ("Is it?").
-    Undefined: never.
+    Formula: |query keywords in the response| / |query keywords|; keywords are the distinct tokens without stop words. 1
+    if the question has none ("Is it?").
     Reference: document 004, "Completeness Evaluator".
     Known limits: repeating the question is enough; keywords must be the same word.
 
@@ -96,43 +94,41 @@ def lexical_completeness(view: View) -> Value:
 
 
 def _together(wanted: list[Stems], text: Text) -> set[Stems]:
-    """Those of the sets of stems that one sentence of the text has in full."""
-    # The sentences of each stem as the bits of an integer: trying all sets on all sentences is a product.
-    holding = dict.fromkeys(chain.from_iterable(wanted), 0)
-    stems = frozenset(holding)
-    for place, sentence in enumerate(text.sentence_stems):
+    """Return the sets of stems that occur in full in one sentence of the text."""
+    # The sentences of each stem are the bits of an integer, so that the time is not sets x sentences.
+    sentences = dict.fromkeys(chain.from_iterable(wanted), 0)
+    stems = frozenset(sentences)
+    for number, sentence in enumerate(text.sentence_stems):
         for stem in sentence & stems:
-            holding[stem] |= 1 << place
-    return {each for each in wanted if reduce(and_, map(holding.__getitem__, each))}
+            sentences[stem] |= 1 << number
+    return {each for each in wanted if reduce(and_, map(sentences.__getitem__, each))}
 
 
 @shared
 def _claims(view: View) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
-    """The response's claims, and those of them that stand in no context sentence."""
+    """Return the response's claims, and those of them that occur in no sentence of a context."""
     made = claims(view.response)
     missing = {claim.stems for claim in made}
     for text in view.contexts:
-        # Most texts do not have them even apart, and then their sentences need not be looked at.
+        # Most texts lack a stem, and then their sentences are not needed.
         here = [stems for stems in missing if stems <= text.stems]
         if here:
             missing -= _together(here, text)
     return made, tuple(claim for claim in made if claim.stems in missing)
 
 
-_UNSERVED = Null("the response is in a language that no word list serves, so its claims cannot be read")
+_UNSUPPORTED_LANGUAGE = Null("the response is in a language that no word list serves, so its claims cannot be read")
 
 
 def claim_error(view: View) -> Value:
     """Share of the answer's checkable statements that the contexts do not support.
 
-    Formula: |unsupported anchors| / |anchors|. Anchors are the response's distinct numbers and amounts, dates and
-    clock times, and claims (`ragweir.metrics.text.claims`). Numbers and dates are supported when a context has them by
-    value, in hedged sentences too; a claim when its content stems stand together in one sentence of a context.
-    Range: 0 to 1; lower is better. 0 when the answer has no anchors.
-    Undefined: without `contexts`; when the response is in a language that the claim rules do not serve.
-    Reference: document 004, "Hallucination Evaluator", steps 1 and 2; `ragweir score --explain` names the anchors.
-    Known limits: strict by design: a claim in other words than the context's is unsupported, and negation is not
-    understood.
+    Formula: |unsupported anchors| / |anchors|; 0 without anchors. Anchors are the response's distinct numbers and
+    amounts, dates and clock times, and claims (`ragweir.metrics.text.claims`). Numbers and dates are supported if a
+    context has them by value, in any sentence; a claim if one sentence of a context has all of its content stems.
+    Undefined: without `contexts`; if the response's language is not supported.
+    Reference: document 004, "Hallucination Evaluator", steps 1 and 2; `ragweir score --explain` lists the anchors.
+    Known limits: strict: a claim in other words than the context's is unsupported, and negation is ignored.
 
     >>> from ragweir.metrics.view import example
     >>> view = example(contexts=[{"text": "The fee is $25."}], response="The fee is $25. It covers 3 visits.")
@@ -140,36 +136,35 @@ def claim_error(view: View) -> Value:
     0.5
     """
     response = view.response
-    if not response.served:
-        return _UNSERVED
+    if not response.is_supported:
+        return _UNSUPPORTED_LANGUAGE
     made, unsupported = _claims(view)
     total = len(response.numbers) + len(response.dates) + len(response.times) + len(made)
-    wrong = total - len(made) - len(stated_values(view)) + len(unsupported)
+    wrong = total - len(made) - len(supported_values(view)) + len(unsupported)
     return wrong / total if total else 0.0
 
 
 def topic_drift(view: View) -> Value:
     """Penalty for an answer that shares almost no wording with its contexts.
 
-    Formula: 0.2 when under 0.2 of the response's distinct token pairs stand in a context, else 0.
-    Range: 0 or 0.2; lower is better. 0 for a response of fewer than two tokens.
-    Undefined: without `contexts`. Empty contexts share nothing: 0.2.
+    Formula: 0.2 if less than 0.2 of the response's distinct token pairs occur in a context, else 0; 0 for a response of
+    fewer than two tokens.
+    Range: 0 or 0.2; lower is better.
     Reference: document 004, "Topic Drift Gate".
-    Known limits: a gate, not a measure; `bigram_support` is the overlap itself.
+    Known limits: a threshold, not a measure; `bigram_support` is the overlap itself.
 
     >>> from ragweir.metrics.view import example
     >>> topic_drift(example(contexts=[{"text": "The fee is $25."}], response="Bananas ripen in the sun."))
     0.2
     """
-    return DRIFT if len(stated_pairs(view)) * _PAIRS_PER_FOUND < len(response_pairs(view)) else 0.0
+    return DRIFT if len(supported_pairs(view)) * _PAIRS_PER_FOUND < len(response_pairs(view)) else 0.0
 
 
 def lexical_hallucination(view: View) -> Value:
-    """How far the answer goes beyond its contexts, by what can be checked word for word.
+    """Degree to which the answer goes beyond its contexts, by its checkable statements and its wording.
 
     Formula: max(`claim_error`, `topic_drift`).
-    Range: 0 to 1; lower is better.
-    Undefined: as `claim_error`: with drift alone, 0 would say "checked, and nothing found" of claims nobody read.
+    Undefined: as `claim_error`, since 0 would mean that claims were checked.
     Reference: document 004, "Hallucination Evaluator".
     Known limits: as `claim_error`.
 
@@ -183,9 +178,9 @@ def lexical_hallucination(view: View) -> Value:
 
 def _unsupported_anchors(view: View) -> Iterator[str]:
     response = view.response
-    stated = stated_values(view)
+    supported = supported_values(view)
     for kind, values in (("number", response.numbers), ("date", response.dates), ("time", response.times)):
-        yield from (f"{kind} {value}" for value in sorted(values - stated))
+        yield from (f"{kind} {value}" for value in sorted(values - supported))
     spans = response.spans
     for claim in _claims(view)[1]:
         clause = response.text[spans[claim.start][0] : spans[claim.stop - 1][1]]
@@ -193,13 +188,13 @@ def _unsupported_anchors(view: View) -> Iterator[str]:
 
 
 def explain_hallucination(view: View) -> tuple[str, ...]:
-    """The answer's unsupported anchors: numbers, dates, times, claims; at most 10, each cut at 120 characters.
+    """Return the answer's unsupported anchors: numbers, dates, times, claims; at most 10, each cut at 120 characters.
 
     >>> from ragweir.metrics.view import example
     >>> explain_hallucination(example(contexts=[{"text": "The fee is $25."}], response="The fee is $30."))
     ('number 30', 'claim The fee is $30')
     """
-    if view.interaction.contexts is None or not view.response.served:
+    if view.interaction.contexts is None or not view.response.is_supported:
         return ()
     return tuple(anchor[:_EXPLAINED_LENGTH] for anchor in islice(_unsupported_anchors(view), _EXPLAINED))
 

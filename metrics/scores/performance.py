@@ -1,10 +1,10 @@
-"""Performance, from the timestamps and counts that the application measured (document 000)."""
+"""Performance metrics, from the times and counts that the application measured (document 000)."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from ragweir.metrics.metric import Metric, Null, Value, shared
+from ragweir.metrics.metric import Better, Metric, Null, Unit, Value, shared
 from ragweir.metrics.view import View
 
 _MS = timedelta(milliseconds=1)
@@ -13,7 +13,7 @@ _ZERO = timedelta()
 
 
 def _union(intervals: list[tuple[datetime, datetime]]) -> timedelta:
-    """The time that the intervals cover together, overlaps counted once."""
+    """Return the length of the union of intervals."""
     covered = _ZERO
     reached: datetime | None = None
     for start, end in sorted(intervals):
@@ -37,9 +37,9 @@ def _total(view: View) -> timedelta | Null:
 
 @shared
 def _latencies(view: View) -> dict[str, timedelta | Null]:
-    """Per kind of span the time it took, or why that cannot be told."""
+    """Return the latency of each kind of span, or the reason why it is unknown."""
     interaction = view.interaction
-    # Clocks differ a little, and in the document's own example a tool ends 70 ms after its interaction.
+    # Clocks differ, and in the example of the document a tool ends 70 ms after its interaction.
     tolerance = view.limits.span_tolerance_ms * _MS
     intervals: dict[str, list[tuple[datetime, datetime]]] = {}
     broken: dict[str, Null] = {}
@@ -62,29 +62,11 @@ def _latency(view: View, kind: str) -> timedelta | Null:
     return _latencies(view).get(kind, _ZERO)
 
 
-def _latency_ms(view: View, kind: str) -> Value:
-    latency = _latency(view, kind)
-    return latency if isinstance(latency, Null) else latency / _MS
-
-
-def _share(view: View, kind: str) -> Value:
-    latency, total = _latency(view, kind), _total(view)
-    if isinstance(latency, Null):
-        return latency
-    if isinstance(total, Null):
-        return total
-    if not total:
-        return Null("the interaction took no time")
-    # A tool may end within the tolerance after its interaction; a share stays a share.
-    return min(latency / total, 1.0)
-
-
 def total_latency_ms(view: View) -> Value:
-    """Time from the question to the end of the answer.
+    """Time from the query to the end of the response.
 
     Formula: ended_at - started_at.
-    Range: 0 and up, ms; lower is better.
-    Undefined: without both times, or when the end lies before the start.
+    Undefined: without both times, or if the end is before the start.
     Reference: document 000, "Total Latency".
 
     >>> from ragweir.metrics.view import example
@@ -96,130 +78,61 @@ def total_latency_ms(view: View) -> Value:
     return total if isinstance(total, Null) else total / _MS
 
 
-def llm_latency_ms(view: View) -> Value:
-    """Time in model calls; calls in parallel count once.
-
-    Formula: length of the union of the spans of kind llm.
-    Range: 0 and up, ms; lower is better. 0 when there are spans but none of this kind.
-    Undefined: without `spans`; when a span lacks a time, ends before it starts, or lies more than a second outside
-    the interaction.
-    Reference: document 000, "LLM Latency".
+def _latency_metric(kind: str, calls: str, source: str) -> Metric:
+    """Return the metric of the latency of one kind of span.
 
     >>> from ragweir.metrics.view import example
-    >>> view = example(spans=[{"kind": "llm", "started_at": "2025-12-09T12:00:01Z",
-    ...                        "ended_at": "2025-12-09T12:00:02.200Z"}])
-    >>> llm_latency_ms(view)
-    1200.0
-    """
-    return _latency_ms(view, "llm")
-
-
-def tool_latency_ms(view: View) -> Value:
-    """Time in tool calls; calls in parallel count once.
-
-    Formula: length of the union of the spans of kind tool.
-    Range: as `llm_latency_ms`.
-    Undefined: as `llm_latency_ms`.
-    Reference: document 000, "Tool Latency" (whose tool ends 70 ms after the interaction: intervals are not clipped).
-
-    >>> from ragweir.metrics.view import example
-    >>> view = example(started_at="2025-12-09T12:00:00Z", ended_at="2025-12-09T12:00:04.230Z",
-    ...                spans=[{"kind": "tool", "started_at": "2025-12-09T12:00:01.500Z",
-    ...                        "ended_at": "2025-12-09T12:00:04.300Z"}])
-    >>> tool_latency_ms(view)
-    2800.0
-    """
-    return _latency_ms(view, "tool")
-
-
-def api_latency_ms(view: View) -> Value:
-    """Time in API requests; requests in parallel count once.
-
-    Formula: length of the union of the spans of kind api.
-    Range: as `llm_latency_ms`.
-    Undefined: as `llm_latency_ms`.
-    Reference: document 000, "API Latency".
-
-    >>> from ragweir.metrics.view import example
-    >>> view = example(spans=[{"kind": "api", "started_at": "2025-12-09T12:00:02Z",
-    ...                        "ended_at": "2025-12-09T12:00:02.230Z"}])
-    >>> api_latency_ms(view)
-    230.0
-    """
-    return _latency_ms(view, "api")
-
-
-def retrieval_latency_ms(view: View) -> Value:
-    """Time in retrieval; retrievers in parallel count once.
-
-    Formula: length of the union of the spans of kind retrieval.
-    Range: as `llm_latency_ms`.
-    Undefined: as `llm_latency_ms`.
-    Reference: by analogy with document 000.
-
-    >>> from ragweir.metrics.view import example
-    >>> both = [{"kind": "retrieval", "started_at": 1.0, "ended_at": 1.3},
-    ...         {"kind": "retrieval", "started_at": 1.1, "ended_at": 1.4}]
-    >>> retrieval_latency_ms(example(spans=both))
+    >>> view = example(spans=[{"kind": "retrieval", "started_at": 1.0, "ended_at": 1.3},
+    ...                       {"kind": "retrieval", "started_at": 1.1, "ended_at": 1.4}])
+    >>> _latency_metric("retrieval", "retrievals", "").compute(view)
     400.0
     """
-    return _latency_ms(view, "retrieval")
 
+    def latency_ms(view: View) -> Value:
+        latency = _latency(view, kind)
+        return latency if isinstance(latency, Null) else latency / _MS
 
-def llm_latency_share(view: View) -> Value:
-    """Part of the total latency that went into model calls.
+    latency_ms.__doc__ = f"""Time in {calls}; parallel ones count once.
 
-    Formula: llm_latency_ms / total_latency_ms, at most 1.
-    Range: 0 to 1; neither direction is better.
-    Undefined: when either latency is, or the total is 0.
-    Reference: document 000 (28 % of 4,230 ms; 34 % of 3,500 ms).
-
-    >>> from ragweir.metrics.view import example
-    >>> view = example(started_at=0, ended_at=4.23, spans=[{"kind": "llm", "started_at": 1.0, "ended_at": 2.2}])
-    >>> round(llm_latency_share(view), 4)
-    0.2837
+    Formula: length of the union of the spans of kind {kind}; 0 if there are spans but none of this kind.
+    Undefined: without `spans`; if a span of this kind lacks a time, ends before it starts, or lies further outside the
+    interaction than `limits.span_tolerance_ms`. Intervals are not clipped to the interaction.
     """
-    return _share(view, "llm")
+    return Metric(latency_ms, _GROUP, "ms", "lower", _SPANS, source, name=f"{kind}_latency_ms")
 
 
-def tool_latency_share(view: View) -> Value:
-    """Part of the total latency that went into tool calls.
-
-    Formula: tool_latency_ms / total_latency_ms, at most 1.
-    Range: as `llm_latency_share`.
-    Undefined: as `llm_latency_share`.
-    Reference: document 000 (66 % of 4,230 ms; 60 % of 3,500 ms).
+def _share_metric(kind: str, calls: str) -> Metric:
+    """Return the metric of the share of one kind of span in the total latency.
 
     >>> from ragweir.metrics.view import example
     >>> view = example(started_at=0, ended_at=3.5, spans=[{"kind": "tool", "started_at": 0.9, "ended_at": 3.0}])
-    >>> tool_latency_share(view)
+    >>> _share_metric("tool", "tool calls").compute(view)
     0.6
     """
-    return _share(view, "tool")
 
+    def latency_share(view: View) -> Value:
+        latency, total = _latency(view, kind), _total(view)
+        if isinstance(latency, Null):
+            return latency
+        if isinstance(total, Null):
+            return total
+        if not total:
+            return Null("the interaction took no time")
+        # A span may end within the tolerance after its interaction.
+        return min(latency / total, 1.0)
 
-def api_latency_share(view: View) -> Value:
-    """Part of the total latency that went into API requests.
+    latency_share.__doc__ = f"""Share of the total latency that was spent in {calls}.
 
-    Formula: api_latency_ms / total_latency_ms, at most 1.
-    Range: as `llm_latency_share`.
-    Undefined: as `llm_latency_share`.
-    Reference: document 000 (5 % of 4,230 ms; 6 % of 3,500 ms).
-
-    >>> from ragweir.metrics.view import example
-    >>> view = example(started_at=0, ended_at=3.5, spans=[{"kind": "api", "started_at": 0.9, "ended_at": 1.1}])
-    >>> round(api_latency_share(view), 2)
-    0.06
+    Formula: {kind}_latency_ms / total_latency_ms, at most 1.
+    Undefined: if either latency is, or the total is 0.
     """
-    return _share(view, "api")
+    return Metric(latency_share, _GROUP, "ratio", "neither", _SPANS, _DOCUMENT, name=f"{kind}_latency_share")
 
 
 def tool_call_count(view: View) -> Value:
-    """How many tool calls the answer took.
+    """Number of tool calls.
 
     Formula: number of spans of kind tool.
-    Range: 0 and up.
-    Undefined: without `spans`.
     Reference: document 000, "Tool Call Count".
 
     >>> from ragweir.metrics.view import example
@@ -230,12 +143,9 @@ def tool_call_count(view: View) -> Value:
 
 
 def tool_error_count(view: View) -> Value:
-    """How many tool calls failed.
+    """Number of tool calls that failed.
 
     Formula: number of spans of kind tool whose `error` is neither absent nor empty.
-    Range: 0 and up; lower is better.
-    Undefined: without `spans`.
-    Reference: by analogy with document 000.
 
     >>> from ragweir.metrics.view import example
     >>> tool_error_count(example(spans=[{"kind": "tool", "error": "timeout"}, {"kind": "tool", "error": None}]))
@@ -245,12 +155,10 @@ def tool_error_count(view: View) -> Value:
 
 
 def time_to_first_token_ms(view: View) -> Value:
-    """Time from the question to the first token of the answer.
+    """Time from the query to the first token of the response.
 
     Formula: first_token_at - started_at.
-    Range: 0 and up, ms; lower is better.
-    Undefined: without both times, or when the token comes before the start.
-    Reference: OpenTelemetry's generative AI conventions, "time to first token".
+    Undefined: without both times, or if the token comes before the start.
 
     >>> from ragweir.metrics.view import example
     >>> time_to_first_token_ms(example(started_at=1.0, first_token_at=1.48))
@@ -263,12 +171,10 @@ def time_to_first_token_ms(view: View) -> Value:
 
 
 def output_tokens_per_second(view: View) -> Value:
-    """How fast the model wrote.
+    """Generation speed of the model.
 
     Formula: output tokens / LLM latency in seconds.
-    Range: 0 and up; higher is better.
-    Undefined: without `usage.output_tokens`, or when the LLM latency is undefined or 0.
-    Reference: common practice.
+    Undefined: without `usage.output_tokens`, or if the LLM latency is undefined or 0.
 
     >>> from ragweir.metrics.view import example
     >>> view = example(usage={"output_tokens": 96}, spans=[{"kind": "llm", "started_at": 0, "ended_at": 1.2}])
@@ -283,75 +189,41 @@ def output_tokens_per_second(view: View) -> Value:
     return usage.output_tokens / (latency / _SECOND) if latency else Null("no time was spent in model calls")
 
 
-def _usage(view: View, field: str) -> Value:
-    value: float | None = getattr(view.interaction.usage, field)
-    return Null(f"the event's usage has no {field}") if value is None else value
-
-
-def input_tokens(view: View) -> Value:
-    """Tokens that the model read, as the application counted them.
-
-    Formula: usage.input_tokens.
-    Range: 0 and up.
-    Undefined: when the event does not carry it.
-    Reference: OpenTelemetry's gen_ai.usage.input_tokens.
+def _usage_metric(field: str, meaning: str, unit: Unit, better: Better, source: str) -> Metric:
+    """Return the metric of a field of the event's usage.
 
     >>> from ragweir.metrics.view import example
-    >>> input_tokens(example(usage={"input_tokens": 812}))
+    >>> _usage_metric("input_tokens", "", "count", "neither", "").compute(example(usage={"input_tokens": 812}))
     812
     """
-    return _usage(view, "input_tokens")
+
+    def usage(view: View) -> Value:
+        value: float | None = getattr(view.interaction.usage, field)
+        return Null(f"the event's usage has no {field}") if value is None else value
+
+    usage.__doc__ = f"{meaning}\n\nFormula: usage.{field}.\nUndefined: if the event does not have it."
+    return Metric(usage, _GROUP, unit, better, ("usage",), source, name=field)
 
 
-def output_tokens(view: View) -> Value:
-    """Tokens that the model wrote, as the application counted them.
-
-    Formula: usage.output_tokens.
-    Range: 0 and up.
-    Undefined: when the event does not carry it.
-    Reference: OpenTelemetry's gen_ai.usage.output_tokens.
-
-    >>> from ragweir.metrics.view import example
-    >>> output_tokens(example(usage={"output_tokens": 96}))
-    96
-    """
-    return _usage(view, "output_tokens")
-
-
-def cost_usd(view: View) -> Value:
-    """What the answer cost, as the application reckoned it.
-
-    Formula: usage.cost_usd.
-    Range: 0 and up, US dollars; lower is better.
-    Undefined: when the event does not carry it.
-    Reference: common practice.
-
-    >>> from ragweir.metrics.view import example
-    >>> cost_usd(example(usage={"cost_usd": 0.0004}))
-    0.0004
-    """
-    return _usage(view, "cost_usd")
-
-
+_GROUP = "performance"
 _DOCUMENT = "document 000"
+_OPENTELEMETRY = "OpenTelemetry GenAI"
 _SPANS = ("spans",)
-_USAGE = ("usage",)
-_TIMED_USAGE = ("usage", "spans")
 
 METRICS = (
-    Metric(total_latency_ms, "performance", "ms", "lower", (), _DOCUMENT),
-    Metric(llm_latency_ms, "performance", "ms", "lower", _SPANS, _DOCUMENT),
-    Metric(tool_latency_ms, "performance", "ms", "lower", _SPANS, _DOCUMENT),
-    Metric(api_latency_ms, "performance", "ms", "lower", _SPANS, _DOCUMENT),
-    Metric(retrieval_latency_ms, "performance", "ms", "lower", _SPANS, "after document 000"),
-    Metric(llm_latency_share, "performance", "ratio", "neither", _SPANS, _DOCUMENT),
-    Metric(tool_latency_share, "performance", "ratio", "neither", _SPANS, _DOCUMENT),
-    Metric(api_latency_share, "performance", "ratio", "neither", _SPANS, _DOCUMENT),
-    Metric(tool_call_count, "performance", "count", "neither", _SPANS, _DOCUMENT, aliases=("num_tool_calls",)),
-    Metric(tool_error_count, "performance", "count", "lower", _SPANS, "after document 000"),
-    Metric(time_to_first_token_ms, "performance", "ms", "lower", (), "OpenTelemetry GenAI"),
-    Metric(output_tokens_per_second, "performance", "tokens_per_second", "higher", _TIMED_USAGE, "common practice"),
-    Metric(input_tokens, "performance", "count", "neither", _USAGE, "OpenTelemetry GenAI"),
-    Metric(output_tokens, "performance", "count", "neither", _USAGE, "OpenTelemetry GenAI"),
-    Metric(cost_usd, "performance", "usd", "lower", _USAGE, "common practice"),
+    Metric(total_latency_ms, _GROUP, "ms", "lower", (), _DOCUMENT),
+    _latency_metric("llm", "model calls", _DOCUMENT),
+    _latency_metric("tool", "tool calls", _DOCUMENT),
+    _latency_metric("api", "API requests", _DOCUMENT),
+    _latency_metric("retrieval", "retrievals", "after document 000"),
+    _share_metric("llm", "model calls"),
+    _share_metric("tool", "tool calls"),
+    _share_metric("api", "API requests"),
+    Metric(tool_call_count, _GROUP, "count", "neither", _SPANS, _DOCUMENT, aliases=("num_tool_calls",)),
+    Metric(tool_error_count, _GROUP, "count", "lower", _SPANS, "after document 000"),
+    Metric(time_to_first_token_ms, _GROUP, "ms", "lower", (), _OPENTELEMETRY),
+    Metric(output_tokens_per_second, _GROUP, "tokens_per_second", "higher", ("usage", "spans"), "common practice"),
+    _usage_metric("input_tokens", "Number of tokens that the model read.", "count", "neither", _OPENTELEMETRY),
+    _usage_metric("output_tokens", "Number of tokens that the model generated.", "count", "neither", _OPENTELEMETRY),
+    _usage_metric("cost_usd", "Cost of the response in US dollars.", "usd", "lower", "common practice"),
 )

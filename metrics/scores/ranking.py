@@ -1,9 +1,9 @@
-"""Ranking against relevance labels: what retrieval should have found, and how high it stands.
+"""Ranking metrics, which compare the retrieved contexts with relevance labels.
 
 Labels are `contexts[].relevant` (a boolean, or a grade from 0) and `retrieval.relevant_ids` (grade 1 each). A chunk's
-own label decides over the list, the highest one if the chunk stands twice; what has neither is not relevant.
-Contexts count by distinct `chunk_id`, a chunk that stands twice at its best place; one without an id counts as itself.
-Order is by `rank`, else as sent, over every context of the event.
+own label has precedence over the list, the highest one if the chunk occurs twice; a chunk with neither is not relevant.
+Contexts count by distinct `chunk_id`, at the best rank of a chunk that occurs twice; one without an id is distinct.
+Order is by `rank`, else as sent, over all contexts of the event.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from ragweir.metrics.view import View
 _TOP = 10
 
 Chunk = str | int
-"""What a context is known by: its chunk_id, or its place in the list."""
+"""Identity of a context: its chunk_id, or its place in the list."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Ranking:
-    """What is known of relevance: the grades as retrieved, and as the best possible order would have them."""
+    """Relevance grades in the retrieved order, and in the best possible order."""
 
     gains: tuple[float, ...]
-    """One per distinct chunk, best rank first; 0 for a chunk that is not known to be relevant."""
+    """The grade of each distinct chunk, best rank first; 0 without a label."""
     ideal: tuple[float, ...]
-    """Every grade above 0, retrieved or not, highest first."""
+    """All grades above 0, retrieved or not, highest first."""
     complete: bool
-    """Whether the event lists its relevant chunks, those that were missed included."""
+    """True if the event lists its relevant chunks, with those that were missed."""
 
 
 @shared
 def ranked(view: View) -> tuple[int, ...]:
-    """Places of the contexts in their list, best rank first; a context without `rank` ranks where it stands.
+    """Return the places of the contexts in their list, best rank first; the default of `rank` is the place.
 
     >>> from ragweir.metrics.view import example
     >>> ranked(example(contexts=[{"rank": 3}, {"rank": 1}, {"rank": 2}]))
@@ -68,12 +68,10 @@ def _ranking(view: View) -> _Ranking | Null:
 
 
 def hit_at_10(view: View) -> Value:
-    """Is there a relevant chunk among the first ten?
+    """True if a relevant chunk is among the first ten.
 
-    Formula: 1 when one of the first ten distinct chunks has a grade above 0, else 0.
-    Range: 1 or 0; 1 is better.
-    Undefined: without `contexts`; without labels; when `relevant_ids` is given and no chunk is relevant, since there
-    was nothing to find.
+    Formula: 1 if one of the first ten distinct chunks has a grade above 0, else 0.
+    Undefined: without `contexts`; without labels; if `relevant_ids` is given and no chunk is relevant.
     Reference: "success at 10" in trec_eval.
 
     >>> from ragweir.metrics.view import example
@@ -84,20 +82,19 @@ def hit_at_10(view: View) -> Value:
     return ranking if isinstance(ranking, Null) else any(ranking.gains[:_TOP])
 
 
-def _of_known(value: float, ranking: _Ranking) -> Value:
-    # Chunks that retrieval missed can only be known from the list.
+def _flag_incomplete(value: float, ranking: _Ranking) -> Value:
+    # Chunks that retrieval missed are only known from the list.
     return value if ranking.complete else Flagged(value, "only_retrieved_chunks_labelled")
 
 
 def recall_at_10(view: View) -> Value:
-    """What part of the relevant chunks stands among the first ten?
+    """Share of the relevant chunks that are among the first ten.
 
     Formula: relevant chunks among the first ten distinct ones / relevant chunks.
-    Range: 0 to 1; higher is better.
-    Undefined: as `hit_at_10`, and when no chunk is labelled relevant.
+    Undefined: as `hit_at_10`, and if no chunk is labelled relevant.
     Reference: "recall at 10" in trec_eval.
-    Known limits: without `relevant_ids` the relevant chunks that were never retrieved are unknown, and the value is an
-    upper bound (flag only_retrieved_chunks_labelled).
+    Known limits: without `relevant_ids`, relevant chunks that were not retrieved are unknown and the value is an upper
+    bound (flag only_retrieved_chunks_labelled).
 
     >>> from ragweir.metrics.view import example
     >>> recall_at_10(example(contexts=[{"chunk_id": "a"}, {"chunk_id": "b"}], retrieval={"relevant_ids": ["b", "z"]}))
@@ -108,15 +105,14 @@ def recall_at_10(view: View) -> Value:
         return ranking
     if not ranking.ideal:
         return Null("no chunk is labelled relevant")
-    return _of_known(sum(gain > 0 for gain in ranking.gains[:_TOP]) / len(ranking.ideal), ranking)
+    return _flag_incomplete(sum(gain > 0 for gain in ranking.gains[:_TOP]) / len(ranking.ideal), ranking)
 
 
 def mrr(view: View) -> Value:
-    """How high the first relevant chunk stands.
+    """Reciprocal rank of the first relevant chunk.
 
-    Formula: 1 / rank of the first relevant chunk among all distinct ones; 0 when none is. The mean over events is the
-    mean reciprocal rank.
-    Range: 0 to 1; higher is better.
+    Formula: 1 / rank of the first relevant chunk among all distinct ones; 0 if none is relevant. Its mean over events
+    is the mean reciprocal rank.
     Undefined: as `hit_at_10`.
     Reference: Voorhees, The TREC-8 Question Answering Track Report, 1999.
 
@@ -131,16 +127,15 @@ def mrr(view: View) -> Value:
 
 
 def _discounted(gains: tuple[float, ...], exponent: int) -> float:
-    """The discounted sum of the first ten grades, divided by 2 ** exponent."""
+    """Return the discounted sum of the first ten grades, divided by 2 ** exponent."""
     return fsum(ldexp(gain, -exponent) / log2(rank + 1) for rank, gain in enumerate(gains[:_TOP], 1))
 
 
 def ndcg_at_10(view: View) -> Value:
-    """How near the order of the first ten is to the best possible one, by graded relevance.
+    """Normalised discounted cumulative gain of the first ten chunks.
 
     Formula: sum of grade / log2(rank + 1) over the first ten distinct chunks, divided by the same sum over the highest
     ten grades. Gains are linear in the grade.
-    Range: 0 to 1; higher is better.
     Undefined: as `recall_at_10`.
     Reference: Järvelin and Kekäläinen, Cumulated Gain-Based Evaluation of IR Techniques, 2002, as trec_eval has it.
     Known limits: as `recall_at_10`.
@@ -155,9 +150,9 @@ def ndcg_at_10(view: View) -> Value:
         return ranking
     if not ranking.ideal:
         return Null("no chunk is labelled relevant")
-    # In units of a power of two near the highest grade: that rounds nothing, and no sum of grades can overflow.
+    # In units of a power of two near the highest grade, so that sums cannot overflow and nothing is rounded.
     _, exponent = frexp(ranking.ideal[0])
-    return _of_known(_discounted(ranking.gains, exponent) / _discounted(ranking.ideal, exponent), ranking)
+    return _flag_incomplete(_discounted(ranking.gains, exponent) / _discounted(ranking.ideal, exponent), ranking)
 
 
 _GROUP = "ranking"

@@ -1,7 +1,7 @@
-"""Retrieval, from what the application says of its contexts: methods, scores, pages, limits (document 002).
+"""Retrieval metrics from the metadata of contexts: methods, scores, pages, limits (document 002).
 
-Nothing here reads a context's text, so nothing is cut: limits are judged over every context of the event.
-Contexts count by distinct `chunk_id`. A context without an id, or with an empty one, counts as itself.
+All contexts of the event count, since their texts are not read. They count by distinct `chunk_id`; a context without
+an id, or with an empty one, is distinct.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from ragweir.metrics.scores.ranking import Chunk
 from ragweir.metrics.view import View
 
 _TOP = 10
-_BOTH = "hybrid"
+_HYBRID = "hybrid"
 
 
 @dataclass(frozen=True, slots=True)
 class _RetrievedChunks:
-    """The distinct chunks of an event, and those that either method found."""
+    """The distinct chunks of an event, and those of either method."""
 
     chunks: frozenset[Chunk]
     bm25: frozenset[Chunk]
     knn: frozenset[Chunk]
-    tagged: bool
-    """Whether any context names the method that found it."""
+    has_methods: bool
+    """True if any context names its retrieval method."""
 
 
 @shared
@@ -33,18 +33,18 @@ def _found(view: View) -> _RetrievedChunks:
     by_method: dict[str | None, set[Chunk]] = {}
     for place, context in enumerate(view.interaction.contexts or ()):
         by_method.setdefault(context.retrieval_method, set()).add(context.chunk_id or place)
-    both = by_method.get(_BOTH, set())
+    both = by_method.get(_HYBRID, set())
     return _RetrievedChunks(
         chunks=frozenset().union(*by_method.values()),
         bm25=frozenset(by_method.get("bm25", set()) | both),
         knn=frozenset(by_method.get("knn", set()) | both),
-        tagged=any(by_method.keys()),
+        has_methods=any(by_method.keys()),
     )
 
 
 @shared
 def _scores(view: View) -> tuple[float, ...] | None:
-    """The score of each chunk by each method that found it, as sent but not below 0; None when no context has one."""
+    """Return the scaled score of each chunk by each method that found it; None if no context has one."""
     best: dict[tuple[str | None, Chunk], float] = {}
     for place, context in enumerate(view.interaction.contexts or ()):
         if context.score is not None:
@@ -59,20 +59,18 @@ def _scores(view: View) -> tuple[float, ...] | None:
 
 
 def context_relevance(view: View) -> Value:
-    """How good the retrieved chunks look as a whole: do the methods agree, are the scores high, is it several pages?
+    """Quality of the retrieved chunks, by agreement of the methods, scores and number of pages.
 
     Formula: 0.4 x |found by bm25 and knn| / |found by bm25 or knn| + 0.5 x mean of the scores above 0
-    + 0.1 x min(distinct pages / 5, 1). A chunk that both methods found stands twice or is "hybrid". It has one score
-    per method, the higher one if it was sent twice.
-    Range: 0 to 1; above 0.7 retrieval captures what is needed, 0.4 to 0.7 is acceptable and may want tuning, below
-    0.4 look at the queries, the index's age and the embeddings.
-    Undefined: without `contexts`; when there are contexts but none has a score. No contexts at all give 0.
-    Reference: document 002, `context_relevance`.
-    Known limits: with one method alone the first term is 0, and without pages the last, as in the document; pages of
-    different documents are not told apart.
+    + 0.1 x min(distinct pages / 5, 1). A chunk that both methods found occurs twice or is "hybrid". It has one score
+    per method, the higher one if it was sent twice. 0 without any context.
+    Range: 0 to 1; above 0.7 is good, 0.4 to 0.7 acceptable; below 0.4 check queries, index and embeddings.
+    Undefined: without `contexts`; if there are contexts and none has a score.
+    Known limits: with a single method the first term is 0, and without pages the last, as in the document; pages of
+    different documents are not distinguished.
     Deviations: scores above 1 are divided by their method's largest in the event, and negative ones count as 0 (flag
-    scores_outside_0_1); when no context names a method the first term is left out and the others carry its weight
-    (flag no_retrieval_method).
+    scores_outside_0_1); if no context names a method, the first term is left out and the others have its weight (flag
+    no_retrieval_method).
 
     >>> from ragweir.metrics.view import example
     >>> contexts = [{"chunk_id": f"c{page}", "page": page, "score": 0.84,
@@ -92,7 +90,7 @@ def context_relevance(view: View) -> Value:
     either = found.bm25 | found.knn
     agreement = len(found.bm25 & found.knn) / max(len(either), 1)
     flags = []
-    if found.tagged:
+    if found.has_methods:
         relevance = 0.4 * agreement + 0.5 * mean + 0.1 * spread
     else:
         relevance = (0.5 * mean + 0.1 * spread) / 0.6
@@ -104,7 +102,7 @@ def context_relevance(view: View) -> Value:
 
 @shared
 def _contributions(view: View) -> tuple[int, ...] | Null:
-    """The chunk number of each extraction that names one, as often as it is named."""
+    """Return the chunk number of each extraction that has one."""
     extractions = view.interaction.extractions or ()
     numbers = tuple(entry.chunk_number for entry in extractions if entry.chunk_number and entry.chunk_number > 0)
     if extractions and not numbers:
@@ -113,14 +111,13 @@ def _contributions(view: View) -> tuple[int, ...] | Null:
 
 
 def precision_at_10(view: View) -> Value:
-    """Do the chunks that led to extractions stand among the first ten?
+    """Share of the chunks with extractions that are among the first ten.
 
-    Formula: distinct chunk numbers up to 10 / min(10, distinct chunk numbers), to three decimals.
-    Range: 0 to 1; higher is better.
-    Undefined: without `extractions`; when there are extractions and none names its chunk. No extractions give 0.
+    Formula: distinct chunk numbers up to 10 / min(10, distinct chunk numbers), to three decimals; 0 without
+    extractions.
+    Undefined: without `extractions`; if there are extractions and none names its chunk.
     Reference: document 002, `context_precision`.
-    Known limits: `chunk_number` is believed, whether or not the event carries that many contexts; numbers count from
-    1, and what lies below is left out.
+    Known limits: `chunk_number` is not compared with the number of contexts; numbers below 1 are left out.
 
     >>> from ragweir.metrics.view import example
     >>> numbers = [1, 2, 3, 4, 5, 6, 7, 8, 9, 15]
@@ -135,10 +132,10 @@ def precision_at_10(view: View) -> Value:
 
 
 def avg_rank(view: View) -> Value:
-    """How far down the list the chunks stand that led to extractions.
+    """Mean rank of the chunks with extractions.
 
-    Formula: mean chunk number over the extractions that name one, to one decimal; a chunk that gave two counts twice.
-    Range: 1 and up, lower is better; 0 when there are no extractions.
+    Formula: mean chunk number over the extractions that name one, to one decimal; 0 without extractions.
+    Range: 1 and up, or 0; lower is better.
     Undefined: as `precision_at_10`.
     Reference: document 002, `context_precision`.
 
@@ -153,10 +150,9 @@ def avg_rank(view: View) -> Value:
 
 
 def contributing_chunks(view: View) -> Value:
-    """How many chunks led to extractions.
+    """Number of chunks with extractions.
 
     Formula: distinct chunk numbers of the extractions.
-    Range: 0 and up; neither direction is better.
     Undefined: as `precision_at_10`.
     Reference: document 002, `context_precision`.
 
@@ -173,7 +169,7 @@ def _limit_reached(view: View) -> bool | Null:
     retrieval, found = view.interaction.retrieval, _found(view)
     if retrieval is None or (retrieval.bm25_limit is None and retrieval.knn_limit is None):
         return Null("the event names no retrieval limit")
-    if found.chunks and not found.tagged:
+    if found.chunks and not found.has_methods:
         return Null("no context names its retrieval method")
     pairs = (found.bm25, retrieval.bm25_limit), (found.knn, retrieval.knn_limit)
     return any(limit is not None and len(chunks) >= limit for chunks, limit in pairs)
@@ -188,15 +184,13 @@ def _much_filtered(view: View) -> bool | Null:
 
 
 def context_recall_heuristic(view: View) -> Value:
-    """A guess, free of charge, at whether retrieval brought all that was needed.
+    """Heuristic estimate of the share of the needed information that was retrieved.
 
-    Formula: min(contributing chunks / distinct chunks, 1), x 0.7 when a retrieval limit was reached, else x 0.85 when
-    more than half was filtered out; to three decimals.
-    Range: 0 to 1; higher is better. Below 0.7, or with a limit reached, document 002 asks a model.
-    Undefined: without `contexts` or `extractions`; when there are extractions and none names its chunk.
-    Reference: document 002, `context_recall_heuristic`.
-    Known limits: it measures the use of what was retrieved, not what was missed. A penalty that the event gives no
-    ground to judge (see `hit_limit_warning`, `high_filtering_warning`) is not applied.
+    Formula: min(contributing chunks / distinct chunks, 1), x 0.7 if a retrieval limit was reached, else x 0.85 if more
+    than half was filtered out; to three decimals. A penalty whose warning (`hit_limit_warning`,
+    `high_filtering_warning`) is null is not applied. Below 0.7, or at a limit, document 002 asks a model.
+    Undefined: without `contexts` or `extractions`; if there are extractions and none names its chunk.
+    Known limits: it measures the use of the retrieved chunks, not the missed ones.
 
     >>> from ragweir.metrics.view import example
     >>> contexts = [{"chunk_id": name, "retrieval_method": "bm25"} for name in "abcd"]
@@ -218,13 +212,11 @@ def context_recall_heuristic(view: View) -> Value:
 
 
 def hit_limit_warning(view: View) -> Value:
-    """Did a retrieval method return as many chunks as it may, so that more could lie beyond?
+    """True if a retrieval method returned as many chunks as its limit allows, so that there may be more.
 
-    Formula: distinct chunks found by bm25 >= bm25_limit, or by knn >= knn_limit; a limit that the event does not name
-    cannot be reached.
-    Range: 1 or 0; 0 is better.
-    Undefined: without `contexts` or `retrieval`; when neither limit is named, since nothing was checked; when there
-    are contexts and none names its method, since nothing can be counted.
+    Formula: distinct chunks found by bm25 >= bm25_limit, or by knn >= knn_limit; an absent limit is not reached.
+    Undefined: without `contexts` or `retrieval`; if both limits are absent; if there are contexts and none names its
+    method.
     Reference: document 002, `context_recall_heuristic`.
     Known limits: a limit of 0 is always reached, as in the document: leave out the limit of a method that is off.
 
@@ -239,13 +231,12 @@ def hit_limit_warning(view: View) -> Value:
 
 
 def high_filtering_warning(view: View) -> Value:
-    """Were more than half of the retrieved chunks filtered out?
+    """True if more than half of the retrieved chunks were filtered out.
 
     Formula: distinct chunks / max(retrieved_before_filter, 1) < 0.5.
-    Range: 1 or 0; 0 is better.
-    Undefined: without `contexts` or `retrieval`, or when that does not count the chunks before the filter.
+    Undefined: without `contexts` or `retrieval`, or if that has no number of chunks before the filter.
     Reference: document 002, `context_recall_heuristic`.
-    Known limits: no chunks before the filter and none after it are a warning too, as in the document.
+    Known limits: no chunks before and none after the filter are a warning, as in the document.
 
     >>> from ragweir.metrics.view import example
     >>> high_filtering_warning(example(contexts=[{}, {}], retrieval={"retrieved_before_filter": 5}))
@@ -257,12 +248,10 @@ def high_filtering_warning(view: View) -> Value:
 
 
 def recall_warning(view: View) -> Value:
-    """Why retrieval may be incomplete, if it may.
+    """The reason why retrieval may be incomplete.
 
-    Formula: HIT_RETRIEVAL_LIMIT when `hit_limit_warning`, else HIGH_THRESHOLD_FILTERING when `high_filtering_warning`.
-    Range: these two labels.
-    Undefined: when neither warning fires, which is the good case; when neither can be judged.
-    Reference: document 002, `recall_warning`.
+    Formula: HIT_RETRIEVAL_LIMIT if `hit_limit_warning`, else HIGH_THRESHOLD_FILTERING if `high_filtering_warning`.
+    Undefined: if neither warning is true, which is the good case, or both are null.
 
     >>> from ragweir.metrics.view import example
     >>> recall_warning(example(contexts=[{}, {}], retrieval={"retrieved_before_filter": 5}))
@@ -281,6 +270,7 @@ _GROUP = "retrieval"
 _DOCUMENT = "document 002"
 _CONTEXTS = ("contexts",)
 _EXTRACTIONS = ("extractions",)
+_BOTH = (*_CONTEXTS, *_EXTRACTIONS)
 _SETTINGS = ("contexts", "retrieval")
 _WARNINGS = ("HIT_RETRIEVAL_LIMIT", "HIGH_THRESHOLD_FILTERING")
 
@@ -289,15 +279,7 @@ METRICS = (
     Metric(precision_at_10, _GROUP, "ratio", "higher", _EXTRACTIONS, _DOCUMENT, aliases=("context_precision",)),
     Metric(avg_rank, _GROUP, "count", "lower", _EXTRACTIONS, _DOCUMENT),
     Metric(contributing_chunks, _GROUP, "count", "neither", _EXTRACTIONS, _DOCUMENT, aliases=("contributing_count",)),
-    Metric(
-        context_recall_heuristic,
-        _GROUP,
-        "ratio",
-        "higher",
-        ("contexts", "extractions"),
-        _DOCUMENT,
-        aliases=("recall_score",),
-    ),
+    Metric(context_recall_heuristic, _GROUP, "ratio", "higher", _BOTH, _DOCUMENT, aliases=("recall_score",)),
     Metric(hit_limit_warning, _GROUP, "boolean", "lower", _SETTINGS, _DOCUMENT),
     Metric(high_filtering_warning, _GROUP, "boolean", "lower", _SETTINGS, _DOCUMENT),
     Metric(recall_warning, _GROUP, "category", "neither", _SETTINGS, _DOCUMENT, labels=_WARNINGS),

@@ -1,7 +1,7 @@
-"""Risk: one calibrated number from the grounding metrics, by a logistic model whose coefficients are data.
+"""Risk: one calibrated number from the grounding metrics, by a logistic model.
 
-`risk.toml` beside this module holds the model and where it came from; `tools/fit_risk.py` fits and writes it again.
-No coefficient is negative and every feature grows as support falls, so a worse answer never gets a lower risk.
+`risk.toml` has the model and its provenance; `tools/fit_risk.py` fits and writes it. No coefficient is negative and
+every feature grows as support falls, so that a worse answer never has a lower risk.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ragweir.metrics.view import View
 Features = tuple[float, ...]
 
 FEATURES = ("unsupported_share", "unsupported_words", "unsupported_pairs")
-"""What the model reads: 1 - `context_support`, ln(1 + `unsupported_words`) / ln(51), 1 - `bigram_support`."""
+"""The model's features: 1 - `context_support`, ln(1 + `unsupported_words`) / ln(51), 1 - `bigram_support`."""
 
 _FIFTY_WORDS = math.log1p(50)
-"""Brings the count to the shares' scale: 1 at fifty unsupported words."""
+"""Divisor that scales the count: 1 at fifty unsupported words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Model:
         """Read a model from its file's table.
 
         Raises:
-            ValueError: if the features are not the ones computed here, or a number is missing, negative or not finite.
+            ValueError: if the features are not `FEATURES`, or a number is missing, negative or not finite.
         """
         coefficients, intercept = table.get("coefficients"), table.get("intercept")
         if not isinstance(coefficients, Mapping) or tuple(coefficients) != FEATURES:
@@ -51,7 +51,7 @@ class Model:
         return cls(intercept, values)
 
     def risk(self, features: Features) -> float:
-        """The probability that the model gives to these features.
+        """Return the probability for these features.
 
         >>> Model(0.0, (1.0, 1.0)).risk((0.0, 0.0))
         0.5
@@ -62,14 +62,14 @@ class Model:
 
 @cache
 def model() -> Model:
-    """The model that ships."""
+    """Return the model of `risk.toml`."""
     return Model.from_table(
         tomllib.loads(files("ragweir.metrics.scores").joinpath("risk.toml").read_text(encoding="utf-8"))
     )
 
 
 def features(view: View) -> Features | Null:
-    """What the model reads of one event, or why there is no telling."""
+    """Return the features of one event, or the reason why there are none."""
     known = grounding.context_stems(view)
     if not known:
         return Null("no context has content words")
@@ -81,29 +81,28 @@ def features(view: View) -> Features | Null:
     return (
         unsupported,
         math.log1p(len(grounding.unsupported_stems(view))) / _FIFTY_WORDS,
-        # One token has no pairs; what the token says of the share is then all there is.
-        1 - len(grounding.stated_pairs(view)) / len(pairs) if pairs else unsupported,
+        # A single token has no pairs.
+        1 - len(grounding.supported_pairs(view)) / len(pairs) if pairs else unsupported,
     )
 
 
 def unsupported_risk(view: View) -> Value:
-    """How likely people are to find that the answer says more than its contexts do.
+    """Probability that people find statements in the answer that its contexts do not support.
 
     Formula: 1 / (1 + e^-(intercept + sum of coefficient x feature)) over 1 - `context_support`,
-    ln(1 + `unsupported_words`) and 1 - `bigram_support`, the last taken as the first where there is no pair.
-    Range: 0 to 1; lower is better. 0.5 stands where a strict reader (each detail must be in the contexts) would call
-    nearly every such answer bad and a lenient one (bad is what is mostly unfaithful) nearly none: the two labelled
-    sets agree on how the odds grow with the features, not on how much is too much, and the number lies midway. Trust
-    the order everywhere; `risk.toml` has the intercept of each standard.
-    Undefined: without `contexts`; when none of them, or the response, has content words. What was answered from
-    nothing is a case of its own: `answered_without_context`.
+    ln(1 + `unsupported_words`) and 1 - `bigram_support`, or the first again if there is no pair.
+    Range: 0 to 1; lower is better. At 0.5 a strict reader (each detail must be in the contexts) rejects nearly every
+    answer and a lenient one (mostly unfaithful is bad) nearly none: the two labelled sets agree on the coefficients but
+    not on the intercept, which is the mean of both. So the order is reliable, the level depends on the standard;
+    `risk.toml` has both intercepts.
+    Undefined: without `contexts`; if none of them, or the response, has content words (see `answered_without_context`).
     Reference: fitted by `tools/fit_risk.py` on people's judgements of faithfulness; provenance in `risk.toml`.
-    Known limits: those of its features: it reads words, not meaning, and neither negation nor true paraphrase.
+    Known limits: those of its features: words are compared, so that negation is ignored and a paraphrase is a risk.
 
     >>> from ragweir.metrics.view import example
-    >>> told = [{"text": "The tower opened in 1889 and was built by Gustave Eiffel."}]
-    >>> faithful = unsupported_risk(example(contexts=told, response="The tower opened in 1889."))
-    >>> invented = unsupported_risk(example(contexts=told, response="It cost nine million francs and nobody liked it."))
+    >>> text = [{"text": "The tower opened in 1889 and was built by Gustave Eiffel."}]
+    >>> faithful = unsupported_risk(example(contexts=text, response="The tower opened in 1889."))
+    >>> invented = unsupported_risk(example(contexts=text, response="It cost nine million francs and nobody liked it."))
     >>> faithful < 0.1 < 0.7 < invented
     True
     """

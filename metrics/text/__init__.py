@@ -1,1 +1,1 @@
-"""How the metrics read texts: tokens, grammar, claims and phrases. No metric is defined here."""
+"""Analysis of texts: tokens, grammar, claims and phrases."""

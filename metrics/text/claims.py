@@ -1,22 +1,21 @@
-"""Claims: what a text asserts, as subject, verb and object, found by rules in one pass and without a parser.
+"""Claims: extraction of the statements of a text, as subject, verb and object, by rules in one pass.
 
-Document 004 parses with spaCy, which takes milliseconds an event; these rules take microseconds and never look back.
-A sentence asserts nothing when it asks (a question mark ends it) or hedges: it has a word like "may", "might",
-"could" or "appears". The month of May does not hedge: "May" so written is the month. The rest is read from left to
-right, clause by clause:
+Document 004 parses with spaCy, which takes milliseconds per event; these rules take microseconds. A sentence has no
+claims if it is a question (a question mark ends it) or hedges: it has a word like "may", "might", "could" or
+"appears" ("May", capitalised, is the month). Other sentences are read from left to right, clause by clause:
 
-- A clause ends at a word that joins ("and", "which", "because", ...); one that "if", "unless" or "whether" opens
-  asserts nothing.
+- A clause ends at a joining word ("and", "which", "because", ...); one that "if", "unless" or "whether" opens has no
+  claim.
 - Its verb is the first auxiliary ("is", "has", "will", ...) or form of an assertive verb (the table below). Such a
   form is a noun, or no assertion, right after an article, a preposition and the like: "the costs", "to use".
 - Its subject is the last phrase before the verb. A pronoun is a subject without words. A clause that opens with its
-  verb goes on with the subject of the claim before it in the same sentence, or is an order and claims nothing.
-  First persons and the sources themselves ("I", "the documents do not mention") make no claims about the world.
-- Its object is the first phrase after the verb. What directly follows an auxiliary and looks like a participle
-  belongs to the verb: "was founded in 1889".
+  verb has the subject of the preceding claim of the sentence; without one it is an order and has no claim. Clauses
+  about first persons and the sources themselves ("I", "the documents do not mention") have no claims.
+- Its object is the first phrase after the verb. A word after an auxiliary that looks like a participle belongs to the
+  verb: "was founded in 1889".
 
 A phrase is a run of content tokens, at most four, joined over "of" and articles: "the law of the state". A claim
-needs a subject and an object or a participle; it holds the content stems of all three.
+needs a subject and an object or a participle, and consists of the content stems of all three.
 
 >>> from ragweir.metrics.text.text import Text
 >>> def read(raw): return [sorted(claim.stems) for claim in claims(Text(raw, 100))]
@@ -31,8 +30,8 @@ needs a subject and an object or a participle; it holds the content stems of all
 >>> read("Does the plan cover dental care? Ask your dentist. I have no information.")
 []
 
-Known limits: the tables are English; nouns and verbs of one form are told apart by the word before them alone;
-a claim is held against what is said, not against what is meant, so negation is not understood.
+Known limits: the tables are English; nouns and verbs of the same form are distinguished by the preceding word alone;
+words are compared, not meanings, so negation is ignored.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ from dataclasses import dataclass
 from ragweir.metrics.text.text import Text
 from ragweir.metrics.text.words import STOP_WORDS
 
-LEAST_STEMS = 2
-"""One word alone is no claim that could be checked."""
+MIN_STEMS = 2
+"""Minimum number of stems of a claim: a single word cannot be checked."""
 PHRASE_TOKENS = 4
-"""Longer phrases count by the tokens nearest the verb."""
+"""Maximum length of a phrase; of longer ones the tokens nearest the verb count."""
 
 _REGULAR = """
     accept access achieve acquire act add address adopt advance affect aid aim allow analyze announce appoint approve
@@ -83,7 +82,7 @@ _AUXILIARIES = frozenset(
     """.split()
 )
 _CONTRACTED = frozenset("he's here's it's she's that's there's they're they've they'll it'll you're you've".split())
-"""Subject and auxiliary in one."""
+"""Contractions of subject and auxiliary."""
 _HEDGES = frozenset(
     """
     allegedly apparently appear appeared appears arguably believed could likely may maybe might perhaps plausibly
@@ -103,20 +102,20 @@ _RELATIVES = frozenset("that which who".split())
 _PRONOUNS = frozenset("he her here his it its she that their there these they this those you your".split())
 _SPEAKERS = frozenset("i i'd i'll i'm i've let's me my our us we we'd we'll we're we've".split())
 _SOURCES = frozenset("context contexts document documents excerpt excerpts passage passages snippet snippets".split())
-_NOT_THE_WORLD = _SPEAKERS | _SOURCES
-"""Subjects of which no claim is made."""
+_EXCLUDED_SUBJECTS = _SPEAKERS | _SOURCES
+"""Subjects of clauses that have no claims."""
 _BEFORE_NOUNS = frozenset(
     """
     a about against all an any at between both by each every few for from her his in into its many more most my no of on
     other our over several some such the their these this those through to under very with without your
     """.split()
 )
-"""After these a word is a noun, or an infinitive."""
+"""Words after which a word is a noun or an infinitive."""
 _ARTICLES = frozenset("a an the".split())
 _FILLERS = frozenset("actually oh okay sure sorry well wow yea yeah yep yes".split())
 _QUESTION_MARKS = "?？؟"
 _BETWEEN = frozenset("also already always be been being never no not now often only still yet".split()) | _AUXILIARIES
-"""What may stand between an auxiliary and its participle, or a verb and its object."""
+"""Words that may occur between an auxiliary and its participle, or a verb and its object."""
 
 
 def _forms() -> frozenset[str]:
@@ -135,7 +134,7 @@ _FINITE = _VERBS | _AUXILIARIES | _CONTRACTED
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a clause asserts: the content stems of subject, verb and object, and between which tokens it stands."""
+    """The content stems of a clause's subject, verb and object, and the range of its tokens."""
 
     stems: frozenset[str]
     start: int
@@ -143,7 +142,7 @@ class Claim:
 
 
 def _hedges(text: Text, start: int, stop: int, *, month: bool) -> bool:
-    """Whether a sentence hedges; `month` says whether the text may name the month of May."""
+    """Return True if a sentence hedges; `month` is True if the text may contain the month of May."""
     words = text.tokens[start:stop]
     if _HEDGES.isdisjoint(words):
         return False
@@ -154,14 +153,14 @@ def _hedges(text: Text, start: int, stop: int, *, month: bool) -> bool:
 
 
 def _asks(text: Text, stop: int) -> bool:
-    """Whether a question mark follows the sentence's last token."""
+    """Return True if a question mark follows the sentence's last token."""
     spans = text.spans
     end = spans[stop][0] if stop < len(spans) else len(text.text)
     return any(mark in text.text[spans[stop - 1][1] : end] for mark in _QUESTION_MARKS)
 
 
 def _phrases(text: Text, start: int, stop: int) -> Iterator[list[str]]:
-    """The phrases between two positions, each as its content stems in order."""
+    """Yield the phrases between two positions, each as its content stems in order."""
     phrase: list[str] = []
     linked = False
     for word, stem in zip(text.tokens[start:stop], text.token_stems[start:stop], strict=True):
@@ -178,7 +177,7 @@ def _phrases(text: Text, start: int, stop: int) -> Iterator[list[str]]:
 
 
 def _verb(text: Text, start: int, stop: int) -> int:
-    """Where the clause's verb stands, or `stop`."""
+    """Return the position of the clause's verb, or `stop`."""
     tokens = text.tokens
     for position in range(start, stop):
         word = tokens[position]
@@ -188,44 +187,44 @@ def _verb(text: Text, start: int, stop: int) -> int:
 
 
 def _subject(text: Text, start: int, verb: int, opener: str) -> list[str] | None:
-    """The stems of the subject of a clause; none for a pronoun, None where nobody is said to do anything."""
+    """Return the stems of the subject of a clause; an empty list for a pronoun, None without a subject."""
     before = text.tokens[start:verb]
-    if not _NOT_THE_WORLD.isdisjoint(before):
+    if not _EXCLUDED_SUBJECTS.isdisjoint(before):
         return None
     *_, subject = [], *_phrases(text, start, verb)
     if subject:
         return subject[-PHRASE_TOKENS:]
-    elsewhere = opener in _RELATIVES if verb == start else not _PRONOUNS.isdisjoint(before)
-    return [] if elsewhere or text.tokens[verb] in _CONTRACTED else None
+    refers = opener in _RELATIVES if verb == start else not _PRONOUNS.isdisjoint(before)
+    return [] if refers or text.tokens[verb] in _CONTRACTED else None
 
 
 def _clause(text: Text, start: int, stop: int, opener: str) -> Claim | None:
-    """What one clause claims, if anything; `opener` is the word that joins it to what went before."""
+    """Return the claim of one clause, if any; `opener` is the joining word before it."""
     tokens, stems = text.tokens, text.token_stems
     verb = _verb(text, start, stop)
     if verb == stop:
         return None
-    said = _subject(text, start, verb, opener)
-    if said is None:
+    found = _subject(text, start, verb, opener)
+    if found is None:
         return None
     auxiliary = tokens[verb] not in _VERBS
     if not auxiliary:
-        said.append(stems[verb])
+        found.append(stems[verb])
     after = verb + 1
     while after < stop and tokens[after] in _BETWEEN:
         after += 1
     participle = auxiliary and after < stop and (tokens[after] in _VERBS or tokens[after].endswith("ed"))
     if participle:
-        said.append(stems[after])
+        found.append(stems[after])
         after += 1
     object_ = next(_phrases(text, after, stop), [])[:PHRASE_TOKENS]
-    if not (object_ or participle) or len(said) + len(object_) < LEAST_STEMS:
+    if not (object_ or participle) or len(found) + len(object_) < MIN_STEMS:
         return None
-    return Claim(frozenset(said + object_), start, stop)
+    return Claim(frozenset(found + object_), start, stop)
 
 
 def _clauses(text: Text, start: int, stop: int) -> Iterator[tuple[str, int, int]]:
-    """The clauses of a sentence: the word that opens each ("" for the first), and where it begins and ends."""
+    """Yield the clauses of a sentence: the joining word before each ("" for the first), its start and its stop."""
     opener = ""
     for position, word in enumerate(text.tokens[start:stop], start):
         if word in _JOINTS:
@@ -235,22 +234,22 @@ def _clauses(text: Text, start: int, stop: int) -> Iterator[tuple[str, int, int]
 
 
 def claims(text: Text) -> tuple[Claim, ...]:
-    """The distinct claims of a text, in order. The tables are English: ask `Text.served` first."""
+    """Return the distinct claims of a text, in order. The tables are English: check `Text.is_supported` first."""
     found: dict[frozenset[str], Claim] = {}
-    # Where tokens stand in the text is dear to find out, so it is asked for only where it can matter.
+    # The positions of tokens are expensive, so these conditions come first.
     questions = any(mark in text.text for mark in _QUESTION_MARKS)
     hedges = not _HEDGES.isdisjoint(text.distinct)
     month = "May" in text.text
     for start, stop in text.sentences:
         if (hedges and _hedges(text, start, stop, month=month)) or (questions and _asks(text, stop)):
             continue
-        known = False
+        has_subject = False
         for opener, first, last in _clauses(text, start, stop):
             if opener in _CONDITIONS:
                 continue
-            # "The plan covers care and includes ...": what has been said of its subject, goes on as if by "who".
-            claim = _clause(text, first, last, "who" if known else opener)
+            # "The plan covers care and includes ...": the next clause has the same subject, as after "who".
+            claim = _clause(text, first, last, "who" if has_subject else opener)
             if claim:
                 found.setdefault(claim.stems, claim)
-                known = True
+                has_subject = True
     return tuple(found.values())

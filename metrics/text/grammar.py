@@ -1,4 +1,4 @@
-"""The grammar of tokens, as one pattern that takes every position of a text once and never backtracks.
+"""The grammar of tokens, as one regular expression that reads every position of a text once, without backtracking.
 
 Classes of characters, all of Unicode 14.0 (`ragweir.metrics.text.unicode14`), the rest spelled out here:
 
@@ -9,10 +9,10 @@ Classes of characters, all of Unicode 14.0 (`ragweir.metrics.text.unicode14`), t
     z  white space: h, r, U+001C to U+001F, U+1680, U+2000 to U+200A, U+205F, U+3000
     '  U+0027, U+2019        -  U+002D, U+2010, U+2011        ±  U+002B, U+002D, U+2212        e  ! ? ; 。 ！ ？ ؟ ।
 
-The text is in NFC. Where it opens with z* list-mark, the scan starts behind that. At each position the first rule that
-matches takes its part of the text and the scan goes on behind it; where none matches, one character is passed over.
-Repetitions and options are possessive: they take what they can and give nothing back. `!x` stands for "not followed by
-x", `&x` for "followed by x". Letters in quotes match as they are, names of months and powers in any case.
+The text is in NFC. If it opens with z* list-mark, the scan starts after that. At each position the first rule that
+matches consumes its part of the text and the scan continues after it; if none matches, one character is skipped.
+Repetitions and options are possessive. `!x` means "not followed by x", `&x` "followed by x". Letters in quotes match as
+they are, names of months and powers in any case.
 
     1  date         month "."? gap day-of-month to-year year
     2  identifier   L (L | M)* - &((W but d)* d) W+          at least one ASCII digit behind the hyphen
@@ -44,15 +44,15 @@ x", `&x` for "followed by x". Letters in quotes match as they are, names of mont
     gap             h+ or "-"                          to-year       "," h*, or h+, or "-"
     list-mark       d{1,3} ("." | ")") &h
 
-Rules 4, 5, 13, 14, 15 and 20 give no tokens. Rules 4, 5 and 13 end a sentence, but rule 5 not when the match before it,
-of whatever rule, is an abbreviation (`ragweir.metrics.text.words`) or a single character and no stop word.
+Rules 4, 5, 13, 14, 15 and 20 give no tokens. Rules 4, 5 and 13 end a sentence, except rule 5 after a match (of any
+rule) that is an abbreviation (`ragweir.metrics.text.words`) or a single character and no stop word.
 
-Chosen where the catalogue page leaves it open: a full stop before a small ASCII letter or a digit ends nothing (as in
-example.com), Indian grouping counts (12,34,567), a mark that follows no letter is no word (the selector behind an
-emoji), "-" may be U+2010 or U+2011 (models write them), [n] has at most three digits (a year in brackets is a number).
+Details: a full stop before a small ASCII letter or a digit does not end a sentence (example.com), Indian grouping is a
+number (12,34,567), a mark that follows no letter is not a word (the selector after an emoji), "-" may be U+2010 or
+U+2011 (models write them), [n] has at most three digits (a year in brackets is a number).
 
-Linear: the text behind a position is looked at only as far as the next few tokens, runs of h are looked at from the one
-token before them, lists in brackets from the one "[" that opens them, and a run behind a hyphen from that hyphen.
+Linear: lookahead reaches no further than the next few tokens; runs of h are read from the one token before them, lists
+in brackets from the one "[" that opens them, and a run after a hyphen from that hyphen.
 """
 
 import re
@@ -64,7 +64,7 @@ from ragweir.metrics.text.words import MONTHS
 LINE_ENDS = "\n\x0b\x0c\r\x85\u2028\u2029"
 SENTENCE_ENDS = "!?;。！？؟।"
 POWERS = {"thousand": 3, "million": 6, "billion": 9, "bn": 9, "k": 3, "M": 6}
-"""The power of ten that each multiplier stands for."""
+"""Power of ten by multiplier."""
 
 _R = "\\n-\\r\\x85\\u2028\\u2029"
 _Z = f"{_R}\\t\\x1c-\\x20\\xa0\\u1680\\u2000-\\u200a\\u202f\\u205f\\u3000"
@@ -76,7 +76,7 @@ _ENDS = SENTENCE_ENDS
 
 
 def code_points(lengths: str) -> list[tuple[int, int]]:
-    """The first and last code point of each range of a set of `ragweir.metrics.text.unicode14`.
+    """Return the first and last code point of each range of a set of `ragweir.metrics.text.unicode14`.
 
     >>> code_points("41 1a 6 1a")
     [(65, 90), (97, 122)]
@@ -90,7 +90,7 @@ def code_points(lengths: str) -> list[tuple[int, int]]:
 
 
 def characters(lengths: str, first: int = 0, last: int = 0x10FFFF) -> str:
-    """The part of a set that lies from first to last, as the inside of a pattern's character class."""
+    """Return the part of a set from first to last, as the content of a pattern's character class."""
     cut = ((max(start, first), min(end, last)) for start, end in code_points(lengths))
     return "".join(f"\\U{start:08x}-\\U{end:08x}" for start, end in cut if start <= end)
 
@@ -101,7 +101,7 @@ def _any_case(word: str) -> str:
 
 def _month() -> str:
     longest_first = sorted(MONTHS, key=lambda name: (MONTHS[name], -len(name)))
-    # The guard is one cheap look that turns most words away.
+    # The guard is a cheap lookahead that rejects most words.
     guard = "(?=[JFMASONDjfmasond][aeucopAEUCOP][nbrylgptvcNBRYLGPTVC])"
     return f"{guard}(?>{'|'.join(map(_any_case, longest_first))})"
 
@@ -130,17 +130,17 @@ _LIST_MARK = f"[0-9]{{1,3}}+[.)](?={_H})"
 _N = f"{_H}*+[0-9]{{1,3}}+{_H}*+"
 
 CITATION = re.compile(f"\\[{_N}(?:,{_N})*+\\]")
-"""A citation mark; `[` opens no other match of the grammar that is longer than itself."""
+"""A citation mark. No other match of the grammar that starts with `[` is longer than that character."""
 DATE = re.compile(f"{_MONTH_FIRST}|{_ISO}|{_DAY_FIRST}|{_SLASHED}|{_YEAR_SLASHED}")
-"""Tells dates from the other matches of the grammar."""
+"""Matches dates among the matches of the grammar."""
 TIME = re.compile(f"[0-9]{{1,2}}+(?::|{_H}*+[AaPp][Mm.])")
-"""Tells times from numbers."""
+"""Matches times among the matches of the grammar that are times or numbers."""
 NUMBER = re.compile(f"([{_SIGNS}]?+)[^0-9.]?+([0-9,]*+)(?:\\.([0-9]++))?+{_H}*+([a-zA-Z]*+)")
 """The parts of a number: its sign, whole part, fraction and multiplier."""
 
 
 def _rules(reach: int) -> str:
-    """All rules in order, for texts with no L, N, M or U above `reach`."""
+    """Return all rules in order, for texts with no L, N, M or U above `reach`."""
 
     def known(lengths: str, first: int = 0) -> str:
         return characters(lengths, first, reach)
@@ -188,9 +188,9 @@ def _far_word() -> re.Pattern[str]:
 
 
 def grammar(text: str) -> re.Pattern[str]:
-    """The pattern of all rules that suits the text: all give the same, and those that know fewer characters are faster.
+    """Return the fastest pattern of all rules for a text: one with no more characters than the text has.
 
-    Emoji are in no class, so that they do not call for the slowest, which knows the letters beyond U+FFFF.
+    Emoji are in no class, so that they do not need the slowest pattern, which has the letters beyond U+FFFF.
     """
     if text.isascii():
         return _pattern(0x7F)
@@ -201,7 +201,7 @@ _OPENING = re.compile(f"[{_Z}]*+{_LIST_MARK}")
 
 
 def opening(text: str) -> int:
-    """Where the scan of a text starts: behind a list mark that opens it, else at 0.
+    """Return the position at which the scan of a text starts: after a list mark that opens it, else 0.
 
     >>> opening(" 1. One"), opening("1.5")
     (3, 0)
@@ -216,5 +216,5 @@ CROSSING = re.compile(
     f"|(?:{_MONTH}\\.?+|\\[){_H}*+\\Z"
     f"|[{_R}][{_Z}]*+\\Z"
 )
-"""What a piece between two spaces holds when it may share a match of the grammar with a neighbour, by its rules 1, 4, 6
-to 12, 14 and 16. (Some that hold it do not; a space between two that do not is in no match but those of rule 4.)"""
+"""Found in every piece between two spaces that may share a match of the grammar with its neighbour, by rules 1, 4, 6 to
+12, 14 and 16. A space between two other pieces is in no match but those of rule 4."""

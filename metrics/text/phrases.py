@@ -1,4 +1,4 @@
-"""Phrases, runs of tokens, looked for in a text all at once."""
+"""Search for a set of phrases, which are runs of tokens, in a text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Phrase = tuple[str, ...]
 
 
 def phrase(text: str) -> Phrase:
-    """The tokens of a short text.
+    """Return the tokens of a short text.
 
     >>> phrase("I don’t know")
     ('i', "don't", 'know')
@@ -19,12 +19,12 @@ def phrase(text: str) -> Phrase:
 
 
 class Phrases:
-    """A set of phrases as an automaton: one step per token of the text, however many phrases there are.
+    """A set of phrases as an automaton: one step per token of the text, for any number of phrases.
 
     Aho and Corasick, Efficient string matching (1975), on tokens instead of characters.
 
     >>> phrases = Phrases([phrase("rate change"), phrase("change"), phrase("premium")])
-    >>> list(phrases.found(Text("The rate change is a change.", 100)))
+    >>> list(phrases.occurrences(Text("The rate change is a change.", 100)))
     [('rate', 'change'), ('change',), ('change',)]
     """
 
@@ -32,7 +32,7 @@ class Phrases:
         self._phrases = frozenset(phrases)
         self._next: list[dict[str, int]] = [{}]
         self._ends: dict[int, Phrase] = {}
-        """By node the phrase that ends there."""
+        """The phrase that ends at a node."""
         for each in self._phrases:
             node = 0
             for token in each:
@@ -43,7 +43,7 @@ class Phrases:
             self._ends[node] = each
         self._fallback = [0] * len(self._next)
         self._last = [0] * len(self._next)
-        """The node of the longest phrase that ends where a node does; 0 for none."""
+        """The node of the longest phrase that is a suffix of a node's path; 0 for none."""
         queue = [0]
         for node in queue:
             for token, child in self._next[node].items():
@@ -57,7 +57,7 @@ class Phrases:
         return self._next[node].get(token, 0)
 
     def _nodes(self, text: Text) -> Iterator[int]:
-        """The node of the longest phrase at each place where one ends."""
+        """Yield the node of the longest phrase at each position where one ends."""
         if not any(map(text.distinct.issuperset, self._phrases)):
             return
         node = 0
@@ -66,16 +66,16 @@ class Phrases:
             if self._last[node]:
                 yield self._last[node]
 
-    def found(self, text: Text) -> Iterator[Phrase]:
-        """Each phrase, as often as it stands in the text."""
+    def occurrences(self, text: Text) -> Iterator[Phrase]:
+        """Yield each phrase as often as it occurs in a text."""
         for last in self._nodes(text):
             node = last
             while node:
                 yield self._ends[node]
                 node = self._last[self._fallback[node]]
 
-    def standing(self, texts: Iterable[Text]) -> frozenset[Phrase]:
-        """The phrases that stand in any of the texts, in time linear in the texts even where phrases end in phrases."""
+    def found_in(self, texts: Iterable[Text]) -> frozenset[Phrase]:
+        """Return the phrases that occur in any of the texts, in linear time even if phrases end in phrases."""
         seen: set[int] = set()
         for text in texts:
             for node in set(self._nodes(text)):
@@ -85,6 +85,6 @@ class Phrases:
                     last = self._last[self._fallback[last]]
         return frozenset(map(self._ends.__getitem__, seen))
 
-    def stand_in(self, text: Text) -> bool:
-        """Whether any of the phrases stands in the text."""
+    def occur_in(self, text: Text) -> bool:
+        """Return True if any of the phrases occurs in the text."""
         return next(self._nodes(text), None) is not None

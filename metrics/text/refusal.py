@@ -1,9 +1,9 @@
-"""How an answer declines: a small grammar over the roles that its words play.
+"""Detection of refusals, by regular expressions over the roles of words.
 
-A refusal has endless wordings ("I do not have specific information", "the passage never mentions it") but few parts:
-who speaks, a negation, what is not done, what is missing. Each word that matters plays one or more roles. A sentence
-becomes a string with one letter per token, a letter for each combination of roles, and the ways to decline are regular
-expressions over role names. Repetitions are bounded, so matching is linear. Roles and sentences stand in refusal.toml.
+Refusals have many wordings ("I do not have specific information", "the passage never mentions it") but few parts: the
+speaker, a negation, a verb, the missing thing. A word has one or more roles. A sentence becomes a string of one letter
+per token, a letter for each combination of roles, and refusals are regular expressions over role names. Repetitions
+are bounded, so that matching is linear. Roles and expressions are in refusal.toml.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from importlib import resources
 from ragweir.metrics.text.text import Text
 
 OPENING = 2
-"""A refusal stands in an answer's first sentences; further down it is a remark on one of its points."""
+"""Number of sentences in which a refusal is one of the whole answer; later it is a remark on one of its points."""
 
 _GRAMMAR = tomllib.loads(resources.files("ragweir.metrics.text").joinpath("refusal.toml").read_text(encoding="utf-8"))
 _ROLES: Mapping[str, frozenset[str]] = {role: frozenset(words.split()) for role, words in _GRAMMAR["roles"].items()}
 
 
 def _letters() -> dict[str, str]:
-    """Each word's letter. Words with the same roles share one."""
+    """Return the letter of each word. Words with the same roles have the same one."""
     roles: dict[str, set[str]] = {}
     for role, words in _ROLES.items():
         for word in words:
             roles.setdefault(word, set()).add(role)
-    combinations = sorted({tuple(sorted(played)) for played in roles.values()})
+    combinations = sorted({tuple(sorted(each)) for each in roles.values()})
     letters = {combination: chr(0x100 + index) for index, combination in enumerate(combinations)}
-    return {word: letters[tuple(sorted(played))] for word, played in roles.items()}
+    return {word: letters[tuple(sorted(each))] for word, each in roles.items()}
 
 
 _LETTERS = _letters()
@@ -46,7 +46,7 @@ def _class(words: frozenset[str], but: str = "") -> str:
 
 
 def _compiled() -> re.Pattern[str]:
-    """One expression over letters for all the ways to decline."""
+    """Return one expression over letters for all refusals."""
     classes = {role: _class(words) for role, words in _ROLES.items()}
     classes |= {
         "ANY": ".",
@@ -82,9 +82,7 @@ def _sentence_declines(text: Text, start: int, stop: int) -> bool:
 
 
 def declines(text: Text) -> bool:
-    """Whether the answer as a whole declines to answer.
-
-    It does when one of its first two sentences declines, or at least half of all do.
+    """Return True if one of the first two sentences of an answer, or at least half of all, declines to answer.
 
     >>> declines(Text("I do not have specific information about version 6.16.0."))
     True

@@ -1,4 +1,4 @@
-"""A text as the metrics read it: tokenised once, everything else derived from its tokens when asked for."""
+"""A tokenised text. Everything but the tokens is derived on first access."""
 
 import re
 import unicodedata
@@ -13,10 +13,8 @@ from string import ascii_letters, digits
 from ragweir.metrics.lazy import lazy
 from ragweir.metrics.text import unicode14
 from ragweir.metrics.text.grammar import CITATION, characters, code_points, grammar, opening
-from ragweir.metrics.text.tokens import fold, meaning, meanings, stem
-from ragweir.metrics.text.words import ENGLISH, NOT_ENGLISH, STOP_WORDS
-
-__all__ = ["STOP_WORDS", "Text", "fold", "stem"]
+from ragweir.metrics.text.tokens import analyse, analysis
+from ragweir.metrics.text.words import ENGLISH, NOT_ENGLISH
 
 _TOKENS, _SHAPE, _STEMS = itemgetter(0), itemgetter(1), itemgetter(2)
 _KINDS = {ord(shape): "W" for shape in "wCc"} | {ord(sign): None for sign in ".,"}
@@ -25,12 +23,11 @@ _PHRASE = re.compile(r"(\.,*+)?+(C(?:[CNI]|c++(?=[CNI]))*+)")
 
 
 CHARACTERS_PER_TOKEN = 16
-"""A text is also cut at so many characters for each token that it may have: no language needs half of that, and a text
-of white space or signs, which are no tokens, is read to an end all the same."""
+"""Maximum number of characters per token of the limit: twice what any language needs. It bounds texts of white space
+and signs, which are no tokens."""
 
 _LONG_RUN = 32
-"""Longer runs of combining marks are put in their canonical order before the standard library does, whose way of
-sorting takes the square of their length."""
+"""Longer runs of combining marks are put in canonical order here: the standard library's sort is quadratic."""
 
 
 @cache
@@ -45,25 +42,25 @@ def _long_runs() -> re.Pattern[str]:
 
 
 def _ordered(run: re.Match[str]) -> str:
-    """A run of combining marks, decomposed, each part between two marks of class 0 in canonical order."""
+    """Return a run of combining marks, decomposed, each part between two marks of class 0 in canonical order."""
     decomposed = chain.from_iterable(unicodedata.normalize("NFD", mark) for mark in run[0])
     parts = groupby(decomposed, lambda mark: unicodedata.combining(mark) == 0)
     return "".join(chain.from_iterable(sorted(part, key=unicodedata.combining) for _, part in parts))
 
 
 def _normalised(raw: str) -> str:
-    """NFC as of Unicode 14.0: what it does not assign is left alone, whatever the Python version knows of it."""
+    """Return the NFC as of Unicode 14.0, with any version of Python: later characters are not changed."""
     if raw.isascii() or unicodedata.is_normalized("NFC", raw):
         return raw
     return "".join(unicodedata.normalize("NFC", part) for part in _unassigned().split(_long_runs().sub(_ordered, raw)))
 
 
 class Text:
-    """A text's tokens and what follows from them.
+    """A text's tokens, and everything derived from them.
 
     Args:
         raw: any string.
-        max_tokens: what comes after that many tokens is cut off, or after sixteen times as many characters.
+        max_tokens: the text is cut after this many tokens, or sixteen times as many characters.
 
     >>> text = Text("On Dec 9, 2025 the rate of Territory 118 rose by 0.305% [1].")
     >>> text.tokens
@@ -77,15 +74,15 @@ class Text:
     def __init__(self, raw: str, max_tokens: int = 20_000) -> None:
         readable = raw[: max_tokens * CHARACTERS_PER_TOKEN]
         self.text = _normalised(readable)
-        """The text in NFC, cut where the limit cut it."""
-        self._meanings = meanings(self.text, max_tokens)
-        self.tokens: list[str] = list(chain.from_iterable(map(_TOKENS, self._meanings)))
-        """The tokens in order, canonical."""
-        shape = "".join(map(_SHAPE, self._meanings))
+        """The text in NFC, cut at the limit."""
+        self._pieces = analyse(self.text, max_tokens)
+        self.tokens: list[str] = list(chain.from_iterable(map(_TOKENS, self._pieces)))
+        """The canonical tokens in order."""
+        shape = "".join(map(_SHAPE, self._pieces))
         self.cut = len(readable) < len(raw) or len(self.tokens) > max_tokens
-        """Whether the limit cut the text."""
+        """True if the text was longer than the limit."""
         if len(self.tokens) > max_tokens:
-            # Kept, because the shorter text alone might be read otherwise: the 12 of 12/25/2025/7 is a number.
+            # Before the cut, since the rest may be read differently: the 12 of 12/25/2025/7 is a number.
             self.spans = list(islice(_spans(self.text), max_tokens))
             self.text = self.text[: self.spans[-1][1]] if self.spans else ""
             shape = _first_tokens(shape, max_tokens)
@@ -104,24 +101,24 @@ class Text:
 
     @lazy
     def spans(self) -> list[tuple[int, int]]:
-        """Where each token stands in `text`: its first character, and the one behind its last."""
+        """Each token's start and stop in `text`."""
         return list(islice(_spans(self.text), len(self.tokens)))
 
     @lazy
     def sentences(self) -> tuple[tuple[int, int], ...]:
-        """Each sentence that has tokens, as the index of its first token and the one behind its last."""
+        """Each sentence that has tokens, as the start and stop of its tokens."""
         ends = accumulate(map(len, self._shape.replace(",", "").split(".")))
         return tuple(sentence for sentence in pairwise(chain((0,), ends)) if sentence[0] < sentence[1])
 
     @lazy
     def distinct(self) -> frozenset[str]:
-        """All tokens, each once."""
+        """The distinct tokens."""
         return frozenset(self.tokens)
 
     @lazy
     def token_stems(self) -> list[str]:
-        """Each token's stem, empty where it is no content."""
-        return list(islice(chain.from_iterable(map(_STEMS, self._meanings)), len(self.tokens)))
+        """Each token's stem; empty if the token is not content."""
+        return list(islice(chain.from_iterable(map(_STEMS, self._pieces)), len(self.tokens)))
 
     @lazy
     def content(self) -> list[str]:
@@ -130,17 +127,17 @@ class Text:
 
     @lazy
     def content_set(self) -> frozenset[str]:
-        """The content tokens, each once."""
+        """The distinct content tokens."""
         return frozenset(self.content)
 
     @lazy
     def stems(self) -> frozenset[str]:
-        """The stems of the content tokens, each once."""
+        """The distinct stems of the content tokens."""
         return frozenset(filter(None, self.token_stems))
 
     @lazy
     def sentence_stems(self) -> tuple[frozenset[str], ...]:
-        """The stems of each sentence's content tokens."""
+        """The distinct stems of each sentence's content tokens."""
         stems = self.token_stems
         return tuple(frozenset(filter(None, stems[start:stop])) for start, stop in self.sentences)
 
@@ -185,7 +182,7 @@ class Text:
 
     @lazy
     def script(self) -> str | None:
-        """The script of most letters, None without letters of a script that is known. Kana counts as Han."""
+        """The script of most letters; None without letters of a known script. Kana counts as Han."""
         if self.text.isascii():
             return "Latin" if _ASCII_LETTER.search(self.text) else None
         starts = _scripts()
@@ -193,16 +190,15 @@ class Text:
         for letter, count in Counter("".join(_NOT_ASCII.findall(self.text))).items():
             counts[starts[bisect(starts, (ord(letter), "\U0010ffff")) - 1][1]] += count
         del counts[""]
-        # A tie goes to the first by name, so that the order of the text does not matter.
+        # The first by name of a tie, so that the order of the text does not matter.
         return min((-count, script) for script, count in counts.items())[1] if counts.total() else None
 
     @lazy
-    def served(self) -> bool:
-        """Whether the English word lists can be trusted with the text.
+    def is_supported(self) -> bool:
+        """True if the English word lists apply to the text.
 
-        A text without letters is served. One in another script than Latin is not; one in Latin script is not when it
-        has at least two function words of other languages and more of those than of English, nor when it has over 20
-        words and no English function word at all. Short texts without function words are served.
+        They do not if it is in another script than Latin, if it has at least two function words of other languages and
+        more of those than of English, or if it has over 20 words and no English function word at all.
         """
         if self.script is None:
             return True
@@ -219,7 +215,7 @@ _DIGITS = re.compile("[0-9]++")
 _ASCII_LETTER = re.compile("[A-Za-z]")
 _NOT_ASCII = re.compile("[^\\x00-\\x7f]++")
 _ABBREVIATED = (("A.", "C"), ("a.", "w"), ("A", "C"), ("a", "w"), ("!", "."))
-"""How shapes are settled: a full stop behind an abbreviation is no end; all other ends are alike."""
+"""Replacements in shapes: a full stop after an abbreviation is no end of a sentence, and all other ends are equal."""
 
 
 def _first_tokens(shape: str, count: int) -> str:
@@ -230,8 +226,8 @@ def _first_tokens(shape: str, count: int) -> str:
 def _spans(text: str) -> Iterator[tuple[int, int]]:
     for match in grammar(text).finditer(text, opening(text)):
         start, end = match.span()
-        # What begins with a letter or a digit of ASCII is one token, whatever it means.
-        shape = "W" if text[start] in _ONE_TOKEN else meaning(match[0])[1]
+        # A match that begins with a letter or a digit of ASCII is one token.
+        shape = "W" if text[start] in _ONE_TOKEN else analysis(match[0])[1]
         if shape in {".", "!", ","}:
             continue
         if len(shape) == 1:
@@ -242,10 +238,10 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 @cache
 def _scripts() -> list[tuple[int, str]]:
-    """Where each stretch of one script begins, and its name; empty names for other characters."""
+    """Return the start of each range of one script, and its name; an empty name for other characters."""
     starts = [(0, "")]
-    stretches = ((*span, script) for script, lengths in unicode14.SCRIPTS.items() for span in code_points(lengths))
-    for first, last, script in sorted(stretches):
+    ranges = ((*span, script) for script, lengths in unicode14.SCRIPTS.items() for span in code_points(lengths))
+    for first, last, script in sorted(ranges):
         if starts[-1][0] == first:
             starts.pop()
         starts += [(first, script), (last + 1, "")]

@@ -1,7 +1,7 @@
-"""What the matches of the grammar mean: each token's canonical form, its stem, and a memory of what was met before.
+"""Analysis of the matches of the grammar: canonical tokens and their stems, with a cache of words.
 
-Canonical forms: words, identifiers and pairs folded; numbers by value in plain decimal digits; dates as 2025-12-09;
-times as 14:30. A run of a script without spaces gives each two neighbouring code points, a run of one gives itself.
+Canonical forms: words, identifiers and pairs are folded; numbers are plain decimal digits; dates are 2025-12-09; times
+are 14:30. A run of a script without spaces becomes its pairs of neighbouring code points, or itself if it has only one.
 """
 
 import re
@@ -28,12 +28,12 @@ from ragweir.metrics.text.words import ABBREVIATIONS, MONTHS, STOP_WORDS
 Kind = Literal["W", "P", "N", "D", "T", "I"]
 """Word, character pair, number, date, clock time, identifier."""
 
-Meaning = tuple[tuple[str, ...], str, tuple[str, ...]]
-"""What a piece of text stands for: its tokens, its shape, and the stems of its tokens, empty where one is no content.
+Analysis = tuple[tuple[str, ...], str, tuple[str, ...]]
+"""The tokens of a piece of text, its shape, and the stems of its tokens, which are empty for tokens without content.
 
-The shape has one letter for each token, those of `Kind` but for words: `w` plain, `C` capitalised, `c` capitalised
-stop word, `a` and `A` abbreviation, plain and capitalised. Between them stand `.` for a full stop, `!` for any other
-end of a sentence and `,` for other signs. A plain tuple, because its parts are read faster than those of a named one.
+The shape has one letter for each token, those of `Kind` except for words: `w` plain, `C` capitalised, `c` capitalised
+stop word, `a` and `A` abbreviation, plain and capitalised. It also has `.` for a full stop, `!` for any other end of a
+sentence and `,` for other signs. A plain tuple is faster to read than a named one.
 """
 
 STEM_LENGTH = 5
@@ -51,7 +51,7 @@ _FOLDS = _folds()
 
 
 def fold(text: str) -> str:
-    """The text without case, code point for code point, with plain apostrophes, hyphens and minus signs.
+    """Return the text without case, code point for code point, with plain apostrophes, hyphens and minus signs.
 
     >>> fold("İSTANBUL ΣΟΦΟς don’t −5")
     "istanbul σοφοσ don't -5"
@@ -59,20 +59,11 @@ def fold(text: str) -> str:
     return text.lower() if text.isascii() else text.translate(_FOLDS)
 
 
-def stem(token: str, kind: str) -> str:
-    """The part of a token that the support metrics compare: a word's first five code points, other kinds whole.
-
-    >>> stem("territories", "W"), stem("covid-19", "I")
-    ('terri', 'covid-19')
-    """
-    return token[:STEM_LENGTH] if kind == "W" else token
-
-
 _RUNS = re.compile("[A-Za-z]++|[0-9]++")
 
 
 def date(lexeme: str) -> str:
-    """The calendar date that a date's text names.
+    """Return a date in canonical form.
 
     >>> date("Dec 9, 2025"), date("9th December 2025"), date("12/25/2025")
     ('2025-12-09', '2025-12-09', '2025-12-25')
@@ -91,7 +82,7 @@ def date(lexeme: str) -> str:
 
 
 def clock(lexeme: str) -> str:
-    """The time of day on the clock of 24 hours; seconds stand only where they are not 0.
+    """Return a time of day in canonical form, on a clock of 24 hours, without seconds that are 0.
 
     >>> clock("2 pm"), clock("14:00:00"), clock("12:05:09 a.m.")
     ('14:00', '14:00', '00:05:09')
@@ -105,7 +96,7 @@ def clock(lexeme: str) -> str:
 
 
 def number(lexeme: str) -> str:
-    """A number's value in plain decimal digits, found by moving digits only, so that no number is too long.
+    """Return a number in plain decimal digits. Only digits are moved, so that no number is too long.
 
     >>> number("-$604.00"), number("1,200"), number("1.5 million"), number(".50"), number("-0")
     ('-604', '1200', '1500000', '0.5', '0')
@@ -124,11 +115,11 @@ def number(lexeme: str) -> str:
     return "-" + value if sign in {"-", "\u2212"} and value != "0" else value
 
 
-def _one(shape: str, token: str) -> Meaning:
+def _one(shape: str, token: str) -> Analysis:
     return (token,), shape, (token,)
 
 
-def _word(lexeme: str) -> Meaning:
+def _word(lexeme: str) -> Analysis:
     token = fold(lexeme)
     capital = token[0] != lexeme[0] and lexeme[0] != "ς"
     if token in STOP_WORDS:
@@ -140,23 +131,23 @@ def _word(lexeme: str) -> Meaning:
     return (token,), shape, (token[:STEM_LENGTH] if content else "",)
 
 
-def _pairs(lexeme: str) -> Meaning:
+def _pairs(lexeme: str) -> Analysis:
     run = fold(lexeme)
     pairs = tuple(map("".join, pairwise(run))) or (run,)
     return pairs, "P" * len(pairs), pairs
 
 
-_NOTHING: Meaning = ((), "", ())
-_SIGNS: Meaning = ((), ",", ())
-_MARKS: dict[str, Meaning] = {"[": _SIGNS} | dict.fromkeys(LINE_ENDS + SENTENCE_ENDS, ((), "!", ()))
-"""What begins like this is no token: citations, line ends with their list marks, and ends of sentences."""
+_NOTHING: Analysis = ((), "", ())
+_SIGNS: Analysis = ((), ",", ())
+_MARKS: dict[str, Analysis] = {"[": _SIGNS} | dict.fromkeys(LINE_ENDS + SENTENCE_ENDS, ((), "!", ()))
+"""Analysis by first character of what is no token: citations, line ends with list marks, and ends of sentences."""
 _DIGIT = re.compile("[0-9]")
 _NUMERIC_FIRST = frozenset("0123456789.+-\u2212")
 _UNSPACED = re.compile(f"[{characters(unicode14.UNSPACED)}]")
 _SPACED = re.compile(f"[{characters(unicode14.LETTERS)}{characters(unicode14.NUMERALS)}]")
 
 
-def _with_digits(lexeme: str) -> Meaning:
+def _with_digits(lexeme: str) -> Analysis:
     if DATE.match(lexeme):
         return _one("D", date(lexeme))
     if lexeme[0] in _NUMERIC_FIRST:
@@ -165,7 +156,7 @@ def _with_digits(lexeme: str) -> Meaning:
     return _one("I", token) if "-" in token else _word(lexeme)
 
 
-def _meaning(lexeme: str) -> Meaning:
+def _analyse_lexeme(lexeme: str) -> Analysis:
     if lexeme.isascii() and lexeme.isalpha():
         return _word(lexeme)
     first = lexeme[0]
@@ -180,42 +171,42 @@ def _meaning(lexeme: str) -> Meaning:
     return ((), ".", ()) if first == "." else _SIGNS
 
 
-def _scanned(text: str, most: int) -> list[Meaning]:
-    """The meanings of a text's matches, at least until they come to more than so many tokens."""
+def _scan(text: str, max_tokens: int) -> list[Analysis]:
+    """Analyse a text's matches, at least until they have more than so many tokens."""
     lexemes = grammar(text).findall(text)
-    if len(lexemes) <= most:
-        return list(map(_MEANINGS.__getitem__, lexemes))
-    found: list[Meaning] = []
+    if len(lexemes) <= max_tokens:
+        return list(map(_LEXEMES.__getitem__, lexemes))
+    found: list[Analysis] = []
     for lexeme in lexemes:
-        found.append(_MEANINGS[lexeme])
-        most -= len(found[-1][0])
-        if most < 0:
+        found.append(_LEXEMES[lexeme])
+        max_tokens -= len(found[-1][0])
+        if max_tokens < 0:
             break
     return found
 
 
-def _alone(piece: str) -> Meaning:
+def _analyse_piece(piece: str) -> Analysis:
     if piece.isascii() and piece.isalpha():  # One word, as most are.
-        return _MEANINGS[piece]
-    parts = _scanned(piece, len(piece))
+        return _LEXEMES[piece]
+    parts = _scan(piece, len(piece))
     if len(parts) < 2:
         return parts[0] if parts else _NOTHING
     tokens, shapes, stems = zip(*parts, strict=True)
     return tuple(chain.from_iterable(tokens)), "".join(shapes), tuple(chain.from_iterable(stems))
 
 
-def _unless_crossing(piece: str) -> Meaning | None:
-    # A long one is scanned with its neighbours, since a scan stops where enough is read.
-    return None if len(piece) > _Remembered.LONGEST or CROSSING.search(piece) else _alone(piece)
+def _analyse_unless_crossing(piece: str) -> Analysis | None:
+    # A long one is scanned with its neighbours, since a scan stops at the limit.
+    return None if len(piece) > _Cache.LONGEST or CROSSING.search(piece) else _analyse_piece(piece)
 
 
 T = TypeVar("T")
 
 
-class _Remembered(dict[str, T]):
-    """A function of short texts that remembers its results: in two generations, so that what is in use is kept.
+class _Cache(dict[str, T]):
+    """A function of short texts with a cache of its results, in two generations, of which only the older is dropped.
 
-    Bounded by the characters of its keys, on which the size of the values depends: 20,000 words to a generation.
+    It is bounded by the characters of its keys, on which the size of the values depends: 20,000 words per generation.
     """
 
     CHARACTERS = 1 << 18
@@ -224,39 +215,39 @@ class _Remembered(dict[str, T]):
     def __init__(self, function: Callable[[str], T]) -> None:
         self._function = function
         self._older: dict[str, T] = {}
-        self._held = 0
+        self._size = 0
 
     def __missing__(self, key: str) -> T:
         if len(key) > self.LONGEST:
             return self._function(key)
         value = self._older[key] if key in self._older else self._function(key)
-        self._held += len(key) + 8
-        if self._held > self.CHARACTERS:
-            self._older, self._held = dict(self), 0
+        self._size += len(key) + 8
+        if self._size > self.CHARACTERS:
+            self._older, self._size = dict(self), 0
             self.clear()
         self[key] = value
         return value
 
 
-_MEANINGS = _Remembered(_meaning)
-_ALONE = _Remembered(_alone)
-_UNLESS_CROSSING = _Remembered(_unless_crossing)
+_LEXEMES = _Cache(_analyse_lexeme)
+_PIECES = _Cache(_analyse_piece)
+_UNLESS_CROSSING = _Cache(_analyse_unless_crossing)
 
 _BLOCK = 4_096
-"""Pieces that are read before the tokens are counted."""
+"""Number of pieces after which tokens are counted."""
 _TOKENS = itemgetter(0)
 
-meaning: Callable[[str], Meaning] = _MEANINGS.__getitem__
-"""What one match of the grammar stands for."""
+analysis: Callable[[str], Analysis] = _LEXEMES.__getitem__
+"""The analysis of one match of the grammar."""
 
 
-def meanings(text: str, most: int) -> list[Meaning]:
-    """The meanings of a text's pieces, in order, at least until they come to more than `most` tokens.
+def analyse(text: str, max_tokens: int) -> list[Analysis]:
+    """Analyse a text's pieces in order, at least until they have more than `max_tokens` tokens.
 
-    Scanning costs five times what remembering does. A piece between two spaces means the same wherever it stands, but
-    for those that may be one token together with a neighbour: runs of these are scanned.
+    Scanning takes five times as long as the cache. The analysis of a piece between two spaces does not depend on its
+    context, except for pieces that may share a token with a neighbour: runs of these are scanned.
     """
-    result: list[Meaning] = []
+    result: list[Analysis] = []
     for pieces, known in _blocks(text[opening(text) :].split(" ")):
         counted = len(result)
         last = len(pieces)
@@ -268,21 +259,21 @@ def meanings(text: str, most: int) -> list[Meaning]:
                 ahead += 1
                 done = ahead if crossing else done
             run = " ".join(pieces[start:done]) + " " * (done < last)
-            if done == start + 1 and len(run) <= _Remembered.LONGEST:
-                result.append(_ALONE[run])
+            if done == start + 1 and len(run) <= _Cache.LONGEST:
+                result.append(_PIECES[run])
             else:
-                result += _scanned(run, most)
+                result += _scan(run, max_tokens)
         result += known[done:last]  # type: ignore[arg-type]
-        most -= sum(map(len, map(_TOKENS, islice(result, counted, None))))
-        if most < 0:
+        max_tokens -= sum(map(len, map(_TOKENS, islice(result, counted, None))))
+        if max_tokens < 0:
             break
     return result
 
 
-def _blocks(pieces: list[str]) -> Iterator[tuple[list[str], list[Meaning | None]]]:
-    """Stretches of the pieces, with what each means unless it may cross into a neighbour, and None behind the last.
+def _blocks(pieces: list[str]) -> Iterator[tuple[list[str], list[Analysis | None]]]:
+    """Yield blocks of pieces, each with its analyses, None for pieces that may share a token, and None at the end.
 
-    No match reaches from one stretch into the next, so that a text can be read as far as it is wanted.
+    No match reaches from one block into the next.
     """
     start, end = 0, len(pieces)
     while start < end:

@@ -1,4 +1,4 @@
-"""The word lists that tokens rest on: English stop words, abbreviations, months, and the marks of other languages."""
+"""Word lists: English stop words, abbreviations and months, and function words of English and other languages."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -19,7 +19,7 @@ STOP_WORDS = _words(
     may might must shall
     """
 )
-"""English words that carry no content of their own, folded."""
+"""English words without content, folded."""
 
 ABBREVIATIONS = _words(
     """
@@ -28,7 +28,7 @@ ABBREVIATIONS = _words(
     pt rd rep rev sec sen sep sept sgt sr st univ viz vol vols vs
     """
 )
-"""Words after which a full stop does not end a sentence, folded; so is every single letter that is no stop word."""
+"""Words after which a full stop does not end a sentence, folded, in addition to single letters."""
 
 MONTHS = {
     "jan": 1, "january": 1, "feb": 2, "february": 2, "mar": 3, "march": 3, "apr": 4, "april": 4, "may": 5, "jun": 6,
@@ -44,7 +44,7 @@ ENGLISH = _words(
     which while who why will with would you your
     """
 )
-"""Function words that speak for English."""
+"""Function words that indicate English."""
 
 NOT_ENGLISH = _words(
     """
@@ -55,4 +55,4 @@ NOT_ENGLISH = _words(
     une ve von voor vous wir y za ze zu zum zur är
     """
 )
-"""Function words that speak for another language in Latin script; none is an English stop word."""
+"""Function words that indicate another language in Latin script; none is an English stop word."""

@@ -1,1 +1,1 @@
-"""Formats of Kafka records: bytes to interactions, and models to bytes."""
+"""Formats of Kafka records: decoding of interactions, encoding of all records."""

@@ -1,7 +1,7 @@
-"""Intake: makes parsed JSON an interaction. What is too long is cut, what cannot be read is repaired, and both flagged.
+"""Intake: makes an interaction of parsed JSON. It cuts long lists and repairs invalid fields, and flags the event.
 
-Only the id, the query, the response and a time of the event can cost it. Elements are counted before validation, which
-costs time and memory for each, and much more for a wrong one; the repair then works on the errors of a bounded event.
+An event is rejected only for its id, query, response or time. Lists are cut before validation, whose cost grows with
+the number of elements and of errors; the repair follows the errors of validation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ragweir.schemas.interaction import (
 )
 from ragweir.schemas.times import FIRST_YEAR, LAST_YEAR, Unit, epoch_number, from_epoch, unit_of
 
-MAX_ITEMS: Mapping[str, int] = MappingProxyType(
+DEFAULT_MAX_ITEMS: Mapping[str, int] = MappingProxyType(
     {
         "contexts": 1_000,
         "spans": 1_000,
@@ -42,61 +42,60 @@ MAX_ITEMS: Mapping[str, int] = MappingProxyType(
         "expected": 32,
     }
 )
-"""The lists of an interaction, with the number of elements that is read of each unless `limits.max_items` says
-otherwise. A longer one is cut to so many, the first ones, and the event is flagged `cut:FIELD`."""
+"""Default of `limits.max_items`: the maximum number of elements of each list of an interaction. A longer list is cut to
+its first elements, and the event is flagged `cut:FIELD`."""
 
-MOST_ITEMS = 100_000
-"""The most elements of any list that can be asked for."""
+MAX_ITEMS_LIMIT = 100_000
+"""Upper limit of each value of `limits.max_items`."""
 
 REQUIRED = ("event_id", "query", "response", "started_at", "ended_at")
-"""The fields that cost the event where they cannot be read; without the first three there is none."""
+"""The fields for which an event is rejected if they are invalid. The first three must be present."""
 
 CUT = "cut:"
-"""The prefix of the flag of a cut list."""
+"""Prefix of the flag of a cut list."""
 _UNREADABLE = "unreadable:"
 _AS_TEXTS, _UNKNOWN_KIND = "contexts_as_text", "unknown_span_kind"
 _MIXED, _IMPLAUSIBLE = "time_units_mixed", "time_implausible"
 
-_PLACES = {path: path.rpartition(".")[::2] for path in MAX_ITEMS}
-_LISTS = (list, dict)
-_ROUNDS = 4
-"""What stands in for an item that is nothing may itself lack something; two rounds of repair settle that."""
+_HOLDERS_AND_NAMES = {path: path.rpartition(".")[::2] for path in DEFAULT_MAX_ITEMS}
+_MAX_REPAIRS = 4
+"""Maximum number of rounds of repair: the replacement of an element may itself lack a field, and needs a second."""
 
 Location = Sequence[int | str]
 Steps = tuple[int | str, ...]
 
 
-def read(data: object, max_items: Mapping[str, int] = MAX_ITEMS) -> Interaction:
-    """Make an interaction of parsed JSON, which is left as it is.
+def read(data: object, max_items: Mapping[str, int] = DEFAULT_MAX_ITEMS) -> Interaction:
+    """Make an interaction of parsed JSON, which is not changed.
 
     >>> event = read({"event_id": "1", "query": "", "response": "", "contexts": ["Ada."], "expected": ["a"] * 33})
     >>> event.contexts[0].text, len(event.expected), event.flags
     ('Ada.', 32, ('contexts_as_text', 'cut:expected'))
 
     Args:
-        data: what was parsed, or what a map made of it.
-        max_items: how many elements are read of each list in `MAX_ITEMS`.
+        data: parsed JSON, or the fields that a map made of it.
+        max_items: maximum number of elements by list, for some of `DEFAULT_MAX_ITEMS`.
 
     Raises:
-        pydantic.ValidationError: if it is no interaction. Its errors are of the fields that cost the event.
+        pydantic.ValidationError: if it is not an interaction. Its errors are those of `REQUIRED` fields.
     """
     flags: set[str] = set()
     if isinstance(data, dict):
-        data = _in_one_unit(_cut(data, max_items, flags), flags)
-    event = _validated(data, flags)
-    if not _plausible(event):
+        data = _unify_units(_cut_lists(data, max_items, flags), flags)
+    event = _validate(data, flags)
+    if not _has_plausible_times(event):
         flags.add(_IMPLAUSIBLE)
-    return event.flagged(flags) if flags else event
+    return event.with_flags(flags) if flags else event
 
 
-def _cut(data: dict[str, Any], max_items: Mapping[str, int], flags: set[str]) -> dict[str, Any]:
-    """The event with its lists cut."""
-    for path, most in max_items.items():
-        holder, name = _PLACES[path]
+def _cut_lists(data: dict[str, Any], max_items: Mapping[str, int], flags: set[str]) -> dict[str, Any]:
+    """Return the event with long lists cut."""
+    for path, limit in max_items.items():
+        holder, name = _HOLDERS_AND_NAMES[path]
         part: Any = data.get(holder) if holder else data
         items = part.get(name) if part.__class__ is dict else None
-        if items.__class__ in _LISTS and len(items) > most:
-            kept = items[:most] if isinstance(items, list) else dict(islice(items.items(), most))
+        if items.__class__ in (list, dict) and len(items) > limit:
+            kept = items[:limit] if isinstance(items, list) else dict(islice(items.items(), limit))
             data = {**data, holder: {**part, name: kept}} if holder else {**data, name: kept}
             flags.add(CUT + path)
     return data
@@ -105,8 +104,8 @@ def _cut(data: dict[str, Any], max_items: Mapping[str, int], flags: set[str]) ->
 # Times.
 
 
-def _numbers(data: dict[str, Any]) -> list[int | float]:
-    """The times of an event that are numbers; the first of them tells the unit of all."""
+def _numeric_times(data: dict[str, Any]) -> list[int | float]:
+    """Return the times of an event that are numbers; the magnitude of the first defines the unit of all."""
     times = [data.get("ended_at"), data.get("started_at"), data.get("first_token_at")]
     spans = data.get("spans")
     if spans.__class__ is list:
@@ -120,53 +119,52 @@ def _numbers(data: dict[str, Any]) -> list[int | float]:
     ]
 
 
-def _in_one_unit(data: dict[str, Any], flags: set[str]) -> dict[str, Any]:
-    """The event with all its times in the unit of the first, where they are numbers whose magnitudes tell several.
+def _unify_units(data: dict[str, Any], flags: set[str]) -> dict[str, Any]:
+    """Return the event with numeric times of different units read in the unit of the first one.
 
-    A time that this puts outside the years 1 to 9999 is null.
+    A time that is then outside the years 1 to 9999 is null.
 
     >>> flags = set()
-    >>> event = _in_one_unit({"ended_at": 1764000000250, "started_at": 1763999999}, flags)
+    >>> event = _unify_units({"ended_at": 1764000000250, "started_at": 1763999999}, flags)
     >>> event["started_at"].isoformat(), flags
     ('1970-01-21T09:59:59.999000+00:00', {'time_units_mixed'})
     """
-    numbers = _numbers(data)
+    numbers = _numeric_times(data)
     if not numbers or ((least := min(numbers)) >= 0 and unit_of(least) == unit_of(max(numbers))):
         return data
-    units = [unit for number in numbers if _in_unit(number, unit := unit_of(number))]
+    units = [unit for number in numbers if _time_in_unit(number, unit := unit_of(number))]
     if len(set(units)) < 2:
         return data
     flags.add(_MIXED)
 
-    def moment(value: object, path: str) -> object:
+    def convert(value: object, path: str) -> object:
         number = epoch_number(value)
         if number is None:
             return value
-        time = _in_unit(number, units[0])
+        time = _time_in_unit(number, units[0])
         if time is None:
             flags.add(_UNREADABLE + path)
         return time
 
-    def moved(part: Any, path: str, *names: str) -> Any:
+    def converted(part: Any, path: str, *names: str) -> Any:
         if not isinstance(part, dict):
             return part
-        return {**part, **{each: moment(part[each], path + each) for each in names if each in part}}
+        return {**part, **{each: convert(part[each], path + each) for each in names if each in part}}
 
-    data = moved(data, "", "ended_at", "started_at", "first_token_at")
+    data = converted(data, "", "ended_at", "started_at", "first_token_at")
     if isinstance(spans := data.get("spans"), list):
-        data["spans"] = [moved(span, "spans[].", "started_at", "ended_at") for span in spans]
+        data["spans"] = [converted(span, "spans[].", "started_at", "ended_at") for span in spans]
     return data
 
 
-def _in_unit(number: float, unit: Unit) -> datetime | None:
+def _time_in_unit(number: float, unit: Unit) -> datetime | None:
     try:
         return from_epoch(number, unit)
     except ValueError:
         return None
 
 
-def _plausible(event: Interaction) -> bool:
-    """Return whether all times of an event can be true."""
+def _has_plausible_times(event: Interaction) -> bool:
     times = [event.ended_at, event.started_at, event.first_token_at]
     for span in event.spans or ():
         times += (span.started_at, span.ended_at)
@@ -178,13 +176,13 @@ def _plausible(event: Interaction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """The facts about a field of a model that a repair needs."""
+    """Type of a model's field, for its repair."""
 
-    listed: bool
+    is_list: bool
     part: type[RecordPart] | None
-    """The model of its value, or of the elements of its list."""
-    instead: object
-    """The value that replaces one that cannot be read."""
+    """Model of its value, or of its list's elements."""
+    replacement: object
+    """The value that replaces an invalid one."""
 
 
 def _field(info: FieldInfo) -> _Field:
@@ -204,9 +202,9 @@ _FIELDS: dict[type[RecordPart], dict[str, _Field]] = {
 }
 
 
-def _validated(data: object, flags: set[str]) -> Interaction:
-    """The interaction, with what is optional repaired where need be."""
-    for _ in range(_ROUNDS):
+def _validate(data: object, flags: set[str]) -> Interaction:
+    """Validate an interaction; repair its invalid optional fields."""
+    for _ in range(_MAX_REPAIRS):
         try:
             return Interaction.model_validate(data)
         except ValidationError as invalid:
@@ -214,7 +212,7 @@ def _validated(data: object, flags: set[str]) -> Interaction:
                 raise
             repair = _Repair(data, flags)
             for error in invalid.errors(include_url=False, include_context=False, include_input=False):
-                repair.take(error["loc"])
+                repair.fix(error["loc"])
             if not repair.changed:
                 raise
             data = repair.repaired()
@@ -222,17 +220,17 @@ def _validated(data: object, flags: set[str]) -> Interaction:
 
 
 class _Repair:
-    """One round: takes the errors of an event, and gives the event without what they are about."""
+    """A round of repair of an event by its validation errors."""
 
     def __init__(self, data: dict[str, Any], flags: set[str]) -> None:
         self.changed = False
         self._flags = flags
         self._copies: dict[Steps, Any] = {(): dict(data)}
-        """The objects and lists that are changed, by the steps to them; what was given is left as it is."""
+        """Copies of the objects and lists that are changed, by the steps to them."""
         self._dropped: dict[Steps, set[int]] = {}
 
-    def take(self, location: Location) -> None:
-        """Repair what an error is about, unless it costs the event."""
+    def fix(self, location: Location) -> None:
+        """Repair the field or element of an error, unless it is required."""
         if not location or location[0] in REQUIRED:
             return
         self.changed = True
@@ -252,9 +250,9 @@ class _Repair:
         else:
             self._flags.add(_UNREADABLE + path)
             if not isinstance(last, int):
-                holder[last] = field.instead
+                holder[last] = field.replacement
             elif field.part is not None:
-                holder[last] = {}  # The places of the others are their ranks.
+                holder[last] = {}  # Not dropped: the ranks of the others are their places.
             else:
                 self._dropped.setdefault(steps[:-1], set()).add(last)
 
@@ -265,7 +263,7 @@ class _Repair:
         return self._copies[steps]
 
     def repaired(self) -> dict[str, Any]:
-        """The event without what the errors were about."""
+        """Return the repaired event."""
         for steps, dropped in self._dropped.items():
             items = self._copies[steps]
             items[:] = [item for number, item in enumerate(items) if number not in dropped]
@@ -273,9 +271,9 @@ class _Repair:
 
 
 def _field_at(location: Location) -> tuple[Steps, str, _Field]:
-    """The field or element that an error is about: the steps to it, its path without numbers, and what is known of it.
+    """Return the steps to the field or element of an error, its path without numbers, and its type.
 
-    What pydantic names beside, such as the branches of a union, is left out.
+    Further steps of pydantic's, such as the branches of a union, are left out.
 
     >>> _field_at(("contexts", 2, "page", "int"))[:2], _field_at(("retrieval", "relevant_ids", 1))[:2]
     ((('contexts', 2, 'page'), 'contexts[].page'), (('retrieval', 'relevant_ids', 1), 'retrieval.relevant_ids[]'))
@@ -285,7 +283,7 @@ def _field_at(location: Location) -> tuple[Steps, str, _Field]:
     field = fields[str(location[0])]
     for step in location:
         if isinstance(step, int):
-            if not field.listed or path.endswith("[]"):
+            if not field.is_list or path.endswith("[]"):
                 break
             path += "[]"
         elif step in fields:
@@ -294,14 +292,14 @@ def _field_at(location: Location) -> tuple[Steps, str, _Field]:
         else:
             break
         steps.append(step)
-        inside = field.part is not None and (isinstance(step, int) or not field.listed)
+        inside = field.part is not None and (isinstance(step, int) or not field.is_list)
         fields = _FIELDS[field.part] if inside and field.part else {}
     return tuple(steps), path, field
 
 
 def _paths(model: type[RecordPart] = Interaction, before: str = "") -> Iterator[str]:
     for name, field in _FIELDS[model].items():
-        path = before + name + ("[]" if field.listed else "")
+        path = before + name + ("[]" if field.is_list else "")
         yield from {before + name, path}
         if field.part is not None:
             yield from _paths(field.part, f"{path}.")
@@ -309,8 +307,8 @@ def _paths(model: type[RecordPart] = Interaction, before: str = "") -> Iterator[
 
 REPAIRS = frozenset(
     {_MIXED, _IMPLAUSIBLE, _UNKNOWN_KIND, _AS_TEXTS}
-    | {CUT + path for path in MAX_ITEMS}
+    | {CUT + path for path in DEFAULT_MAX_ITEMS}
     | {_UNREADABLE + path for path in _paths()}
     - {_UNREADABLE + path for path in ("event_id", "query", "response", "ended_at", "extra", "spans[].kind")}
 )
-"""Every flag that an event can have."""
+"""All flags that an event can have."""

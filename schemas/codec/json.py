@@ -1,4 +1,4 @@
-"""The codec: bytes to interactions and models to bytes; whatever the bytes are, a model or a plain reason."""
+"""JSON codec: decodes interactions, with a rejection for any bytes that are none, and encodes records."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -13,17 +13,17 @@ from ragweir.schemas.interaction import Interaction, RecordPart
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 
 _REGISTRY_BYTES = 5
-"""The header that the Schema Registry's serializers write before a value: a zero, and the schema's id in four bytes."""
+"""Size of the Schema Registry's header: a zero, and the schema's id in four bytes."""
 _OPTIONS = orjson.OPT_UTC_Z
-_PLAIN = {"missing": "Field required", "string_type": "not text"}
-"""The errors that pydantic explains in words of its own."""
+_MESSAGES = {"missing": "Field required", "string_type": "not text"}
+"""Messages that replace pydantic's, by type of error."""
 
 
 def _explain(invalid: ValidationError) -> str:
-    """Say which required field is wrong, and what to write in the map. Errors of optional fields have been repaired."""
+    """Return a message with the invalid fields, which are required ones, and with lines for the map."""
     errors = invalid.errors(include_url=False, include_context=False, include_input=False)
     messages = {
-        str(error["loc"][0]): _PLAIN.get(error["type"], error["msg"].removeprefix("Value error, "))
+        str(error["loc"][0]): _MESSAGES.get(error["type"], error["msg"].removeprefix("Value error, "))
         for error in errors
         if error["loc"]
     }
@@ -55,14 +55,14 @@ def parse(value: bytes | None, max_bytes: int = MAX_EVENT_BYTES) -> object:
                 f"{schema}), such as Avro or Protobuf; only JSON is read",
             ) from None
         raise Rejected("not_json", f"not JSON: {error.msg} at character {error.pos}") from None
-    except MemoryError:  # Says nothing about the record: there may be none left for any.
+    except MemoryError:  # It may not be the record's fault.
         raise
-    except Exception as error:  # Nothing about one record may stop the stream.
+    except Exception as error:  # One record must not stop the stream.
         raise Rejected("unreadable", f"parsing raised {type(error).__name__}") from None
 
 
-def interaction(data: object, max_items: Mapping[str, int] = intake.MAX_ITEMS) -> Interaction:
-    """Read parsed JSON as an interaction; see `ragweir.schemas.codec.intake`.
+def interaction(data: object, max_items: Mapping[str, int] = intake.DEFAULT_MAX_ITEMS) -> Interaction:
+    """Make an interaction of parsed JSON; see `ragweir.schemas.codec.intake`.
 
     >>> interaction({"event_id": "1", "query": "q"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -87,9 +87,9 @@ def decode(
     *,
     max_bytes: int = MAX_EVENT_BYTES,
     mapping: Callable[[object], object] | None = None,
-    max_items: Mapping[str, int] = intake.MAX_ITEMS,
+    max_items: Mapping[str, int] = intake.DEFAULT_MAX_ITEMS,
 ) -> Interaction:
-    """Read an interaction from a record's value, through a mapping where the shape is foreign.
+    """Decode an interaction from a record's value, through a mapping for a foreign schema.
 
     >>> decode(b'{"event_id": "1", "query": "Who?", "response": "Ada."}').response
     'Ada.'
@@ -99,14 +99,14 @@ def decode(
     ragweir.errors.Rejected: not JSON: unexpected character, expected a JSON value at character 13
 
     Raises:
-        Rejected: with a reason that quotes nothing of the value. No other exception escapes.
+        Rejected: with a reason that quotes nothing of the value. No other exception but MemoryError is raised.
     """
     data = parse(value, max_bytes)
     return interaction(mapping(data) if mapping else data, max_items)
 
 
 def event_time(event: Interaction, record_ms: int | None) -> datetime:
-    """When the event happened: its end, else its start, else its record's timestamp (epoch milliseconds).
+    """Return the time of an event: its end, else its start, else its record's timestamp (epoch milliseconds).
 
     Raises:
         Rejected: if there is none of the three.
@@ -123,19 +123,19 @@ def event_time(event: Interaction, record_ms: int | None) -> datetime:
 
 
 def encode(model: RecordPart) -> bytes:
-    """A record's bytes: compact JSON with its fields in their order, times in UTC.
+    """Encode a record as compact JSON, with its fields in their order and times in UTC.
 
     >>> from ragweir.schemas.evaluation import Source
     >>> encode(Source(topic="t", partition=0, offset=7))
     b'{"topic":"t","partition":0,"offset":7}'
     """
-    # No record has a serializer of its own: what is written is its fields. Dumping a copy first costs as much again.
+    # No record has custom serializers, and `model_dump` would double the time.
     return orjson.dumps(_fields(model), _fields, _OPTIONS)
 
 
 def _fields(part: object) -> dict[str, Any]:
     if not isinstance(part, RecordPart):
-        raise TypeError  # orjson names the type that it cannot write
+        raise TypeError  # orjson adds the type's name.
     fields = part.__dict__
     for name, value in part.omitted_values.items():
         if fields[name] == value:
@@ -145,10 +145,10 @@ def _fields(part: object) -> dict[str, Any]:
 
 
 def encode_json(data: Any) -> bytes:
-    """Compact JSON of plain data, as `encode` writes it.
+    """Encode plain data as compact JSON, as `encode` does.
 
     Raises:
-        Rejected: if it cannot be written, being nested too deeply.
+        Rejected: if it is nested too deeply.
     """
     try:
         return orjson.dumps(data, option=_OPTIONS)

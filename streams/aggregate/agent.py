@@ -70,7 +70,7 @@ class AggregateAgent(Agent):
 
     def __init__(self, config: AggregateConfig, clock: Callable[[], float] = monotonic) -> None:
         self._config, self._clock = config, clock
-        self._decoder = config.aggregator.reading()
+        self._decoder = config.aggregator.decoder()
         windows = config.windows
         self._times = WindowTimes(windows)
         # A topic forgets what is older than its retention, and a quiet partition's progress must not be forgotten.
@@ -164,7 +164,7 @@ class AggregateAgent(Agent):
             return part
         try:
             window = Window.model_validate(orjson.loads(decompress(part.record)))
-            contents = self._decoder.contents(window)
+            contents = self._decoder.decode(window)
         except ValueError:
             return None
         if window.window != self._config.windows.sizes[0]:
@@ -190,7 +190,7 @@ class AggregateAgent(Agent):
         for slo in self._config.slos:
             value = scored.scores.get(slo.metric)
             if value is not None and all(label(name, evaluation) == own for name, own in slo.dimensions.items()):
-                outcome.counts["ragweir_slo_events_total", slo.name, "good" if slo.good(value) else "bad"] += 1
+                outcome.counts["ragweir_slo_events_total", slo.name, "good" if slo.is_good(value) else "bad"] += 1
 
     # What is emitted.
 

@@ -60,13 +60,13 @@ class WindowBatch:
         reached = _reached(time, record)
         if self.newest is None or reached > self.newest:
             self.newest, self._watermark = reached, self._times.watermark(reached)
-        entry = self._aggregator.read(evaluation, key)
+        entry = self._aggregator.entry(evaluation, key)
         self._entries.append(entry)
         return entry
 
     def sums(self) -> dict[Key, WindowAggregate]:
         """Return the contents that the batch adds to each window, in the order in which windows occurred first."""
-        sums = self._aggregator.of(self._entries)
+        sums = self._aggregator.aggregate(self._entries)
         for key, contents in sums.items():
             contents.late = self.late[key]
         return sums

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from operator import itemgetter
 
 from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
-from ragweir.metrics.aggregation.cardinality import Admission, Labels, apart, fold
+from ragweir.metrics.aggregation.cardinality import Admission, Labels, admit_sets, merge_sets
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.window import Window, duration_s
@@ -46,12 +46,12 @@ class Windowing:
         if not has_windows(evaluation.event_time):
             return
         key = start_of(evaluation.event_time, self._base), self._dimensions.of(evaluation)
-        self._entries.append(self._aggregator.read(evaluation, key))
+        self._entries.append(self._aggregator.entry(evaluation, key))
         if len(self._entries) >= _BATCH:
             self._sum()
 
     def _sum(self) -> None:
-        for (start, labels), contents in self._aggregator.of(self._entries).items():
+        for (start, labels), contents in self._aggregator.aggregate(self._entries).items():
             self._contents[start][labels].merge(contents)
         self._entries = []
 
@@ -107,12 +107,12 @@ def of_all_sizes(bases: Iterable[Base], settings: WindowSettings) -> Iterator[Wi
         before = start
         for ended in sorted((each for each in opened.values() if each.end <= start), key=_order):
             yield from opened.pop(ended.size).windows(settings.dimensions)
-        kept, _ = apart(sets, admission, int(start.timestamp()))
+        kept, _ = admit_sets(sets, admission, int(start.timestamp()))
         for size, length in lengths.items():
             if size not in opened:
                 begin = start_of(start, length)
                 opened[size] = _Open(size, begin, begin + length)
-            fold(opened[size].sets, kept, settings.max_series)
+            merge_sets(opened[size].sets, kept, settings.max_series)
     for ended in sorted(opened.values(), key=_order):
         yield from ended.windows(settings.dimensions)
 

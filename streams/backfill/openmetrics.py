@@ -39,7 +39,7 @@ class OpenMetrics(OutputFormat):
 
     def __init__(self, run: str, settings: Settings, now_s: float | None = None) -> None:
         self._run = quoted(run)
-        self._decoder = totals(settings).reading()
+        self._decoder = totals(settings).decoder()
         self._booleans = frozenset(
             name for name, metric in catalogue(settings).metrics.items() if metric.unit == "boolean"
         )
@@ -65,7 +65,7 @@ class OpenMetrics(OutputFormat):
         if end_s < self._last_end_s:
             raise ValueError("windows are not in order of their ends")
         self._last_end_s = end_s
-        shown = LabelSet.of(self._decoder.contents(window), self._booleans)
+        shown = LabelSet.of(self._decoder.decode(window), self._booleans)
         values = [window.dimensions[name] for name in self._dimensions]
         common = f'run="{self._run}",window="{quoted(window.window)}"{pairs(self._names, values)}'
         return "".join(

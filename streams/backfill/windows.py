@@ -49,7 +49,7 @@ def windows(
         ConfigurationError: if a metric or a pack is invalid.
     """
     unused = Counter() if unused is None else unused
-    merger = _WindowMerger(settings.windows, totals(settings).reading(), unused)
+    merger = _WindowMerger(settings.windows, totals(settings).decoder(), unused)
     topic = f"{prefix}windows"
     part = offset_range(settings, topic)
     try:
@@ -105,7 +105,7 @@ class _WindowMerger:
                 if window.window != self._settings.sizes[0]:
                     self._unused["other_size"] += 1
                     continue
-                contents = self._decoder.contents(window)
+                contents = self._decoder.decode(window)
             except (ValueError, OverflowError):
                 self._unused["unreadable"] += 1
                 continue

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.comparison import OTHERS
-from ragweir.metrics.aggregation.estimate import metric_and_label, share_of
+from ragweir.metrics.aggregation.estimate import estimate_name, parse_estimate_name
 from ragweir.metrics.metric import Metric
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings
 from ragweir.streams.cli.progress import Bars
@@ -81,14 +81,14 @@ class Gate:
 
     def _failure_of_absent_label(self, found: Mapping[str, MetricChange]) -> str | None:
         """Return why the gate fails for a label that no event has, whose share is 0 on both sides; else None."""
-        category, label = metric_and_label(self.metric)
-        others = [name for name in found if name.startswith(share_of(category, ""))]
+        category, label = parse_estimate_name(self.metric)
+        others = [name for name in found if name.startswith(estimate_name(category, ""))]
         if not label or not others:
             raise typer.BadParameter(f"--fail-on: neither side has a metric {self.metric}")
         pairs = found[others[0]].whole.difference.pairs
         if found[others[0]].whole.difference.low is None:
             return f"{self.metric} cannot be compared: only {pairs} events have {category} on both sides"
-        if share_of(category, OTHERS) in found:
+        if estimate_name(category, OTHERS) in found:
             return f"{self.metric} cannot be compared: {category} has too many labels"
         return None
 
@@ -230,7 +230,7 @@ def _table(title: str, changes: Sequence[Change], most: int) -> None:
 
 def _one_sided(metrics: Sequence[MetricChange]) -> None:
     """Print the metrics that some events have on one side only, whose means may differ for that reason."""
-    found = {metric_and_label(metric.metric)[0]: (metric.only_a, metric.only_b) for metric in metrics}
+    found = {parse_estimate_name(metric.metric)[0]: (metric.only_a, metric.only_b) for metric in metrics}
     names = [f"{printable(name)} ({a:,} in A, {b:,} in B)" for name, (a, b) in found.items() if a or b]
     if names:
         more = f" and {len(names) - _ONE_SIDED} more" if len(names) > _ONE_SIDED else ""

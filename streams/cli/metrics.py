@@ -37,7 +37,7 @@ def metrics(
         hint = f"; near it: {', '.join(near)}" if near else ""
         raise typer.BadParameter(f"there is no metric {name!r}{hint}")
     metric = catalogue[name]
-    facts = f"{metric.group}, {metric.unit}, {bounds(metric)}, {DIRECTIONS[metric.better]}, {metric.cost}"
+    facts = f"{metric.group}, {metric.unit}, {metric.range}, {DIRECTIONS[metric.better]}, {metric.cost}"
     out.print(Text.assemble((name, "bold"), f"  {facts}"))
     if metric.aliases:
         out.print(f"also called {', '.join(metric.aliases)}")
@@ -45,16 +45,6 @@ def metrics(
     out.print(f"needs {needs}; {metric.source}")
     out.print(f"{_COST[metric.cost]}\n")
     out.print(metric.text)
-
-
-def bounds(metric: Metric) -> str:
-    """Return the bounds of a metric as text: `0 to 1`, `0 and up`, `any`, or the labels."""
-    low, high = metric.bounds
-    if metric.unit == "category":
-        return ", ".join(metric.labels)
-    if low is None:
-        return "any"
-    return f"{low:g} and up" if high is None else f"{low:g} to {high:g}"
 
 
 def _list(every: list[Metric]) -> None:
@@ -65,6 +55,6 @@ def _list(every: list[Metric]) -> None:
             group = metric.group
             out.print(Text(f"\n{group}", "bold underline"))
         needs = f"; needs {', '.join(metric.needs)}" if metric.needs else ""
-        facts = f"{metric.unit}, {bounds(metric)}, {DIRECTIONS[metric.better]}, {metric.cost}{needs}; {metric.source}"
+        facts = f"{metric.unit}, {metric.range}, {DIRECTIONS[metric.better]}, {metric.cost}{needs}; {metric.source}"
         out.print(Text.assemble((metric.name, "bold"), "  ", (facts, "dim")))
         out.print(Padding(metric.meaning, (0, 0, 0, 4)))

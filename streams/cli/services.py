@@ -18,7 +18,7 @@ from ragweir.streams.cli.worker_exit import as_worker
 from ragweir.streams.export.service import PROJECTIONS, enabled_projections
 from ragweir.streams.heartbeat import Heartbeat
 from ragweir.streams.service import SERVICES
-from ragweir.streams.settings import SHIPPED_KEY_WARNING, Settings
+from ragweir.streams.settings import DEFAULT_ROUTING_KEY_WARNING, Settings
 from ragweir.streams.slot import run_canary, run_projection, run_slot
 from ragweir.streams.supervisor import OWN_PORT, UP_PORT, Command, Supervisor, own_command, same_command, stop_flag
 
@@ -181,8 +181,8 @@ def _run(
         # Faults that concern every worker are reported once, before any starts.
         runner.check(effective)
         _supervise((_command(name, each, flags) for each in range(workers)), effective, runner.port + OWN_PORT, stopped)
-    if name == "evaluate" and effective.selects_by_shipped_key:
-        log.warning(SHIPPED_KEY_WARNING)
+    if name == "evaluate" and effective.uses_default_routing_key:
+        log.warning(DEFAULT_ROUTING_KEY_WARNING)
     as_worker(partial(runner.run, effective, slot, stopped), Heartbeat.inherited())
 
 

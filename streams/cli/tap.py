@@ -19,7 +19,7 @@ from rich.text import Text
 
 from ragweir.errors import PermanentError, Rejected
 from ragweir.metrics.metric import Metric
-from ragweir.schemas.codec.decoder import MappedDecoder
+from ragweir.schemas.codec.decoder import JsonDecoder
 from ragweir.schemas.codec.intake import REPAIRS
 from ragweir.schemas.codec.json import interaction, parse
 from ragweir.schemas.codec.mapping import FieldMap
@@ -88,7 +88,7 @@ def tap(
         out.say("They have ragweir's schema.")
     else:
         proposed = _proposed(list(objects.values()))
-        config = replace(config, decoders={topic: MappedDecoder(proposed, config.max_event_bytes, config.max_items)})
+        config = replace(config, decoders={topic: JsonDecoder(config.max_event_bytes, config.max_items, proposed)})
         flags += ["--map", f"{topic}.toml"]
         out.say(
             f"\nThe rest of this report is read through it. Correct it where it is wrong, and save it as {topic}.toml."

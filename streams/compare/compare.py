@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from ragweir.metrics.aggregation.comparison import RATE, Difference, Flags, Floats, Ints, adjusted, differences
-from ragweir.metrics.aggregation.estimate import share_of
+from ragweir.metrics.aggregation.estimate import estimate_name
 from ragweir.metrics.metric import Better, Metric, Unit
 from ragweir.streams.compare.pairing import Pairing, Side
 
@@ -173,7 +173,7 @@ def _metric_changes(pairing: Pairing, slices: _Slices, name: str, metric: Metric
     labels, before, after = pairing.labels(name)
     for number, label in enumerate(labels):
         one, other = (np.where(side < 0, np.nan, side == number) for side in (before, after))
-        yield _metric_change(pairing, slices, share_of(name, label), unit, "neither", one, other)
+        yield _metric_change(pairing, slices, estimate_name(name, label), unit, "neither", one, other)
 
 
 def _metric_change(

@@ -16,7 +16,7 @@ from ragweir.errors import ErrorClass, Rejected
 from ragweir.metrics.catalogue import CATALOGUE_VERSION, Catalogue
 from ragweir.metrics.view import TextLimits, View
 from ragweir.schemas.codec.decoder import Decoder, JsonDecoder
-from ragweir.schemas.codec.intake import MAX_ITEMS
+from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
 from ragweir.schemas.codec.json import encode, event_time
 from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.evaluation import CARRIED_OVER, Decision, Evaluation, Source, Texts, document_ids
@@ -42,7 +42,7 @@ class EvaluateConfig:
     catalogue: Catalogue
     limits: TextLimits = field(default_factory=TextLimits)
     max_event_bytes: int = MAX_EVENT_BYTES
-    max_items: Mapping[str, int] = field(default_factory=lambda: MAX_ITEMS)
+    max_items: Mapping[str, int] = field(default_factory=lambda: DEFAULT_MAX_ITEMS)
     """The most elements that are read of each list of an event; see `ragweir.schemas.codec.intake`."""
     decoders: Mapping[str, Decoder] = field(default_factory=dict)
     """The decoders of topics that a `JsonDecoder` cannot read."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
-from ragweir.metrics.aggregation.estimate import metric_and_label
-from ragweir.metrics.aggregation.merger import Closed
+from ragweir.metrics.aggregation.estimate import parse_estimate_name
+from ragweir.metrics.aggregation.merger import ClosedWindow
 from ragweir.metrics.aggregation.summary import Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import EstimateResult
@@ -47,7 +47,7 @@ class LabelSet:
     @classmethod
     def of(cls, aggregate: WindowAggregate, booleans: Collection[str]) -> LabelSet:
         """Return the label set of an aggregate."""
-        judged = {metric_and_label(name)[0] for name in aggregate.estimates}
+        judged = {parse_estimate_name(name)[0] for name in aggregate.estimates}
         return cls(aggregate, aggregate.results(), booleans, judged)
 
     def plain(self, *, boolean: bool) -> Iterator[tuple[str, Summary]]:
@@ -103,7 +103,7 @@ def _decisions(labels: LabelSet) -> Samples:
 
 def _judged(labels: LabelSet) -> Samples:
     for name, estimate in labels.aggregate.estimates.items():
-        metric, label = metric_and_label(name)
+        metric, label = parse_estimate_name(name)
         count = labels.aggregate.categories.get(metric, {}).get(label, 0) if label else estimate.count
         yield _subject(name), count
 
@@ -129,7 +129,7 @@ def _versions(labels: LabelSet) -> Samples:
 
 
 def _subject(name: str) -> str:
-    metric, label = metric_and_label(name)
+    metric, label = parse_estimate_name(name)
     return f'metric="{quoted(metric)}",' + (f'label="{quoted(label)}",' if label else "")
 
 
@@ -186,14 +186,14 @@ class Exposition:
         self.content = b""
         """The bytes to serve. They are replaced as a whole, so that any thread may read them."""
 
-    def show(self, closed: Iterable[Closed]) -> None:
+    def show(self, closed: Iterable[ClosedWindow]) -> None:
         """Replace the windows of the same sizes."""
         for window in closed:
             self._chunks[window.size] = self._rendered(window)
         text = [head + "".join(chunk.get(name, "") for chunk in self._chunks.values()) for name, head in _HEADS.items()]
         self.content = "".join(text).encode()
 
-    def _rendered(self, window: Closed) -> dict[str, str]:
+    def _rendered(self, window: ClosedWindow) -> dict[str, str]:
         """Return the lines of a window by family."""
         lines: defaultdict[str, list[str]] = defaultdict(list)
         for values, aggregate in sorted(window.sets.items()):

@@ -32,7 +32,7 @@ class ProjectionService:
 
 def _prometheus(settings: Settings) -> PrometheusExporter:
     booleans = [name for name, metric in catalogue(settings).metrics.items() if metric.unit == "boolean"]
-    return PrometheusExporter(settings.windows, totals(settings).reading(), booleans)
+    return PrometheusExporter(settings.windows, totals(settings).decoder(), booleans)
 
 
 PROJECTIONS: Mapping[str, ProjectionService] = {

@@ -65,7 +65,7 @@ class JudgeConversation:
     async def _answer(self, call: ChatCall, budget: JobBudget) -> Value:
         """Return the answer to a question. A usable one is kept in the cache, also that to a repair."""
         key = cache.key(self._settings.model, TEMPERATURE, call.identity)
-        if call.repairs:
+        if call.is_repair:
             self._stats.add("ragweir_judge_repairs_total")
         elif (stored := self._answers.get(key)) is not None:
             model, text = orjson.loads(stored)

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from pydantic import ValidationError
 
 from ragweir.errors import RagweirError
-from ragweir.schemas.judging import LedgerEntry, shares_of
+from ragweir.schemas.judging import LedgerEntry, parse_shares
 from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.settings import Settings
 
@@ -70,7 +70,7 @@ class DayShares:
             first = self._next if self._next <= whole.ends[0] else 0
             for record in read(self._settings, whole.since({0: first})):
                 with suppress(ValidationError):  # A tombstone, or a foreign record.
-                    if found := shares_of(LedgerEntry.model_validate_json(record.value or b"")):
+                    if found := parse_shares(LedgerEntry.model_validate_json(record.value or b"")):
                         self._known.update([found])
             self._next, self._error = whole.ends[0], ""
         except (RagweirError, KafkaException) as error:

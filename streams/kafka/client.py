@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from ragweir.errors import PermanentError, Unreachable
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.settings import Settings, imported
+from ragweir.streams.settings import Settings, import_function
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 _LIBRDKAFKA_LOG = logging.getLogger("librdkafka")
@@ -160,7 +160,7 @@ class _OauthCallback:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._function = imported(name)
+        self._function = import_function(name)
         self.failed = ""
 
     def __call__(self, _: str) -> Any:

@@ -73,7 +73,7 @@ class EvaluationSummary:
 
     def add(self, evaluation: Evaluation) -> None:
         """Add one evaluation. The scores that a judged evaluation repeats are not counted again."""
-        counted = self._totals.read(evaluation, None)
+        counted = self._totals.entry(evaluation, None)
         if evaluation.stage == "scored":
             self.scored += 1
             self.selected += any(suite.status == "selected" for suite in evaluation.decision.suites)
@@ -93,7 +93,7 @@ class EvaluationSummary:
                 self._aggregate()
 
     def _aggregate(self) -> None:
-        for contents in self._totals.of(self._waiting).values():
+        for contents in self._totals.aggregate(self._waiting).values():
             self._contents.merge(contents)
         self._waiting = []
 

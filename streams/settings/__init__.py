@@ -20,33 +20,27 @@ from typing_extensions import override
 
 from ragweir.errors import ConfigurationError
 from ragweir.streams.settings.events import BatchSettings, InputSettings, LimitSettings, MetricSettings, OutputSettings
-from ragweir.streams.settings.files import imported, must_be_closed
+from ragweir.streams.settings.files import check_not_world_writable, import_function
 from ragweir.streams.settings.group import SettingsGroup
 from ragweir.streams.settings.judge import JudgeSettings, Price
 from ragweir.streams.settings.kafka import GUARDED, KafkaSettings, TopicSettings
 from ragweir.streams.settings.routing import (
-    SHIPPED_KEY,
-    SHIPPED_KEY_WARNING,
+    DEFAULT_ROUTING_KEY,
+    DEFAULT_ROUTING_KEY_WARNING,
     Probability,
     RoutingSettings,
     Rule,
-    Weight,
 )
 from ragweir.streams.settings.telemetry import TelemetrySettings
 from ragweir.streams.settings.windows import Slo, WindowSettings
 
 __all__ = [
-    "DEFAULT_FILE",
+    "DEFAULT_ROUTING_KEY",
+    "DEFAULT_ROUTING_KEY_WARNING",
     "GUARDED",
-    "SHIPPED_KEY",
-    "SHIPPED_KEY_WARNING",
     "BatchSettings",
-    "InputSettings",
     "JudgeSettings",
     "KafkaSettings",
-    "LimitSettings",
-    "MetricSettings",
-    "OutputSettings",
     "Price",
     "Probability",
     "RoutingSettings",
@@ -56,26 +50,21 @@ __all__ = [
     "Slo",
     "TelemetrySettings",
     "TopicSettings",
-    "Weight",
     "WindowSettings",
-    "imported",
+    "check_not_world_writable",
+    "import_function",
     "load",
-    "must_be_closed",
 ]
 
 DEFAULT_FILE = Path("ragweir.toml")
-
-
-_BRANCHES = {"bool", "float", "int", "str"}
-"""How pydantic names the branches of a union in a setting's path."""
-
-
-_IN_TOML = {
+_UNION_BRANCHES = {"bool", "float", "int", "str"}
+"""Pydantic's names of the branches of a union in a setting's path."""
+_MESSAGES = {
     "extra_forbidden": "there is no such setting",
     "model_type": "must be a table",
     "dict_type": "must be a table",
 }
-"""The kinds of error that pydantic explains in words of Python."""
+"""Messages, in terms of TOML, for the types of error that pydantic explains in terms of Python."""
 
 
 class Settings(BaseSettings):
@@ -106,13 +95,13 @@ class Settings(BaseSettings):
         return slo
 
     @property
-    def selects_by_shipped_key(self) -> bool:
-        """Return whether events are selected for a judge by the key that everybody knows."""
-        return self.judge.base_url is not None and self.routing.key == SHIPPED_KEY
+    def uses_default_routing_key(self) -> bool:
+        """True if events are selected for a judge by the default key, which is public."""
+        return self.judge.base_url is not None and self.routing.key == DEFAULT_ROUTING_KEY
 
     @property
     def input_topic(self) -> str:
-        """The topic that interactions are read from."""
+        """Name of the topic that interactions are read from."""
         return self.input.topic or f"{self.topics.prefix}interactions"
 
 
@@ -120,19 +109,19 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
     """Read the settings from a file (`ragweir.toml` of this folder by default), the environment and flags.
 
     Args:
-        file: the settings file; one that is named must exist.
-        overrides: what flags set, as nested mappings; None values are left out.
+        file: the settings file, which must exist; None for the default file, if it exists.
+        overrides: values of flags by group and name; None values are left out.
 
     Raises:
-        ConfigurationError: in one sentence, without any value that might be secret; also where a file that the settings
-            come from or name can be changed by every user of the machine.
+        ConfigurationError: if a setting is wrong, or a file that the settings come from or name can be changed by every
+            user of the machine. The message is one sentence and has no value that might be secret.
     """
     if file is not None and not file.is_file():
         raise ConfigurationError(f"there is no settings file {file}")
     chosen = file or DEFAULT_FILE
     if chosen.is_file():
-        must_be_closed(chosen)
-    # pydantic-settings passes over variables of groups that it does not know, and a default would stand silently.
+        check_not_world_writable(chosen)
+    # pydantic-settings ignores variables of unknown groups, so that a typing mistake would silently be a default.
     for variable in os.environ:
         group, nested, _ = variable.lower().removeprefix("ragweir_").partition("__")
         if variable.lower().startswith("ragweir_") and nested and group not in Settings.model_fields:
@@ -159,19 +148,19 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         settings = Layered(**given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        name = ".".join(str(step) for step in first["loc"] if step not in _BRANCHES)
-        told = _IN_TOML.get(first["type"], first["msg"].removeprefix("Value error, "))
-        raise ConfigurationError(f"setting {name}: {told}") from None
+        name = ".".join(str(step) for step in first["loc"] if step not in _UNION_BRANCHES)
+        message = _MESSAGES.get(first["type"], first["msg"].removeprefix("Value error, "))
+        raise ConfigurationError(f"setting {name}: {message}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigurationError(f"the settings file {chosen} is not TOML: {error}") from None
     except (SettingsError, ValueError, OSError) as error:
         raise ConfigurationError(f"the settings cannot be read: {error}") from None
-    _must_name_closed_files(settings)
+    _check_named_files(settings)
     return settings
 
 
-def _must_name_closed_files(settings: Settings) -> None:
+def _check_named_files(settings: Settings) -> None:
     packs = settings.metrics.packs
     for named in (settings.judge.api_key_file, packs, *(packs.glob("*.toml") if packs else ())):
         if named is not None:
-            must_be_closed(named)
+            check_not_world_writable(named)

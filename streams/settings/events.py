@@ -8,80 +8,94 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from ragweir.metrics.view import TextLimits
-from ragweir.schemas.codec.intake import MAX_ITEMS, MOST_ITEMS
+from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS, MAX_ITEMS_LIMIT
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 from ragweir.streams.settings.group import SettingsGroup
 
 
 class InputSettings(SettingsGroup):
-    """Where interactions are read."""
+    """The topic of interactions, and its format."""
 
     topic: str | None = None
-    """Another topic than our interactions; it is only read."""
+    """Topic of interactions, in place of `interactions` with `topics.prefix`. It is only read: never created, never
+    written, its offsets committed by ragweir's own group alone. Unset: ragweir's own topic."""
     map: Path | None = None
-    """The map that reads it, if its shape is foreign."""
+    """TOML file that maps the events of `input.topic` to the fields of an interaction. Unset: the events have ragweir's
+    own fields."""
     start_from: Literal["earliest", "latest"] = "earliest"
-    """Where a group without committed offsets starts, unless evaluations say how far their events were read."""
+    """Position at which a partition without a committed offset is first read: its earliest or its latest record.
+    A partition whose evaluations show how far it was read continues there instead."""
     duplicate_horizon: Annotated[int, Field(ge=0, le=1_000_000)] = 10_000
-    """An event whose id occurred within so many offsets before it, on the same partition, is not evaluated again."""
+    """Number of offsets within which a repeated event id is a duplicate: an event is not evaluated if its id occurred
+    at most this many offsets before it on the same partition. A larger horizon takes more memory and a longer start;
+    0 evaluates every event."""
 
 
 class BatchSettings(SettingsGroup):
-    """How much goes into one transaction. Batches grow to the limits under load and are cut at `max_wait_ms`."""
+    """Size of one batch, which is one transaction. A batch ends at the first of the three limits that it reaches."""
 
     max_events: Annotated[int, Field(ge=1, le=100_000)] = 1_000
-    """Events in one transaction, at most."""
+    """Maximum number of events in one transaction. Larger transactions raise throughput and memory."""
     max_bytes: Annotated[int, Field(ge=1)] = 8 * 1024 * 1024
-    """Bytes of events in one transaction, but for the last event."""
+    """Size of the events in one transaction, in bytes, at which it takes no further event; the last one may exceed
+    it. Larger transactions raise throughput and memory."""
     max_wait_ms: Annotated[int, Field(ge=1, le=5_000)] = 100
-    """How long a batch waits for more events."""
+    """Maximum time that a batch waits for more events, in milliseconds. A shorter wait lowers latency where there is
+    little traffic, and costs more transactions."""
 
 
-def _all_lists(given: dict[str, int]) -> dict[str, int]:
-    if unknown := sorted(given.keys() - MAX_ITEMS.keys()):
-        raise ValueError(f"{', '.join(unknown)}: a list of an event is one of {', '.join(sorted(MAX_ITEMS))}")
-    return {**MAX_ITEMS, **given}
+def _with_defaults(given: dict[str, int]) -> dict[str, int]:
+    if unknown := sorted(given.keys() - DEFAULT_MAX_ITEMS.keys()):
+        raise ValueError(f"{', '.join(unknown)}: a list of an event is one of {', '.join(sorted(DEFAULT_MAX_ITEMS))}")
+    return {**DEFAULT_MAX_ITEMS, **given}
 
 
 class LimitSettings(SettingsGroup):
-    """What bounds the work and memory of one event."""
+    """Limits on the CPU time and memory that one event takes."""
 
     max_event_bytes: Annotated[int, Field(ge=1024, le=64 * 1024 * 1024)] = MAX_EVENT_BYTES
-    """A larger event becomes a dead letter with its head, length and SHA-256."""
+    """Maximum size of an event, in bytes. A larger one becomes a dead letter with its first 64 KiB, its length and its
+    SHA-256."""
     max_contexts: Annotated[int, Field(ge=1)] = TextLimits().max_contexts
-    """Contexts beyond this many are left out, and the evaluation flagged."""
+    """Maximum number of contexts of one event that metrics read. The contexts after them are left out, and the
+    evaluation is flagged."""
     max_tokens: Annotated[int, Field(ge=1)] = TextLimits().max_tokens
-    """Longer texts are cut at this many tokens, or at sixteen times as many characters, and the evaluation flagged."""
+    """Maximum length of one text, in tokens. A longer text is cut there, or at sixteen times as many characters, and
+    the evaluation is flagged."""
     max_event_tokens: Annotated[int, Field(ge=1)] = TextLimits().max_event_tokens
-    """Tokens that are read of one event in all: of the query and the response, then of the expected answers, the
-    contexts and the extractions. Answers and contexts beyond it are cut and the evaluation is flagged; metrics on
-    extractions beyond it are null. It bounds the CPU time of one event; raise it together with `max_tokens`."""
-    max_items: Annotated[dict[str, Annotated[int, Field(ge=1, le=MOST_ITEMS)]], AfterValidator(_all_lists)] = Field(
-        default_factory=lambda: dict(MAX_ITEMS)
+    """Maximum number of tokens that metrics read of one event: of the query and the response first, then of the
+    expected answers, the contexts and the extractions. Answers and contexts beyond it are cut and the evaluation is
+    flagged; metrics on extractions beyond it are null. It bounds the CPU time of one event; raise it together with
+    `limits.max_tokens`."""
+    max_items: Annotated[dict[str, Annotated[int, Field(ge=1, le=MAX_ITEMS_LIMIT)]], AfterValidator(_with_defaults)] = (
+        Field(default_factory=lambda: dict(DEFAULT_MAX_ITEMS))
     )
-    """The number of elements that are read of each list of an event; lists that are not named keep their defaults. The
-    rest of a longer list is left out, the evaluation flagged cut:FIELD, and every metric that reads the list null with
-    the reason list_cut."""
+    """Maximum number of elements that are read of each list of an event, by the list's name; lists that are not named
+    keep their defaults. The rest of a longer list is left out, the evaluation is flagged `cut:FIELD`, and every metric
+    that reads the list is null with the reason `list_cut`."""
     span_tolerance_ms: Annotated[int, Field(ge=0)] = TextLimits().span_tolerance_ms
-    """How far a span may lie outside its interaction before its latency is null."""
+    """Time by which a span may lie outside its interaction before its latency is null, in milliseconds. It allows for
+    clocks that differ."""
 
     @property
     def view(self) -> TextLimits:
-        """What of it concerns the metrics."""
+        """The limits on the texts that metrics read."""
         return TextLimits(self.max_tokens, self.max_contexts, self.span_tolerance_ms, self.max_event_tokens)
 
 
 class MetricSettings(SettingsGroup):
-    """Which metrics are computed."""
+    """Selection of the metrics that are computed."""
 
     off: tuple[str, ...] = ()
-    """Names of metrics or of whole groups that are switched off; they cost nothing."""
+    """Names of metrics, or of whole groups of metrics, that are not computed. Empty: all are."""
     packs: Path | None = None
-    """A folder of question packs beside those that ship."""
+    """Folder of question packs (TOML files), which are loaded in addition to the packs that ship with ragweir. Unset:
+    only those that ship."""
 
 
 class OutputSettings(SettingsGroup):
-    """What evaluations carry."""
+    """Content of evaluations."""
 
     include_text: bool = False
-    """Whether the texts of the interaction stand on its evaluation."""
+    """If true, evaluations contain the query, the response and the texts of the contexts. If false, they contain no
+    text of users or documents, except for the judge's explanations and quoted evidence."""

@@ -1,4 +1,4 @@
-"""Files and modules that settings name, which other users of the machine must not be able to change."""
+"""Checks of the files and modules that settings name: other users of the machine must not be able to change them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ragweir.errors import ConfigurationError
 from ragweir.streams.permissions import open_to_all
 
 
-def must_be_closed(path: Path) -> None:
-    """Refuse a file or folder that decides what ragweir does and that every user of the machine may change.
+def check_not_world_writable(path: Path) -> None:
+    """Check that not every user of this machine may change a file or folder that ragweir trusts.
 
     Raises:
         ConfigurationError: if it, or its folder, is writable by all; on Windows never.
@@ -25,10 +25,10 @@ def must_be_closed(path: Path) -> None:
         )
 
 
-def imported(place: str) -> Callable[..., Any]:
-    """The function that `module:function` names; the module may lie in the working folder, and is run.
+def import_function(place: str) -> Callable[..., Any]:
+    """Import the function that `module:function` names; the module may lie in the working folder.
 
-    >>> imported("json:dumps")(1)
+    >>> import_function("json:dumps")(1)
     '1'
 
     Raises:
@@ -36,12 +36,12 @@ def imported(place: str) -> Callable[..., Any]:
     """
     module, _, name = place.partition(":")
     folder = str(Path.cwd())
-    if folder not in sys.path:  # At the end: nothing there may stand in for a module of ours.
+    if folder not in sys.path:  # At the end, so that no module there hides an installed one.
         sys.path.append(folder)
     steps = module.split(".")
     try:
-        for depth in range(1, len(steps) + 1):  # Finding a module runs the packages around it: they are checked first.
-            _must_be_closed_module(".".join(steps[:depth]))
+        for depth in range(1, len(steps) + 1):  # Finding a module runs the packages around it: check them first.
+            _check_module(".".join(steps[:depth]))
         function = getattr(importlib.import_module(module), name)
     except ConfigurationError:
         raise
@@ -52,8 +52,8 @@ def imported(place: str) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-def _must_be_closed_module(name: str) -> None:
-    """Refuse a module whose source, compiled form or package folder every user of the machine may change."""
+def _check_module(name: str) -> None:
+    """Check the source, compiled form and package folder of a module."""
     found = importlib.util.find_spec(name)
     if found is None:
         return
@@ -64,4 +64,4 @@ def _must_be_closed_module(name: str) -> None:
         places += [Path(found.cached), Path(found.cached).parent]
     for place in places:
         if place.exists():
-            must_be_closed(place)
+            check_not_world_writable(place)

@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class SettingsGroup(BaseModel):
-    """A group of settings: unknown names are errors, so that a typing mistake is not silently a default."""
+    """A group of settings. An unknown name is an error, so that a typing mistake is not silently a default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -12,88 +12,108 @@ from ragweir.streams.settings.routing import Weight
 
 
 class Price(SettingsGroup):
-    """What a model costs."""
+    """Price of one model."""
 
     input_usd: Annotated[float, Field(ge=0)]
-    """Dollars per million input tokens."""
+    """Price of a million input tokens, in dollars."""
     output_usd: Annotated[float, Field(ge=0)]
-    """Dollars per million output tokens."""
+    """Price of a million output tokens, in dollars."""
 
 
 class JudgeSettings(SettingsGroup):
-    """The judge: an OpenAI-compatible endpoint, and what bounds its use. Off until `base_url` is set."""
+    """The judge: an OpenAI-compatible endpoint, its budgets, limits, retries and cache. Off until `base_url` is set."""
 
     base_url: str | None = None
-    """Of the endpoint, such as https://api.openai.com/v1."""
+    """Base URL of the judge's OpenAI-compatible endpoint, such as https://api.openai.com/v1. Unset: nothing is
+    judged."""
     api_key: str | None = None
-    """Best given by the environment, RAGWEIR_JUDGE__API_KEY."""
+    """API key of the judge's endpoint; set it in the environment, as RAGWEIR_JUDGE__API_KEY, rather than in a file of
+    settings. Unset: calls carry no key."""
     api_key_file: Path | None = None
-    """A file that holds the key instead."""
+    """File that contains the API key of the judge's endpoint, in place of `judge.api_key`."""
     model: str = "gpt-4o-mini"
-    """Asked at temperature 0."""
+    """Name of the model that judges, at temperature 0."""
     embedding_model: str | None = None
-    """Of the same endpoint, for `ragas_answer_relevance` and `semantic_similarity_percentage`; without one a local
-    model (extra `semantic`) gives embeddings."""
+    """Name of the endpoint's model for embeddings, which `ragas_answer_relevance` and `semantic_similarity_percentage`
+    compare. Unset: a local model makes the embeddings (extra `semantic`)."""
     answers: Literal["auto", "json_schema", "json_object", "text"] = "auto"
     """The way in which an answer of the judge is bound to its schema: "json_schema" by the endpoint, "json_object" to
     JSON by the endpoint and to the schema by the prompt, "text" by the prompt alone; "auto" takes the first that the
     endpoint accepts."""
     prices: dict[str, Price] = {}
-    """Per model. A model without a price is refused while there is a budget."""
+    """Price of each model by its name: `input_usd` and `output_usd`, in dollars per million tokens. While
+    `judge.daily_budget_usd` is set, a model without a price is an error."""
     daily_budget_usd: Annotated[float, Field(ge=0)] | None = 5.0
-    """The most that judging costs in a day (UTC); what does not fit waits for the next day. "none" has no bound."""
+    """Maximum cost of judging in one day (UTC), in dollars; requests beyond it wait for the next day. 0 judges nothing
+    that costs money, "none" sets no limit."""
     budgets_by_application: dict[str, Annotated[float, Field(ge=0)]] = {}
-    """Dollars a day of single applications, within the whole."""
+    """Maximum cost of judging in one day (UTC) by application, in dollars, within `judge.daily_budget_usd`.
+    Applications that are not named have no limit of their own."""
     budgets_by_tenant: dict[str, Annotated[float, Field(ge=0)]] = {}
-    """Dollars a day of single tenants, within the whole."""
+    """Maximum cost of judging in one day (UTC) by tenant, in dollars, within `judge.daily_budget_usd`. Tenants that are
+    not named share `judge.other_tenants_share`."""
     other_tenants_share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of `judge.daily_budget_usd` that all tenants without a budget of their own may spend together, events
-    without a tenant among them. What is left is only for the tenants in `judge.budgets_by_tenant`."""
+    """Share of `judge.daily_budget_usd`, from 0 to 1, that events without a tenant and tenants without a budget in
+    `judge.budgets_by_tenant` may spend together. The rest is reserved for the tenants that have one; 1 reserves
+    nothing."""
     concurrency: Annotated[int, Field(ge=1, le=2_000)] = 16
-    """Events in flight in one slot."""
+    """Maximum number of events that one slot judges at the same time. A larger number raises throughput and the load on
+    the endpoint."""
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Over all slots, in any 60 s; each slot has its share, and none of it in its first minute."""
+    """Maximum number of calls in any 60 s, over all slots. Each slot has an equal share of it, and makes no call in its
+    first minute, because calls before a restart count too. Unset: no limit."""
     tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Likewise."""
+    """Maximum number of input and output tokens in any 60 s, over all slots. Each slot has an equal share of it, and
+    makes no call in its first minute, because calls before a restart count too. Unset: no limit."""
     slots: Annotated[int, Field(ge=1)] = 1
-    """How many slots there are in all, wherever they run: each takes this share of the limits."""
+    """Number of `judge` workers in total, on all machines. `judge.requests_per_minute` and `judge.tokens_per_minute`
+    are divided by it."""
     timeout_s: Annotated[float, Field(gt=0, le=600)] = 30
-    """Of one call."""
+    """Timeout of one judge call, in seconds."""
     attempts: Annotated[int, Field(ge=1, le=20)] = 4
-    """Calls for one question before the event goes to judge.retry."""
+    """Maximum number of calls for one question. If all of them fail, the event goes to the topic `judge.retry`."""
     retry_delay_s: Annotated[int, Field(ge=1)] = 300
-    """How long an event waits in judge.retry."""
+    """Time that an event waits in the topic `judge.retry` before it is judged again, in seconds."""
     retries: Annotated[int, Field(ge=0)] = 5
-    """How often it waits there before its status is `failed`."""
+    """Maximum number of times that an event waits in the topic `judge.retry`; after that its status becomes `failed`.
+    0 fails it at once."""
     expire_h: Annotated[float, Field(gt=0)] = 72
-    """The age, since it was first asked for, at which a request's status becomes `expired`."""
+    """Age of a request, in hours since it was first written, at which its status becomes `expired` without a call."""
     max_input_chars: Annotated[int, Field(ge=1_000)] = 60_000
-    """Of an event's texts that go to the judge; longer ones are cut, and the evaluation flagged."""
+    """Maximum length of an event's texts in one judge request, in characters. Longer texts are cut and the evaluation
+    is flagged."""
     max_output_tokens: Annotated[int, Field(ge=64)] = 1_500
-    """Of one answer."""
+    """Maximum length of one answer of the judge, in tokens. The cost of a call is reserved in the budget with this
+    length."""
     cached_only: bool = False
-    """Answer from the cache alone and call nobody; what is not there fails."""
+    """If true, answers come from the cache alone and no call is made; a question without a cached answer fails."""
     cache_entries: Annotated[int, Field(ge=0)] = 10_000
-    """Answers that are kept."""
+    """Maximum number of answers in the cache; the oldest are deleted first. 0 turns the cache off."""
     cache_file: Path | None = None
-    """An SQLite file that keeps them over restarts."""
+    """SQLite file of the cache, which outlasts restarts and which several processes may share. Unset: the cache is in
+    memory."""
     redaction: Literal["off", "on", "refuse"] = "off"
-    """Whether texts are redacted before they leave; `refuse` judges no event in which there is something to redact."""
+    """Redaction of personal data in the texts that are sent to the judge: "off" sends them as they are, "on" replaces
+    every match by a placeholder, "refuse" does not judge an event that has a match."""
     redact_patterns: dict[str, str] = {}
-    """Regular expressions by name, beside those for e-mail addresses, telephone and card numbers, IBANs and keys."""
+    """Regular expressions to redact, by name, in addition to those for e-mail addresses, telephone and card numbers,
+    IBANs and keys."""
     redact_hook: str | None = None
-    """`module:function` from text to text, after the patterns."""
+    """Function from text to text, named as `module:function`, that redacts texts after the patterns. Unset: only the
+    patterns do."""
     redact_timeout_s: Annotated[float, Field(gt=0, le=30)] = 5
-    """Time limit in seconds for `redact_patterns` and `redact_hook` on the texts of one event; they run in a child
-    process, and an event on which they take longer is not sent to the judge and its status becomes `failed`."""
+    """Time limit, in seconds, of `judge.redact_patterns` and `judge.redact_hook` on the texts of one event. They run in
+    a child process; an event on which they take longer is not sent to the judge and its status becomes `failed`."""
     ragas_weights: tuple[Weight, Weight, Weight, Weight] = (0.30, 0.20, 0.20, 0.30)
-    """Of faithfulness, context precision, context recall and answer relevance in `ragas_score`."""
+    """Weights of faithfulness, context precision, context recall and answer relevance, in this order, in the mean
+    `ragas_score`. 0 leaves a part out."""
     breaker_failures: Annotated[int, Field(ge=1)] = 5
-    """Calls that fail one after the other before the judge is left alone for a while."""
+    """Number of consecutive failed calls that opens the circuit breaker, which stops all calls for a time."""
     breaker_wait_s: Annotated[float, Field(gt=0)] = 5
-    """How long at first; twice as long each time after, up to two minutes, or as long as the endpoint says."""
+    """Time that the circuit breaker stays open at first, in seconds. It doubles with each failed probe, up to two
+    minutes; if the endpoint asks for a time, that time is kept."""
 
     @field_validator("daily_budget_usd", mode="before")
     @classmethod
-    def _none_is_a_word(cls, value: object) -> object:
+    def _parse_none(cls, value: object) -> object:
         return None if value == "none" else value

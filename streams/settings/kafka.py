@@ -9,42 +9,30 @@ from pydantic import Field, StringConstraints, field_validator
 from ragweir.streams.settings.group import SettingsGroup
 
 GUARDED = frozenset(
-    {
-        "acks",
-        "auto.offset.reset",
-        "bootstrap.servers",
-        "enable.auto.commit",
-        "enable.auto.offset.store",
-        "enable.idempotence",
-        "group.id",
-        "group.instance.id",
-        "group.protocol",
-        "isolation.level",
-        "oauth.cb",
-        "partition.assignment.strategy",
-        "partitioner",
-        "transactional.id",
-    }
+    """
+    acks auto.offset.reset bootstrap.servers enable.auto.commit enable.auto.offset.store enable.idempotence group.id
+    group.instance.id group.protocol isolation.level oauth.cb partition.assignment.strategy partitioner transactional.id
+    """.split()
 )
-"""The librdkafka properties that carry the guarantees, or have a setting of their own."""
+"""The librdkafka properties that `kafka.client` may not set: the guarantees rest on them, or another setting is one."""
 
 
 class KafkaSettings(SettingsGroup):
-    """How to reach Kafka."""
+    """The connection to Kafka."""
 
     bootstrap_servers: str = "127.0.0.1:9092"
-    """Kafka's address, or several separated by commas."""
+    """Addresses of Kafka brokers (host:port), separated by commas."""
     client: dict[str, str | int | float | bool] = {}
-    """Any librdkafka property (TLS, SASL, buffers, timeouts) but the guarded ones.
-
-    Environment variables have no dots in their names, so that RAGWEIR_KAFKA__CLIENT__SASL_PASSWORD is `sasl.password`.
-    """
+    """Properties of librdkafka by name, such as those for TLS, SASL, buffers and timeouts. A property that ragweir's
+    guarantees rest on is an error. In the environment, underscores stand for dots: RAGWEIR_KAFKA__CLIENT__SASL_PASSWORD
+    sets `sasl.password`."""
     oauth: str | None = None
-    """`module:function` that gives (token, expiry in epoch seconds), for token sign-in."""
+    """Function, named as `module:function`, that returns a token and its expiry in epoch seconds, for SASL OAUTHBEARER.
+    Unset: no token is sent."""
 
     @field_validator("client", mode="before")
     @classmethod
-    def _take_names_from_the_environment(cls, client: object) -> object:
+    def _with_dots(cls, client: object) -> object:
         if not isinstance(client, dict):
             return client
         dotted = {name: value for name, value in client.items() if "_" not in name}
@@ -52,18 +40,20 @@ class KafkaSettings(SettingsGroup):
 
     @field_validator("client")
     @classmethod
-    def _leave_the_guarantees(cls, client: dict[str, str | int | float | bool]) -> dict[str, str | int | float | bool]:
-        if refused := sorted(GUARDED & client.keys()):
-            raise ValueError(f"{', '.join(refused)} may not be set here: ragweir's guarantees rest on it")
+    def _has_no_guarded(cls, client: dict[str, str | int | float | bool]) -> dict[str, str | int | float | bool]:
+        if guarded := sorted(GUARDED & client.keys()):
+            raise ValueError(f"{', '.join(guarded)} may not be set here: ragweir's guarantees rest on it")
         return client
 
 
 class TopicSettings(SettingsGroup):
-    """Our topics."""
+    """The topics that `ragweir topics create` creates."""
 
     prefix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = "rag."
-    """What the names of our topics and groups begin with."""
+    """Prefix of the names of ragweir's topics, consumer groups and transactional ids. Deployments with different
+    prefixes share a cluster without touching each other's records."""
     partitions: Annotated[int, Field(ge=1, le=10_000)] = 12
-    """Of each topic; adding some later moves keys, so ask for enough at the start."""
+    """Number of partitions of each topic, which bounds the number of workers of a service. Partitions that are added
+    later move keys to other partitions, so create enough at the start."""
     replication_factor: Annotated[int, Field(ge=-1)] = -1
-    """-1 leaves it to the broker."""
+    """Replication factor of each topic. -1 takes the broker's default."""

@@ -1,4 +1,4 @@
-"""Settings of the routing: which events the judge gets."""
+"""Settings of the routing, the selection of events for the judge."""
 
 from __future__ import annotations
 
@@ -8,43 +8,40 @@ from pydantic import Field, FiniteFloat, StringConstraints, field_validator, mod
 
 from ragweir.streams.settings.group import SettingsGroup
 
-SHIPPED_KEY = "ragweir"
-"""The default of `routing.key`, which everybody knows."""
-
-
-SHIPPED_KEY_WARNING = (
+DEFAULT_ROUTING_KEY = "ragweir"
+"""The default of `routing.key`, which is public."""
+DEFAULT_ROUTING_KEY_WARNING = (
     "routing.key is the shipped default: whoever knows it can choose ids that are judged; "
     "set RAGWEIR_ROUTING__KEY to `openssl rand -hex 16`"
 )
 
-
 Probability = Annotated[float, Field(ge=0, le=1)]
-
-
 Weight = Annotated[float, Field(ge=0)]
 
 
 class Rule(SettingsGroup):
-    """A reason to judge an event: one condition on a metric or a field. What is null or absent fulfils none."""
+    """A rule that selects events for the judge by one condition on a metric or a field, which null does not fulfil."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,60}$")]
+    """Name of the rule, unique among the rules; evaluations give it as the reason of a selection."""
     on: str
     """A metric, a category, or a field of the interaction (`application`, `labels.region`, `expected`, ...)."""
     above: FiniteFloat | None = None
-    """Fulfilled by what is greater; what is equal is not."""
+    """Condition: the value is greater than this number."""
     below: FiniteFloat | None = None
-    """Fulfilled by what is less; what is equal is not."""
+    """Condition: the value is less than this number."""
     is_: Annotated[str | bool | FiniteFloat | None, Field(alias="is")] = None
-    """Text, a label, a number; true and false of a metric are 1 and 0."""
+    """Condition: the value is this text, label or number; true and false of a metric are 1 and 0."""
     in_: Annotated[tuple[str, ...] | None, Field(alias="in", min_length=1)] = None
-    """Texts or labels."""
+    """Condition: the value is one of these texts or labels."""
     present: Literal[True] | None = None
-    """Whatever its value is, as long as there is one."""
+    """Condition: there is a value, whatever it is."""
     unless: str | None = None
-    """A boolean metric that, when true, keeps the rule from firing."""
+    """Name of a boolean metric; the rule does not fire where it is true. Unset: no such exception."""
     suites: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Suites of judged metrics that the event is selected for."""
     probability: Probability = 1.0
-    """With which an event that fulfils the condition is selected."""
+    """Probability with which an event that fulfils the condition is selected, from 0 to 1."""
 
     @model_validator(mode="after")
     def _has_one_condition(self) -> Rule:
@@ -54,7 +51,7 @@ class Rule(SettingsGroup):
 
     @property
     def condition(self) -> tuple[str, Any]:
-        """Its operator and what that compares with.
+        """The operator and its operand.
 
         >>> Rule(name="risk", on="unsupported_risk", above=0.7, suites=("rubric",)).condition
         ('above', 0.7)
@@ -69,7 +66,7 @@ class Rule(SettingsGroup):
 
 _RULES = (
     Rule(name="risk", on="unsupported_risk", above=0.7, unless="refusal", suites=("rubric",)),
-    # It fires on some two fifths of real answers, most of them good: enough is a part of them.
+    # It fires on about 40 % of real answers, most of them good, so a sample of them is enough.
     Rule(name="hallucination", on="lexical_hallucination", above=0.7, suites=("rubric",), probability=0.2),
     Rule.model_validate({"name": "no-context", "on": "answered_without_context", "is": True, "suites": ("rubric",)}),
     Rule(name="recall", on="context_recall_heuristic", below=0.7, suites=("context_recall",)),
@@ -85,20 +82,19 @@ _RULES = (
 
 
 class RoutingSettings(SettingsGroup):
-    """Which events the judge gets. A replay selects the same ones."""
+    """Selection of events for the judge. It is deterministic: a replay selects the same events."""
 
     rules: tuple[Rule, ...] = _RULES
-    """Reasons to judge an event; an event is selected with the largest probability of those that fire.
-
-    Rules set here take the place of those that ship. Of these, the ones on metrics that are switched off are left out;
-    a rule set here on such a metric is an error.
-    """
+    """Rules that select events for the judge; an event is selected with the largest probability of the rules that fire.
+    Rules set here replace the default ones. A default rule on a metric that is switched off is left out; a rule set
+    here on such a metric is an error."""
     floors: dict[str, Probability] = {"rubric": 0.02, "context_recall": 0.02}
-    """Per suite, the probability with which any event is selected at random, so that estimates speak of all events."""
-    key: str = SHIPPED_KEY
-    """The secret of the hash that selects events at random, 1 to 64 bytes, best given by the environment as
-    RAGWEIR_ROUTING__KEY. Another key selects other events; a producer who knows the key, such as this default, can
-    choose event ids that are judged."""
+    """Probability with which any event is selected at random, by suite, from 0 to 1. Estimates over all events need a
+    floor above 0; a higher one narrows their intervals and costs more calls."""
+    key: str = DEFAULT_ROUTING_KEY
+    """Secret key, 1 to 64 bytes, of the hash that selects events at random; set it in the environment, as
+    RAGWEIR_ROUTING__KEY. Another key selects other events. Producers that know the key, and everybody knows the
+    default, can choose event ids that are judged."""
 
     @field_validator("rules")
     @classmethod

@@ -1,4 +1,4 @@
-"""Settings of the telemetry."""
+"""Settings of telemetry."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from ragweir.streams.settings.group import SettingsGroup
 
 
 class TelemetrySettings(SettingsGroup):
-    """Where each service shows its state; a worker's port is the base plus its slot."""
+    """HTTP server of each worker, for its metrics and its health."""
 
     host: str = "127.0.0.1"
-    """The address to listen on; loopback unless set."""
+    """Address that the workers' HTTP servers listen on. The default is reachable from this machine only; 0.0.0.0
+    listens on all interfaces."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 9_464
-    """The base port; 0 lets the system choose."""
+    """Base port of the workers' HTTP servers; a worker listens on it plus its service's offset plus its slot. 0 lets
+    the system choose."""

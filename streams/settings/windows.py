@@ -19,36 +19,44 @@ def _must_be_dimensions(names: Iterable[str]) -> None:
 
 
 class WindowSettings(SettingsGroup):
-    """Windows of event time."""
+    """Tumbling windows of event time."""
 
     sizes: tuple[str, ...] = ("1m", "5m", "1h")
-    """Each a multiple of the first, which is the one that is kept; readers merge the larger ones."""
+    """Sizes of windows, such as "30s", "1m" or "1h", in ascending order. The topic holds windows of the first size,
+    which must divide a day; each larger size must be a multiple of it and is merged by readers."""
     dimensions: tuple[str, ...] = ("application", "model", "pipeline_version")
-    """Fields of the evaluation, or `labels.NAME`, that windows are split by."""
+    """Fields of the evaluation, or `labels.NAME`, by which windows are split into label sets."""
     values: dict[str, tuple[str, ...]] = {}
-    """Per dimension the admitted values; others count under __overflow__. All are admitted where none are listed."""
+    """Values that a dimension may have, by dimension; events with another value count under `__overflow__`. A dimension
+    that is not named may have any value."""
     max_series: Annotated[int, Field(ge=1, le=100_000)] = 200
-    """Label sets that the windows of a partition keep apart within `hold_h`; a new one beyond them counts under
-    __overflow__. `export` keeps as many apart over all partitions."""
+    """Maximum number of label sets that a partition's windows within `windows.hold_h` distinguish; events of further
+    ones count under `__overflow__`. `export` distinguishes as many over all partitions. A larger number takes more
+    memory and more Prometheus series."""
     new_series_per_hour: Annotated[int, Field(ge=1, le=100_000)] = 100
-    """Label sets that may be new within an hour of event time, per partition, beside those of the first window held;
-    further new ones count under __overflow__. A label set that any held window has is not new."""
+    """Maximum number of new label sets of a partition in an hour of event time, in addition to those of the first
+    window in memory; events of further ones count under `__overflow__`. A label set of any window in memory is not
+    new."""
     max_bytes: Annotated[int, Field(ge=1024 * 1024)] = 512 * 1024 * 1024
-    """Memory of one `aggregate` worker for the windows that it holds, in bytes, shared equally by its partitions. A
-    further label set of a window that has no room counts under __overflow__. The process takes some 300 MB beside it:
-    give it a memory limit of twice as much, and of at least 512 MB."""
+    """Memory for the windows of one `aggregate` worker, in bytes, divided equally among its partitions. Events of a
+    label set for which there is no memory left count under `__overflow__`. The process takes about 300 MB in addition:
+    give it a memory limit of twice this setting, and of at least 512 MB."""
     grace_s: Annotated[int, Field(ge=0)] = 30
-    """How long after its end a window waits for events that are late."""
+    """Time after its end, in seconds of event time, that a window waits for late events before it is closed. A longer
+    one includes more late events and delays alerts and reports."""
     disorder_s: Annotated[int, Field(ge=0)] = 10
-    """How far events may come out of order before they count as late."""
+    """Time by which an event may be older than the newest of its partition before it counts as late, in seconds of
+    event time. The watermark follows the newest event at this distance."""
     idle_s: Annotated[int, Field(ge=1)] = 60
-    """A partition without new events for this long holds no window open."""
+    """Time without new events, in seconds, after which a partition is idle and no longer keeps windows from closing."""
     hold_h: Annotated[float, Field(gt=0)] = 2
-    """How long, in event time, a window stays in memory; an older one is continued as a new part."""
+    """Time that a window stays in memory, in hours of event time. Events that arrive later are counted in a new part of
+    the window, which readers merge. A longer time takes more memory."""
     retention_h: Annotated[int, Field(ge=1)] = 720
-    """How long the windows topic keeps them."""
+    """Retention of the windows topic, in hours."""
     commit_ms: Annotated[int, Field(ge=50, le=10_000)] = 1_000
-    """How often windows are written."""
+    """Interval at which windows are written and committed, in milliseconds. A longer one writes fewer records and
+    delays what readers see."""
 
     @field_validator("sizes")
     @classmethod
@@ -68,19 +76,20 @@ class WindowSettings(SettingsGroup):
 
 
 class Slo(SettingsGroup):
-    """A service level objective on a metric: the share of events that must be good."""
+    """A service level objective (SLO) on a metric: the share of events that must be good."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,60}$")]
+    """Name of the SLO, unique among the SLOs; series and alerts carry it as a label."""
     metric: str
-    """A metric of the catalogue."""
+    """Name of a metric of the catalogue. Events on which it is null do not count."""
     at_least: float | None = None
-    """An event is good when the metric is at least this."""
+    """Lower bound: an event is good if the metric is at least this. Either this or `at_most` is set."""
     at_most: float | None = None
-    """An event is good when the metric is at most this."""
+    """Upper bound: an event is good if the metric is at most this. Either this or `at_least` is set."""
     objective: Annotated[float, Field(gt=0, lt=1)]
-    """The share of good events, such as 0.95."""
+    """Share of events that must be good, between 0 and 1, such as 0.95."""
     dimensions: dict[str, str] = {}
-    """Only events with these values of these dimensions count."""
+    """Values of dimensions that an event must have to count. Empty: all events count."""
 
     @field_validator("dimensions")
     @classmethod
@@ -94,6 +103,6 @@ class Slo(SettingsGroup):
             raise ValueError(f"SLO {self.name} needs either at_least or at_most")
         return self
 
-    def good(self, value: float) -> bool:
-        """Whether a value meets the objective's bound."""
+    def is_good(self, value: float) -> bool:
+        """Return True if a value meets the objective's bound."""
         return value >= self.at_least if self.at_least is not None else value <= (self.at_most or 0.0)

@@ -163,14 +163,14 @@ class SloCounter:
         self.evaluations += 1
         self.first = time if self.first is None else min(self.first, time)
         self.last = time if self.last is None else max(self.last, time)
-        scores = self._aggregator.read(evaluation, None).scores
+        scores = self._aggregator.entry(evaluation, None).scores
         minute = minute_of(time)
         values: list[int] | None = None
         for place, slo in enumerate(self.slos):
             score = scores.get(slo.metric)
             if score is None or any(label(name, evaluation) != own for name, own in slo.dimensions.items()):
                 continue
-            bad = not slo.good(score)
+            bad = not slo.is_good(score)
             values = self._values(evaluation) if values is None else values
             self._counts[place].add(minute, 0, bad=bad)
             for counts, value in zip(self._counts_by_value[place], values, strict=True):

@@ -19,7 +19,7 @@ from ragweir.errors import Rejected
 from ragweir.metrics.catalogue import Catalogue, Scored
 from ragweir.metrics.scores.performance import METRICS
 from ragweir.metrics.view import View
-from ragweir.schemas.codec.decoder import MOST_EVENTS, Decoder, JsonDecoder, MappedDecoder
+from ragweir.schemas.codec.decoder import MAX_EVENTS, Decoder, JsonDecoder
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.dead_letter import DeadLetter
@@ -119,8 +119,8 @@ class Endless(Decoder):
 
 DECODERS = (
     JsonDecoder(),
-    MappedDecoder(MAP),
-    MappedDecoder(lambda _: 1 / 0),
+    JsonDecoder(mapping=MAP),
+    JsonDecoder(mapping=lambda _: 1 / 0),
     ArrayDecoder(),
     Raising(ValueError("secret")),
     Raising(Rejected("not_json", "no more")),
@@ -140,7 +140,7 @@ def said(found: Iterable[Interaction | Rejected]) -> list[bytes | tuple[str, str
 def test_every_decoder_holds_the_contract(decoder: Decoder, value: bytes | None) -> None:
     """Whatever the bytes are: only events and rejections, no more than so many, and the same ones again."""
     found = said(decoder.decode(value))
-    assert len(found) <= MOST_EVENTS + 1
+    assert len(found) <= MAX_EVENTS + 1
     assert "secret" not in repr(found)
     assert said(decoder.decode(value)) == found
 
@@ -156,12 +156,12 @@ def test_what_was_read_before_an_error_stands() -> None:
 
 
 def test_no_more_events_are_read_than_one_transaction_can_take() -> None:
-    ids = [f"e{number}" for number in range(MOST_EVENTS + 2)]
+    ids = [f"e{number}" for number in range(MAX_EVENTS + 2)]
     *found, last = ArrayDecoder().decode(array(*ids))
-    assert [event.event_id for event in found if isinstance(event, Interaction)] == ids[:MOST_EVENTS]
+    assert [event.event_id for event in found if isinstance(event, Interaction)] == ids[:MAX_EVENTS]
     assert isinstance(last, Rejected)
     assert last.error_class == "too_large"
-    assert len(list(ArrayDecoder().decode(array(*ids[:MOST_EVENTS])))) == MOST_EVENTS
+    assert len(list(ArrayDecoder().decode(array(*ids[:MAX_EVENTS])))) == MAX_EVENTS
 
 
 def test_running_out_of_memory_is_no_reason_to_reject_a_record() -> None:

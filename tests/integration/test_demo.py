@@ -201,7 +201,7 @@ def test_the_drill_is_grounded_until_v2_drops() -> None:
             good = not (dropped and event.pipeline_version == "v2")
             score = event.scores[slo.metric]
             assert score is not None
-            assert slo.good(score) == good, event.labels["sample"]
+            assert slo.is_good(score) == good, event.labels["sample"]
 
 
 def test_each_unreadable_record_is_refused_as_it_says() -> None:

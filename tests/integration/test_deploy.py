@@ -18,8 +18,8 @@ from commands import ROOT
 from pydantic import BaseModel
 
 from ragweir.errors import ConfigurationError
-from ragweir.metrics.aggregation.estimate import Estimate, Subject, share_of
-from ragweir.metrics.aggregation.merger import Closed
+from ragweir.metrics.aggregation.estimate import Estimate, Subject, estimate_name
+from ragweir.metrics.aggregation.merger import ClosedWindow
 from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.streams.cli.app import app
@@ -32,7 +32,7 @@ from ragweir.streams.playground.local.node import KAFKA_VERSION
 from ragweir.streams.playground.local.prometheus import programs
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.telemetry import TABLE
-from ragweir.streams.settings import SHIPPED_KEY, Settings, TelemetrySettings, load
+from ragweir.streams.settings import DEFAULT_ROUTING_KEY, Settings, TelemetrySettings, load
 from ragweir.streams.supervisor import UP_PORT
 
 DEPLOY = ROOT / "deploy"
@@ -103,9 +103,9 @@ def exposed() -> dict[str, set[str]]:
     known, drawn = Estimate(Subject("suite")), Estimate(Subject("other"))
     known.add(1.0, 1.0)
     drawn.add(1.0, 0.5)
-    contents.estimates = {share_of("judged", "A"): known, share_of("judged", "B"): drawn}
+    contents.estimates = {estimate_name("judged", "A"): known, estimate_name("judged", "B"): drawn}
     exposition = Exposition(dimensions, ["truth"])
-    exposition.show([Closed("1m", 0, 60, {("",) * len(dimensions): contents})])
+    exposition.show([ClosedWindow("1m", 0, 60, {("",) * len(dimensions): contents})])
     for sample in exposition.content.decode().splitlines():
         if not sample.startswith("#"):
             name, _, rest = sample.partition("{")
@@ -408,7 +408,7 @@ def test_compose_gives_its_services_settings_that_are_right(
     assert f"INSIDE://{inside}" in COMPOSE["services"]["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
     if name == "evaluate":
         assert (evaluate_config(settings, settings.input_topic).router is not None) == judge
-        assert settings.routing.key != SHIPPED_KEY
+        assert settings.routing.key != DEFAULT_ROUTING_KEY
     if name == "judge" and judge:
         assert price_of(judge_config(settings, 1).judge, settings.judge.model).output_usd > 0
         assert settings.judge.base_url == f"http://simulated-judge:{SIMULATED_PORT}/v1"

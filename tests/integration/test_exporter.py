@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject
-from ragweir.metrics.aggregation.merger import Closed
+from ragweir.metrics.aggregation.merger import ClosedWindow
 from ragweir.metrics.aggregation.summary import Scheme, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import OVERFLOW, Progress, Window
@@ -106,11 +106,11 @@ def judged() -> WindowAggregate:
     return own
 
 
-def closed(*labels: Labels, size: str = "1m", end_s: int = 120) -> Closed:
-    return Closed(size, end_s - 60, end_s, {each: contents() for each in labels})
+def closed(*labels: Labels, size: str = "1m", end_s: int = 120) -> ClosedWindow:
+    return ClosedWindow(size, end_s - 60, end_s, {each: contents() for each in labels})
 
 
-def showing(*windows: Closed, dimensions: Iterable[str] = ("application",)) -> Exposition:
+def showing(*windows: ClosedWindow, dimensions: Iterable[str] = ("application",)) -> Exposition:
     shown = Exposition(list(dimensions), ["refused"])
     shown.show(windows)
     return shown
@@ -159,7 +159,7 @@ def test_the_series_of_a_window() -> None:
 
 def test_judged_metrics_show_their_estimates_and_no_plain_mean() -> None:
     """The weighted mean, its limits where there are any, what to know of it, and how many were judged."""
-    shown = showing(Closed("1m", 0, 60, {("a",): judged()}))
+    shown = showing(ClosedWindow("1m", 0, 60, {("a",): judged()}))
     own = {"window": "1m", "application": "a"}
     relevance, recall = {"metric": "judge_relevance", **own}, {"metric": "context_recall_llm", **own}
     wrong = {"metric": "answer_class", "label": "WRONG", **own}
@@ -228,7 +228,7 @@ def test_both_formats_hold_the_same_series() -> None:
 
 def test_promtool_has_nothing_to_say() -> None:
     """`promtool check metrics` takes the whole page without a word, hostile label values included."""
-    windows = closed(*((value,) for value in HOSTILE)), Closed("5m", 0, 300, {("a",): judged()})
+    windows = closed(*((value,) for value in HOSTILE)), ClosedWindow("5m", 0, 300, {("a",): judged()})
     page, _ = served(showing(*windows), TEXT)
     found = programs()
     checked = subprocess.run([found.promtool, "check", "metrics"], input=page, capture_output=True, check=False)

@@ -17,7 +17,7 @@ from test_judge_agent import AMOUNT, dollars
 from test_judge_service import PARTITIONS, Requests, cost, environment
 
 from ragweir.schemas.codec.json import encode
-from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, shares_of
+from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, parse_shares
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.cli.checks import ledger_time
 from ragweir.streams.judge.agent import JudgeAgent
@@ -218,7 +218,7 @@ class Grown:
     def shares(self, day: str) -> int | None:
         """What a reader of partition 0 finds."""
         entries = (LedgerEntry.model_validate_json(each.value or b"") for each in self.log.records["judge.ledger", 0])
-        return dict(filter(None, map(shares_of, entries))).get(day)
+        return dict(filter(None, map(parse_shares, entries))).get(day)
 
     def ask(self, partition: int, number: int) -> None:
         for each in range(self.asked, self.asked + number):

@@ -13,7 +13,7 @@ from ragweir.errors import ConfigurationError
 from ragweir.streams.backfill.output_formats import JsonLines, write
 from ragweir.streams.from_settings import read_map
 from ragweir.streams.permissions import create, open_to_all, replacing
-from ragweir.streams.settings import imported, load
+from ragweir.streams.settings import import_function, load
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
 
@@ -124,10 +124,10 @@ def test_a_module_that_everybody_may_change_is_refused_before_it_runs(tmp_path: 
         ("compiled_module:hook", cache),
     ):
         with pytest.raises(ConfigurationError, match=refused(named)):
-            imported(place)
+            import_function(place)
         assert not proof.exists(), place
     cache.chmod(0o755)
-    assert imported("compiled_module:hook")("as it is") == "as it is"
+    assert import_function("compiled_module:hook")("as it is") == "as it is"
     assert proof.exists()
     assert compiled.exists()
 

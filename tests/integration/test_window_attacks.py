@@ -48,7 +48,7 @@ class Pipeline:
         self.agent = AggregateAgent(AggregateConfig(TOTALS, settings))
         self.agent.on_assigned(Assignment(("rag.evaluations", 0), None, 0))
         limits = admission_limits(settings)
-        self.closing = WindowMerger(settings.sizes, settings.dimensions, TOTALS.reading(), settings.grace_s, limits)
+        self.closing = WindowMerger(settings.sizes, settings.dimensions, TOTALS.decoder(), settings.grace_s, limits)
         self.exposition = Exposition(settings.dimensions, [])
         self.offset = 0
         self.counts: Counter[str] = Counter()

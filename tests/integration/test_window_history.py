@@ -75,7 +75,7 @@ def labels_of(own: Evaluation) -> Labels:
 
 def contents_of(own: list[Evaluation]) -> WindowAggregate:
     """All of them, summed up at once: nothing is merged."""
-    return TOTALS.of([TOTALS.read(each, "") for each in own])[""]
+    return TOTALS.aggregate([TOTALS.entry(each, "") for each in own])[""]
 
 
 def plain(own: list[Evaluation]) -> Iterator[tuple[Any, ...]]:
@@ -305,7 +305,7 @@ def test_history_is_what_was_shown_live() -> None:
     """Over the cap too: every window is the one that `export` showed when it closed."""
     chosen = one_dimension(max_series=2)
     closing = WindowMerger(
-        chosen.sizes, chosen.dimensions, TOTALS.reading(), grace_s=0, limits=admission_limits(chosen)
+        chosen.sizes, chosen.dimensions, TOTALS.decoder(), grace_s=0, limits=admission_limits(chosen)
     )
     draw = random.Random(7)
     bases = [base(minute, *draw.sample("abcdef", 4)) for minute in range(40)]

@@ -29,7 +29,7 @@ from ragweir.streams.playground.local.kafka import LocalKafka
 
 PARTITIONS = 4
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=6)
-READING = Aggregator(Catalogue(everything())).reading()
+READING = Aggregator(Catalogue(everything())).decoder()
 RATIOS = ("context_support", "bigram_support", "unsupported_risk", "llm_latency_share")
 TIMES = ("total_latency_ms", "llm_latency_ms", "input_tokens")
 JUDGED, SUITE = "judge_relevance", "rubric"
@@ -294,7 +294,7 @@ def must_agree(of: Evaluations) -> Counter[str]:
         assert sum(Decimal(each["weighted_sum"]) for each in estimates) == weighted
         whole = WindowAggregate()
         for each in own:
-            whole.merge(READING.contents(Window.model_validate(json.loads(json.dumps(each, default=float)))))
+            whole.merge(READING.decode(Window.model_validate(json.loads(json.dumps(each, default=float)))))
         if plain.chances:
             least = min((float(each) for each in plain.chances if each), default=1.0)
             assert whole.chances == {SUITE: Chance(least, plain.chances.count(Decimal(0)))}

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
-from ragweir.metrics.aggregation.cardinality import Admission, AdmissionLimits, Labels, apart
+from ragweir.metrics.aggregation.cardinality import Admission, AdmissionLimits, Labels, admit_sets
 from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject
-from ragweir.metrics.aggregation.merger import Closed, WindowMerger
+from ragweir.metrics.aggregation.merger import ClosedWindow, WindowMerger
 from ragweir.metrics.aggregation.summary import Scheme, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, WindowDecoder, merged
 from ragweir.metrics.catalogue import Catalogue, everything
@@ -94,7 +94,7 @@ def take(into: WindowMerger, *records: tuple[bytes, bytes | None]) -> None:
         into.take(key, value, BEGIN + 10**6)
 
 
-def events(closed: dict[str, Closed]) -> dict[tuple[str, int], dict[Labels, int]]:
+def events(closed: dict[str, ClosedWindow]) -> dict[tuple[str, int], dict[Labels, int]]:
     """Per size and minute: events per label set."""
     return {
         (size, (window.start_s - BEGIN) // 60): {labels: own.events for labels, own in window.sets.items()}
@@ -174,7 +174,7 @@ def test_merged_windows_equal_plain_recomputation(step: int) -> None:
     into = closing()
     # The records of a minute come before the watermark passes it.
     records = sorted(parts(all_events, 2), key=lambda pair: orjson.loads(pair[0])[0])
-    shown: list[Closed] = []
+    shown: list[ClosedWindow] = []
     for minute in range(0, 131, step):
         bound = (EPOCH + timedelta(seconds=BEGIN + (minute + step) * 60)).isoformat().replace("+00:00", "Z")
         while records and orjson.loads(records[0][0])[0] < bound:
@@ -190,7 +190,7 @@ def test_merged_windows_equal_plain_recomputation(step: int) -> None:
         for (application,), own in window.sets.items():
             count, total, least, most, latencies = wanted[application]
             support, latency = own.metrics["support"], own.metrics["latency_ms"]
-            assert (own.events, support.count, support.total / 1e6, support.least, support.most) == (
+            assert (own.events, support.count, support.total / 1e6, support.minimum, support.maximum) == (
                 count,
                 count,
                 total,
@@ -237,7 +237,7 @@ def test_merging_has_no_order_and_an_identity(
 def test_contents_survive_their_record(own: WindowAggregate) -> None:
     """What is written and read back merges as what was never written."""
     _, value = record(BEGIN, own)
-    again = reading().contents(Window.model_validate_json(value))
+    again = reading().decode(Window.model_validate_json(value))
     assert again.fields() == own.fields()
 
 
@@ -416,7 +416,7 @@ def test_a_late_revision_takes_the_place_of_what_is_shown() -> None:
     closed = into.advance(LATER)
     assert events(closed) == {("1m", 0): {("a",): 8, ("b",): 1}}
     assert closed["1m"].revised
-    assert closed["1m"].sets["a",].metrics["support"].least == 0.1
+    assert closed["1m"].sets["a",].metrics["support"].minimum == 0.1
     assert into.advance(2 * LATER) == {}
     take(into, record(BEGIN, contents([0.2] * 2), "b"), record(BEGIN + 60, contents([0.5])), progress(0, BEGIN + 3630))
     assert events(into.advance(0)) == {
@@ -494,7 +494,7 @@ def test_windows_that_are_shown_equal_plain_recomputation_however_late_records_c
         revisions[key].append(value)
     turns = [key for key, values in revisions.items() for _ in values]
     draw.shuffle(turns)
-    into, shown = closing(), dict[str, Closed]()
+    into, shown = closing(), dict[str, ClosedWindow]()
     take(into, *(progress(partition, BEGIN + 130 * 60 + GRACE) for partition in range(3)))
     for now, key in enumerate(turns):
         take(into, (key, revisions[key].pop(0)))
@@ -517,13 +517,13 @@ def test_windows_that_are_shown_equal_plain_recomputation_however_late_records_c
 
 
 def extremes(summary: Summary) -> tuple[float | None, float | None]:
-    return summary.least, summary.most
+    return summary.minimum, summary.maximum
 
 
 def test_after_a_restart_only_the_last_windows_are_shown() -> None:
     """Of a long history read at once, each size shows its last closed window, as an exporter that never stopped."""
     restarted, steady = closing(), closing()
-    shown: dict[str, Closed] = {}
+    shown: dict[str, ClosedWindow] = {}
     needless, _ = record(BEGIN, contents([0.5]), part=1)
     take(restarted, (needless, b"would be found unreadable if it were decoded"))
     for minute in range(200):
@@ -599,15 +599,15 @@ def test_a_revision_of_what_went_into_overflow_stays_there() -> None:
         take(into, record(BEGIN + 60, contents(events=9), "b"), record(BEGIN + 60, contents(events=events_of_c), "c"))
         take(into, progress(0, CLOSES + 60))
         assert events(into.advance(LATER * events_of_c))["1m", 1] == {("b",): 9, (OVERFLOW,): events_of_c}
-        into._admission.reach(BEGIN + 10**6)  # There is room again.
+        into._admission.advance(BEGIN + 10**6)  # There is room again.
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from([*"abcdefgh", OVERFLOW])), st.integers(0, 3)), st.integers(1, 4))
 def test_the_cap_loses_no_event_and_knows_no_order(counts: dict[Labels, int], most: int) -> None:
     """Capping keeps the total, keeps to the number, and gives the same for the label sets in another order."""
     sets = {labels: contents(events=number) for labels, number in counts.items()}
-    kept, folded = apart(sets, Admission(limits(most)), 0)
-    backwards, _ = apart(dict(reversed(sets.items())), Admission(limits(most)), 0)
+    kept, folded = admit_sets(sets, Admission(limits(most)), 0)
+    backwards, _ = admit_sets(dict(reversed(sets.items())), Admission(limits(most)), 0)
     assert sum(own.events for own in kept.values()) == sum(counts.values())
     assert len(kept.keys() - {(OVERFLOW,)}) == min(most, len(counts.keys() - {(OVERFLOW,)}))
     assert folded == counts.keys() - kept.keys()

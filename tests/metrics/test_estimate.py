@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
-from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject, metric_and_label, read, share_of, written
+from ragweir.metrics.aggregation.estimate import (
+    Chance,
+    Estimate,
+    Subject,
+    estimate_name,
+    from_record,
+    parse_estimate_name,
+    to_record,
+)
 from ragweir.metrics.aggregation.interval import FEWEST, beta_quantile
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, merged
 from ragweir.metrics.catalogue import Catalogue, everything
@@ -76,8 +84,8 @@ def test_a_record_says_all_of_an_estimate(judged: list[tuple[float, float]]) -> 
     """Written and read again it is what it was, to the last millionth."""
     for subject in (RUBRIC, RAGAS):
         own = estimate([(score * subject.high, probability) for score, probability in judged], subject)
-        record = EstimateSums.model_validate(orjson.loads(orjson.dumps(written(own, None))))
-        assert read(record, subject.low, subject.high) == own
+        record = EstimateSums.model_validate(orjson.loads(orjson.dumps(to_record(own, None))))
+        assert from_record(record, subject.low, subject.high) == own
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(0.001, 1)), min_size=1, max_size=40))
@@ -105,10 +113,10 @@ def test_estimates_of_different_things_do_not_merge(other: Subject) -> None:
 )
 def test_sums_that_no_events_have_are_refused(wrong: dict[str, float]) -> None:
     """So that nobody divides by them."""
-    record = written(estimate([(0.5, 1.0), (0.5, 0.1)]), None)
-    read(EstimateSums.model_validate(record), 0.0, 1.0)
+    record = to_record(estimate([(0.5, 1.0), (0.5, 0.1)]), None)
+    from_record(EstimateSums.model_validate(record), 0.0, 1.0)
     with pytest.raises(ValueError, match="do not fit"):
-        read(EstimateSums.model_validate(record | wrong), 0.0, 1.0)
+        from_record(EstimateSums.model_validate(record | wrong), 0.0, 1.0)
 
 
 # When there is an interval.
@@ -218,7 +226,7 @@ def decision(**suites: tuple[str, float]) -> Decision:
 
 def window(*evaluations: Evaluation) -> WindowAggregate:
     """Summed up one by one and merged."""
-    return merged(TOTALS.of([TOTALS.read(each, 0)])[0] for each in evaluations)
+    return merged(TOTALS.aggregate([TOTALS.entry(each, 0)])[0] for each in evaluations)
 
 
 def test_every_judged_metric_can_be_estimated() -> None:
@@ -226,7 +234,7 @@ def test_every_judged_metric_can_be_estimated() -> None:
     judged = [metric for metric in CATALOGUE.metrics.values() if metric.cost != "free"]
     assert len(judged) > 10
     assert [each.name for each in judged if None in each.bounds and not each.labels] == []
-    assert [name for name in CATALOGUE.metrics if metric_and_label(name) != (name, "")] == []
+    assert [name for name in CATALOGUE.metrics if parse_estimate_name(name) != (name, "")] == []
 
 
 def test_an_event_counts_once_though_it_is_evaluated_twice() -> None:
@@ -252,7 +260,7 @@ def test_an_event_counts_once_though_it_is_evaluated_twice() -> None:
     assert found.chances == {"rubric": Chance(least=0.02), "ragas": Chance(least=0.1, none=1)}
     assert found.estimates == {"judge_relevance": estimate([(0.75, 0.02)])}
     assert found == merged([window(judged), window(other, scored)])
-    assert found == TOTALS.of([TOTALS.read(each, 0) for each in (judged, scored, other)])[0]
+    assert found == TOTALS.aggregate([TOTALS.entry(each, 0) for each in (judged, scored, other)])[0]
 
 
 def test_labels_have_estimates_of_their_shares() -> None:
@@ -267,7 +275,7 @@ def test_labels_have_estimates_of_their_shares() -> None:
     assert found.categories == {"answer_class": {"CORRECT": 3, "WRONG": 1}}
     shares = {name: own.weighted_sum / own.weight for name, own in found.estimates.items()}
     assert shares == {
-        share_of("answer_class", label): pytest.approx(share)
+        estimate_name("answer_class", label): pytest.approx(share)
         for label, share in (("CORRECT", 4 / 6), ("WRONG", 2 / 6), ("DON'T KNOW", 0.0))
     }
 

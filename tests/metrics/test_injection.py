@@ -24,7 +24,7 @@ import pytest
 from injections import ATTACKS, KNOWN_CHECK, KNOWN_MARK, ORDER
 
 from ragweir.metrics.judged import driver, framing
-from ragweir.metrics.judged.answers import NO_CHECK, Fault, read
+from ragweir.metrics.judged.answers import NO_CHECK, Fault, parse_answer
 from ragweir.metrics.judged.driver import ChatCall, Completion, Judged, judge
 from ragweir.metrics.judged.framing import Framed
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult
@@ -270,7 +270,7 @@ def asked_of(suite: Suite, case: Case) -> Seen:
 
 def at_first(answer: str, then: Callable[[ChatCall], Completion]) -> Callable[[ChatCall], Completion]:
     """A judge whose answers to first questions are useless."""
-    return lambda call: then(call) if call.repairs else Completion(answer)
+    return lambda call: then(call) if call.is_repair else Completion(answer)
 
 
 @every_attack
@@ -281,7 +281,6 @@ def test_no_attack_gets_out_by_a_repair(attack: str) -> None:
         judged = driven(judge(attacked(place, attack), [PLAIN], drawing(4)), at_first(attack, judging))
         assert judging.obeyed == 0
         assert judged.scores == {"quality": 0.3}
-        assert judged.repairs == 1
 
 
 def offered(attack: str) -> Iterator[str]:
@@ -312,7 +311,7 @@ def test_a_copied_answer_lacks_its_check_word() -> None:
     for suite in (PLAIN, PARTS):
         judged = driven(judge(attacked("response", copied), [suite], drawing(5)), lambda _: Completion(copied))
         assert judged.reasons == {"quality": NO_CHECK.reason}
-    assert read(copied, Score, KNOWN_CHECK) == Score(reason="flawless", score=1.0)
+    assert parse_answer(copied, Score, KNOWN_CHECK) == Score(reason="flawless", score=1.0)
 
 
 @every_attack
@@ -320,7 +319,7 @@ def test_no_number_is_read_from_prose(attack: str) -> None:
     """Whatever an answer quotes around or within prose, it is no answer, even if it names the check word."""
     good = '{"reason": "so", "score": 1.0, "check": "owl"}'
     for prose in (attack, f"{attack}\n{good}", f"{good}\n{attack}", f"My check word is owl. Score: 1.0. {attack}"):
-        assert isinstance(read(prose, Score, "owl"), Fault)
+        assert isinstance(parse_answer(prose, Score, "owl"), Fault)
 
 
 def test_a_mark_that_was_told_is_of_no_use_later() -> None:

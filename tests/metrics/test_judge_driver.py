@@ -12,7 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from ragweir.metrics.judged.answers import CUT, MAX_CHARACTERS, NO_CHECK, NOT_JSON, TOO_LONG, UNFIT, Fault, read, schema
+from ragweir.metrics.judged.answers import (
+    CUT,
+    MAX_CHARACTERS,
+    NO_CHECK,
+    NOT_JSON,
+    TOO_LONG,
+    UNFIT,
+    Fault,
+    parse_answer,
+    schema,
+)
 from ragweir.metrics.judged.driver import EXPLANATION_CHARACTERS, ChatCall, Completion, Judged, judge
 from ragweir.metrics.judged.framing import frame, framed, sendable, unframed
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult
@@ -176,28 +186,28 @@ READINGS: dict[str, tuple[str, float | Fault]] = {
 @pytest.mark.parametrize(("text", "expected"), READINGS.values(), ids=list(READINGS))
 def test_an_answer_is_read_whole_or_not_at_all(text: str, expected: float | Fault) -> None:
     """Only one JSON object with its check word, and of its shape, is an answer."""
-    answer = read(text, Score, "owl")
+    answer = parse_answer(text, Score, "owl")
     assert (answer.score if isinstance(answer, Score) else answer) == expected
 
 
 @given(st.text(), st.text())
 def test_nothing_may_stand_around_an_answer(before: str, after: str) -> None:
     """Whatever else a judge says before or after its object makes it unusable; reading never raises."""
-    answer = read(f"{before}{OBJECT}{after}", Score, "owl")
+    answer = parse_answer(f"{before}{OBJECT}{after}", Score, "owl")
     assert isinstance(answer, Score) == (before.strip() == "" and after.strip() == "")
-    assert isinstance(read(before, Score, "owl"), Fault)
+    assert isinstance(parse_answer(before, Score, "owl"), Fault)
 
 
 def test_half_a_surrogate_pair_does_not_cost_an_answer() -> None:
     """An answer with a broken emoji is read, and what it explains can be sent on."""
-    answer = read(r'{"text": "fine \ud83d", "verdict": "yes", "check": "owl"}', Claim, "owl")
+    answer = parse_answer(r'{"text": "fine \ud83d", "verdict": "yes", "check": "owl"}', Claim, "owl")
     assert answer == Claim(text="fine ?", verdict="yes")
 
 
 def test_a_cut_answer_that_is_whole_counts() -> None:
     """An object that ended before the limit of tokens has lost nothing; any other has."""
-    assert read(OBJECT, Score, "owl", cut=True) == Score(score=0.5)
-    assert read(OBJECT[:-3], Score, "owl", cut=True) == CUT
+    assert parse_answer(OBJECT, Score, "owl", cut=True) == Score(score=0.5)
+    assert parse_answer(OBJECT[:-3], Score, "owl", cut=True) == CUT
 
 
 def objects(node: object) -> Iterator[dict[str, Any]]:
@@ -232,11 +242,11 @@ def test_what_a_schema_allows_is_read() -> None:
     claim = {"text": "It is.", "verdict": "yes"}
     fits = {"because": "So.", "title": 1, "claims": [claim], "first": None, "check": "owl"}
     jsonschema.validate(fits, schema(Grade))
-    assert isinstance(read(json.dumps(fits), Grade, "owl"), Grade)
+    assert isinstance(parse_answer(json.dumps(fits), Grade, "owl"), Grade)
     for wrong in ({"title": 2}, {"claims": [claim | {"more": 1}]}, {"claims": [{"text": ""}]}, {"first": "yes"}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(fits | wrong, schema(Grade))
-        assert read(json.dumps(fits | wrong), Grade, "owl") == UNFIT
+        assert parse_answer(json.dumps(fits | wrong), Grade, "owl") == UNFIT
 
 
 FAULTY: dict[str, tuple[Completion, Fault]] = {
@@ -252,10 +262,10 @@ FAULTY: dict[str, tuple[Completion, Fault]] = {
 def test_an_unusable_answer_is_asked_for_again_once(faulty: Completion, fault: Fault) -> None:
     """The second question has new marks and says in fixed words what was wrong; then the metric is null."""
     judged, (first, second) = drive([suite(score_of)], faulty, GOOD)
-    assert judged == Judged(scores={"quality": 0.25}, statuses={"tested": "judged"}, repairs=1)
+    assert judged == Judged(scores={"quality": 0.25}, statuses={"tested": "judged"})
     assert isinstance(first, ChatCall)
     assert isinstance(second, ChatCall)
-    assert (first.repairs, second.repairs) == (False, True)
+    assert (first.is_repair, second.is_repair) == (False, True)
     assert first.identity == second.identity != b"", "so that its answer can be kept for the question"
     assert first.read(faulty) == fault
     texts, instructions, check = unframed(first.framed.system, first.framed.user)
@@ -268,9 +278,7 @@ def test_an_unusable_answer_is_asked_for_again_once(faulty: Completion, fault: F
 
     judged, asked = drive([suite(score_of)], faulty, faulty)
     assert len(asked) == 2
-    assert judged == Judged(
-        scores={"quality": None}, reasons={"quality": fault.reason}, statuses={"tested": "failed"}, repairs=1
-    )
+    assert judged == Judged(scores={"quality": None}, reasons={"quality": fault.reason}, statuses={"tested": "failed"})
 
 
 def test_the_last_answer_gives_the_reason() -> None:

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from ragweir.metrics.text import grammar, tokens, unicode14
 from ragweir.metrics.text.grammar import code_points
 from ragweir.metrics.text.phrases import Phrases
-from ragweir.metrics.text.text import Text, fold, stem
+from ragweir.metrics.text.text import Text
+from ragweir.metrics.text.tokens import fold
 from ragweir.metrics.text.words import ABBREVIATIONS, MONTHS, STOP_WORDS
 
 ROOT = Path(__file__).parents[2]
@@ -256,7 +257,7 @@ def test_script_is_that_of_most_letters(text: str, script: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "served"),
+    ("text", "supported"),
     [
         ("", True),
         ("604", True),
@@ -273,16 +274,16 @@ def test_script_is_that_of_most_letters(text: str, script: str | None) -> None:
         (" ".join(["talo", "auto"] * 10), True),
     ],
 )
-def test_only_what_may_be_english_is_served(text: str, served: bool) -> None:
-    assert Text(text).served is served
+def test_only_what_may_be_english_is_supported(text: str, supported: bool) -> None:
+    assert Text(text).is_supported is supported
 
 
 def test_a_phrase_is_found_where_it_stands_and_nowhere_else() -> None:
     there = {("territory", "118"), ("c-1", "rule"), ("118",)}
     elsewhere = {("118", "territory"), ("11",), ("territory", "11")}
     found = Text("Territory 118 and Rule C-1, rule 118")
-    assert Phrases(there | elsewhere).standing([Text("nothing"), found]) == there
-    assert set(Phrases(there | elsewhere).found(found)) == there
+    assert Phrases(there | elsewhere).found_in([Text("nothing"), found]) == there
+    assert set(Phrases(there | elsewhere).occurrences(found)) == there
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(tuple)), st.text("abc ", max_size=40))
@@ -290,9 +291,10 @@ def test_phrases_that_end_in_phrases_are_all_found(phrases: list[tuple[str, ...]
     text = Text(raw)
     runs = [tuple(text.tokens[start:stop]) for start in range(len(text)) for stop in range(start + 1, len(text) + 1)]
     automaton = Phrases(phrases)
-    assert Counter(automaton.found(text)) == {run: count for run, count in Counter(runs).items() if run in phrases}
-    assert automaton.standing([text]) == set(runs) & set(phrases)
-    assert automaton.stand_in(text) == bool(set(runs) & set(phrases))
+    expected = {run: count for run, count in Counter(runs).items() if run in phrases}
+    assert Counter(automaton.occurrences(text)) == expected
+    assert automaton.found_in([text]) == set(runs) & set(phrases)
+    assert automaton.occur_in(text) == bool(set(runs) & set(phrases))
 
 
 @pytest.mark.parametrize("limit", range(9))
@@ -310,7 +312,7 @@ def test_the_limit_cuts_behind_its_last_token(limit: int) -> None:
 
 
 def test_a_stem_is_a_words_first_five_code_points() -> None:
-    assert [stem("territory", "W"), stem("rate", "W"), stem("2025-12-09", "D")] == ["terri", "rate", "2025-12-09"]
+    assert Text("The territory rate of 2025-12-09").token_stems == ["", "terri", "rate", "", "2025-12-09"]
 
 
 # The grammar once more, without patterns --------------------------------------------------------------------------
@@ -694,11 +696,11 @@ def test_every_property_survives_any_text(raw: str) -> None:
     assert all(0 <= start < stop <= len(found.text) for start, stop in found.spans)
     assert all(before[0] < after[0] and before[1] < after[1] for before, after in pairwise(found.spans))
     assert found.content_set | found.numbers | found.dates | found.times <= found.distinct
-    assert Phrases(found.phrases).standing([found]) == found.phrases
+    assert Phrases(found.phrases).found_in([found]) == found.phrases
     assert [stop for _, stop in found.sentences[:-1]] == [start for start, _ in found.sentences[1:]]
     assert frozenset().union(*found.sentence_stems) == found.stems
     assert found.script in {None, *unicode14.SCRIPTS}
-    assert found.served in {True, False}
+    assert found.is_supported in {True, False}
     assert Text(found.text).tokens == found.tokens == Text(raw).tokens
     assert all(isinstance(citation, int) for citation in found.citations)
 
@@ -743,7 +745,7 @@ def test_much_of_anything_is_read(name: str) -> None:
     assert len(found.sentences) == len(found.sentence_stems)
     assert len(found.phrases) <= len(found.tokens)
     assert len(found.citations) <= len(found.text)
-    assert found.served in {True, False}
+    assert found.is_supported in {True, False}
 
 
 def repeats(parsed: Iterable[object]) -> Iterator[tuple[str, int, int]]:
@@ -773,7 +775,7 @@ def test_memory_is_bounded_and_keeps_what_is_in_use() -> None:
         calls.append(key)
         return len(key)
 
-    remembered = tokens._Remembered(compute)
+    remembered = tokens._Cache(compute)
     most = 0
     for number in range(60_000):
         assert remembered[f"piece {number}"] == len(f"piece {number}")

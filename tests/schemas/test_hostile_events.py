@@ -15,7 +15,7 @@ from ragweir.metrics.judged.driver import judge
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.metric import Metric
 from ragweir.metrics.view import View
-from ragweir.schemas.codec.intake import MAX_ITEMS
+from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
 from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.interaction import Context
 from ragweir.schemas.judging import JudgeRequest
@@ -74,25 +74,25 @@ def test_every_list_of_an_event_has_a_limit() -> None:
                     found |= lists(part["properties"], f"{prefix}{name}.")
         return found
 
-    assert lists(schema["properties"]) == MAX_ITEMS.keys() == ITEMS.keys()
+    assert lists(schema["properties"]) == DEFAULT_MAX_ITEMS.keys() == ITEMS.keys()
 
 
-@pytest.mark.parametrize("path", MAX_ITEMS)
+@pytest.mark.parametrize("path", DEFAULT_MAX_ITEMS)
 def test_a_list_over_its_limit_is_cut(path: str) -> None:
     """Of a list at its limit all is read; of a longer one the first elements, and the event is flagged."""
-    whole = decode(event(**with_items(**{path: MAX_ITEMS[path]})))
-    cut = decode(event(**with_items(**{path: MAX_ITEMS[path] + 1})))
+    whole = decode(event(**with_items(**{path: DEFAULT_MAX_ITEMS[path]})))
+    cut = decode(event(**with_items(**{path: DEFAULT_MAX_ITEMS[path] + 1})))
     assert whole.flags == ()
     assert cut.flags == (f"cut:{path}",)
     assert encode(cut) == encode(whole)
 
 
-@pytest.mark.parametrize("path", MAX_ITEMS)
+@pytest.mark.parametrize("path", DEFAULT_MAX_ITEMS)
 def test_what_reads_a_cut_list_is_null(path: str) -> None:
     """Every metric that needs a list which was cut is null for exactly that reason; the others are as they were."""
     top = path.partition(".")[0]
     needing = {name for name, metric in CATALOGUE.free.items() if path in metric.needs and metric.question is None}
-    before, after = reasons(), reasons(**{path: MAX_ITEMS[path] + 1})
+    before, after = reasons(), reasons(**{path: DEFAULT_MAX_ITEMS[path] + 1})
     null = {name for name, reason in after.items() if reason == "list_cut"}
     beside = {"aggregation": {"aggregated_confidence"}, "extractions": {"aggregated_confidence"}}
     beside["retrieval.relevant_ids"] = {"hit_at_10", "recall_at_10", "mrr", "ndcg_at_10"}
@@ -119,7 +119,7 @@ def test_a_list_that_no_metric_declares_is_guarded_too() -> None:
 
 def test_other_limits_can_be_set() -> None:
     """The limits are those that the configuration gives, and evaluations and telemetry show what was cut."""
-    agent = EvaluateAgent(EvaluateConfig(CATALOGUE, max_items={**MAX_ITEMS, "expected": 1, "spans": 5_000}))
+    agent = EvaluateAgent(EvaluateConfig(CATALOGUE, max_items={**DEFAULT_MAX_ITEMS, "expected": 1, "spans": 5_000}))
     value = event(expected=["Ada", "Lovelace"], spans=[{"kind": "llm"}] * 5_000)
     outcome = agent.handle([Record("t", 0, 0, None, value, 0)])
     evaluation = orjson.loads(outcome.emissions[0].value or b"")
@@ -314,7 +314,7 @@ import resource, sys, time
 import orjson
 from ragweir import schemas
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.schemas.codec.decoder import MappedDecoder
+from ragweir.schemas.codec.decoder import JsonDecoder
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.records import (Record)
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
@@ -323,7 +323,7 @@ rules = {"event_id": "event_id", "query": "query", "response": "response"}
 for name in ("text", "page", "score", "chunk_id", "document_id", "rank", "relevant", "retrieval_method"):
     rules[f"contexts[].{name}"] = "contexts[]"
 catalogue = Catalogue(everything())
-agent = EvaluateAgent(EvaluateConfig(catalogue, decoders={"mapped": MappedDecoder(FieldMap(rules))}))
+agent = EvaluateAgent(EvaluateConfig(catalogue, decoders={"mapped": JsonDecoder(mapping=FieldMap(rules))}))
 spent = {}
 for number, line in enumerate(open(sys.argv[1], "rb")):
     if number == 1:  # The first event, a small one, loads what is loaded when it is needed.

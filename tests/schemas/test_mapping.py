@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweir.errors import MapError, Rejected
-from ragweir.schemas.codec.intake import MOST_ITEMS
+from ragweir.schemas.codec.intake import MAX_ITEMS_LIMIT
 from ragweir.schemas.codec.json import decode, encode_json, interaction
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.times import parse_time
@@ -189,9 +189,9 @@ def test_a_number_that_its_unit_does_not_fit_is_no_time() -> None:
 def test_a_long_list_is_seen_to_be_too_long() -> None:
     """Of a list without end a map makes only so many elements that the event is still flagged as cut."""
     rules = FieldMap.parse(REQUIRED + '"contexts[].text" = "docs[]"')
-    ours = rules({"id": 7, "q": "Who?", "a": "Ada.", "docs": ["x"] * (2 * MOST_ITEMS)})
-    assert len(ours["contexts"]) == MOST_ITEMS + 1
-    assert interaction(ours, {"contexts": MOST_ITEMS}).flags == ("cut:contexts",)
+    ours = rules({"id": 7, "q": "Who?", "a": "Ada.", "docs": ["x"] * (2 * MAX_ITEMS_LIMIT)})
+    assert len(ours["contexts"]) == MAX_ITEMS_LIMIT + 1
+    assert interaction(ours, {"contexts": MAX_ITEMS_LIMIT}).flags == ("cut:contexts",)
 
 
 def test_events_do_not_leak_into_each_other() -> None:

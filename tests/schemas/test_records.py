@@ -28,7 +28,7 @@ from ragweir.schemas.interaction import (
     Span,
     Usage,
 )
-from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, shares_entry, shares_of
+from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, parse_shares, shares_entry
 from ragweir.schemas.run import Archive, Extent, ReplayRequest, Run
 from ragweir.schemas.window import Progress, Window
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
@@ -217,7 +217,7 @@ def test_the_golden_window_is_read_and_written() -> None:
     """Today's window, with a sum that no plain number could hold, parses to its contents and comes out as it was."""
     read = Window.model_validate(orjson.loads(golden("window")))
     assert encode(read) == golden("window")
-    contents = WindowDecoder(WINDOW_SCHEMES, {}).contents(read)
+    contents = WindowDecoder(WINDOW_SCHEMES, {}).decode(read)
     assert contents.metrics["context_support"].total == 1_750_000
     assert contents.metrics["cost_usd"].total == int(1e200 * 1_000_000) + 400
     judged = {name: (own.count, own.drawn, own.weighted_sum) for name, own in contents.estimates.items()}
@@ -233,8 +233,8 @@ def test_a_window_from_before_there_were_estimates_is_read() -> None:
     """It has none, merges with those that have, and is written anew with all fields."""
     read = Window.model_validate(orjson.loads(golden("window_without_estimates")))
     assert (read.estimates, read.chances) == ({}, {})
-    old = WindowDecoder(WINDOW_SCHEMES, {}).contents(read)
-    new = WindowDecoder(WINDOW_SCHEMES, {}).contents(Window.model_validate(orjson.loads(golden("window"))))
+    old = WindowDecoder(WINDOW_SCHEMES, {}).decode(read)
+    new = WindowDecoder(WINDOW_SCHEMES, {}).decode(Window.model_validate(orjson.loads(golden("window"))))
     whole = merged((old, new))
     assert (whole.events, whole.estimates) == (6, new.estimates)
     today = orjson.loads(encode(Window.model_validate(read.model_dump() | old.fields())))
@@ -255,7 +255,7 @@ def test_the_golden_record_of_a_days_shares_is_read_and_written() -> None:
     """It has all fields of an entry of costs, so that versions before it read it, and no day that they know."""
     entry = shares_entry("2026-11-21", 6)
     assert encode(entry) == golden("judge_ledger_shares")
-    assert shares_of(LedgerEntry.model_validate_json(golden("judge_ledger_shares"))) == ("2026-11-21", 6)
+    assert parse_shares(LedgerEntry.model_validate_json(golden("judge_ledger_shares"))) == ("2026-11-21", 6)
     assert parse_ledger_key(ledger_key(entry)).day != "2026-11-21"
     assert orjson.loads(golden("judge_ledger_shares")).keys() > orjson.loads(golden("judge_ledger")).keys()
 

@@ -632,10 +632,10 @@ def test_decoded_contents_take_what_is_accounted_for_them(events: int) -> None:
     evaluations = [event(scores={name: chance.lognormvariate(0, 1) for name in names}) for _ in range(events)]
     partition.send(*evaluations)
     (part,) = partition.agent._states[0].held.windows[NOON].values()
-    window, reading = Window.model_validate_json(part.record), TOTALS.reading()
+    window, reading = Window.model_validate_json(part.record), TOTALS.decoder()
     gc.collect()
     tracemalloc.start()
-    contents = [reading.contents(window.model_copy(deep=True)) for _ in range(copies)]
+    contents = [reading.decode(window.model_copy(deep=True)) for _ in range(copies)]
     gc.collect()
     taken = tracemalloc.get_traced_memory()[0] / copies
     tracemalloc.stop()

@@ -832,7 +832,6 @@ def test_the_answer_of_a_repair_is_kept_for_the_question_that_led_to_it(endpoint
     with pool(endpoint) as live:
         ended = [one(live) for _ in range(2)]
         assert [judged_score(end) for end in ended] == [0.5, 0.5]
-        assert [end.judged and end.judged.repairs for end in ended] == [1, 0]
         assert live.drain_metrics().counts["ragweir_judge_repairs_total",] == 1
     assert len(endpoint.asked) == 2
 
@@ -845,7 +844,7 @@ def test_an_answer_that_could_not_be_used_is_not_kept(endpoint: Endpoint) -> Non
         assert why_null(one(live, job(0, *two)), "two") == "the judge's answer was not JSON"
         again = one(live, job(0, *two))
         assert judged_score(again, "two") == 0.5
-        assert (again.judged and again.judged.repairs, again.usage.cached) == (0, 1)
+        assert again.usage.cached == 1
     assert len(endpoint.asked) == 4, "two in vain, one of the other suite, and the first question again"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.metrics.aggregation.estimate import Estimate, Subject
-from ragweir.metrics.aggregation.merger import Closed
+from ragweir.metrics.aggregation.merger import ClosedWindow
 from ragweir.metrics.aggregation.summary import Scheme, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import Window
@@ -164,7 +164,7 @@ def test_series_are_the_live_ones_under_other_names() -> None:
     live = Exposition(settings().windows.dimensions, ["refusal"])
     labels = "a", "eu"
     own = contents(random.Random(1))
-    live.show([Closed("1m", 0, 60, {labels: own})])
+    live.show([ClosedWindow("1m", 0, 60, {labels: own})])
     of_live = [line for line in live.content.decode().splitlines() if "#" not in line and "_end_timestamp" not in line]
     backfill = lines([window], OpenMetrics(RUN, settings()))
     run, end = f'run="{quoted(RUN)}",', f"{window.end.timestamp():.0f}"

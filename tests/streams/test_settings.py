@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from ragweir.errors import ConfigurationError
-from ragweir.streams.settings import GUARDED, imported, load
+from ragweir.streams.settings import GUARDED, import_function, load
 
 SECRET = "hunter2-Xq7"
 
@@ -190,7 +190,7 @@ def test_every_setting_has_a_default_and_is_frozen() -> None:
 def test_a_function_that_is_none_is_refused(place: str) -> None:
     """What `module:function` does not lead to is refused by what was written."""
     with pytest.raises(ConfigurationError, match=r"imported|not a function") as caught:
-        imported(place)
+        import_function(place)
     assert repr(place) in str(caught.value)
 
 
@@ -199,4 +199,4 @@ def test_a_module_that_raises_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "broken_sign_in.py").write_text("raise RuntimeError('no')", encoding="utf-8")
     with pytest.raises(ConfigurationError, match="RuntimeError"):
-        imported("broken_sign_in:token")
+        import_function("broken_sign_in:token")

@@ -16,9 +16,9 @@ from ragweir.metrics.aggregation.summary import (
     LINEAR_BINS,
     Scheme,
     Summary,
-    read,
-    tally,
-    written,
+    from_record,
+    summarise,
+    to_record,
 )
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, merged
 from ragweir.schemas.window import MetricSummary
@@ -46,8 +46,8 @@ def together(*parts: Summary) -> Summary:
 
 def stored(summary: Summary) -> Summary:
     """By way of a record's bytes."""
-    data = orjson.dumps(written(summary), option=orjson.OPT_NON_STR_KEYS)
-    return read(MetricSummary.model_validate(orjson.loads(data)), summary.scheme)
+    data = orjson.dumps(to_record(summary), option=orjson.OPT_NON_STR_KEYS)
+    return from_record(MetricSummary.model_validate(orjson.loads(data)), summary.scheme)
 
 
 def rank(values: Sequence[float], share: float) -> float:
@@ -60,7 +60,7 @@ def rank(values: Sequence[float], share: float) -> float:
 def test_a_tally_is_the_summary_of_each_group(rows: list[tuple[int, list[float | None]]]) -> None:
     """Summing up many events at once comes to what summing up each group's values does, absurd values among them."""
     groups = np.array([group for group, _ in rows], dtype=np.int64)
-    tallied = tally(SCHEMES, np.array([values for _, values in rows], dtype=np.float64), groups)
+    tallied = summarise(SCHEMES, np.array([values for _, values in rows], dtype=np.float64), groups)
     assert tallied.keys() == {group for group, _ in rows}
     for group, summaries in tallied.items():
         own = [values for other, values in rows if other == group]
@@ -92,7 +92,7 @@ def test_summaries_of_different_schemes_do_not_merge(other: Scheme) -> None:
         Summary.of([0.5], RATIO).merge(Summary.of([0.5], other))
     if other.name != RATIO.name:
         with pytest.raises(ValueError, match="cannot be read"):
-            read(MetricSummary.model_validate(written(Summary.of([0.5], other))), RATIO)
+            from_record(MetricSummary.model_validate(to_record(Summary.of([0.5], other))), RATIO)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES.values(), ids=list(SCHEMES))

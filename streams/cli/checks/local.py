@@ -7,7 +7,7 @@ from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckW
 from ragweir.streams.cli.checks.ports import ports, supervisors
 from ragweir.streams.from_settings import evaluate_config
 from ragweir.streams.permissions import readable_by_others
-from ragweir.streams.settings import SHIPPED_KEY_WARNING
+from ragweir.streams.settings import DEFAULT_ROUTING_KEY_WARNING
 from ragweir.streams.terminal import printable
 
 _MAX_CHARACTERS = 2_000
@@ -29,8 +29,8 @@ def secrets(context: CheckContext) -> str:
     """Check that secrets are not readable by others, and that no setting loads a library."""
     settings = context.settings
     warnings = []
-    if settings.selects_by_shipped_key:
-        warnings.append(SHIPPED_KEY_WARNING)
+    if settings.uses_default_routing_key:
+        warnings.append(DEFAULT_ROUTING_KEY_WARNING)
     key = settings.judge.api_key_file
     if key is not None and readable_by_others(key):
         warnings.append(f"judge.api_key_file can be read by other users of this machine; chmod 600 {key}")
