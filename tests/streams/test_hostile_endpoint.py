@@ -514,7 +514,7 @@ def test_an_answer_that_was_not_asked_for_is_not_taken_for_the_next() -> None:
             (end,) = finished(live)
             assert end.judged
             assert end.judged.scores == {"grade": 0.5}
-        assert not live.counts().get(("ragweir_judge_repairs_total",))
+        assert not live.drain_metrics().counts.get(("ragweir_judge_repairs_total",))
 
 
 def test_cookies_are_not_kept() -> None:
