@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from confluent_kafka import ConsumerGroupTopicPartitions
-from conftest import create_topic, produce, read_to_end
+from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import Service, Traffic, end_all, environment, gone
 
 from ragweir.schemas.dead_letter import DeadLetter
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.runtimes.offset_metadata import OffsetMetadata
 
 Start = Callable[..., Service]
@@ -156,7 +155,7 @@ def works_in(process: Path) -> Path | None:
         return None
 
 
-def evaluations_to_sum(kafka: LocalKafka, prefix: str, start: Start, harms: dict[int, str]) -> Traffic:
+def evaluations_to_sum(kafka: SharedBroker, prefix: str, start: Start, harms: dict[int, str]) -> Traffic:
     """Evaluations for aggregate, of which some do harm there."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     create_topic(kafka.bootstrap, f"{prefix}windows")

@@ -20,6 +20,8 @@ from ragweir.streams.agent import Assignment, StoredChangelog
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.config import JudgeConfig
 from ragweir.streams.judge.job import Job, JobId, JobResult, JobUsage, JudgePool
+from ragweir.streams.judge.pricing import allowance
+from ragweir.streams.judge.results import case_of
 from ragweir.streams.records import Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.settings import JudgeSettings, Price
 
@@ -69,6 +71,15 @@ def config(partitions: int = 1, **settings: Any) -> JudgeConfig:
     """A judge for the grading suite."""
     judge = JudgeSettings(base_url="http://127.0.0.1:9/v1", model="tested", prices={"tested": PRICE}, **settings)
     return JudgeConfig(suites={"grading": GRADING}, judge=judge, partitions=partitions)
+
+
+AMOUNT = allowance(config().judge, case_of(request(), 60_000)[0], list(config().suites.values()))
+"""What one of the tests' requests has reserved for it, in millionths of a dollar."""
+
+
+def dollars(events: float) -> float:
+    """Return a budget that suffices for this many of the tests' requests at once."""
+    return events * AMOUNT / 1_000_000
 
 
 GOOD = Judged(

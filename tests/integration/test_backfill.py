@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from commands import ROOT, environment, ragweir
+from conftest import SharedBroker
 
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.local.prometheus import programs
 
 
@@ -19,7 +19,7 @@ def chapter() -> str:
     return found[1]
 
 
-def test_the_chapter_can_be_followed_word_for_word(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_the_chapter_can_be_followed_word_for_word(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Only the broker's address is another, as the reader is told; each command leaves what it promises."""
     shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
     assert ragweir("demo", "--write-samples", tmp_path / "samples", "--events", "60").returncode == 0

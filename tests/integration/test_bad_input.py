@@ -14,14 +14,13 @@ import pytest
 from commands import evaluating, settled
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
-from conftest import create_topic, produce, read_to_end
+from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import eventually
 from poison import MARK, POISON, event, fifty_megabytes
 
 from ragweir.errors import RestartRequired
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.runtimes import kafka as runtime
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
@@ -31,7 +30,7 @@ EVENTS = 10_000
 PARTITIONS = 4
 
 
-def topics(kafka: LocalKafka, prefix: str, **evaluations: str) -> None:
+def topics(kafka: SharedBroker, prefix: str, **evaluations: str) -> None:
     """Our topics, of which the interactions allow 60 MB; with these properties of the evaluations topic."""
     ours = {"max.message.bytes": str(max_record_bytes())}
     create_topic(kafka.bootstrap, f"{prefix}interactions", PARTITIONS, {"max.message.bytes": "60000000"})
@@ -40,7 +39,7 @@ def topics(kafka: LocalKafka, prefix: str, **evaluations: str) -> None:
     create_topic(kafka.bootstrap, f"{prefix}dead-letter", PARTITIONS, ours)
 
 
-def all_settled(kafka: LocalKafka, prefix: str) -> dict[tuple[int, int], Message]:
+def all_settled(kafka: SharedBroker, prefix: str) -> dict[tuple[int, int], Message]:
     """Wait until every interaction is settled; gives them by their places."""
     interactions = read_to_end(kafka.bootstrap, f"{prefix}interactions")
     ends: dict[tuple[str, int], int] = {}
@@ -50,7 +49,7 @@ def all_settled(kafka: LocalKafka, prefix: str) -> dict[tuple[int, int], Message
     return {(each.partition(), each.offset()): each for each in interactions}
 
 
-def letters(kafka: LocalKafka, prefix: str) -> dict[tuple[int, int], tuple[DeadLetter, Message]]:
+def letters(kafka: SharedBroker, prefix: str) -> dict[tuple[int, int], tuple[DeadLetter, Message]]:
     """The dead letters by the places that they speak of; none twice."""
     found = {}
     for message in read_to_end(kafka.bootstrap, f"{prefix}dead-letter"):
@@ -61,7 +60,7 @@ def letters(kafka: LocalKafka, prefix: str) -> dict[tuple[int, int], tuple[DeadL
     return found
 
 
-def evaluations(kafka: LocalKafka, prefix: str) -> dict[tuple[int, int], tuple[dict[str, Any], Message]]:
+def evaluations(kafka: SharedBroker, prefix: str) -> dict[tuple[int, int], tuple[dict[str, Any], Message]]:
     """The evaluations by the places that they speak of; none twice."""
     found = {}
     for message in read_to_end(kafka.bootstrap, f"{prefix}evaluations"):
@@ -81,7 +80,7 @@ def assert_order(messages: list[tuple[tuple[int, int], Message]]) -> None:
         assert [offset for _, offset in sorted(lane)] == sorted(offset for _, offset in lane)
 
 
-def test_poison_becomes_dead_letters_and_all_else_evaluations(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_poison_becomes_dead_letters_and_all_else_evaluations(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Of 10,000 records, with poison of every kind among them, two workers lose, double and misplace none.
 
     Every good event has its evaluation and every poison its dead letter: byte for byte, and of 50 MB the head.
@@ -132,7 +131,7 @@ def test_poison_becomes_dead_letters_and_all_else_evaluations(kafka: LocalKafka,
 
 
 def test_an_output_that_the_broker_refuses_ends_as_a_dead_letter(
-    kafka: LocalKafka, prefix: str, tmp_path: Path
+    kafka: SharedBroker, prefix: str, tmp_path: Path
 ) -> None:
     """A record whose evaluation is too large for its topic is buried as refused, and its neighbours are evaluated."""
     topics(kafka, prefix, **{"max.message.bytes": "30000"})
@@ -164,7 +163,7 @@ class WrongClock(Producer):
 
 
 def test_a_timestamp_that_the_broker_refuses_ends_as_a_dead_letter(
-    kafka: LocalKafka, prefix: str, monkeypatch: pytest.MonkeyPatch
+    kafka: SharedBroker, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A record whose evaluation bears a stamp that the topic refuses is buried, and its neighbours are evaluated."""
     monkeypatch.setattr(runtime, "Producer", WrongClock)
@@ -197,7 +196,7 @@ def test_a_timestamp_that_the_broker_refuses_ends_as_a_dead_letter(
     assert sorted(offset for _, offset in evaluated) == [n for n in range(12) if n not in late]
 
 
-def test_a_topic_that_is_gone_condemns_no_record(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_a_topic_that_is_gone_condemns_no_record(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """While the evaluations topic is away no event is buried or passed over; once it is back all are evaluated."""
     topics(kafka, prefix)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})

@@ -13,7 +13,7 @@ import orjson
 import pytest
 import typer
 from commands import COMMAND, ROOT, environment, ragweir, told
-from conftest import create_topic, read_to_end
+from conftest import SharedBroker, create_topic, read_to_end
 from poison import GOOD, MARK, POISON, event
 
 from ragweir.metrics.catalogue import everything
@@ -22,7 +22,6 @@ from ragweir.streams import cli
 from ragweir.streams.cli import app
 from ragweir.streams.cli.app import _MODULES
 from ragweir.streams.export.service import PROJECTIONS
-from ragweir.streams.playground.local.kafka import LocalKafka
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -229,7 +228,7 @@ def test_metrics_shows_them_all_and_each_in_full() -> None:
         assert line.strip() in shown
 
 
-def test_topics_are_created_once_and_never_shrunk_to(kafka: LocalKafka, prefix: str) -> None:
+def test_topics_are_created_once_and_never_shrunk_to(kafka: SharedBroker, prefix: str) -> None:
     """`topics create` makes what is missing, leaves what is there, and refuses partitions that would move keys."""
     shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "topics")
     missing = ragweir(*shared, "show")
@@ -250,7 +249,7 @@ def test_topics_are_created_once_and_never_shrunk_to(kafka: LocalKafka, prefix: 
     assert b"missing" not in ragweir(*shared, "show").stdout
 
 
-def test_publish_sends_good_lines_and_names_bad_ones(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_publish_sends_good_lines_and_names_bad_ones(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Good lines are sent as they stand under their event's id, bad ones are named, and the status says so."""
     topic = create_topic(kafka.bootstrap, f"{prefix}interactions", 3, {"max.message.bytes": str(max_record_bytes())})
     spaced = b'{ "event_id": 7,  "query": "q", "response": "r", "unknown": [1.0] }'
@@ -274,7 +273,7 @@ def test_publish_sends_good_lines_and_names_bad_ones(kafka: LocalKafka, prefix: 
     assert sent == {b"event-1": lines[0], b"7": spaced, b"last": lines[5]}
 
 
-def test_publish_without_our_topic_says_how_to_make_it(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_publish_without_our_topic_says_how_to_make_it(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """A topic that does not exist is told with the command that makes it, and is not made by publishing."""
     (tmp_path / "one.jsonl").write_bytes(event())
     done = ragweir("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "publish", tmp_path / "one.jsonl")

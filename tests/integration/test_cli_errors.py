@@ -16,12 +16,11 @@ from tempfile import TemporaryDirectory
 import pytest
 from commands import COMMAND, ROOT, environment, ragweir, told
 from confluent_kafka.admin import AdminClient
-from conftest import create_topic
+from conftest import SharedBroker, create_topic
 from poison import event
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.run import ReplayRequest, Run
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.replay.runs import store_run
 from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import KafkaSettings, Settings, TopicSettings
@@ -130,7 +129,7 @@ def test_only_the_beginning_tells_a_format() -> None:
 
 
 def test_a_replay_of_another_format_is_refused_before_it_has_topics(
-    kafka: LocalKafka, prefix: str, folder: Path
+    kafka: SharedBroker, prefix: str, folder: Path
 ) -> None:
     shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix)
     done = ragweir(*shared, "replay", "--run-id", "x", "good.jsonl", "one.gz", folder=folder)
@@ -285,7 +284,7 @@ def _answer(command: list[str], text: bytes) -> tuple[int, bytes]:
     return asking.returncode, error
 
 
-def test_on_a_terminal_a_run_is_deleted_when_the_answer_is_yes(kafka: LocalKafka, prefix: str) -> None:
+def test_on_a_terminal_a_run_is_deleted_when_the_answer_is_yes(kafka: SharedBroker, prefix: str) -> None:
     """No leaves everything and is status 1, the end of input is 130, and neither is an error with a name."""
     settings = Settings(kafka=KafkaSettings(bootstrap_servers=kafka.bootstrap), topics=TopicSettings(prefix=prefix))
     topic = create_topic(kafka.bootstrap, f"{prefix}run.mine.run")

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from commands import ragweir, told
 from confluent_kafka import Producer
-from conftest import create_topic, produce
+from conftest import SharedBroker, create_topic, produce
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -24,7 +24,6 @@ from ragweir.metrics.catalogue import everything
 from ragweir.streams.cli.compare import Gate
 from ragweir.streams.compare.compare import Comparison, compare
 from ragweir.streams.compare.report import page
-from ragweir.streams.playground.local.kafka import LocalKafka
 
 METRICS = {metric.name: metric for metric in everything()}
 BY = ("application", "model", "pipeline_version")
@@ -484,7 +483,7 @@ def test_everything_is_in_the_json(tmp_path: Path) -> None:
     assert b"30 events on both sides" in done.stdout
 
 
-def test_live_and_runs_are_read_from_their_topics(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_live_and_runs_are_read_from_their_topics(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Over partitions, without tombstones and what was aborted; no group and no topic is left behind."""
     live = create_topic(kafka.bootstrap, f"{prefix}evaluations", 3)
     run = create_topic(kafka.bootstrap, f"{prefix}run.v43.evaluations", 2)

@@ -16,7 +16,7 @@ import pytest
 from commands import ROOT, environment, evaluating, ragweir, settled, told
 from confluent_kafka import ConsumerGroupTopicPartitions, Message, Producer
 from confluent_kafka.admin import AdminClient
-from conftest import create_topic, read_to_end
+from conftest import SharedBroker, create_topic, read_to_end
 from faults import eventually
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +29,6 @@ from ragweir.streams.dead_letters import redrive as redriving
 from ragweir.streams.dead_letters.progress import RedriveProgress
 from ragweir.streams.dead_letters.redrive import Redrive, RedriveOptions
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
 from ragweir.streams.settings import load
 
@@ -41,7 +40,7 @@ SENT_MS = int(time.time() - 3600) * 1000
 Header = tuple[str, str | bytes | None]
 
 
-def topics(kafka: LocalKafka, prefix: str) -> None:
+def topics(kafka: SharedBroker, prefix: str) -> None:
     ours = {"max.message.bytes": str(max_record_bytes())}
     for name, partitions in (("interactions", 2), ("redrive", 2), ("evaluations", 2), ("dead-letter", PARTITIONS)):
         create_topic(kafka.bootstrap, prefix + name, partitions, ours)
@@ -52,7 +51,7 @@ def foreign(number: int, **fields: Any) -> bytes:
     return orjson.dumps({"event_id": f"e{number}", "query": "Is it?", "answer": f"It is {number}.", **fields})
 
 
-def put(kafka: LocalKafka, topic: str, records: Iterable[tuple[bytes | None, bytes | None, list[Header]]]) -> None:
+def put(kafka: SharedBroker, topic: str, records: Iterable[tuple[bytes | None, bytes | None, list[Header]]]) -> None:
     """Append (key, value, headers) where Java's client would."""
     producer = Producer(
         {
@@ -67,7 +66,7 @@ def put(kafka: LocalKafka, topic: str, records: Iterable[tuple[bytes | None, byt
     assert producer.flush(30) == 0
 
 
-def bury(kafka: LocalKafka, prefix: str, values: Iterable[tuple[bytes, bytes | None]]) -> None:
+def bury(kafka: SharedBroker, prefix: str, values: Iterable[tuple[bytes, bytes | None]]) -> None:
     """Have the evaluate agent refuse these (key, value), without a service, and write its dead letters."""
     agent = EvaluateAgent(EvaluateConfig(Catalogue([])))
     records = [
@@ -79,7 +78,7 @@ def bury(kafka: LocalKafka, prefix: str, values: Iterable[tuple[bytes, bytes | N
     put(kafka, f"{prefix}dead-letter", [(each.key, each.value, [*each.headers]) for each in emissions])
 
 
-def dead_letter(kafka: LocalKafka, prefix: str, *words: str | Path, columns: str = "200", **variables: str) -> str:
+def dead_letter(kafka: SharedBroker, prefix: str, *words: str | Path, columns: str = "200", **variables: str) -> str:
     """What `ragweir dead-letter` prints; nothing may go wrong."""
     shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "dead-letter")
     done = ragweir(*shared, *words, COLUMNS=columns, **variables)
@@ -87,7 +86,7 @@ def dead_letter(kafka: LocalKafka, prefix: str, *words: str | Path, columns: str
     return done.stdout.decode()
 
 
-def redriven(kafka: LocalKafka, prefix: str) -> list[Message]:
+def redriven(kafka: SharedBroker, prefix: str) -> list[Message]:
     return read_to_end(kafka.bootstrap, f"{prefix}redrive")
 
 
@@ -97,7 +96,7 @@ def mapped(folder: Path) -> Path:
     return file
 
 
-def committed(kafka: LocalKafka, prefix: str) -> dict[int, tuple[int, str | None]]:
+def committed(kafka: SharedBroker, prefix: str) -> dict[int, tuple[int, str | None]]:
     group = f"{prefix}redrive"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
@@ -105,7 +104,7 @@ def committed(kafka: LocalKafka, prefix: str) -> dict[int, tuple[int, str | None
 
 
 def test_redrive_through_a_map_makes_evaluations_of_dead_letters(
-    kafka: LocalKafka, prefix: str, tmp_path: Path
+    kafka: SharedBroker, prefix: str, tmp_path: Path
 ) -> None:
     """What lacked a field is evaluated once a map gives it; the second redrive changes nothing."""
     topics(kafka, prefix)
@@ -150,7 +149,7 @@ def test_redrive_through_a_map_makes_evaluations_of_dead_letters(
     assert re.search(r"41 invalid of evaluate: response: Field required; .*\n    0 waiting", settled_now)
 
 
-def test_without_a_map_the_bytes_are_sent_as_they_were(kafka: LocalKafka, prefix: str) -> None:
+def test_without_a_map_the_bytes_are_sent_as_they_were(kafka: SharedBroker, prefix: str) -> None:
     """An event that would now be accepted keeps its key and every byte, even those that we would write otherwise."""
     topics(kafka, prefix)
     value = b' {"event_id":"a",  "query":"q", "response":"r", "ended_at":"2026-11-21T10:00:00Z", "x": [1.0, 1e2]}\n'
@@ -169,7 +168,7 @@ def test_without_a_map_the_bytes_are_sent_as_they_were(kafka: LocalKafka, prefix
 
 
 def test_an_input_topics_own_map_is_used_without_being_asked_for(
-    kafka: LocalKafka, prefix: str, tmp_path: Path
+    kafka: SharedBroker, prefix: str, tmp_path: Path
 ) -> None:
     """The redrive topic is read as ours, so what came from a foreign topic goes through the map in the settings."""
     topics(kafka, prefix)
@@ -182,7 +181,7 @@ def test_an_input_topics_own_map_is_used_without_being_asked_for(
     assert orjson.loads(redriven(kafka, prefix)[0].value()).keys() == {"event_id", "query", "response", "ended_at"}
 
 
-def test_what_is_left_is_sent_later_and_nothing_twice(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_what_is_left_is_sent_later_and_nothing_twice(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Letters of other classes, and those still refused, stay for a later redrive, in whatever order they stand."""
     topics(kafka, prefix)
     values = [
@@ -207,7 +206,7 @@ def test_what_is_left_is_sent_later_and_nothing_twice(kafka: LocalKafka, prefix:
 
 
 def test_what_cannot_be_noted_is_not_passed(
-    kafka: LocalKafka, prefix: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    kafka: SharedBroker, prefix: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Where no more letters can be noted as left, a partition is read no further, and nothing of it is lost."""
     topics(kafka, prefix)
@@ -266,7 +265,7 @@ main()
 
 
 def hurt(
-    kafka: LocalKafka, prefix: str, moment: str, turn: int, how: str, *words: str | Path
+    kafka: SharedBroker, prefix: str, moment: str, turn: int, how: str, *words: str | Path
 ) -> subprocess.Popen[bytes]:
     shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "dead-letter", "redrive", *map(str, words)]
     return subprocess.Popen(
@@ -278,7 +277,7 @@ def hurt(
     )
 
 
-def test_kills_neither_lose_nor_double(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_kills_neither_lose_nor_double(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """SIGKILL before and after commits, time and again: in the end each letter was sent once."""
     topics(kafka, prefix)
     bury(kafka, prefix, [(f"{number}".encode(), foreign(number)) for number in range(400)])
@@ -295,7 +294,7 @@ def test_kills_neither_lose_nor_double(kafka: LocalKafka, prefix: str, tmp_path:
     assert dead_letter(kafka, prefix, "redrive", "--map", mapped(tmp_path)).startswith("0 sent")
 
 
-def test_two_redrives_at_once_send_nothing_twice(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_two_redrives_at_once_send_nothing_twice(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """One that is overtaken by another commits nothing more, and says so in a sentence."""
     topics(kafka, prefix)
     bury(kafka, prefix, [(f"{number}".encode(), foreign(number)) for number in range(100)])
@@ -318,7 +317,7 @@ def test_two_redrives_at_once_send_nothing_twice(kafka: LocalKafka, prefix: str,
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \x9b31m \u202egnp.exe \u2028 [red]:smile:[/red] [/] \\x1b C:\\n \x00\x08\r"
 
 
-def test_hostile_bytes_are_shown_safely(kafka: LocalKafka, prefix: str) -> None:
+def test_hostile_bytes_are_shown_safely(kafka: SharedBroker, prefix: str) -> None:
     """Whatever values, keys and headers hold, a terminal gets printable characters, and can tell what they were."""
     topics(kafka, prefix)
     said: list[Header] = [
@@ -347,7 +346,7 @@ def test_hostile_bytes_are_shown_safely(kafka: LocalKafka, prefix: str) -> None:
     assert "1 records there are no dead letters" in dead_letter(kafka, prefix, "list")
 
 
-def test_show_bounds_what_is_shown(kafka: LocalKafka, prefix: str) -> None:
+def test_show_bounds_what_is_shown(kafka: SharedBroker, prefix: str) -> None:
     """It shows the newest letters, as many as asked for, of one class."""
     topics(kafka, prefix)
     bury(kafka, prefix, [(f"{number}".encode(), b"{" if number % 2 else b"{}") for number in range(50)])
@@ -359,7 +358,7 @@ def test_show_bounds_what_is_shown(kafka: LocalKafka, prefix: str) -> None:
     assert "as invalid" not in printed
 
 
-def test_wrong_use_is_one_sentence(kafka: LocalKafka, prefix: str) -> None:
+def test_wrong_use_is_one_sentence(kafka: SharedBroker, prefix: str) -> None:
     """An unknown class and topics that are not there are told in one line."""
     shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "dead-letter")
     unknown = ragweir(*shared, "redrive", "--class", "bad")
@@ -371,7 +370,7 @@ def test_wrong_use_is_one_sentence(kafka: LocalKafka, prefix: str) -> None:
         assert "`ragweir topics create` makes ours" in told(missing)
 
 
-def test_letters_on_which_processes_ended_are_sent_by_force_only(kafka: LocalKafka, prefix: str) -> None:
+def test_letters_on_which_processes_ended_are_sent_by_force_only(kafka: SharedBroker, prefix: str) -> None:
     """They are listed, left without a look at what they hold, and noted as left; `--force` sends them, once."""
     topics(kafka, prefix)
     value = orjson.dumps({"event_id": "a", "query": "q", "response": "r"})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from arrays import ArrayDecoder, array
-from conftest import produce, read_to_end
+from conftest import SharedBroker, produce, read_to_end
 from faults import BEHIND, Service, Traffic, end_all, environment, eventually, set_offset
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +29,6 @@ from ragweir.streams.agent import Assignment
 from ragweir.streams.dead_letters.listing import Letter
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.kafka.reader import StoredRecord
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import EventPosition, Outcome, Record
 from ragweir.streams.runtimes import files
 
@@ -345,7 +344,7 @@ def test_a_file_is_read_as_a_topic_is() -> None:
 
 
 def test_a_worker_that_dies_in_a_transaction_settles_each_event_of_each_record_once(
-    kafka: LocalKafka, prefix: str, tmp_path: Path
+    kafka: SharedBroker, prefix: str, tmp_path: Path
 ) -> None:
     """On a real Kafka; then the group's offset is set back, and the evaluations tell where to go on."""
     streams = Traffic(kafka.bootstrap, prefix, partitions=1)

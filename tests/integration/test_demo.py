@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+from conftest import SharedBroker
 
 from ragweir.errors import DemoError
 from ragweir.metrics.catalogue import Catalogue, everything
@@ -50,7 +51,6 @@ from ragweir.streams.playground.demo.samples import QUESTIONS, UNREADABLE, drill
 from ragweir.streams.playground.demo.screen import RISK, Results, screen, summarise
 from ragweir.streams.playground.demo.services import demo_settings, environment, services
 from ragweir.streams.playground.demo.traffic import Pending, Result
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
 from ragweir.streams.settings import BatchSettings, load
 from ragweir.streams.supervisor import own_command
@@ -497,7 +497,11 @@ def v2_means(output: str) -> list[float]:
 
 
 def test_without_prometheus_the_demo_says_how_to_install_it(
-    kafka: LocalKafka, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kafka: SharedBroker,
+    prefix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Where it is neither installed nor to be fetched the alert is left out, in one line, and that is no failure."""
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -528,7 +532,7 @@ def test_an_interrupt_stops_everything(tmp_path: Path) -> None:
 
 
 def test_a_service_that_ends_is_told_with_its_last_words(
-    kafka: LocalKafka, prefix: str, monkeypatch: pytest.MonkeyPatch
+    kafka: SharedBroker, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When `up` ends by itself the demo stops, and shows what it logged."""
     words = f"no-such-thing-{uuid.uuid4()}"

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from commands import ragweir
 from confluent_kafka import Consumer, Producer, TopicPartition
-from conftest import produce
+from conftest import SharedBroker, produce
 from hostile_endpoint import Request, hostile, http, said
 
 from ragweir.schemas.codec.json import encode
@@ -19,7 +19,6 @@ from ragweir.schemas.judging import LedgerEntry, ledger_key
 from ragweir.streams.cli.checks import judge as checks
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
 from ragweir.streams.judge.probe import SIMULATED
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.settings import JudgeSettings, Settings
 
@@ -153,7 +152,7 @@ def test_without_a_judge_all_is_well() -> None:
     assert checks.requests(none) == checks.spending(none) == "none, since there is no judge"
 
 
-def test_doctor_tells_the_bill_what_waits_and_which_floor_the_budget_affords(kafka: LocalKafka, prefix: str) -> None:
+def test_doctor_tells_the_bill_what_waits_and_which_floor_the_budget_affords(kafka: SharedBroker, prefix: str) -> None:
     """Of each account the newest record counts, and what waits is counted by records: marks of transactions do not."""
     shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix)
     assert ragweir(*shared, "topics", "create", RAGWEIR_TOPICS__PARTITIONS="2").returncode == 0

@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from conftest import produce, read_to_end
+from conftest import SharedBroker, produce, read_to_end
 from faults import Service, Traffic, end_all, environment, eventually
 
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.scores.performance import METRICS
 from ragweir.streams.agent import Assignment
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Outcome, Record
 
 PLACE = ("t", 0)
@@ -133,7 +132,9 @@ def test_memory_is_bounded_by_the_horizon() -> None:
     assert not ids.pending
 
 
-def test_kills_change_nothing_about_which_events_are_evaluated(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_kills_change_nothing_about_which_events_are_evaluated(
+    kafka: SharedBroker, prefix: str, tmp_path: Path
+) -> None:
     """On a real Kafka, with a worker that is killed again and again and has to read back what stood before."""
     chance, horizon = random.Random(7), 60
     streams = Traffic(kafka.bootstrap, prefix, partitions=2)

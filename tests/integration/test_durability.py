@@ -8,13 +8,12 @@ import pytest
 from commands import ragweir
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conftest import create_topic, produce
+from conftest import SharedBroker, create_topic, produce
 from faults import set_offset
 
 from ragweir.streams.cli.checks import kafka as checks
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckWarning
 from ragweir.streams.cli.checks.durability import Durability, DurabilityVerdict, described, unread, verdict
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import Settings
 
 SAFE = Durability("t", replicas=3, min_isr=2, unclean=False)
@@ -59,15 +58,15 @@ def test_one_broker_is_a_risk_and_no_fault() -> None:
     )
 
 
-def settings(kafka: LocalKafka, prefix: str) -> Settings:
+def settings(kafka: SharedBroker, prefix: str) -> Settings:
     return Settings(kafka={"bootstrap_servers": kafka.bootstrap}, topics={"prefix": prefix})
 
 
-def found(kafka: LocalKafka, prefix: str, *topics: str) -> CheckContext:
+def found(kafka: SharedBroker, prefix: str, *topics: str) -> CheckContext:
     return CheckContext(settings(kafka, prefix), {prefix + name: 1 for name in topics})
 
 
-def test_the_settings_are_those_that_kafka_has(kafka: LocalKafka, prefix: str) -> None:
+def test_the_settings_are_those_that_kafka_has(kafka: SharedBroker, prefix: str) -> None:
     """Of our topics, and of Kafka's own, which exist from the first group and the first transaction on."""
     config = {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"}
     create_topic(kafka.bootstrap, f"{prefix}windows", 2, config)
@@ -88,7 +87,7 @@ def test_the_settings_are_those_that_kafka_has(kafka: LocalKafka, prefix: str) -
         checks.durability(found(kafka, prefix, "evaluations"))
 
 
-def test_kafkas_own_topics_are_judged_before_they_exist(monkeypatch: pytest.MonkeyPatch, kafka: LocalKafka) -> None:
+def test_kafkas_own_topics_are_judged_before_they_exist(monkeypatch: pytest.MonkeyPatch, kafka: SharedBroker) -> None:
     """By the settings of a broker, from which they will be made."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     cluster = admin.list_topics(timeout=10)
@@ -110,7 +109,7 @@ def test_kafkas_own_topics_are_judged_before_they_exist(monkeypatch: pytest.Monk
     ],
 )
 def test_a_group_that_retention_is_about_to_overtake_is_named(
-    kafka: LocalKafka, prefix: str, age_h: int, read: bool, kind: type[Exception] | None, told: str
+    kafka: SharedBroker, prefix: str, age_h: int, read: bool, kind: type[Exception] | None, told: str
 ) -> None:
     """By the age of its oldest unread record, in any of its topics; what is read may be as old as it likes."""
     for name in ("interactions", "redrive", "evaluations"):
@@ -133,7 +132,7 @@ def test_a_group_that_retention_is_about_to_overtake_is_named(
     )
 
 
-def test_each_partition_has_one_oldest_unread_record(kafka: LocalKafka, prefix: str) -> None:
+def test_each_partition_has_one_oldest_unread_record(kafka: SharedBroker, prefix: str) -> None:
     """Of any number behind it nothing is read; a partition without a limit by time, or without records, has none."""
     create_topic(kafka.bootstrap, f"{prefix}a", 3)
     create_topic(kafka.bootstrap, f"{prefix}b")
@@ -148,7 +147,7 @@ def test_each_partition_has_one_oldest_unread_record(kafka: LocalKafka, prefix: 
     ]
 
 
-def test_partitions_that_no_worker_has_read_are_named(kafka: LocalKafka, prefix: str) -> None:
+def test_partitions_that_no_worker_has_read_are_named(kafka: SharedBroker, prefix: str) -> None:
     """A group that has started has an offset in each partition; before it has, there is nothing to say."""
     create_topic(kafka.bootstrap, f"{prefix}interactions", 4)
     findings = CheckContext(settings(kafka, prefix), {f"{prefix}interactions": 4})
@@ -162,7 +161,7 @@ def test_partitions_that_no_worker_has_read_are_named(kafka: LocalKafka, prefix:
     assert checks.group(findings) == f"group {prefix}evaluate is 0 records behind"
 
 
-def test_doctor_warns_of_one_broker_and_goes_on(kafka: LocalKafka, prefix: str) -> None:
+def test_doctor_warns_of_one_broker_and_goes_on(kafka: SharedBroker, prefix: str) -> None:
     shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
     assert ragweir(*shared, "topics", "create").returncode == 0
     done = ragweir(*shared, "doctor")

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from commands import ROOT, evaluating, ragweir, settled, told
 from confluent_kafka import Consumer, Producer, TopicPartition
-from conftest import create_topic, read_to_end
+from conftest import SharedBroker, create_topic, read_to_end
 from poison import event
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
@@ -20,7 +20,6 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.aggregate.windowing import Windowing
 from ragweir.streams.explain import partition_of, windows
 from ragweir.streams.judge.results import waiting
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import WindowSettings
 
 NAMES = ("interactions", "redrive", "evaluations", "dead-letter", "judge.requests", "judge.retry", "judge.deferred")
@@ -35,12 +34,12 @@ RISKY = {
 }
 
 
-def topics(kafka: LocalKafka, prefix: str) -> None:
+def topics(kafka: SharedBroker, prefix: str) -> None:
     for name in NAMES:
         create_topic(kafka.bootstrap, prefix + name, 3)
 
 
-def put(kafka: LocalKafka, topic: str, records: Iterable[tuple[str, bytes]]) -> None:
+def put(kafka: SharedBroker, topic: str, records: Iterable[tuple[str, bytes]]) -> None:
     """Append (key, value) as our producers do: where Java's client would."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "partitioner": "murmur2_random", "log_level": 0})
     for key, value in records:
@@ -48,13 +47,13 @@ def put(kafka: LocalKafka, topic: str, records: Iterable[tuple[str, bytes]]) -> 
     assert producer.flush(30) == 0
 
 
-def explain(kafka: LocalKafka, prefix: str, *words: str | Path) -> str:
+def explain(kafka: SharedBroker, prefix: str, *words: str | Path) -> str:
     done = ragweir("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "explain", *words)
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout.decode()
 
 
-def story(kafka: LocalKafka, prefix: str, *words: str | Path) -> dict[str, Any]:
+def story(kafka: SharedBroker, prefix: str, *words: str | Path) -> dict[str, Any]:
     told_: dict[str, Any] = orjson.loads(explain(kafka, prefix, *words, "--json"))
     return told_
 
@@ -64,7 +63,7 @@ def evaluation(**fields: Any) -> Evaluation:
     return Evaluation(**plain | fields)
 
 
-def test_the_partition_is_the_one_that_kafkas_clients_choose(kafka: LocalKafka, prefix: str) -> None:
+def test_the_partition_is_the_one_that_kafkas_clients_choose(kafka: SharedBroker, prefix: str) -> None:
     """For keys of every length and byte, librdkafka's murmur2 puts the record where we look for it."""
     topic = create_topic(kafka.bootstrap, f"{prefix}topic", 7)
     chance = random.Random(1)
@@ -77,7 +76,7 @@ def test_the_partition_is_the_one_that_kafkas_clients_choose(kafka: LocalKafka, 
     assert all(partition_of(message.key(), 7) == message.partition() for message in found)
 
 
-def test_the_story_on_topics(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_the_story_on_topics(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """It tells an evaluated event's source, scores, reasons, routing and windows, where its request waits, and then
     what the judge said and cost."""
     topics(kafka, prefix)
@@ -157,7 +156,7 @@ def test_the_story_on_topics(kafka: LocalKafka, prefix: str, tmp_path: Path) -> 
     assert all(character.isprintable() for character in printed.replace("\n", ""))
 
 
-def test_an_unknown_event_is_one_sentence(kafka: LocalKafka, prefix: str) -> None:
+def test_an_unknown_event_is_one_sentence(kafka: SharedBroker, prefix: str) -> None:
     """It says how far was looked, with status 1: the newest records only, or all there are, or none."""
     create_topic(kafka.bootstrap, f"{prefix}evaluations", 2)
     partition = partition_of(b"who", 2)

@@ -15,7 +15,7 @@ import orjson
 import pytest
 from commands import COMMAND, environment
 from confluent_kafka import Producer
-from conftest import create_topic
+from conftest import SharedBroker, create_topic
 from faults import eventually
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +29,6 @@ from ragweir.metrics.aggregation.summary import Scheme, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import OVERFLOW, Progress, Window
 from ragweir.streams.export.exposition import Exposition, label_names, quoted
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.local.node import free_port
 from ragweir.streams.playground.local.prometheus import local_prometheus, programs
 from ragweir.streams.serving.health import Health, exposition, serve
@@ -332,7 +331,7 @@ def at(second: int) -> datetime:
 class Aggregated:
     """Writes windows and progress as the aggregate service does, in transactions."""
 
-    def __init__(self, kafka: LocalKafka, prefix: str) -> None:
+    def __init__(self, kafka: SharedBroker, prefix: str) -> None:
         self.topic = f"{prefix}windows"
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": prefix, "log_level": 0})
         self._producer.init_transactions(30)
@@ -368,7 +367,7 @@ class Aggregated:
 
 
 @contextmanager
-def exporter(kafka: LocalKafka, prefix: str) -> Iterator[str]:
+def exporter(kafka: SharedBroker, prefix: str) -> Iterator[str]:
     port = free_port()
     variables = {
         "RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap,
@@ -398,7 +397,7 @@ def shown_events(url: str, window: str) -> dict[str, float]:
     return found
 
 
-def test_the_service_shows_what_has_closed(kafka: LocalKafka, prefix: str) -> None:
+def test_the_service_shows_what_has_closed(kafka: SharedBroker, prefix: str) -> None:
     """It merges committed parts of all partitions, waits for the laggard, and a restarted exporter shows the same."""
     create_topic(kafka.bootstrap, f"{prefix}windows", 3)
     aggregated = Aggregated(kafka, prefix)
@@ -445,7 +444,7 @@ def test_the_service_shows_what_has_closed(kafka: LocalKafka, prefix: str) -> No
         assert all(math.isfinite(value) for value in lag)
 
 
-def test_without_the_topic_it_says_what_to_do(kafka: LocalKafka, prefix: str) -> None:
+def test_without_the_topic_it_says_what_to_do(kafka: SharedBroker, prefix: str) -> None:
     """The exporter refuses to run without its topic, in one sentence."""
     done = subprocess.run(
         [*COMMAND, "--prefix", prefix, "export", "--slot", "0"],

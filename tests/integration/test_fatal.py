@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from conftest import produce, read_to_end
+from conftest import SharedBroker, produce, read_to_end
 from faults import Traffic, eventually, set_offset
 from harm import CAUSES, Start, evaluations_to_sum, event, healthy, letters, metadata, publish, starting
 
 from ragweir.errors import DO_NOT_RESTART
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.runtimes.delivery_attempts import MAX_ATTEMPTS
 
 QUICK = ("segv", "spin", "hoard")
@@ -28,7 +27,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     "harm", [harm if harm in QUICK else pytest.param(harm, marks=pytest.mark.long) for harm in CAUSES]
 )
 def test_one_record_that_ends_processes_is_buried_and_its_neighbours_are_evaluated(
-    kafka: LocalKafka, prefix: str, start: Start, harm: str
+    kafka: SharedBroker, prefix: str, start: Start, harm: str
 ) -> None:
     """Of 51 records in one batch the harmful one becomes a dead letter, with its bytes and the cause; 50 are evaluated.
 
@@ -73,7 +72,7 @@ def test_one_record_that_ends_processes_is_buried_and_its_neighbours_are_evaluat
 
 
 def test_aggregate_stops_for_good_where_its_processes_die_on_the_same_records(
-    kafka: LocalKafka, prefix: str, start: Start
+    kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """After so many deaths it is refused, in one sentence that names the records and what to do; which then helps."""
     traffic = evaluations_to_sum(kafka, prefix, start, {0: "abort"})
@@ -92,7 +91,7 @@ def test_aggregate_stops_for_good_where_its_processes_die_on_the_same_records(
     assert start(traffic, "--slot", "0", service="aggregate").ended() == -signal.SIGABRT, "it tries again"
 
 
-def test_metadata_of_others_says_nothing(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_metadata_of_others_says_nothing(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """Offsets that an older release committed, without metadata, and those with somebody else's."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": f"{prefix}evaluate", "log_level": 0})

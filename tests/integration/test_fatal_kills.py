@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import QUICK_BROKER, read_to_end
+from conftest import QUICK_BROKER, SharedBroker, read_to_end
 from faults import Traffic, eventually, gone
 from harm import CAUSES, Start, child, evaluations_to_sum, healthy, letters, metadata, publish, starting, works_in
 
-from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
+from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.runtimes.delivery_attempts import MAX_ATTEMPTS
 
 
@@ -21,7 +21,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield from starting(tmp_path)
 
 
-def test_a_supervisor_finds_the_record_that_stops_workers(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_a_supervisor_finds_the_record_that_stops_workers(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """A record whose evaluation never ends, and lets nothing else run: killed after the stall, found, buried alone."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     publish(traffic, {7: "regex", 8: "abort", 30: "segv"})
@@ -38,7 +38,7 @@ def test_a_supervisor_finds_the_record_that_stops_workers(kafka: LocalKafka, pre
     assert service.stop() == 0
 
 
-def test_kills_bury_nothing(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_kills_bury_nothing(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """Workers, and the processes that try records for them, are killed again and again, and the records are healthy."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     publish(traffic, dict.fromkeys(range(51), "nap"))
@@ -58,7 +58,7 @@ def test_kills_bury_nothing(kafka: LocalKafka, prefix: str, start: Start) -> Non
 
 
 def test_a_record_whose_trials_are_killed_is_waited_for(
-    kafka: LocalKafka, prefix: str, start: Start, tmp_path: Path
+    kafka: SharedBroker, prefix: str, start: Start, tmp_path: Path
 ) -> None:
     """As where the kernel kills, for want of memory: the worker leaves, and buries and passes over nothing."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
@@ -102,7 +102,7 @@ def test_a_watchdog_and_a_broker_that_stands_still_bury_nothing(prefix: str, sta
 
 @pytest.mark.long
 def test_a_worker_that_was_stopped_for_a_while_is_replaced_and_buries_nothing(
-    kafka: LocalKafka, prefix: str, start: Start
+    kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """SIGSTOP with records in hand: the supervisor ends the worker after the stall, and the next one goes on."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
@@ -117,7 +117,7 @@ def test_a_worker_that_was_stopped_for_a_while_is_replaced_and_buries_nothing(
 
 
 @pytest.mark.long
-def test_kills_never_stop_aggregate_for_good(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_kills_never_stop_aggregate_for_good(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """However often it is killed with its first records handled and not committed, the next one goes on."""
     traffic = evaluations_to_sum(kafka, prefix, start, {})
     for _ in range(MAX_ATTEMPTS + 1):

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import structlog
 from confluent_kafka import Consumer, TopicPartition
-from conftest import QUICK_BROKER
+from conftest import QUICK_BROKER, SharedBroker
 from faults import Service, Traffic, delete_before, end_all, environment, eventually, gone, set_offset
 
 from ragweir.errors import DO_NOT_RESTART
-from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
+from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.records import Record
 from ragweir.streams.runtimes.offsets import OffsetTracker
 from ragweir.streams.supervisor import Command, Supervisor
@@ -119,7 +119,7 @@ def figures(times: list[float]) -> str:
     return f"kill to next commit: {low:.2f} / {middle:.2f} / {high:.2f} s (min / median / max of {len(times)})"
 
 
-def test_kills_at_random_moments_lose_and_double_nothing(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_kills_at_random_moments_lose_and_double_nothing(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """SIGKILL of either of two workers, four times under a backlog: every event is settled once, in order."""
     traffic = Traffic(kafka.bootstrap, prefix)
     # Sessions long enough for the killed slot itself to come back, rather than another to take its partitions.
@@ -148,7 +148,7 @@ def test_many_kills_with_the_default_timeouts_lose_and_double_nothing(prefix: st
 
 @pytest.mark.parametrize("successor", [0, 1], ids=["same-slot", "other-slot"])
 def test_a_kill_inside_a_transaction_leaves_nothing_behind(
-    kafka: LocalKafka, prefix: str, start: Start, successor: int
+    kafka: SharedBroker, prefix: str, start: Start, successor: int
 ) -> None:
     """Outputs and offsets of a transaction that its worker did not live to commit are never read, whoever goes on."""
     traffic = Traffic(kafka.bootstrap, prefix)
@@ -160,7 +160,7 @@ def test_a_kill_inside_a_transaction_leaves_nothing_behind(
     traffic.must_be_settled_exactly_once()
 
 
-def test_a_kill_in_a_rebalance_leaves_no_partition_unread(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_a_kill_in_a_rebalance_leaves_no_partition_unread(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """A worker that dies when it is to give partitions up, and comes back at once, leaves none that nobody reads."""
     traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(30)
@@ -174,7 +174,7 @@ def test_a_kill_in_a_rebalance_leaves_no_partition_unread(kafka: LocalKafka, pre
 
 
 @pytest.mark.parametrize("moment", ["before", "inside"])
-def test_a_zombie_writes_nothing(kafka: LocalKafka, prefix: str, start: Start, moment: str) -> None:
+def test_a_zombie_writes_nothing(kafka: SharedBroker, prefix: str, start: Start, moment: str) -> None:
     """A worker that slept beyond its session with a batch in hand does not commit it: another has had it."""
     traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(30)
@@ -195,7 +195,7 @@ def test_a_zombie_writes_nothing(kafka: LocalKafka, prefix: str, start: Start, m
     traffic.must_be_settled_exactly_once()
 
 
-def test_a_slot_started_twice_ends_the_first(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_a_slot_started_twice_ends_the_first(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """The same slot in a second process takes over; the first exits and names the other; nothing is doubled."""
     traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(500)
@@ -208,7 +208,7 @@ def test_a_slot_started_twice_ends_the_first(kafka: LocalKafka, prefix: str, sta
     traffic.must_be_settled_exactly_once()
 
 
-def test_slots_may_leave_and_come_back(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_slots_may_leave_and_come_back(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """Three workers, then one, then three again, while events flow."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=6)
     traffic.publish(300)
@@ -228,7 +228,7 @@ def test_slots_may_leave_and_come_back(kafka: LocalKafka, prefix: str, start: St
     traffic.must_be_settled_exactly_once()
 
 
-def test_a_slot_without_partitions_is_ready_and_idle(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_a_slot_without_partitions_is_ready_and_idle(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """More slots than partitions: the one that has none is ready all the same, and harmless."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     service = start(traffic, "--workers", "3")
@@ -275,7 +275,7 @@ def test_a_broker_that_goes_is_waited_for(prefix: str, start: Start) -> None:
         traffic.must_be_settled_exactly_once()
 
 
-def test_records_that_retention_deleted_are_counted(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_records_that_retention_deleted_are_counted(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """A gap between the committed offset and the first record is logged and counted, and work goes on after it.
 
     Both at the start of a worker and while it runs.
@@ -306,7 +306,7 @@ def test_records_that_retention_deleted_are_counted(kafka: LocalKafka, prefix: s
     assert [place for _, (_, place) in traffic.evaluations()] == [*range(7), 8, 9, *range(15, 30), *range(40, 50)]
 
 
-def test_records_of_partitions_given_up_or_had_already_are_dropped(kafka: LocalKafka, prefix: str) -> None:
+def test_records_of_partitions_given_up_or_had_already_are_dropped(kafka: SharedBroker, prefix: str) -> None:
     """The runtime does not rest on librdkafka alone for what a worker may handle."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     traffic.publish(3)
@@ -321,7 +321,7 @@ def test_records_of_partitions_given_up_or_had_already_are_dropped(kafka: LocalK
     assert not offsets.accept(records[2])
 
 
-def test_an_offset_beyond_the_end_is_refused(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_an_offset_beyond_the_end_is_refused(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """Where a topic lost committed records, the service ends with a sentence that says what to do, and stays ended."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     traffic.publish(3)
@@ -334,7 +334,7 @@ def test_an_offset_beyond_the_end_is_refused(kafka: LocalKafka, prefix: str, sta
     assert len(supervised.logged("started")) == 1
 
 
-def test_sigterm_under_load_ends_in_time_and_in_order(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_sigterm_under_load_ends_in_time_and_in_order(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """A stop in the middle of a backlog takes less than ten seconds, gives status 0, and costs no event."""
     traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(1_000)
@@ -347,7 +347,7 @@ def test_sigterm_under_load_ends_in_time_and_in_order(kafka: LocalKafka, prefix:
     traffic.must_be_settled_exactly_once()
 
 
-def test_workers_end_with_their_supervisor(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_workers_end_with_their_supervisor(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """After SIGKILL of the supervisor, its workers stop by themselves."""
     traffic = Traffic(kafka.bootstrap, prefix)
     service = start(traffic, "--workers", "2")
@@ -363,7 +363,9 @@ def test_a_worker_that_always_fails_is_started_ever_later() -> None:
     assert [line["restart_in_s"] for line in logs] == [0.1, 0.2, 0.4, 0.8]
 
 
-def test_latest_loses_nothing_that_came_while_the_worker_was_away(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_latest_loses_nothing_that_came_while_the_worker_was_away(
+    kafka: SharedBroker, prefix: str, start: Start
+) -> None:
     """`latest` means the end at the first start ever, even when nothing was read before the second."""
     traffic = Traffic(kafka.bootstrap, prefix)
     traffic.publish(5)

@@ -14,7 +14,7 @@ import orjson
 import pytest
 from commands import ROOT, environment, evaluating, ragweir, settled, told
 from confluent_kafka import Message, Producer
-from conftest import create_topic, produce, read_to_end
+from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import Service, Traffic, end_all, eventually
 from poison import event
 
@@ -22,7 +22,6 @@ from ragweir.errors import ConfigurationError
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.streams.explain import partition_of
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.runtimes.files import run
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import KafkaSettings, Settings
@@ -144,7 +143,7 @@ def worker(
         end_all([service])
 
 
-def test_every_runtime_gives_the_same_bytes(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_every_runtime_gives_the_same_bytes(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Whatever is read, Faust writes what the kafka runtime writes, byte for byte, headers, keys and partitions too.
 
     The evaluations are those of the files runtime but for `source`.
@@ -194,7 +193,7 @@ def must_be_whole(traffic: Traffic, what: str) -> None:
         print(f"{what}: {len(expected)} {name}, of which {len(found) - len(expected)} were written again")
 
 
-def test_killed_workers_lose_nothing(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_killed_workers_lose_nothing(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """With each of two workers killed in the middle, all events are evaluated and all poison buried, once or more."""
     traffic, group = Traffic(kafka.bootstrap, prefix), f"{prefix}evaluate-faust"
     traffic.publish(150)
@@ -210,7 +209,7 @@ def test_killed_workers_lose_nothing(kafka: LocalKafka, prefix: str, tmp_path: P
     assert len(service.logged("worker ended")) == 2, "no worker ended by itself"
 
 
-def test_what_is_not_finished_is_read_again(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_what_is_not_finished_is_read_again(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Neither an event whose evaluation raises nor one that a stop finds in flight is committed, nor what follows it.
 
     The stop is clean and in time all the same.
@@ -232,7 +231,7 @@ def test_what_is_not_finished_is_read_again(kafka: LocalKafka, prefix: str, tmp_
     must_be_whole(traffic, "one raised, one stopped")
 
 
-def test_a_worker_tells_how_it_is_and_buries_what_is_refused(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_a_worker_tells_how_it_is_and_buries_what_is_refused(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """`faust -A` says what it guarantees, shows telemetry, and what the broker refuses for its size is buried."""
     for name in ("interactions", "redrive", "dead-letter"):
         create_topic(kafka.bootstrap, f"{prefix}{name}", 1, LARGE)
@@ -265,7 +264,7 @@ def test_exactly_once_is_refused_with_its_reason(prefix: str, tmp_path: Path) ->
     assert service.log.read_text() == f"{line}\n"
 
 
-def test_missing_topics_end_it_with_a_sentence(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_missing_topics_end_it_with_a_sentence(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Without its topics it says which and how to make them, and is not started again and again."""
     with worker(kafka.bootstrap, prefix, tmp_path / "log") as service:
         assert service.ended(30) == 2

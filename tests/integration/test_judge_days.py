@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message, Producer
 from confluent_kafka.admin import AdminClient
+from conftest import SharedBroker
 from faults import QUICK_CLIENT, Service, end_all, eventually
-from scripted_judge import NOON, Log, ScriptedPool, Worker, config, request
-from test_judge_agent import AMOUNT, dollars
+from scripted_judge import AMOUNT, NOON, Log, ScriptedPool, Worker, config, dollars, request
 from test_judge_service import PARTITIONS, Requests, cost, environment
 
 from ragweir.schemas.codec.json import encode
@@ -23,7 +23,6 @@ from ragweir.streams.cli.checks import ledger_time
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.days import AHEAD_S, DayClock
 from ragweir.streams.kafka.topics import create_topics
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.runtimes.broker_clock import BrokerClock
 from ragweir.streams.settings import Settings
@@ -326,7 +325,7 @@ def services() -> Iterator[list[Service]]:
 
 
 def test_a_clock_that_is_days_ahead_for_a_while_spends_nothing_of_them_and_expires_nothing(
-    kafka: LocalKafka, prefix: str, tmp_path: Path, services: list[Service]
+    kafka: SharedBroker, prefix: str, tmp_path: Path, services: list[Service]
 ) -> None:
     requests, cap, ahead = Requests(kafka.bootstrap, prefix), 0.06, tmp_path / "ahead"
     ahead.write_text("0")
@@ -355,7 +354,7 @@ def test_a_clock_that_is_days_ahead_for_a_while_spends_nothing_of_them_and_expir
 
 
 def test_a_ledger_without_the_brokers_time_is_told_and_works_by_our_own_clock(
-    kafka: LocalKafka, prefix: str, tmp_path: Path, services: list[Service]
+    kafka: SharedBroker, prefix: str, tmp_path: Path, services: list[Service]
 ) -> None:
     requests = Requests(kafka.bootstrap, prefix, ledger={"message.timestamp.type": "CreateTime"})
     with simulated_judge() as judge:
@@ -379,7 +378,7 @@ def test_a_ledger_without_the_brokers_time_is_told_and_works_by_our_own_clock(
 
 @pytest.mark.parametrize("last", [pytest.param("judge.requests", marks=pytest.mark.long), "judge.ledger"])
 def test_partitions_that_are_added_under_running_workers_do_not_multiply_the_budget(
-    kafka: LocalKafka, prefix: str, tmp_path: Path, services: list[Service], last: str
+    kafka: SharedBroker, prefix: str, tmp_path: Path, services: list[Service], last: str
 ) -> None:
     """Whichever topic gets them last; nor do the processes that see them from their starts."""
     requests, cap = Requests(kafka.bootstrap, prefix), 0.15
@@ -422,7 +421,7 @@ def test_partitions_that_are_added_under_running_workers_do_not_multiply_the_bud
 
 @pytest.mark.parametrize("ends", ["committed", "aborted"])
 def test_a_transaction_that_is_open_in_the_ledger_is_waited_for_before_anything_is_spent(
-    kafka: LocalKafka, prefix: str, tmp_path: Path, services: list[Service], ends: str
+    kafka: SharedBroker, prefix: str, tmp_path: Path, services: list[Service], ends: str
 ) -> None:
     """The offsets are stable all the while, as when the marks of an earlier owner's commit have not all come yet."""
     requests, cap = Requests(kafka.bootstrap, prefix), 0.2

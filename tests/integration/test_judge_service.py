@@ -20,14 +20,13 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_END, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
-from conftest import create_topic, produce, read_to_end
+from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import BEHIND, QUICK_CLIENT, Service, end_all, eventually, forget, gone, set_offset
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.judging import Finished, JudgeRequest, LedgerEntry, ledger_key
 from ragweir.schemas.topics import TOPICS as TABLE
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 
 PARTITIONS = 4
@@ -163,7 +162,7 @@ def cost(calls: Mapping[str, Any]) -> float:
 
 
 def test_requests_become_judged_evaluations_and_the_ledger_knows_what_they_cost(
-    kafka: LocalKafka, prefix: str, start: Start
+    kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     requests = Requests(kafka.bootstrap, prefix)
     with simulated_judge() as judge:
@@ -187,7 +186,7 @@ def test_requests_become_judged_evaluations_and_the_ledger_knows_what_they_cost(
 
 
 def test_a_result_that_kafka_refuses_becomes_a_dead_letter_and_all_others_are_judged(
-    kafka: LocalKafka, prefix: str, start: Start
+    kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """Of `evaluations` with small records, one judged evaluation is too large: it is paid for, and settled once."""
     requests = Requests(kafka.bootstrap, prefix, {"evaluations": 5_000})
@@ -215,7 +214,7 @@ def test_a_result_that_kafka_refuses_becomes_a_dead_letter_and_all_others_are_ju
 
 
 def test_kills_lose_nothing_and_double_no_result_and_lost_calls_count_as_spent(
-    kafka: LocalKafka, prefix: str, start: Start
+    kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """SIGKILL of either of two workers while calls are under way; repeated calls are counted and paid for."""
     requests, chance = Requests(kafka.bootstrap, prefix), random.Random(5)
@@ -243,7 +242,7 @@ def test_kills_lose_nothing_and_double_no_result_and_lost_calls_count_as_spent(
 @pytest.mark.parametrize("ledger", ["kept", "emptied"])
 @pytest.mark.parametrize("how", ["older", "none"])
 def test_an_offset_that_was_forgotten_judges_nothing_twice(
-    kafka: LocalKafka, prefix: str, start: Start, how: str, ledger: str
+    kafka: SharedBroker, prefix: str, start: Start, how: str, ledger: str
 ) -> None:
     """Where Kafka answers an older one, or none, the ledger tells up to where requests are finished.
 
@@ -276,7 +275,7 @@ def test_an_offset_that_was_forgotten_judges_nothing_twice(
 
 
 def test_a_ledger_that_tells_of_a_topic_that_was_deleted_proves_nothing(
-    kafka: LocalKafka, prefix: str, start: Start
+    kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """Even if the same event stands at the same offset of the topic that was made again."""
     requests, topic = Requests(kafka.bootstrap, prefix), f"{prefix}judge.requests"
@@ -294,7 +293,9 @@ def test_a_ledger_that_tells_of_a_topic_that_was_deleted_proves_nothing(
 
 
 @pytest.mark.parametrize("fault", ["503", "cut-connection"])
-def test_an_outage_costs_no_request_and_no_rebalance(kafka: LocalKafka, prefix: str, start: Start, fault: str) -> None:
+def test_an_outage_costs_no_request_and_no_rebalance(
+    kafka: SharedBroker, prefix: str, start: Start, fault: str
+) -> None:
     """What breaks off in the middle may have cost all that was reserved: it is tried again with a new reservation."""
     requests = Requests(kafka.bootstrap, prefix)
     with simulated_judge() as judge:
@@ -318,7 +319,7 @@ def test_an_outage_costs_no_request_and_no_rebalance(kafka: LocalKafka, prefix: 
         assert len(service.logged("partitions assigned")) == 1, "no rebalance"
 
 
-def test_a_storm_of_429_is_waited_out_as_the_endpoint_says(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_a_storm_of_429_is_waited_out_as_the_endpoint_says(kafka: SharedBroker, prefix: str, start: Start) -> None:
     requests = Requests(kafka.bootstrap, prefix)
     with simulated_judge() as judge:
         judge.set_faults(shares={"429": "all"}, retry_after_s=1, requests=18)
@@ -335,7 +336,7 @@ def test_a_storm_of_429_is_waited_out_as_the_endpoint_says(kafka: LocalKafka, pr
 
 
 def test_what_fails_while_the_judge_is_well_waits_in_the_retry_topic_and_then_goes_on(
-    kafka: LocalKafka, prefix: str, start: Start
+    kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """The pausing and going back of partitions, on a real broker: nothing of the retry topic is passed over."""
     requests = Requests(kafka.bootstrap, prefix)
@@ -354,7 +355,7 @@ def test_what_fails_while_the_judge_is_well_waits_in_the_retry_topic_and_then_go
 
 
 def test_a_flood_of_one_tenant_is_moved_and_the_next_tenants_requests_are_judged_meanwhile(
-    kafka: LocalKafka, prefix: str, start: Start
+    kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """On a real broker: what is moved is read again, in a process that was killed meanwhile too, and judged once."""
     requests = Requests(kafka.bootstrap, prefix)
@@ -380,7 +381,7 @@ def test_a_flood_of_one_tenant_is_moved_and_the_next_tenants_requests_are_judged
 
 
 def test_over_budget_events_are_deferred_and_the_bill_stays_within_the_cap(
-    kafka: LocalKafka, prefix: str, start: Start
+    kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     requests = Requests(kafka.bootstrap, prefix)
     cap = 0.2
@@ -404,7 +405,7 @@ def test_over_budget_events_are_deferred_and_the_bill_stays_within_the_cap(
         print(f"{judged} judged, {len(deferred)} deferred, {cost(judge.calls()) / 1e6:.4f} of {cap} dollars charged")
 
 
-def test_a_wrong_key_is_one_clear_line_and_nothing_is_lost(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_a_wrong_key_is_one_clear_line_and_nothing_is_lost(kafka: SharedBroker, prefix: str, start: Start) -> None:
     requests = Requests(kafka.bootstrap, prefix)
     with simulated_judge(key="sk-right") as judge:
         requests.send(8)
@@ -427,7 +428,7 @@ def test_a_wrong_key_is_one_clear_line_and_nothing_is_lost(kafka: LocalKafka, pr
     ],
 )
 def test_settings_that_cannot_be_kept_are_refused_at_the_start(
-    kafka: LocalKafka, prefix: str, settings: dict[str, Any], said: str
+    kafka: SharedBroker, prefix: str, settings: dict[str, Any], said: str
 ) -> None:
     requests = Requests(kafka.bootstrap, prefix)
     given = environment(requests, "http://127.0.0.1:9/v1", **settings)
@@ -454,7 +455,7 @@ def busiest_minute(calls: list[dict[str, Any]]) -> int:
 
 @pytest.mark.long
 def test_half_an_hour_of_outages_leaves_evaluate_alone_and_every_event_judged_once(
-    kafka: LocalKafka, prefix: str, start: Start, tmp_path: Path
+    kafka: SharedBroker, prefix: str, start: Start, tmp_path: Path
 ) -> None:
     """503s, 429s and silence for ten minutes each under steady traffic, with a limit of calls a minute."""
     requests, per_minute, phase_s, pause_s, batch = Requests(kafka.bootstrap, prefix), 240, 600, 5, 10

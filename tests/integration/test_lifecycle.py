@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from conftest import create_topic, produce, read_to_end
+from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import eventually
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass
 from ragweir.streams.agent import Agent, Assignment
 from ragweir.streams.kafka.client import Identity
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.serving.health import Health
@@ -127,7 +126,7 @@ class Recorder(Agent):
 
 
 @contextmanager
-def running(kafka: LocalKafka, prefix: str, agent: Agent) -> Iterator[SimpleNamespace]:
+def running(kafka: SharedBroker, prefix: str, agent: Agent) -> Iterator[SimpleNamespace]:
     """The runtime with an agent, on a thread of the test."""
     for name in ("interactions", "dead-letter"):
         create_topic(kafka.bootstrap, prefix + name, 1)
@@ -150,7 +149,7 @@ def running(kafka: LocalKafka, prefix: str, agent: Agent) -> Iterator[SimpleName
         worker.join()
 
 
-def written(kafka: LocalKafka, topic: str) -> list[bytes | None]:
+def written(kafka: SharedBroker, topic: str) -> list[bytes | None]:
     return [message.value() for message in read_to_end(kafka.bootstrap, topic)]
 
 
@@ -162,7 +161,7 @@ def ready(agent: Recorder) -> Callable[[], bool]:
     return lambda: "on_assigned" in names(agent)
 
 
-def test_the_runtime_calls_the_whole_lifecycle_in_its_order(kafka: LocalKafka, prefix: str) -> None:
+def test_the_runtime_calls_the_whole_lifecycle_in_its_order(kafka: SharedBroker, prefix: str) -> None:
     """Without a fault: assigned, then per transaction handle, tick, commit and metrics, then drain and revoked."""
     agent = Recorder()
     with running(kafka, prefix, agent) as run:
@@ -183,7 +182,7 @@ def test_the_runtime_calls_the_whole_lifecycle_in_its_order(kafka: LocalKafka, p
 
 @pytest.mark.parametrize("holds", [False, True], ids=["settles at once", "holds records"])
 def test_a_record_whose_outcome_kafka_does_not_take_becomes_a_dead_letter_whoever_holds_it(
-    kafka: LocalKafka, prefix: str, *, holds: bool
+    kafka: SharedBroker, prefix: str, *, holds: bool
 ) -> None:
     """The one record is found by halving what is settled, also where the agent had taken it long before."""
     agent = Recorder(holds=holds)
@@ -201,7 +200,7 @@ def test_a_record_whose_outcome_kafka_does_not_take_becomes_a_dead_letter_whoeve
     assert after[-1] == "on_commit"
 
 
-def test_the_lag_is_current_while_an_agent_takes_nothing(kafka: LocalKafka, prefix: str) -> None:
+def test_the_lag_is_current_while_an_agent_takes_nothing(kafka: SharedBroker, prefix: str) -> None:
     """A partition that is paused is not read, so its end has to be asked for."""
     agent = Recorder()
     with running(kafka, prefix, agent) as run:

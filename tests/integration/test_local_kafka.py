@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from conftest import create_topic, produce, read_to_end
+from conftest import SharedBroker, create_topic, produce, read_to_end
 
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local import jars, sums
 from ragweir.streams.playground.local.class_archive import ClassArchive
-from ragweir.streams.playground.local.kafka import KAFKA_VERSION, LocalKafka, local_kafka
+from ragweir.streams.playground.local.kafka import KAFKA_VERSION, local_kafka
 from ragweir.streams.playground.local.node import Node, free_port
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +74,7 @@ def install(programs: Path, name: str, script: str) -> None:
     program.chmod(0o755)
 
 
-def test_what_is_produced_is_read_back(kafka: LocalKafka, prefix: str) -> None:
+def test_what_is_produced_is_read_back(kafka: SharedBroker, prefix: str) -> None:
     """A record, a tombstone and bytes that are no text come back from the partition that they were sent to."""
     topic = create_topic(kafka.bootstrap, f"{prefix}bytes", partitions=3)
     produce(kafka.bootstrap, topic, [b"one", None, b"\xff\x00"], key=b"k", partition=2)
@@ -82,7 +82,7 @@ def test_what_is_produced_is_read_back(kafka: LocalKafka, prefix: str) -> None:
     assert found == [(2, 0, b"k", b"one"), (2, 1, b"k", None), (2, 2, b"k", b"\xff\x00")]
 
 
-def test_transactions_work_and_read_to_end_shows_committed_records_only(kafka: LocalKafka, prefix: str) -> None:
+def test_transactions_work_and_read_to_end_shows_committed_records_only(kafka: SharedBroker, prefix: str) -> None:
     """The node carries transactions: an aborted record is not seen, an open one not waited for."""
     topic = create_topic(kafka.bootstrap, f"{prefix}out")
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"{prefix}p"})
@@ -102,7 +102,7 @@ def test_transactions_work_and_read_to_end_shows_committed_records_only(kafka: L
     producer.abort_transaction(30)
 
 
-def test_a_topic_is_never_created_by_writing_to_it(kafka: LocalKafka, prefix: str) -> None:
+def test_a_topic_is_never_created_by_writing_to_it(kafka: SharedBroker, prefix: str) -> None:
     """A record for a misspelt topic is refused, and there is no such topic afterwards."""
     refused: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "topic.metadata.propagation.max.ms": 1000})

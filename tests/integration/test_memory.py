@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from conftest import create_topic
+from conftest import SharedBroker, create_topic
 
 from bench.interactions import interactions
-from ragweir.streams.playground.local.kafka import LocalKafka
 
 LIMIT_MB = 200
 
@@ -40,7 +39,7 @@ def _settled(bootstrap: str, prefix: str) -> int:
     "events",
     [pytest.param(8_000, id="8k"), pytest.param(100_000, id="100k", marks=pytest.mark.long)],
 )
-def test_a_worker_stays_under_200_mb_however_long_the_backlog(kafka: LocalKafka, prefix: str, events: int) -> None:
+def test_a_worker_stays_under_200_mb_however_long_the_backlog(kafka: SharedBroker, prefix: str, events: int) -> None:
     """The peak resident memory of a worker that works off a backlog of 4.5 KB events is under 200 MB."""
     for name in ("interactions", "redrive", "evaluations", "dead-letter"):
         create_topic(kafka.bootstrap, prefix + name, 4)

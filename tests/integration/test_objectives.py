@@ -6,13 +6,12 @@ from typing import Any
 import orjson
 import pytest
 from commands import ragweir
-from conftest import create_topic, produce
+from conftest import SharedBroker, create_topic, produce
 
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
 from ragweir.streams.cli.checks.events import objectives
 from ragweir.streams.cli.checks.objectives import evaluations, uncounted
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
 from ragweir.streams.settings import JudgeSettings, KafkaSettings, Settings, Slo, TopicSettings
 
@@ -63,7 +62,7 @@ def test_what_is_no_evaluation_is_left_out() -> None:
     assert [each.event_id for each in evaluations(records)] == ["e0"]
 
 
-def test_doctor_tries_the_slos_on_the_newest_evaluations(kafka: LocalKafka, prefix: str) -> None:
+def test_doctor_tries_the_slos_on_the_newest_evaluations(kafka: SharedBroker, prefix: str) -> None:
     """From a topic: nothing to look at, then an SLO that counts, one that does not, and one on a judged metric."""
 
     def told(*slos: Slo, topics: dict[str, int] | None = None, **judge: str) -> str:

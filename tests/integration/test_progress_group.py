@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as PartitionOffset
+from conftest import SharedBroker
 from faults import Traffic
 
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import TopicPartition
 from ragweir.streams.runtimes.offset_metadata import OffsetMetadata
 from ragweir.streams.runtimes.progress_group import ProgressGroup
@@ -80,7 +80,7 @@ def test_nothing_is_committed_for_an_agent_whose_state_tells(clock: Clock) -> No
     assert commit(group, {("t", 0): 5}) == {}
 
 
-def test_offsets_of_a_topic_that_was_made_again_are_not_read(kafka: LocalKafka, prefix: str, clock: Clock) -> None:
+def test_offsets_of_a_topic_that_was_made_again_are_not_read(kafka: SharedBroker, prefix: str, clock: Clock) -> None:
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     settings = Settings.model_validate({"kafka": {"bootstrap_servers": kafka.bootstrap}})
     place = PartitionOffset(traffic.topic, 0)

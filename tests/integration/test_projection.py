@@ -15,14 +15,13 @@ from commands import ROOT, environment, ragweir
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
-from conftest import create_topic, produce, read_to_end
+from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import Service, eventually
 from poison import event
 from typing_extensions import override
 
 from ragweir.errors import PermanentError, RestartRequired
 from ragweir.streams.export.service import PROJECTIONS, ProjectionService
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.projection import Projection
 from ragweir.streams.records import Measurements, Record, TopicPartition
 from ragweir.streams.runtimes.projection import ProjectionRuntime
@@ -87,7 +86,7 @@ class Recording(Projection):
 class Run:
     """The runtime in this process, over two topics, until a condition holds."""
 
-    def __init__(self, kafka: LocalKafka, prefix: str, projection: Projection, partitions: int = 2) -> None:
+    def __init__(self, kafka: SharedBroker, prefix: str, projection: Projection, partitions: int = 2) -> None:
         self.telemetry, self.health = Telemetry("export", 0), Health()
         settings = Settings.model_validate({"kafka": {"bootstrap_servers": kafka.bootstrap}})
         topics = {f"{prefix}{name}": partitions for name in projection.topics}
@@ -105,14 +104,14 @@ class Run:
 
 
 @pytest.fixture
-def topics(kafka: LocalKafka, prefix: str) -> tuple[str, str]:
+def topics(kafka: SharedBroker, prefix: str) -> tuple[str, str]:
     """The two topics that `Recording` reads, with two partitions each."""
     return create_topic(kafka.bootstrap, f"{prefix}windows", 2), create_topic(
         kafka.bootstrap, f"{prefix}evaluations", 2
     )
 
 
-def test_the_lifecycle(kafka: LocalKafka, prefix: str, topics: tuple[str, str]) -> None:
+def test_the_lifecycle(kafka: SharedBroker, prefix: str, topics: tuple[str, str]) -> None:
     """Nothing is flushed before every partition of every topic was read to its end; then after each batch, also empty.
 
     Records written before `since_s` are not read, and each partition's records arrive in their order.
@@ -155,7 +154,7 @@ def test_the_lifecycle(kafka: LocalKafka, prefix: str, topics: tuple[str, str]) 
     assert sample("ragweir_broker_up") == 1
 
 
-def test_a_grown_topic_needs_a_new_process(kafka: LocalKafka, prefix: str, topics: tuple[str, str]) -> None:
+def test_a_grown_topic_needs_a_new_process(kafka: SharedBroker, prefix: str, topics: tuple[str, str]) -> None:
     """A partition that was added to any topic ends the process, which closes its projection."""
     _, evaluations = topics
     projection = Recording()
@@ -169,7 +168,7 @@ def test_a_grown_topic_needs_a_new_process(kafka: LocalKafka, prefix: str, topic
 
 @pytest.mark.parametrize("method", ["open", "take", "flush", "drain"])
 def test_an_error_of_a_projection_ends_the_process(
-    kafka: LocalKafka, prefix: str, topics: tuple[str, str], method: str
+    kafka: SharedBroker, prefix: str, topics: tuple[str, str], method: str
 ) -> None:
     """Whichever method raises, the error is the process's own, and the projection is closed."""
     produce(kafka.bootstrap, topics[0], [b"0"])
@@ -180,7 +179,7 @@ def test_an_error_of_a_projection_ends_the_process(
 
 
 def test_an_error_of_a_projection_is_not_taken_for_the_ports(
-    kafka: LocalKafka, prefix: str, topics: tuple[str, str]
+    kafka: SharedBroker, prefix: str, topics: tuple[str, str]
 ) -> None:
     """Only a port that cannot be opened is reported as one; a sink's own error keeps its message.
 
@@ -198,7 +197,7 @@ def test_an_error_of_a_projection_is_not_taken_for_the_ports(
     assert {record.topic for record in projection.records} == set(topics)
 
 
-def test_a_missing_topic_is_named(kafka: LocalKafka, prefix: str) -> None:
+def test_a_missing_topic_is_named(kafka: SharedBroker, prefix: str) -> None:
     """A projection of two topics reports the one that is missing."""
     create_topic(kafka.bootstrap, f"{prefix}windows")
     settings = Settings.model_validate(
@@ -255,7 +254,7 @@ def test_a_projection_touches_four_files(extended: Path) -> None:
 
 
 @contextmanager
-def running(extended: Path, kafka: LocalKafka, prefix: str, file: Path, *command: str) -> Iterator[Service]:
+def running(extended: Path, kafka: SharedBroker, prefix: str, file: Path, *command: str) -> Iterator[Service]:
     """A command of the copy, whose projection writes to this file, for the length of a block."""
     log = file.with_name(f"{command[0]}.log")
     # -P: nothing of the working folder stands in for the copy.
@@ -268,7 +267,7 @@ def running(extended: Path, kafka: LocalKafka, prefix: str, file: Path, *command
         assert service.stop() == 0
 
 
-def test_the_example_on_kafka(extended: Path, kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_the_example_on_kafka(extended: Path, kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """`ragweir up` runs the example: the last line of each key is the newest committed window of that key.
 
     Its own command writes the same again, reports what it wrote, and counts a record that is no window.

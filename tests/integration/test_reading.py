@@ -4,18 +4,17 @@ import time
 
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conftest import create_topic, produce
+from conftest import SharedBroker, create_topic, produce
 
 from ragweir.streams.kafka.reader import OffsetRange, offset_range, read
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import Settings, load
 
 
-def settings(kafka: LocalKafka) -> Settings:
+def settings(kafka: SharedBroker) -> Settings:
     return load(None, {"kafka": {"bootstrap_servers": kafka.bootstrap}})
 
 
-def places(kafka: LocalKafka, part: OffsetRange) -> list[tuple[int, int]]:
+def places(kafka: SharedBroker, part: OffsetRange) -> list[tuple[int, int]]:
     """What is read, and that the progress told comes to the whole of it."""
     steps: list[int] = []
     found = sorted((kept.partition, kept.offset) for kept in read(settings(kafka), part, steps.append))
@@ -23,7 +22,7 @@ def places(kafka: LocalKafka, part: OffsetRange) -> list[tuple[int, int]]:
     return found
 
 
-def test_all_that_is_committed_is_read(kafka: LocalKafka, prefix: str) -> None:
+def test_all_that_is_committed_is_read(kafka: SharedBroker, prefix: str) -> None:
     """Marks, aborted records and an open transaction at the end are passed over, and hold nothing up."""
     topic = create_topic(kafka.bootstrap, f"{prefix}topic", 3)
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"{prefix}id", "log_level": 0})
@@ -50,7 +49,7 @@ def test_all_that_is_committed_is_read(kafka: LocalKafka, prefix: str) -> None:
     producer.abort_transaction(30)
 
 
-def test_spans_begin_where_they_are_asked_to(kafka: LocalKafka, prefix: str) -> None:
+def test_spans_begin_where_they_are_asked_to(kafka: SharedBroker, prefix: str) -> None:
     """The newest ones, those since a time, those of some partitions; what retention took is not waited for."""
     topic = create_topic(kafka.bootstrap, f"{prefix}topic", 2)
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})

@@ -14,7 +14,7 @@ import pytest
 import typer
 import yaml
 from commands import ragweir
-from conftest import create_topic, produce
+from conftest import SharedBroker, create_topic, produce
 from pages import Tags
 
 from ragweir.errors import ConfigurationError, PermanentError
@@ -24,7 +24,6 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.agent import Assignment
 from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.cli import app
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.local.prometheus import Programs
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Slo, WindowSettings
@@ -385,7 +384,7 @@ def test_what_cannot_be_rehearsed_is_told_in_a_sentence(
     assert isinstance(raised.value, PermanentError) is (status == 1)
 
 
-def test_the_live_topic_is_rehearsed_as_a_file_is(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_the_live_topic_is_rehearsed_as_a_file_is(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Over partitions, with the SLOs of the settings: the same as from a file, and the drop is told."""
     rows = lines([(60, 0.01), (90, 0.9), (30, 0.01)], rate=5, tenant="acme")
     topic = create_topic(kafka.bootstrap, f"{prefix}evaluations", 2)

@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
-from conftest import coordinated, produce, read_to_end
+from conftest import SharedBroker, coordinated, produce, read_to_end
 from faults import QUICK_CLIENT, ROOT, Service, end_all, eventually
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.aggregate.windowing import Windowing
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.settings import WindowSettings
 
@@ -47,7 +46,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Deployment:
     """A whole pipeline on topics of its own, each of whose slots runs either release."""
 
-    def __init__(self, kafka: LocalKafka, prefix: str, before: Path, judge: SimulatedJudge, logs: Path) -> None:
+    def __init__(self, kafka: SharedBroker, prefix: str, before: Path, judge: SimulatedJudge, logs: Path) -> None:
         self.bootstrap, self.prefix, self.logs = kafka.bootstrap, prefix, logs
         self.admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
         self.judge = judge
@@ -125,7 +124,7 @@ class Deployment:
 
 
 @pytest.fixture
-def deployment(kafka: LocalKafka, prefix: str, before: Path, tmp_path: Path) -> Iterator[Deployment]:
+def deployment(kafka: SharedBroker, prefix: str, before: Path, tmp_path: Path) -> Iterator[Deployment]:
     coordinated(kafka.bootstrap)
     with simulated_judge() as judge:
         deployed = Deployment(kafka, prefix, before, judge, tmp_path)

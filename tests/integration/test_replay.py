@@ -19,12 +19,11 @@ import orjson
 import pytest
 from commands import COMMAND, ROOT, environment, evaluating, ragweir, settled, told
 from confluent_kafka.admin import AdminClient
-from conftest import create_topic, produce, read_to_end
+from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import QUICK_CLIENT, eventually
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.run import Archive, Loaded
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.records import Record, ReplayBounds
 from ragweir.streams.replay.archives import load_archives
@@ -158,7 +157,7 @@ def windows(file: Path) -> list[bytes]:
 
 @pytest.mark.parametrize("count", [5_000, pytest.param(1_000_000, marks=pytest.mark.long)], ids=["5k", "1m"])
 def test_replays_are_the_same_whatever_the_workers_batches_and_kills(
-    kafka: LocalKafka, prefix: str, tmp_path: Path, count: int
+    kafka: SharedBroker, prefix: str, tmp_path: Path, count: int
 ) -> None:
     """One undisturbed; one whose workers are killed, and that is interrupted and killed itself, and begun again."""
     past = made(kafka.bootstrap, prefix, count, hours=2)
@@ -202,7 +201,7 @@ def test_replays_are_the_same_whatever_the_workers_batches_and_kills(
 
 
 @pytest.fixture(scope="module")
-def past(kafka: LocalKafka) -> History:
+def past(kafka: SharedBroker) -> History:
     """A little history that many tests read and none writes to, and a run of all of it."""
     past = made(kafka.bootstrap, "past.", 300)
     assert past.replay("--run-id", "topic").returncode == 0
@@ -231,7 +230,7 @@ def test_files_come_to_the_same_as_their_topic(past: History, tmp_path: Path) ->
     assert {each["run_id"] for each in past.evaluations("rows")} == {"rows"}
 
 
-def test_loading_goes_on_at_the_line_where_it_was_stopped(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_loading_goes_on_at_the_line_where_it_was_stopped(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Stopped again and again after some thousand lines, each is loaded once, and no line is lost."""
     files = [tmp_path / "1.jsonl", tmp_path / "2.jsonl"]
     files[0].write_text("\n".join(f'{{"event_id": "a{n}", "query": "q", "response": "r"}}' for n in range(3_500)))
@@ -290,7 +289,7 @@ def test_windows_are_waited_for_until_every_partition_says_that_it_is_idle(past:
         assert monitor.windows_are_closed()
 
 
-def test_a_replay_leaves_live_topics_groups_and_series_alone(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_a_replay_leaves_live_topics_groups_and_series_alone(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """While live traffic is evaluated, a replay of it comes and goes: live has its own evaluations, and only these."""
     live = made(kafka.bootstrap, prefix, 600)
     for name in ("redrive", "evaluations", "dead-letter", "windows"):

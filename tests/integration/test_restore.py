@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 from confluent_kafka import Producer
-from conftest import create_topic
+from conftest import SharedBroker, create_topic
 from typing_extensions import override
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
@@ -15,7 +15,6 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.streams.agent import Assignment, Changelog
 from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.aggregate.held_windows import WindowPart
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Emission, Outcome, Record
 from ragweir.streams.runtimes.restore import KafkaChangelog
 from ragweir.streams.settings import Settings, WindowSettings
@@ -119,7 +118,7 @@ def must_restore(worker: Worker) -> int:
     return changelog.read
 
 
-def test_a_restore_reads_the_end_of_a_long_changelog(kafka: LocalKafka, prefix: str) -> None:
+def test_a_restore_reads_the_end_of_a_long_changelog(kafka: SharedBroker, prefix: str) -> None:
     """Only what was written since the oldest window held, beside the end in which the newest progress is looked for."""
     create_topic(kafka.bootstrap, f"{prefix}windows")
     worker = Worker(kafka.bootstrap, prefix)
@@ -144,7 +143,7 @@ def test_a_restore_reads_the_end_of_a_long_changelog(kafka: LocalKafka, prefix: 
 
 
 @pytest.mark.long
-def test_a_compacted_changelog_is_restored_from_its_end(kafka: LocalKafka, prefix: str) -> None:
+def test_a_compacted_changelog_is_restored_from_its_end(kafka: SharedBroker, prefix: str) -> None:
     """Compaction removes records before and behind the offset, and leaves the offsets of the others."""
     quick = {"cleanup.policy": "compact", "segment.ms": "200", "min.cleanable.dirty.ratio": "0.01"}
     create_topic(kafka.bootstrap, f"{prefix}windows", 1, quick)

@@ -9,11 +9,10 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
-from conftest import produce, read_to_end
+from conftest import SharedBroker, produce, read_to_end
 from faults import BEHIND, Service, Traffic, end_all, environment, eventually, forget, set_offset
 
 from ragweir.errors import Interrupted
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.runtimes.offsets import ask_until_answered
 
 Start = Callable[..., Service]
@@ -44,7 +43,7 @@ def evaluated(traffic: Traffic, start: Start) -> None:
     assert not worker.logged(BEHIND)
 
 
-def test_an_offset_that_was_set_back_doubles_nothing(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_an_offset_that_was_set_back_doubles_nothing(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """The worker goes on behind what it has written, and says so for each partition that it concerns."""
     traffic = Traffic(kafka.bootstrap, prefix)
     evaluated(traffic, start)
@@ -61,7 +60,7 @@ def test_an_offset_that_was_set_back_doubles_nothing(kafka: LocalKafka, prefix: 
     }
 
 
-def test_a_forgotten_group_doubles_and_loses_nothing(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_a_forgotten_group_doubles_and_loses_nothing(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """What came while nobody worked is evaluated, although a new group would begin at the end."""
     traffic = Traffic(kafka.bootstrap, prefix)
     evaluated(traffic, start)
@@ -72,7 +71,7 @@ def test_a_forgotten_group_doubles_and_loses_nothing(kafka: LocalKafka, prefix: 
 
 
 @pytest.mark.parametrize("how", ["older", "none"])
-def test_an_idle_partition_is_as_safe_as_a_busy_one(kafka: LocalKafka, prefix: str, start: Start, how: str) -> None:
+def test_an_idle_partition_is_as_safe_as_a_busy_one(kafka: SharedBroker, prefix: str, start: Start, how: str) -> None:
     """Others have written so much since that the end of the output tells nothing of it."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=2)
     evaluated(traffic, start)
@@ -105,7 +104,7 @@ def test_an_idle_partition_is_as_safe_as_a_busy_one(kafka: LocalKafka, prefix: s
     eventually(lambda: [place for _, place in traffic.evaluations()].count((0, 5)) == 2, "who wants to, forgets both")
 
 
-def test_evaluations_of_other_events_prove_nothing(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_evaluations_of_other_events_prove_nothing(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """As those of a topic that was deleted and made anew: every event of the new one is evaluated.
 
     One tells of an event that does not stand where it says, one of an offset that the topic does not have, one of

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import structlog
 from commands import ragweir
+from conftest import SharedBroker
 from faults import Service, Traffic, end_all, environment, eventually
 
 from ragweir.streams import supervisor
 from ragweir.streams.heartbeat import HEARTBEAT, Announcement, Heartbeat, Listener
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.local.prometheus import local_prometheus
 from ragweir.streams.serving.discovery import discovery
 from ragweir.streams.serving.health import Health
@@ -169,7 +169,7 @@ def test_a_reason_of_any_length_fits_one_line() -> None:
     listener.close()
 
 
-def test_up_goes_on_without_the_service_that_cannot_run(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_up_goes_on_without_the_service_that_cannot_run(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Where aggregate has no topic to write to, evaluate still evaluates, and the end says that one could not run."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
     log = tmp_path / "log"
@@ -238,7 +238,7 @@ def test_targets_are_those_that_whoever_asks_can_reach() -> None:
             assert got(url, host or None)[0]["targets"] == [f"{named if host else '127.0.0.1'}:9464"]
 
 
-def test_prometheus_finds_all_workers_of_up(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_prometheus_finds_all_workers_of_up(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """`up --evaluate-workers 2`, and a Prometheus that knows no more than the supervisor's address."""
     shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
     assert ragweir(*shared, "topics", "create").returncode == 0
@@ -264,7 +264,7 @@ def test_prometheus_finds_all_workers_of_up(kafka: LocalKafka, prefix: str, tmp_
         end_all([up])
 
 
-def test_a_port_that_is_taken_is_told_in_a_sentence(kafka: LocalKafka, prefix: str) -> None:
+def test_a_port_that_is_taken_is_told_in_a_sentence(kafka: SharedBroker, prefix: str) -> None:
     """The supervisor's port is another one than those of its workers."""
     shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
     with served("127.0.0.1") as port:

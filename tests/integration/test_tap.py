@@ -12,14 +12,13 @@ import pytest
 from commands import ROOT, ragweir, told
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conftest import create_topic, produce
+from conftest import SharedBroker, create_topic, produce
 
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.cli.checks import events as checks
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
 from ragweir.streams.cli.tap import read_newest
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import load
 
 
@@ -37,7 +36,7 @@ def foreign(number: int, **fields: Any) -> bytes:
     return orjson.dumps({**event, "documents": documents, **fields})
 
 
-def tap(kafka: LocalKafka, topic: str, *arguments: str | Path, status: int = 0, **variables: str) -> str:
+def tap(kafka: SharedBroker, topic: str, *arguments: str | Path, status: int = 0, **variables: str) -> str:
     """What `ragweir tap` prints on a terminal of 80 columns; nothing but this may go wrong."""
     variables["COLUMNS"] = "80"
     done = ragweir("--bootstrap-servers", kafka.bootstrap, "tap", topic, *arguments, text=b"", folder=ROOT, **variables)
@@ -45,7 +44,7 @@ def tap(kafka: LocalKafka, topic: str, *arguments: str | Path, status: int = 0, 
     return done.stdout.decode()
 
 
-def refused(kafka: LocalKafka, topic: str) -> str:
+def refused(kafka: SharedBroker, topic: str) -> str:
     """The one line that `ragweir tap` prints where there is nothing to look at."""
     done = ragweir("--bootstrap-servers", kafka.bootstrap, "tap", topic)
     assert done.returncode == 1
@@ -53,20 +52,20 @@ def refused(kafka: LocalKafka, topic: str) -> str:
     return told(done)
 
 
-def filled(kafka: LocalKafka, prefix: str, values: Iterable[bytes | None], partitions: int = 1) -> str:
+def filled(kafka: SharedBroker, prefix: str, values: Iterable[bytes | None], partitions: int = 1) -> str:
     """A topic that holds these."""
     topic = create_topic(kafka.bootstrap, f"{prefix}topic", partitions)
     produce(kafka.bootstrap, topic, values)
     return topic
 
 
-def newest(kafka: LocalKafka, topic: str, count: int) -> list[tuple[int, int]]:
+def newest(kafka: SharedBroker, topic: str, count: int) -> list[tuple[int, int]]:
     """The partitions and offsets that are read when so many records are asked for."""
     settings = load(None, {"kafka": {"bootstrap_servers": kafka.bootstrap}})
     return [(record.partition, record.offset) for record in read_newest(settings, topic, count)]
 
 
-def transactional(kafka: LocalKafka, prefix: str) -> Producer:
+def transactional(kafka: SharedBroker, prefix: str) -> Producer:
     settings: dict[str, str | int] = {"bootstrap.servers": kafka.bootstrap, "transactional.id": f"{prefix}id"}
     producer = Producer({**settings, "log_level": 0})
     producer.init_transactions(30)
@@ -78,7 +77,7 @@ def shares(printed: str) -> dict[str, str]:
     return dict(re.findall(r"^  ([\w.]+) +(\d+ %)", printed, re.MULTILINE))
 
 
-def test_our_own_shape_is_recognised(kafka: LocalKafka, prefix: str) -> None:
+def test_our_own_shape_is_recognised(kafka: SharedBroker, prefix: str) -> None:
     """Of our events it tells each metric's share, why not the others, samples and the next commands; no map."""
     values = [own(number, expected="In 2004." if number % 2 else None) for number in range(40)]
     topic = create_topic(kafka.bootstrap, f"{prefix}topic", 3)
@@ -107,7 +106,7 @@ def test_our_own_shape_is_recognised(kafka: LocalKafka, prefix: str) -> None:
     assert max(map(len, tables.splitlines())) == 80
 
 
-def test_every_metric_is_accounted_for(kafka: LocalKafka, prefix: str) -> None:
+def test_every_metric_is_accounted_for(kafka: SharedBroker, prefix: str) -> None:
     """Each metric of the catalogue stands once: with a share, or among those of a reason."""
     topic = filled(kafka, prefix, map(own, range(3)))
     printed = tap(kafka, topic, RAGWEIR_METRICS__OFF='["overlap", "context_tokens"]')
@@ -116,7 +115,7 @@ def test_every_metric_is_accounted_for(kafka: LocalKafka, prefix: str) -> None:
     assert sorted([*shares(above), *unmet]) == sorted(Catalogue(everything(), ["overlap", "context_tokens"]).free)
 
 
-def test_a_foreign_shape_gets_a_map(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_a_foreign_shape_gets_a_map(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """The proposal that is shown is a map; saved and passed by --map, it gives the same tables and command."""
     topic = filled(kafka, prefix, map(foreign, range(20)))
     printed = tap(kafka, topic)
@@ -145,7 +144,7 @@ def test_a_foreign_shape_gets_a_map(kafka: LocalKafka, prefix: str, tmp_path: Pa
     )
 
 
-def test_a_map_that_reads_nothing_fails(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_a_map_that_reads_nothing_fails(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """With a map for other events it says why none can be evaluated, and fails."""
     file = tmp_path / "map.toml"
     file.write_text('event_id = "id"\nquery = "q"\nresponse = "a"\n')
@@ -154,7 +153,7 @@ def test_a_map_that_reads_nothing_fails(kafka: LocalKafka, prefix: str, tmp_path
     assert "Next" not in printed
 
 
-def test_the_map_in_the_settings_is_for_the_input_topic(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_the_map_in_the_settings_is_for_the_input_topic(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """The configured map reads the configured topic, and the next command needs no flags; another is not read by it."""
     file = tmp_path / "map.toml"
     file.write_text('event_id = "requestId"\nquery = "answer"\nresponse = "answer"\n')
@@ -165,7 +164,7 @@ def test_the_map_in_the_settings_is_for_the_input_topic(kafka: LocalKafka, prefi
     assert "This map was inferred" in tap(kafka, topic, RAGWEIR_INPUT__TOPIC="another", RAGWEIR_INPUT__MAP=str(file))
 
 
-def test_half_a_map_is_shown_to_be_completed(kafka: LocalKafka, prefix: str) -> None:
+def test_half_a_map_is_shown_to_be_completed(kafka: SharedBroker, prefix: str) -> None:
     """Where a required field is not recognised, it names what is missing and what there is, no content, and fails."""
     values = [orjson.dumps({"question": "SECRET?", "turn": {"said": f"SECRET {n}", "a.b": 1}}) for n in range(5)]
     printed = tap(kafka, filled(kafka, prefix, [*values, b"no"]), status=1)
@@ -178,7 +177,7 @@ def test_half_a_map_is_shown_to_be_completed(kafka: LocalKafka, prefix: str) -> 
     assert "SECRET" not in printed
 
 
-def test_garbage_is_counted_by_reason(kafka: LocalKafka, prefix: str) -> None:
+def test_garbage_is_counted_by_reason(kafka: SharedBroker, prefix: str) -> None:
     """A topic without any event is told by what it holds, and fails."""
     oversized = b'"' + b"x" * 1_048_577 + b'"'
     topic = create_topic(kafka.bootstrap, f"{prefix}topic", config={"max.message.bytes": "2000000"})
@@ -193,7 +192,7 @@ def test_garbage_is_counted_by_reason(kafka: LocalKafka, prefix: str) -> None:
     ]
 
 
-def test_nothing_to_look_at_is_one_sentence(kafka: LocalKafka, prefix: str) -> None:
+def test_nothing_to_look_at_is_one_sentence(kafka: SharedBroker, prefix: str) -> None:
     """An empty topic and a missing one are told in one line each; a missing one with those whose names are near."""
     topic = create_topic(kafka.bootstrap, f"{prefix}topic", 3)
     assert refused(kafka, topic) == f"ragweir: the topic {topic} holds no records"
@@ -201,13 +200,13 @@ def test_nothing_to_look_at_is_one_sentence(kafka: LocalKafka, prefix: str) -> N
     assert missing.startswith(f"ragweir: there is no topic {prefix}topics, or it may not be seen; near it: {topic}")
 
 
-def test_repeated_ids_are_told(kafka: LocalKafka, prefix: str) -> None:
+def test_repeated_ids_are_told(kafka: SharedBroker, prefix: str) -> None:
     """It warns of events that share an id, since of their evaluations readers keep the last."""
     topic = filled(kafka, prefix, [own(number // 2) for number in range(10)])
     assert "5 of them repeat an event_id" in tap(kafka, topic)
 
 
-def test_what_a_terminal_obeys_does_not_reach_it(kafka: LocalKafka, prefix: str) -> None:
+def test_what_a_terminal_obeys_does_not_reach_it(kafka: SharedBroker, prefix: str) -> None:
     """Ids come from outside: escape sequences and markup in them are shown, not obeyed."""
     topic = filled(kafka, prefix, [own(0, event_id="\x1b[2J\x9b[bold]x\n")])
     printed = tap(kafka, topic)
@@ -215,7 +214,7 @@ def test_what_a_terminal_obeys_does_not_reach_it(kafka: LocalKafka, prefix: str)
     assert printed.replace("\n", "").isprintable()
 
 
-def test_few_records_on_many_partitions_are_all_found(kafka: LocalKafka, prefix: str) -> None:
+def test_few_records_on_many_partitions_are_all_found(kafka: SharedBroker, prefix: str) -> None:
     """What some partitions lack, others give: all is read that was asked for and is there."""
     topic = create_topic(kafka.bootstrap, f"{prefix}topic", 40)
     for partition, many in ((3, 1), (17, 2), (39, 200)):
@@ -225,14 +224,14 @@ def test_few_records_on_many_partitions_are_all_found(kafka: LocalKafka, prefix:
     assert len(newest(kafka, topic, 2)) == 2
 
 
-def test_records_bounds_what_is_read(kafka: LocalKafka, prefix: str) -> None:
+def test_records_bounds_what_is_read(kafka: SharedBroker, prefix: str) -> None:
     """It reads the newest of a long topic, as many as --records says."""
     topic = filled(kafka, prefix, map(own, range(2_000)))
     assert newest(kafka, topic, 50) == [(0, offset) for offset in range(1_950, 2_000)]
     assert f"25 records of {topic} were read" in tap(kafka, topic, "--records", "25")
 
 
-def test_a_trimmed_topic_is_read_from_what_is_left(kafka: LocalKafka, prefix: str) -> None:
+def test_a_trimmed_topic_is_read_from_what_is_left(kafka: SharedBroker, prefix: str) -> None:
     """Offsets that retention has taken are not waited for."""
     topic = filled(kafka, prefix, map(own, range(20)))
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
@@ -244,7 +243,7 @@ def test_a_trimmed_topic_is_read_from_what_is_left(kafka: LocalKafka, prefix: st
     assert newest(kafka, topic, 300) == []
 
 
-def test_transactions_do_not_hang_it(kafka: LocalKafka, prefix: str) -> None:
+def test_transactions_do_not_hang_it(kafka: SharedBroker, prefix: str) -> None:
     """A topic that ends in markers, aborted records or an open transaction gives what is committed before."""
     topic = create_topic(kafka.bootstrap, f"{prefix}topic")
     producer = transactional(kafka, prefix)
@@ -266,7 +265,7 @@ def test_transactions_do_not_hang_it(kafka: LocalKafka, prefix: str) -> None:
     producer.abort_transaction(30)
 
 
-def test_a_topic_of_aborted_records_is_empty(kafka: LocalKafka, prefix: str) -> None:
+def test_a_topic_of_aborted_records_is_empty(kafka: SharedBroker, prefix: str) -> None:
     """Where nothing was ever committed there is nothing to look at."""
     topic = create_topic(kafka.bootstrap, f"{prefix}topic")
     producer = transactional(kafka, prefix)
@@ -277,7 +276,7 @@ def test_a_topic_of_aborted_records_is_empty(kafka: LocalKafka, prefix: str) -> 
     assert newest(kafka, topic, 300) == []
 
 
-def traces(kafka: LocalKafka) -> tuple[set[str], dict[tuple[str, int], tuple[int, int]]]:
+def traces(kafka: SharedBroker) -> tuple[set[str], dict[tuple[str, int], tuple[int, int]]]:
     """All consumer groups, and the ends of all partitions of all topics but where groups commit."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     groups = {group.group_id for group in admin.list_consumer_groups().result(30).valid}
@@ -294,7 +293,7 @@ def traces(kafka: LocalKafka) -> tuple[set[str], dict[tuple[str, int], tuple[int
     return groups, ends
 
 
-def test_it_leaves_no_trace(kafka: LocalKafka, prefix: str) -> None:
+def test_it_leaves_no_trace(kafka: SharedBroker, prefix: str) -> None:
     """Looking leaves no group, no committed offset, no topic and no record behind."""
     topic = filled(kafka, f"tap-{prefix}", map(foreign, range(10)), 4)
     newest(kafka, topic, 1)  # The first client that has a group's name makes the broker create the offsets' own topic.
@@ -323,7 +322,7 @@ TIMED: dict[str, tuple[list[Any], str]] = {
 
 
 @pytest.mark.parametrize("name", TIMED)
-def test_times_that_cannot_be_true_are_told(kafka: LocalKafka, prefix: str, name: str) -> None:
+def test_times_that_cannot_be_true_are_told(kafka: SharedBroker, prefix: str, name: str) -> None:
     """Tap and doctor complain of times in another unit, by a wrong clock or of a backlog, and show the distances."""
     times, complaint = TIMED[name]
     topic = filled(kafka, prefix, [own(number, ended_at=times[number % len(times)]) for number in range(6)])
@@ -340,7 +339,7 @@ def test_times_that_cannot_be_true_are_told(kafka: LocalKafka, prefix: str, name
         assert re.search(shown, checks.times(findings))
 
 
-def test_what_was_repaired_is_told(kafka: LocalKafka, prefix: str) -> None:
+def test_what_was_repaired_is_told(kafka: SharedBroker, prefix: str) -> None:
     """Events that had to be repaired are counted by what was repaired."""
     values = [
         own(number, spans=[{"kind": "AGENT" if number < 3 else "llm"}], usage={"input_tokens": -1})

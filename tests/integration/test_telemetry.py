@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 import pytest
 from commands import ROOT, evaluating, ragweir, settled
-from conftest import create_topic, produce, read_to_end
+from conftest import SharedBroker, create_topic, produce, read_to_end
 from poison import GOOD, POISON, event
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
@@ -38,7 +38,6 @@ from ragweir.streams.judge.protocol import (
     RateLimited,
 )
 from ragweir.streams.judge.results import RequestOutcome
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Measurements, Record
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.health import STALLED_SECONDS, Health, serve
@@ -284,7 +283,7 @@ def test_the_server_is_gone_after_its_block() -> None:
         assert again == port
 
 
-def test_a_taken_port_is_one_sentence(kafka: LocalKafka, prefix: str) -> None:
+def test_a_taken_port_is_one_sentence(kafka: SharedBroker, prefix: str) -> None:
     """A worker whose telemetry port is taken says which, and ends so that it is not restarted."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -295,7 +294,7 @@ def test_a_taken_port_is_one_sentence(kafka: LocalKafka, prefix: str) -> None:
     assert f"the telemetry port {port} cannot be opened (Address already in use); set telemetry.port" in line
 
 
-def test_counts_and_the_log_equal_what_was_written(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_counts_and_the_log_equal_what_was_written(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """After a backlog of good events and poison the counters equal the records of the output topics.
 
     The log has the first dead letter of each class, and its counts add up to all of them.

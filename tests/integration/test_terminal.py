@@ -12,7 +12,7 @@ import orjson
 import pytest
 import structlog
 from commands import ragweir
-from conftest import create_topic, produce
+from conftest import SharedBroker, create_topic, produce
 from rich.progress import Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -26,7 +26,6 @@ from ragweir.streams.cli.checks import judge as checks
 from ragweir.streams.cli.checks.context import CheckContext
 from ragweir.streams.judge.probe import ProbeResult
 from ragweir.streams.judge.protocol import ResponseFormat
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.replay.runs import prefix_of, store_run
 from ragweir.streams.screens.summary import EvaluationSummary
 from ragweir.streams.settings import JudgeSettings, Settings
@@ -204,7 +203,7 @@ def test_the_judges_model(monkeypatch: pytest.MonkeyPatch) -> None:
     must_be_harmless(drawn(summary.table()))
 
 
-def test_publish_and_tap(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_publish_and_tap(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix)
     create_topic(kafka.bootstrap, f"{prefix}interactions")
     event = {"event_id": ALL, "query": ALL, "response": ALL, "application": ALL, "started_at": 1_795_255_200_000}
@@ -223,7 +222,7 @@ def test_publish_and_tap(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None
     must_be_harmless(printed_by(*shared, "tap", f"{prefix}interactions"))
 
 
-def test_runs(kafka: LocalKafka, prefix: str) -> None:
+def test_runs(kafka: SharedBroker, prefix: str) -> None:
     """A record of a run lies in a topic that others may write to. What secrets it kept are masked."""
     settings = Settings(kafka={"bootstrap_servers": kafka.bootstrap}, topics={"prefix": prefix})
     shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix)

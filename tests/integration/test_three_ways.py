@@ -8,9 +8,7 @@ import pytest
 from commands import ROOT, evaluating, ragweir, settled
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
-from conftest import create_topic, produce, read_to_end
-
-from ragweir.streams.playground.local.kafka import LocalKafka
+from conftest import SharedBroker, create_topic, produce, read_to_end
 
 MAP = ROOT / "deploy" / "maps" / "mtrag.toml"
 DATA = ROOT.parent / "shared" / "data" / "mtrag.jsonl"
@@ -69,7 +67,7 @@ def without_source(evaluations: list[bytes]) -> list[bytes]:
     return [orjson.dumps(evaluation) for evaluation in sorted(read, key=lambda each: str(each["event_id"]))]
 
 
-def evaluated(kafka: LocalKafka, prefix: str, topic: str, folder: Path, *flags: str | Path) -> list[bytes]:
+def evaluated(kafka: SharedBroker, prefix: str, topic: str, folder: Path, *flags: str | Path) -> list[bytes]:
     """What the evaluate service makes of a topic."""
     ends: dict[tuple[str, int], int] = {}
     for message in read_to_end(kafka.bootstrap, topic):
@@ -79,7 +77,7 @@ def evaluated(kafka: LocalKafka, prefix: str, topic: str, folder: Path, *flags: 
     return [message.value() for message in read_to_end(kafka.bootstrap, f"{prefix}evaluations")]
 
 
-def groups_with_offsets(kafka: LocalKafka, topic: str) -> set[str]:
+def groups_with_offsets(kafka: SharedBroker, topic: str) -> set[str]:
     """The consumer groups that have committed anything of a topic."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     found = set()
@@ -90,7 +88,7 @@ def groups_with_offsets(kafka: LocalKafka, topic: str) -> set[str]:
     return found
 
 
-def must_agree(kafka: LocalKafka, prefix: str, lines: list[bytes], refused: int, folder: Path) -> None:
+def must_agree(kafka: SharedBroker, prefix: str, lines: list[bytes], refused: int, folder: Path) -> None:
     """Send the lines all three ways and compare what comes out."""
     file = folder / "foreign.jsonl"
     file.write_bytes(b"\n".join(lines) + b"\n")
@@ -123,13 +121,13 @@ def must_agree(kafka: LocalKafka, prefix: str, lines: list[bytes], refused: int,
     assert read_to_end(kafka.bootstrap, f"{theirs}interactions") == []
 
 
-def test_a_sample_of_every_kind_goes_three_ways(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_a_sample_of_every_kind_goes_three_ways(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Every kind of input, refused ones among them, gives the same evaluations by each way, byte for byte."""
     lines = [orjson.dumps(event) for event in SAMPLE] + list(REFUSED)
     must_agree(kafka, prefix, lines, len(REFUSED), tmp_path)
 
 
-def test_real_interactions_go_three_ways(kafka: LocalKafka, prefix: str, tmp_path: Path) -> None:
+def test_real_interactions_go_three_ways(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Real questions, contexts and answers give the same evaluations by each way, byte for byte."""
     if not DATA.exists():
         pytest.skip("the MTRAG answers are not here: ../shared/data/mtrag.jsonl")

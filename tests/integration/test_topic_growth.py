@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 from commands import COMMAND, ROOT, environment, ragweir, settled, told
 from confluent_kafka import Consumer, Producer, TopicPartition
-from conftest import read_to_end
+from conftest import SharedBroker, read_to_end
 from faults import QUICK_CLIENT, Service, end_all, eventually
 
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.kafka.reader import topics
 from ragweir.streams.kafka.topic_growth import ORDER, TopicGrowth
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.settings import Settings
 
@@ -103,7 +102,7 @@ def _minute(event: int) -> str:
 
 
 @pytest.fixture
-def deployed(kafka: LocalKafka, prefix: str, tmp_path: Path) -> Iterator[Deployment]:
+def deployed(kafka: SharedBroker, prefix: str, tmp_path: Path) -> Iterator[Deployment]:
     with simulated_judge() as judge:
         deployed = Deployment(kafka.bootstrap, prefix, tmp_path, judge)
         yield deployed

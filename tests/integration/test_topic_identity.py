@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions
-from conftest import create_topic, produce, read_to_end
+from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import Service, Traffic, end_all, environment, eventually, set_offset
 
 from ragweir.errors import Interrupted
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.kafka.client import Connection
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.runtimes.offset_metadata import OffsetMetadata
 from ragweir.streams.runtimes.topic_identity import TopicIdentity
 from ragweir.streams.settings import Settings
@@ -85,7 +84,7 @@ def ids(name: str, count: int) -> set[str]:
     ],
 )
 def test_a_topic_that_is_made_again_under_a_running_worker_is_read_from_its_start(
-    kafka: LocalKafka, prefix: str, start: Start, start_from: str, new: int
+    kafka: SharedBroker, prefix: str, start: Start, start_from: str, new: int
 ) -> None:
     """Whether it is shorter than the offset that was reached in the old one, or longer."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
@@ -102,7 +101,7 @@ def test_a_topic_that_is_made_again_under_a_running_worker_is_read_from_its_star
 
 
 def test_a_topic_that_is_made_again_while_no_worker_runs_begins_where_new_groups_do(
-    kafka: LocalKafka, prefix: str, start: Start
+    kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """Kafka forgets offsets with their topic, so nothing is left that would tell; by default that is the start."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
@@ -119,7 +118,7 @@ def test_a_topic_that_is_made_again_while_no_worker_runs_begins_where_new_groups
 
 
 def test_nothing_of_a_batch_is_committed_once_its_topic_is_another(
-    kafka: LocalKafka, prefix: str, start: Start
+    kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """A worker that sleeps while the topic is deleted and made again reads the new one at the old offset."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
@@ -137,7 +136,7 @@ def test_nothing_of_a_batch_is_committed_once_its_topic_is_another(
 
 
 def test_partitions_that_are_added_begin_at_their_start_whatever_new_groups_do(
-    kafka: LocalKafka, prefix: str, start: Start
+    kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """With `start_from = "latest"`, what was written before anybody knew of the partition is read."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
@@ -160,7 +159,7 @@ def test_partitions_that_are_added_begin_at_their_start_whatever_new_groups_do(
 
 
 def test_partitions_that_are_added_while_all_workers_restart_are_read(
-    kafka: LocalKafka, prefix: str, start: Start
+    kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """Static members that come back get their old partitions without a rebalance, and know the new number at once."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=2)
@@ -199,7 +198,7 @@ def counted(traffic: Traffic) -> int:
 
 
 def test_windows_count_all_evaluations_of_a_topic_that_is_made_again(
-    kafka: LocalKafka, prefix: str, start: Start
+    kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """The state of aggregate speaks of offsets of the old topic; nothing has to be set by hand."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
@@ -217,7 +216,7 @@ def test_windows_count_all_evaluations_of_a_topic_that_is_made_again(
 
 @pytest.mark.parametrize("set_to", [None, 0])
 def test_windows_count_evaluations_of_a_topic_that_was_made_again_while_no_worker_ran(
-    kafka: LocalKafka, prefix: str, start: Start, set_to: int | None
+    kafka: SharedBroker, prefix: str, start: Start, set_to: int | None
 ) -> None:
     """Nothing has to be set; and what is set is of the new topic, whatever the windows say of the old one."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
-from conftest import create_topic, produce
+from conftest import SharedBroker, create_topic, produce
 from faults import Service, end_all, eventually
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -24,7 +24,6 @@ from ragweir.streams.aggregate.dimensions import admission_limits
 from ragweir.streams.cli.checks.context import CheckContext
 from ragweir.streams.cli.checks.events import labels
 from ragweir.streams.export.exposition import Exposition
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.records import Record
 from ragweir.streams.settings import WindowSettings, load
 
@@ -145,7 +144,7 @@ def test_new_label_sets_neither_hide_the_known_nor_flood_prometheus() -> None:
 
 
 @pytest.fixture
-def services(kafka: LocalKafka, prefix: str, tmp_path: Path) -> Iterator["Services"]:
+def services(kafka: SharedBroker, prefix: str, tmp_path: Path) -> Iterator["Services"]:
     running = Services(kafka.bootstrap, prefix, tmp_path)
     yield running
     end_all(running.started)

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 from confluent_kafka import Producer
-from conftest import create_topic
+from conftest import SharedBroker, create_topic
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.aggregator import Aggregator
@@ -31,7 +31,6 @@ from ragweir.streams.backfill.compaction import CompactedRecords
 from ragweir.streams.backfill.output_formats import JsonLines, OutputFormat, write
 from ragweir.streams.backfill.windows import UnusedReason, windows
 from ragweir.streams.kafka.reader import OnProgress
-from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.settings import Settings, WindowSettings, load
 
 SIZES = ("1m", "3m", "5m", "1h")
@@ -156,7 +155,7 @@ def topic_of(own: list[Evaluation], seed: int) -> list[tuple[int, Keyed]]:
     return [next(following[id(history)]) for history in turns]
 
 
-def publish(kafka: LocalKafka, prefix: str, records: list[tuple[int, Keyed]]) -> None:
+def publish(kafka: SharedBroker, prefix: str, records: list[tuple[int, Keyed]]) -> None:
     topic = create_topic(kafka.bootstrap, f"{prefix}windows", PARTITIONS, {"cleanup.policy": "compact,delete"})
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     for partition, (key, value) in records:
@@ -164,7 +163,7 @@ def publish(kafka: LocalKafka, prefix: str, records: list[tuple[int, Keyed]]) ->
     assert producer.flush(30) == 0
 
 
-def settings(kafka: LocalKafka, **more: Any) -> Settings:
+def settings(kafka: SharedBroker, **more: Any) -> Settings:
     own = {"sizes": SIZES, "dimensions": DIMENSIONS, **more}
     return load(None, {"kafka": {"bootstrap_servers": kafka.bootstrap}, "windows": own})
 
@@ -188,7 +187,7 @@ class Watched:
 # The topic.
 
 
-def test_a_topic_comes_to_the_windows_of_its_evaluations(kafka: LocalKafka, prefix: str) -> None:
+def test_a_topic_comes_to_the_windows_of_its_evaluations(kafka: SharedBroker, prefix: str) -> None:
     """Parts, partitions, revisions and tombstones in any order: every size holds what its evaluations come to."""
     own = evaluations(1)
     publish(kafka, prefix, topic_of(own, 2))
@@ -227,7 +226,7 @@ def poison(own: list[Evaluation]) -> list[Keyed]:
     ]
 
 
-def test_what_is_no_window_is_counted(kafka: LocalKafka, prefix: str) -> None:
+def test_what_is_no_window_is_counted(kafka: SharedBroker, prefix: str) -> None:
     """Records that cannot be read, or merged with the others, are left out and counted; the rest is whole."""
     own = evaluations(3, 60)
     last = max(own, key=lambda each: each.event_time)
@@ -237,7 +236,7 @@ def test_what_is_no_window_is_counted(kafka: LocalKafka, prefix: str) -> None:
     assert left_out == {"unreadable": 6, "other_size": 1}
 
 
-def test_windows_of_other_sizes_are_refused(kafka: LocalKafka, prefix: str) -> None:
+def test_windows_of_other_sizes_are_refused(kafka: SharedBroker, prefix: str) -> None:
     """A topic that was written with another base size is refused in a sentence; one without windows has none."""
     publish(kafka, prefix, topic_of(evaluations(5, 30), 6))
     with pytest.raises(PermanentError, match=r"are not of 30s; set windows\.sizes"):
@@ -249,7 +248,7 @@ def test_windows_of_other_sizes_are_refused(kafka: LocalKafka, prefix: str) -> N
         list(windows(settings(kafka), f"{prefix}none.", Watched()))
 
 
-def test_a_full_disk_is_said(kafka: LocalKafka, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_said(kafka: SharedBroker, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the temporary folder takes no more, the sentence says what to set."""
     publish(kafka, prefix, topic_of(evaluations(5, 30), 6))
     monkeypatch.setattr(latest, "_SETUP", f"{latest._SETUP} pragma max_page_count = 4;")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conftest import create_topic, read_to_end
+from conftest import SharedBroker, create_topic, read_to_end
 from faults import QUICK_CLIENT, Service, end_all, eventually, forget, set_offset
 
 from ragweir.errors import DO_NOT_RESTART
@@ -25,7 +25,6 @@ from ragweir.metrics.aggregation.estimate import Chance
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.window import Window
-from ragweir.streams.playground.local.kafka import LocalKafka
 
 PARTITIONS = 4
 BASE = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=6)
@@ -337,7 +336,7 @@ SIZES = [pytest.param(8_000, 4, id="8k"), pytest.param(200_000, 30, id="200k", m
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize(("count", "_"), SIZES)
 def test_windows_are_those_that_plain_code_makes(
-    kafka: LocalKafka, prefix: str, start: Start, count: int, workers: int, _: int
+    kafka: SharedBroker, prefix: str, start: Start, count: int, workers: int, _: int
 ) -> None:
     """The same totals whatever the number of workers, under disorder, late events, wrong clocks and poison."""
     of = Evaluations(kafka.bootstrap, prefix)
@@ -355,7 +354,7 @@ def test_windows_are_those_that_plain_code_makes(
 
 @pytest.mark.parametrize(("count", "kills"), SIZES)
 def test_kills_and_moving_partitions_change_no_window(
-    kafka: LocalKafka, prefix: str, start: Start, count: int, kills: int
+    kafka: SharedBroker, prefix: str, start: Start, count: int, kills: int
 ) -> None:
     """Two instances that are killed again and again, and take each other's partitions over, lose and double nothing."""
     of = Evaluations(kafka.bootstrap, prefix)
@@ -390,7 +389,7 @@ def publish_minute(of: Evaluations, number: int, partition: int = 0, minute: int
     of.publish([(partition, evaluation(chance, each, at_s, judged=0)) for each in range(number)])
 
 
-def test_a_restore_waits_for_what_is_written_and_not_yet_stable(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_a_restore_waits_for_what_is_written_and_not_yet_stable(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """While another's transaction holds the windows' stable end back, a worker that takes over does not begin."""
     of = Evaluations(kafka.bootstrap, prefix)
     publish_minute(of, 200)
@@ -413,7 +412,7 @@ def test_a_restore_waits_for_what_is_written_and_not_yet_stable(kafka: LocalKafk
 
 @pytest.mark.parametrize("what", ["offset", "group", "windows"])
 def test_state_that_does_not_fit_the_offsets_is_refused(
-    kafka: LocalKafka, prefix: str, start: Start, what: str
+    kafka: SharedBroker, prefix: str, start: Start, what: str
 ) -> None:
     """Offsets that were set, a group that was deleted, windows that were emptied: exit status and one sentence."""
     of = Evaluations(kafka.bootstrap, prefix)
@@ -445,7 +444,7 @@ def test_state_that_does_not_fit_the_offsets_is_refused(
     must_agree(of)
 
 
-def test_an_older_offset_is_asked_for_again(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_an_older_offset_is_asked_for_again(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """A coordinator that is still loading can answer one; the windows say which is right."""
     of = Evaluations(kafka.bootstrap, prefix)
     publish_minute(of, 100)
@@ -460,7 +459,7 @@ def test_an_older_offset_is_asked_for_again(kafka: LocalKafka, prefix: str, star
 
 
 def test_fewer_partitions_of_windows_than_of_evaluations_are_refused(
-    kafka: LocalKafka, prefix: str, start: Start
+    kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
     """Each partition of the evaluations needs its own of the windows."""
     service = start(Evaluations(kafka.bootstrap, prefix, windows=PARTITIONS - 1), "--slot", "0")
@@ -469,7 +468,7 @@ def test_fewer_partitions_of_windows_than_of_evaluations_are_refused(
 
 
 @pytest.mark.parametrize("running", [False, True], ids=["between runs", "while it works"])
-def test_a_gap_left_by_retention_is_gone_over(kafka: LocalKafka, prefix: str, start: Start, running: bool) -> None:
+def test_a_gap_left_by_retention_is_gone_over(kafka: SharedBroker, prefix: str, start: Start, running: bool) -> None:
     """What was deleted unread is missing and nothing else: windows from before it are gone on with."""
     of = Evaluations(kafka.bootstrap, prefix)
     publish_minute(of, 100)
@@ -498,7 +497,7 @@ def test_a_gap_left_by_retention_is_gone_over(kafka: LocalKafka, prefix: str, st
     eventually(lambda: again.logged("partitions assigned"), "its state fits its offsets")
 
 
-def test_an_idle_worker_is_silent_and_slos_are_counted_once(kafka: LocalKafka, prefix: str, start: Start) -> None:
+def test_an_idle_worker_is_silent_and_slos_are_counted_once(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """Progress is told until every partition is idle, and then nothing; SLO counters start at 0."""
     of = Evaluations(kafka.bootstrap, prefix)
     slos = [{"name": "grounded", "metric": "context_support", "at_least": 0.5, "objective": 0.9}]

@@ -20,8 +20,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from scripted_judge import GOOD, NOON, Log, ScriptedPool, Worker, config, request
-from test_judge_agent import AMOUNT, dollars
+from scripted_judge import AMOUNT, GOOD, NOON, Log, ScriptedPool, Worker, config, dollars, request
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from scripted_judge import GOOD, NOON, Log, ScriptedPool, Worker, config, request
+from scripted_judge import AMOUNT, GOOD, NOON, Log, ScriptedPool, Worker, config, dollars, request
 
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
@@ -18,22 +18,13 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.job import JobId
 from ragweir.streams.judge.ledger import Budget, affordable
-from ragweir.streams.judge.pricing import allowance
-from ragweir.streams.judge.results import CUT, case_of
+from ragweir.streams.judge.results import CUT
 from ragweir.streams.settings import JudgeSettings
-
-AMOUNT = allowance(config().judge, case_of(request(), 60_000)[0], list(config().suites.values()))
-"""What one of the tests' requests has reserved for it."""
 
 
 def judging(**settings: Any) -> tuple[Log, ScriptedPool, Worker]:
     log, pool = Log(), ScriptedPool()
     return log, pool, Worker(log, JudgeAgent(config(**settings), pool))
-
-
-def dollars(events: float) -> float:
-    """A budget that has room for so many of the tests' requests at once."""
-    return events * AMOUNT / 1_000_000
 
 
 def test_a_judged_evaluation_repeats_the_scored_one_and_adds_what_the_judge_found() -> None:
