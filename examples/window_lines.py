@@ -15,7 +15,7 @@ To add a projection to ragweir, change at most four files of the product:
     git apply examples/window_lines.patch
     RAGWEIR_WINDOW_LINES__FILE=windows.jsonl ragweir window-lines
 
-To keep it, let ``python -m ragweir.streams.reference`` write the tables of settings and telemetry again.
+To keep it, let ``python -m tools.reference`` write the tables of settings and telemetry again.
 """
 
 from __future__ import annotations

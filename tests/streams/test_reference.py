@@ -11,10 +11,10 @@ from markdown_it.tree import SyntaxTreeNode
 
 from ragweir.metrics.catalogue import everything
 from ragweir.schemas.topics import TOPICS
-from ragweir.streams import reference
 from ragweir.streams.serving.telemetry import TABLE
 from ragweir.streams.settings import Settings, SettingsGroup
 from ragweir.streams.slo import shipped as alerts
+from tools import reference
 
 README = reference.README.read_text(encoding="utf-8")
 SETTINGS = [
@@ -55,7 +55,7 @@ def plain(text: str) -> str:
 
 
 def test_the_tables_are_those_of_the_code() -> None:
-    """`python -m ragweir.streams.reference` has nothing to write. Where this fails, run it."""
+    """`python -m tools.reference` has nothing to write. Where this fails, run it."""
     assert reference.rewritten(README) == README
 
 

@@ -1,4 +1,4 @@
-"""Generates the reference tables of the README; `python -m ragweir.streams.reference` rewrites them."""
+"""Generates the reference tables of the README; `python -m tools.reference` rewrites them."""
 
 from __future__ import annotations
 
