@@ -197,13 +197,13 @@ def _analyse_piece(piece: str) -> Analysis:
 
 def _analyse_unless_crossing(piece: str) -> Analysis | None:
     # A long one is scanned with its neighbours, since a scan stops at the limit.
-    return None if len(piece) > _Cache.LONGEST or CROSSING.search(piece) else _analyse_piece(piece)
+    return None if len(piece) > _AnalysisCache.LONGEST or CROSSING.search(piece) else _analyse_piece(piece)
 
 
 T = TypeVar("T")
 
 
-class _Cache(dict[str, T]):
+class _AnalysisCache(dict[str, T]):
     """A function of short texts with a cache of its results, in two generations, of which only the older is dropped.
 
     It is bounded by the characters of its keys, on which the size of the values depends: 20,000 words per generation.
@@ -229,9 +229,9 @@ class _Cache(dict[str, T]):
         return value
 
 
-_LEXEMES = _Cache(_analyse_lexeme)
-_PIECES = _Cache(_analyse_piece)
-_UNLESS_CROSSING = _Cache(_analyse_unless_crossing)
+_LEXEMES = _AnalysisCache(_analyse_lexeme)
+_PIECES = _AnalysisCache(_analyse_piece)
+_UNLESS_CROSSING = _AnalysisCache(_analyse_unless_crossing)
 
 _BLOCK = 4_096
 """Number of pieces after which tokens are counted."""
@@ -259,7 +259,7 @@ def analyse(text: str, max_tokens: int) -> list[Analysis]:
                 ahead += 1
                 done = ahead if crossing else done
             run = " ".join(pieces[start:done]) + " " * (done < last)
-            if done == start + 1 and len(run) <= _Cache.LONGEST:
+            if done == start + 1 and len(run) <= _AnalysisCache.LONGEST:
                 result.append(_PIECES[run])
             else:
                 result += _scan(run, max_tokens)

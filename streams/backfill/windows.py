@@ -49,7 +49,7 @@ def windows(
         ConfigurationError: if a metric or a pack is invalid.
     """
     unused = Counter() if unused is None else unused
-    merger = _WindowMerger(settings.windows, totals(settings).decoder(), unused)
+    merger = _PartMerger(settings.windows, totals(settings).decoder(), unused)
     topic = f"{prefix}windows"
     part = offset_range(settings, topic)
     try:
@@ -73,7 +73,7 @@ def windows(
         )
 
 
-class _WindowMerger:
+class _PartMerger:
     """Decodes keys while a topic is read, and values once all revisions are known."""
 
     def __init__(self, settings: WindowSettings, decoder: WindowDecoder, unused: Counter[UnusedReason]) -> None:
