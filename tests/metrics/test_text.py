@@ -775,7 +775,7 @@ def test_memory_is_bounded_and_keeps_what_is_in_use() -> None:
         calls.append(key)
         return len(key)
 
-    remembered = tokens._Cache(compute)
+    remembered = tokens._AnalysisCache(compute)
     most = 0
     for number in range(60_000):
         assert remembered[f"piece {number}"] == len(f"piece {number}")
