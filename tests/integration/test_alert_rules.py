@@ -166,7 +166,10 @@ def test_the_rules_of_slos_hold(tools: Programs, tmp_path: Path, scale: float) -
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("slo", SLOS, ids=lambda slo: slo.name)
+@pytest.mark.parametrize(
+    "slo",
+    [pytest.param(slo, marks=pytest.mark.long if slo.name == "lenient" else [], id=slo.name) for slo in SLOS],
+)
 def test_a_changed_slo_threshold_is_noticed(tools: Programs, tmp_path: Path, slo: Slo) -> None:
     """Each share and each least number of bad events that is half or half as much again fails a written test."""
     tests = synthetic_tests([slo], "rules.yml")

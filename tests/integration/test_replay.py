@@ -419,7 +419,7 @@ def test_the_life_of_a_run(past: History) -> None:
         (["--run-id", "x", "--topic", "nowhere"], "there is no topic nowhere"),
         (["--run-id", "x", "--from", "yesterday"], "nor a time before now such as 24h"),
         (["--run-id", "x", "--judge", "budget"], "go together"),
-        (["--run-id", "x", "--judge", "sometimes"], "none of never"),
+        (["--run-id", "x", "--judge", "sometimes"], "it is never, cached-only or budget"),
         (["--run-id", "x", "--judge", "cached-only"], "there is no judge"),
         (["--run-id", "x", "--only", "tenant"], "is no condition"),
         (["--run-id", "x", "--only", "nothing<1"], "no field, nor a metric"),

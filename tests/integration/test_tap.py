@@ -19,6 +19,7 @@ from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.cli.checks import events as checks
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
 from ragweir.streams.cli.tap import read_newest
+from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.settings import load
 
 
@@ -293,21 +294,22 @@ def traces(kafka: SharedBroker) -> tuple[set[str], dict[tuple[str, int], tuple[i
     return groups, ends
 
 
-def test_it_leaves_no_trace(kafka: SharedBroker, prefix: str) -> None:
-    """Looking leaves no group, no committed offset, no topic and no record behind."""
-    topic = filled(kafka, f"tap-{prefix}", map(foreign, range(10)), 4)
-    newest(kafka, topic, 1)  # The first client that has a group's name makes the broker create the offsets' own topic.
-    before = traces(kafka)
-    tap(kafka, topic)
-    assert traces(kafka) == before
-    assert "ragweir-reader" not in before[0]
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-    committed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("ragweir-reader")])["ragweir-reader"]
-    try:
-        places = committed.result(30).topic_partitions
-    except KafkaException:  # Nor is there such a group to ask about.
-        return
-    assert not [place for place in places if place.topic == topic and place.offset >= 0]
+def test_it_leaves_no_trace() -> None:
+    """Looking leaves no group, no committed offset, no topic and no record behind, on a broker of its own."""
+    with local_kafka() as kafka:
+        topic = filled(kafka, "tap", map(foreign, range(10)), 4)
+        newest(kafka, topic, 1)  # The first client that has a group's name makes the broker create the offsets' topic.
+        before = traces(kafka)
+        tap(kafka, topic)
+        assert traces(kafka) == before
+        assert "ragweir-reader" not in before[0]
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+        asked = ConsumerGroupTopicPartitions("ragweir-reader")
+        try:
+            partitions = admin.list_consumer_group_offsets([asked])["ragweir-reader"].result(30).topic_partitions
+        except KafkaException:  # Nor is there such a group to ask about.
+            return
+        assert not [each for each in partitions if each.topic == topic and each.offset >= 0]
 
 
 NOW_S = int(time.time())

@@ -54,7 +54,7 @@ asked, older = offsets.ask_until_answered, [30, 10]
 def wrong(ask, stopped):
     answers = asked(ask, stopped)
     by = older.pop(0) if isinstance(answers, list) and answers and older else 0
-    for answer in answers:
+    for answer in answers if by else ():
         answer.offset -= by
     return answers
 

@@ -131,8 +131,9 @@ def test_a_shifted_clock_gives_plain_times_that_lie_ahead() -> None:
 
 
 @pytest.fixture(scope="module")
-def plays(hurt: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plays]:
-    """Every scenario with its mutant, and with the healthy product, side by side."""
+def plays(request: pytest.FixtureRequest, hurt: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plays]:
+    """Every selected scenario with its mutant, and with the healthy product, side by side."""
+    selected = {item.callspec.params["name"] for item in request.session.items if "plays" in item.fixturenames}
     folder = tmp_path_factory.mktemp("plays")
     with ThreadPoolExecutor(AT_ONCE) as pool:
         # The longest first.
@@ -140,7 +141,7 @@ def plays(hurt: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
             (name, mutant): pool.submit(play, hurt, f"{name}-{mutant or 'healthy'}.", folder, scenario, mutant)
             for name, scenario in SCENARIOS.items()
             for mutant in (name, "")
-            if mutant != NAIVE or _FAUST
+            if name in selected and (mutant != NAIVE or _FAUST)
         }
 
 
@@ -152,7 +153,10 @@ def test_every_mutant_has_its_scenario() -> None:
     assert SCENARIOS.keys() == {*MUTANTS, NAIVE}
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+NAMES = [pytest.param(name, marks=pytest.mark.long) if name == NAIVE else name for name in SCENARIOS]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_broken_runtime_is_caught(plays: Plays, name: str) -> None:
     """By the fault that its scenario is made for."""
     if (name, name) not in plays:
@@ -160,7 +164,7 @@ def test_a_broken_runtime_is_caught(plays: Plays, name: str) -> None:
     assert SCENARIOS[name].defect in plays[name, name].result()
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_product_stands_what_catches_the_mutant(plays: Plays, name: str) -> None:
     """So that it is the mutant which is caught, and not the scenario."""
     assert plays[name, ""].result() == {}

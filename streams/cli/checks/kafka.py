@@ -130,8 +130,9 @@ def clock(context: CheckContext) -> str:
     """Check that the newest records are not ahead of this machine's clock, and that the ledger has broker times."""
     settings = context.settings
     newest_ms = 0
+    partitions = range(min(context.existing.get(settings.input_topic, 0), 4))
     with build(Consumer, reader_properties(settings)) as consumer:
-        for partition in range(min(context.existing.get(settings.input_topic, 0), 4)):
+        for partition in partitions:
             at = TopicPartition(settings.input_topic, partition)
             _, high = consumer.get_watermark_offsets(at, timeout=TIMEOUT_SECONDS)
             if high == 0:
