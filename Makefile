@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
-.PHONY: help setup demo test test-fast test-long chaos chaos-long chaos-cluster compatibility bench bench-worst bench-peers soak lock jars clean
+.PHONY: help setup demo test checks tests test-fast test-long chaos chaos-long chaos-cluster compatibility bench bench-worst bench-peers soak lock jars clean
 
 help: ## list the targets
 	@echo "ragweir: scores RAG traffic on Kafka. Two commands show all of it: make demo, then make test."
@@ -40,11 +40,16 @@ demo: setup ## a local Kafka, sample traffic, its scores as they come, a drop in
 	@$(BIN)/ragweir demo
 
 test: setup ## everything that must hold: lint, types, layers, doctests and tests on a real Kafka
+	@$(MAKE) --jobs 2 checks tests
+
+checks: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/mypy
+
+tests: setup
+	@$(BIN)/python -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## all tests that need neither a broker nor other programs, in under a minute
 	@$(BIN)/python -m pytest --numprocesses 2 tests/schemas tests/metrics tests/streams ragweir

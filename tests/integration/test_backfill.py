@@ -19,6 +19,7 @@ def chapter() -> str:
     return found[1]
 
 
+@pytest.mark.long
 def test_the_chapter_can_be_followed_word_for_word(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Only the broker's address is another, as the reader is told; each command leaves what it promises."""
     shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]

@@ -57,6 +57,7 @@ def test_kills_bury_nothing(kafka: SharedBroker, prefix: str, start: Start) -> N
     healthy(traffic)
 
 
+@pytest.mark.long
 def test_a_record_whose_trials_are_killed_is_waited_for(
     kafka: SharedBroker, prefix: str, start: Start, tmp_path: Path
 ) -> None:

@@ -239,8 +239,15 @@ def test_kills_lose_nothing_and_double_no_result_and_lost_calls_count_as_spent(
         print(f"{calls['count'] - 300} calls repeated over 4 kills; charged {cost(calls):.0f}, booked {spent}")
 
 
-@pytest.mark.parametrize("ledger", ["kept", "emptied"])
-@pytest.mark.parametrize("how", ["older", "none"])
+@pytest.mark.parametrize(
+    ("how", "ledger"),
+    [
+        ("older", "kept"),
+        ("none", "emptied"),
+        pytest.param("older", "emptied", marks=pytest.mark.long),
+        pytest.param("none", "kept", marks=pytest.mark.long),
+    ],
+)
 def test_an_offset_that_was_forgotten_judges_nothing_twice(
     kafka: SharedBroker, prefix: str, start: Start, how: str, ledger: str
 ) -> None:

@@ -70,7 +70,7 @@ def test_a_forgotten_group_doubles_and_loses_nothing(kafka: SharedBroker, prefix
     traffic.must_be_settled_exactly_once()
 
 
-@pytest.mark.parametrize("how", ["older", "none"])
+@pytest.mark.parametrize("how", ["older", pytest.param("none", marks=pytest.mark.long)])
 def test_an_idle_partition_is_as_safe_as_a_busy_one(kafka: SharedBroker, prefix: str, start: Start, how: str) -> None:
     """Others have written so much since that the end of the output tells nothing of it."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=2)

@@ -357,14 +357,14 @@ def held(count: int) -> int:
     most = 0
     bases = (base(minute, "a", "b", "c") for minute in range(count))
     for number, _ in enumerate(of_all_sizes(bases, one_dimension(sizes=("1m", "5m", "1h")))):
-        if number % 50 == 0:
+        if number % 40 == 0:
             most = max(most, sum(isinstance(each, WindowAggregate) for each in gc.get_objects()) - before)
     return most
 
 
 def test_merging_holds_one_window_of_each_size() -> None:
     """Held are the accumulators of one window per size, and the base window that was read: however many there are."""
-    assert held(200) == held(100) <= 3 * 3 + 3 + 3
+    assert held(120) == held(80) <= 3 * 3 + 3 + 3
 
 
 def filled(folder: Path, keys: int) -> int:

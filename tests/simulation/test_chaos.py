@@ -153,7 +153,8 @@ def test_every_mutant_has_its_scenario() -> None:
     assert SCENARIOS.keys() == {*MUTANTS, NAIVE}
 
 
-NAMES = [pytest.param(name, marks=pytest.mark.long) if name == NAIVE else name for name in SCENARIOS]
+LONG = (NAIVE, "restore-to-stable-end", "commit-revoked")
+NAMES = [pytest.param(name, marks=pytest.mark.long) if name in LONG else name for name in SCENARIOS]
 
 
 @pytest.mark.parametrize("name", NAMES)

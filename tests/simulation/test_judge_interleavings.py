@@ -446,5 +446,5 @@ def test_random_interleavings_lose_nothing_double_nothing_and_keep_to_the_budget
         return next_state(state, event)
 
     monkeypatch.setattr(held_requests, "next_state", noted)
-    run_state_machine_as_test(JudgeMachine, settings=settings(max_examples=300, stateful_step_count=30))
+    run_state_machine_as_test(JudgeMachine, settings=settings(max_examples=200, stateful_step_count=30))
     assert taken == set(TRANSITIONS)
