@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from commands import ROOT, environment, ragweir
 from conftest import SharedBroker
 
