@@ -52,7 +52,8 @@ tests: setup
 	@$(BIN)/python -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## all tests that need neither a broker nor other programs, in under a minute
-	@$(BIN)/python -m pytest --numprocesses 2 tests/schemas tests/metrics tests/streams ragweir
+	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal --hypothesis-profile fast -m "not long and not heavy" \
+		tests/schemas tests/metrics tests/streams ragweir
 
 test-long: setup ## the full-size versions of the heavy tests
 	@$(BIN)/python -m pytest -m long

@@ -28,6 +28,7 @@ from ragweir.streams.playground.local.prometheus import Programs, programs
 
 # The same examples in every run, and no stopwatch: a test that fails, fails for everybody.
 hypothesis.settings.register_profile("ragweir", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("fast", hypothesis.settings.get_profile("ragweir"), max_examples=20)
 hypothesis.settings.load_profile("ragweir")
 
 _SECONDS = 30

@@ -447,6 +447,7 @@ def must_be_honest(sizes: Sequence[int], windows: int, slack: float) -> None:
     assert covered / shown >= 0.95
 
 
+@pytest.mark.heavy
 def test_intervals_cover_what_they_say() -> None:
     """Of windows of all kinds at least 93 % of the intervals shown hold the mean of all events, and most show one."""
     must_be_honest((300, 1_500), 250, slack=3)

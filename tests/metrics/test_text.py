@@ -788,6 +788,7 @@ def test_memory_is_bounded_and_keeps_what_is_in_use() -> None:
     assert "x" * 1000 not in remembered
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(unicodedata.unidata_version != "14.0.0", reason="the table is of Unicode 14.0: Python 3.11")
 def test_the_table_is_what_its_script_writes() -> None:
     script = ROOT / "tools" / "unicode_table.py"

@@ -339,6 +339,7 @@ sys.stdout.buffer.write(orjson.dumps({"spent": spent, "kib": peak - before}))
 """
 
 
+@pytest.mark.heavy
 def test_a_hostile_list_is_cheap(tmp_path: Path) -> None:
     """No event of 1 MiB, whatever its lists, takes more than 200 MB and a second to be read and evaluated.
 

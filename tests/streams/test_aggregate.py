@@ -253,6 +253,7 @@ def batches(draw: st.DrawFn) -> list[tuple[datetime, list[dict[str, Any]]]]:
     return made
 
 
+@pytest.mark.heavy
 @given(batches(), st.data())
 @settings(max_examples=150)
 def test_a_restart_changes_nothing(batches: list[tuple[datetime, list[dict[str, Any]]]], data: st.DataObject) -> None:

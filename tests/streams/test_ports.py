@@ -153,6 +153,7 @@ def test_doctor_names_the_worker_that_a_supervisor_lacks(base: int) -> None:
     assert supervision(CheckContext(settings(0))) == "not checked, since the system chooses the ports"
 
 
+@pytest.mark.heavy
 def test_a_program_on_the_port_of_up_is_named(base: int) -> None:
     """It keeps `ragweir up` from starting; on the port of a service alone it may be anybody's."""
     findings = CheckContext(settings(base))

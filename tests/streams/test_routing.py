@@ -69,6 +69,7 @@ def selected(by: Router, event_id: str) -> frozenset[str]:
 # What is drawn.
 
 
+@pytest.mark.heavy
 def test_the_share_selected_is_the_probability_recorded() -> None:
     """Of 100,000 events, for each suite and whatever fired: the share selected is within 4 standard errors of p."""
     rules = (
@@ -248,6 +249,7 @@ def elsewhere(numbers: Sequence[int], seed: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.heavy
 def test_every_process_decides_the_same() -> None:
     """Another process decides the same of each event, in whatever order it meets them."""
     numbers = range(1_000)
