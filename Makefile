@@ -49,7 +49,7 @@ checks: setup
 	@$(BIN)/mypy
 
 tests: setup
-	@$(BIN)/python -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## all tests that need neither a broker nor other programs, in under a minute
 	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal --hypothesis-profile fast -m "not long and not heavy" \

@@ -126,6 +126,7 @@ def test_stop_and_kill_keep_port_and_data() -> None:
         assert [m.value() for m in read_to_end(address, topic)] == [b"before stop", b"before kill"]
 
 
+@pytest.mark.long
 def test_a_folder_of_ones_own_outlives_the_broker(tmp_path: Path) -> None:
     """A folder that was given holds the data for the next broker, on whatever port that one listens."""
     with local_kafka(folder=tmp_path / "my kafka") as kafka:

@@ -111,7 +111,7 @@ def test_a_topic_that_is_made_again_while_no_worker_runs_begins_where_new_groups
     assert first.stop() == 0
     recreate(traffic)
     produce(kafka.bootstrap, traffic.topic, events("new", 30), partition=0)
-    assert traffic.committed() == {}
+    eventually(lambda: traffic.committed() == {}, "Kafka has deleted the offsets, which it does after the topic")
     start(traffic, "--slot", "0")
     eventually(lambda: len(evaluated(traffic)) == 40, "the new ones are evaluated")
     assert set(evaluated(traffic)) == ids("old", 10) | ids("new", 30)

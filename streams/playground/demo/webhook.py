@@ -35,7 +35,7 @@ def webhook() -> Iterator[tuple[str, list[ReceivedAlert]]]:
     """Listen for the length of a `with` block, which gets the URL to post to, and a list that grows with each alert."""
     received: list[ReceivedAlert] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class WebhookHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             now = time.monotonic()
@@ -53,7 +53,7 @@ def webhook() -> Iterator[tuple[str, list[ReceivedAlert]]]:
         def log_message(self, format: str, *args: Any) -> None:
             """Log nothing."""
 
-    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    server = ThreadingHTTPServer((LOOPBACK, 0), WebhookHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://{LOOPBACK}:{server.server_port}/", received
