@@ -51,7 +51,7 @@ checks: setup
 tests: setup
 	@$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
-test-fast: setup ## all tests that need neither a broker nor other programs, in under a minute
+test-fast: setup ## tests that need neither a broker nor other programs, but for the slowest, in about a minute
 	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal --hypothesis-profile fast -m "not long and not heavy" \
 		tests/schemas tests/metrics tests/streams ragweir
 

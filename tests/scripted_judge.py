@@ -74,7 +74,7 @@ def config(partitions: int = 1, **settings: Any) -> JudgeConfig:
 
 
 AMOUNT = allowance(config().judge, case_of(request(), 60_000)[0], list(config().suites.values()))
-"""What one of the tests' requests has reserved for it, in millionths of a dollar."""
+"""Reservation of one of the tests' requests, in millionths of a dollar."""
 
 
 def dollars(events: float) -> float:

@@ -13,7 +13,7 @@ from harm import CAUSES, Start, evaluations_to_sum, event, healthy, letters, met
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.streams.runtimes.delivery_attempts import MAX_ATTEMPTS
 
-QUICK = ("segv", "hoard")
+QUICK = ("segv", "spin", "hoard")
 """A signal, a loop and memory; the other harms take the same ways."""
 
 

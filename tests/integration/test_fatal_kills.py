@@ -76,7 +76,6 @@ def test_a_record_whose_trials_are_killed_is_waited_for(
     healthy(traffic)
 
 
-@pytest.mark.long
 def test_a_watchdog_and_a_broker_that_stands_still_bury_nothing(prefix: str, start: Start, tmp_path: Path) -> None:
     """A worker leaves as calls to Kafka do not come back, with its first records in hand, more than once."""
     with local_kafka(folder=tmp_path / "kafka", properties=QUICK_BROKER) as broker:

@@ -376,8 +376,7 @@ def test_a_ledger_without_the_brokers_time_is_told_and_works_by_our_own_clock(
     assert not ledger_time.missing(admin, other)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("last", ["judge.requests", "judge.ledger"])
+@pytest.mark.parametrize("last", [pytest.param("judge.requests", marks=pytest.mark.long), "judge.ledger"])
 def test_partitions_that_are_added_under_running_workers_do_not_multiply_the_budget(
     kafka: SharedBroker, prefix: str, tmp_path: Path, services: list[Service], last: str
 ) -> None:

@@ -677,7 +677,7 @@ def test_records_that_were_merged_go_first_and_nothing_goes_with_them() -> None:
 
 @pytest.mark.heavy
 def test_held_records_take_the_memory_that_was_given() -> None:
-    """What is measured of 4,900 records is bounded, though they are many times the bound as they come."""
+    """The measured memory of 4,900 records is bounded, though their bytes are many times the bound."""
     own = contents([number / 1000 for number in range(1000)], [1.5**number for number in range(-50, 50)])
     bound = 1_000_000
     into, came = closing(max_bytes=bound), 0
