@@ -1,5 +1,6 @@
 """Topics that are deleted and made again, or grow, under running workers: nothing is lost, and it is told."""
 
+import contextlib
 import json
 import os
 import signal
@@ -10,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
 from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import Service, Traffic, end_all, environment, eventually, set_offset
 
@@ -56,18 +58,27 @@ def evaluated(traffic: Traffic) -> list[str]:
 
 
 def recreate(traffic: Traffic, topic: str = "") -> None:
-    """Delete a topic and make it again, as fast as Kafka does it; without a name the interactions."""
+    """Delete a topic and create it again; without a name the interactions.
+
+    Returns once the broker has the new topic: what is sent before that may be appended to the deleted one, and be lost.
+    """
     admin, topic = AdminClient({"bootstrap.servers": traffic.bootstrap}), topic or traffic.topic
-    admin.delete_topics([topic])[topic].result(30)
 
-    def made() -> bool:
-        try:
+    def topic_id() -> str:
+        return str(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id)
+
+    def end() -> int:
+        first = KafkaPartition(topic, 0)
+        return admin.list_offsets({first: OffsetSpec.latest()})[first].result(30).offset
+
+    def is_new() -> bool:
+        with contextlib.suppress(KafkaException):
             create_topic(traffic.bootstrap, topic)
-        except KafkaException:
-            return False
-        return True
+        return topic_id() != before and end() == 0
 
-    eventually(made, "the topic is made again")
+    before = topic_id()
+    admin.delete_topics([topic])[topic].result(30)
+    eventually(is_new, "the topic is created again, empty")
 
 
 def ids(name: str, count: int) -> set[str]:
