@@ -18,8 +18,8 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.run import RUN_ID
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.kafka.reader import OnProgress, offset_range, read
-from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import Settings
+from ragweir.streams.sources.lines import read_lines
 
 _LIVE = "live"
 _MAX_CLOCK_ERROR = timedelta(days=1)

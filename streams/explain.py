@@ -26,8 +26,8 @@ from ragweir.streams.aggregate.window_times import start_of
 from ragweir.streams.dead_letters.listing import Letter, read_letter
 from ragweir.streams.kafka.client import Identity, build, reader_properties
 from ragweir.streams.kafka.reader import OffsetRange, OnProgress, StoredRecord, offset_range, read, topics
-from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import Settings, WindowSettings
+from ragweir.streams.sources.lines import read_lines
 
 NEWEST_OFFSETS = 200_000
 """Offsets of each partition that a search covers by default."""

@@ -56,6 +56,8 @@ CUT = "cut:"
 _UNREADABLE = "unreadable:"
 _AS_TEXTS, _UNKNOWN_KIND = "contexts_as_text", "unknown_span_kind"
 _MIXED, _IMPLAUSIBLE = "time_units_mixed", "time_implausible"
+TIME_DEFAULTED = "time_defaulted"
+"""Flag of an event without a time, which was given that of its file or of an option."""
 
 _HOLDERS_AND_NAMES = {path: path.rpartition(".")[::2] for path in DEFAULT_MAX_ITEMS}
 _MAX_REPAIRS = 4
@@ -306,7 +308,7 @@ def _paths(model: type[RecordPart] = Interaction, before: str = "") -> Iterator[
 
 
 REPAIRS = frozenset(
-    {_MIXED, _IMPLAUSIBLE, _UNKNOWN_KIND, _AS_TEXTS}
+    {_MIXED, _IMPLAUSIBLE, TIME_DEFAULTED, _UNKNOWN_KIND, _AS_TEXTS}
     | {CUT + path for path in DEFAULT_MAX_ITEMS}
     | {_UNREADABLE + path for path in _paths()}
     - {_UNREADABLE + path for path in ("event_id", "query", "response", "ended_at", "extra", "spans[].kind")}

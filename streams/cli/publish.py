@@ -15,7 +15,7 @@ from ragweir.streams.cli.options import MapFile
 from ragweir.streams.cli.progress import Bars
 from ragweir.streams.from_settings import read_map
 from ragweir.streams.kafka.publisher import Publisher
-from ragweir.streams.runtimes.files import read_lines
+from ragweir.streams.sources.lines import read_lines
 from ragweir.streams.terminal import printable
 
 

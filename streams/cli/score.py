@@ -35,6 +35,7 @@ from ragweir.streams.runtimes import files
 from ragweir.streams.runtimes.judged_files import JudgedFiles
 from ragweir.streams.screens.summary import EvaluationSummary, dollars
 from ragweir.streams.settings import Settings
+from ragweir.streams.sources.lines import read_lines
 from ragweir.streams.terminal import printable, printable_json
 
 
@@ -86,7 +87,8 @@ def score(
         writer = _Writer(sink, summary, Windowing(effective.windows, totals) if windows_sink else None)
         ending = stop.ending(bars.wrap_file(source, size, task_id=scoring) if size else source)
         began = time.monotonic()
-        lines = files.run(EvaluateAgent(config), ending, file.name, effective.limits.max_event_bytes)
+        events = read_lines(ending, effective.limits.max_event_bytes, file.name)
+        lines = files.run(EvaluateAgent(config), events, file.name)
         for record, outcome in judging.run(lines) if judging else lines:
             line = record.offset if record else line
             summary.duplicates += outcome.counts["ragweir_duplicates_total",]

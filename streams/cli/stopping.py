@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import BinaryIO
 
-from ragweir.streams.runtimes.files import LineSource
+from ragweir.streams.sources.lines import LineSource
 
 
 class Stop:

@@ -16,7 +16,7 @@ from ragweir.errors import ErrorClass, Rejected
 from ragweir.metrics.catalogue import CATALOGUE_VERSION, Catalogue
 from ragweir.metrics.view import TextLimits, View
 from ragweir.schemas.codec.decoder import Decoder, JsonDecoder
-from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
+from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS, TIME_DEFAULTED
 from ragweir.schemas.codec.json import encode, event_time
 from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.evaluation import CARRIED_OVER, Decision, Evaluation, Source, Texts, document_ids
@@ -55,6 +55,8 @@ class EvaluateConfig:
     """Conditions that an event must fulfil; other events are only counted."""
     ignore_record_timestamp: bool = False
     """True if records have no meaningful timestamps, since they were made from a file."""
+    default_time: datetime | None = None
+    """The time of events that have none, whose evaluations are flagged `time_defaulted`; None rejects them."""
     duplicate_horizon: int = 0
     """The number of offsets back within which an id makes an event a duplicate."""
 
@@ -185,10 +187,16 @@ class EvaluateAgent(Agent):
         config = self._config
         stamp_ms = None if config.ignore_record_timestamp else record.timestamp_ms
         for event in config.decoders.get(record.topic, self._json).decode(record.value):
+            if isinstance(event, Rejected):
+                yield event
+                continue
             try:
-                yield event if isinstance(event, Rejected) else (event, event_time(event, stamp_ms))
+                yield event, event_time(event, stamp_ms)
             except Rejected as rejected:
-                yield rejected
+                if config.default_time is None:
+                    yield rejected
+                else:
+                    yield event.with_flags({*event.flags, TIME_DEFAULTED}), config.default_time
 
     def evaluate(self, record: Record) -> Iterator[tuple[Evaluation, list[str]] | Rejected]:
         """Yield each event's evaluation with the metrics that raised, or its rejection."""

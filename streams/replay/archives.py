@@ -6,11 +6,10 @@ each line is loaded once, however often loading is interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 
-from ragweir.errors import PermanentError
 from ragweir.schemas.codec.decoder import Decoder
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.run import Archive, Loaded
@@ -18,47 +17,12 @@ from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.from_settings import decoder
 from ragweir.streams.kafka.transactional_sender import TransactionalSender
 from ragweir.streams.replay.runs import loaded_record
-from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import Settings
+from ragweir.streams.sources.events import read_events
 
 _BATCH_LINES = 1_000
 _OVERHEAD_BYTES = 16 * 1024
 """Allowance for the parts of a Kafka record other than its value."""
-
-Lines = Iterator[tuple[int, bytes]]
-
-
-def read_archive(archive: Path, max_bytes: int) -> Lines:
-    """Yield the events of an archive with their numbers, from 1; a larger event is cut to `max_bytes` + 1 bytes.
-
-    Raises:
-        PermanentError: if the file cannot be read.
-    """
-    try:
-        if archive.suffix.lower() == ".parquet":
-            yield from _parquet_rows(archive)
-        else:
-            with archive.open("rb") as source:
-                yield from read_lines(source, max_bytes, str(archive))
-    except OSError as error:
-        raise PermanentError(f"{archive} cannot be read: {error.strerror}") from None
-
-
-def _parquet_rows(archive: Path) -> Lines:
-    """Yield the rows of a Parquet file as JSON objects with one field per column."""
-    try:
-        import duckdb  # noqa: PLC0415 - not needed for JSON lines
-    except ModuleNotFoundError:
-        raise PermanentError("Parquet needs the package duckdb; pip install 'ragweir[compare]' brings it") from None
-    with duckdb.connect(config={"memory_limit": "512MB", "autoinstall_known_extensions": "false"}) as db:
-        try:
-            # Timestamps with a zone are converted to UTC; those without are read as UTC, as in JSON.
-            db.execute("set timezone = 'UTC'")
-            rows = db.execute("select to_json(t)::blob from read_parquet($file) t", {"file": str(archive)})
-            for number, (row,) in enumerate(iter(rows.fetchone, None), 1):
-                yield number, row
-        except duckdb.Error as error:
-            raise PermanentError(f"{archive} cannot be read: {str(error).splitlines()[0]}") from None
 
 
 def load_archives(
@@ -86,7 +50,7 @@ def load_archives(
     topic, line_decoder = f"{settings.topics.prefix}interactions", decoder(settings)
     for number in range(loaded.file, len(archives)):
         last = loaded.line if number == loaded.file else 0
-        lines = read_archive(Path(archives[number].path), max_bytes)
+        lines = read_events(Path(archives[number].path), max_bytes)
         remaining = (numbered for numbered in lines if numbered[0] > last)
         while batch := list(islice(remaining, _BATCH_LINES)):
             if is_stopped():

@@ -20,9 +20,9 @@ from ragweir.streams.judge.pricing import allowance
 from ragweir.streams.judge.results import case_of, chosen
 from ragweir.streams.kafka.reader import OffsetRange, read
 from ragweir.streams.records import Record
-from ragweir.streams.replay.archives import read_archive
 from ragweir.streams.replay.request import replay_config
 from ragweir.streams.settings import Settings
+from ragweir.streams.sources.events import read_events
 
 SAMPLE_RECORDS = 400
 """Number of records in the sample."""
@@ -74,7 +74,7 @@ def estimate(settings: Settings, run: Run) -> ReplayEstimate:
     agent = EvaluateAgent(replay_config(settings, run))
     records = list(islice(_sample(settings, run), SAMPLE_RECORDS))
     max_bytes = max_record_bytes(settings.limits.max_event_bytes)
-    total = sum(1 for file in run.files for _ in read_archive(Path(file.path), max_bytes))
+    total = sum(1 for file in run.files for _ in read_events(Path(file.path), max_bytes))
     total += sum(extent.end - extent.start for extent in run.extents)
     outcomes: Counter[str] = Counter()
     requests = []
@@ -98,7 +98,7 @@ def _sample(settings: Settings, run: Run) -> Iterator[Record]:
     sources = len(run.files) + sum(extent.end > extent.start for extent in run.extents)
     each = max(1, SAMPLE_RECORDS // max(1, sources))
     for file in run.files:
-        for number, line in islice(read_archive(Path(file.path), max_bytes), each):
+        for number, line in islice(read_events(Path(file.path), max_bytes), each):
             yield Record(run.topic, 0, number, None, line, None)
     for extent in run.extents:
         end = min(extent.end, extent.start + each)

@@ -24,10 +24,10 @@ from ragweir.streams.judge.pool import LiveJudgePool
 from ragweir.streams.kafka.reader import offset_range, topics
 from ragweir.streams.masking import masked
 from ragweir.streams.records import ReplayBounds
-from ragweir.streams.replay.archives import read_archive
 from ragweir.streams.replay.runs import StoredRun, fingerprint, prefix_of, result_affecting_settings, run_settings
 from ragweir.streams.service import SERVICES, Service
 from ragweir.streams.settings import Settings
+from ragweir.streams.sources.events import read_events
 from ragweir.streams.time_arguments import time_argument
 
 SERVICE: Mapping[Phase, str] = {"evaluating": "evaluate", "judging": "judge", "summing": "aggregate"}
@@ -44,7 +44,7 @@ def create_run(settings: Settings, run_id: str, request: ReplayRequest, files: S
     """
     affecting = result_affecting_settings(settings, request)
     for file in files:  # An unreadable file is an error before the run has topics.
-        next(read_archive(file, settings.limits.max_event_bytes), None)
+        next(read_events(file, settings.limits.max_event_bytes), None)
     archives = tuple(Archive(path=str(file.resolve()), size=file.stat().st_size) for file in files)
     topic = request.topic or settings.input_topic
     extents = () if files else tuple(_extents(settings, request, datetime.now(UTC)))

@@ -22,8 +22,8 @@ from poison import event
 from ragweir.errors import PermanentError
 from ragweir.schemas.run import ReplayRequest, Run
 from ragweir.streams.replay.runs import store_run
-from ragweir.streams.runtimes.files import read_lines
 from ragweir.streams.settings import KafkaSettings, Settings, TopicSettings
+from ragweir.streams.sources.lines import read_lines
 
 PACK = """
 question = "Q7"

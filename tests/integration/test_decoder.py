@@ -1,9 +1,10 @@
 """Decoders: a record holds any number of events, and each of them stands for itself whatever happens to the others."""
 
-import io
 import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
@@ -338,7 +339,7 @@ def test_an_evaluation_tells_which_event_of_which_record_it_was_made_of() -> Non
 def test_a_file_is_read_as_a_topic_is() -> None:
     lines = [array("a", None, "b"), array(), array("b", "c")]
     own = agent(HORIZON)
-    run = files.run(own, io.BytesIO(b"\n".join(lines)), "t", 1_000_000)
+    run = files.run(own, enumerate(lines, 1), "t")
     found = [each for _, outcome in run for each in evaluated(outcome)]
     assert found == [(1, 0, "a"), (1, 2, "b"), (3, 1, "c")]
 
@@ -397,3 +398,13 @@ def test_a_worker_that_dies_in_a_transaction_settles_each_event_of_each_record_o
         settled()
     finally:
         end_all(services)
+
+
+def test_an_event_without_a_time_is_given_the_default_one_and_flagged() -> None:
+    when = datetime(2026, 1, 2, tzinfo=UTC)
+    record = Record("t", 0, 1, None, b'{"event_id": "1", "query": "q", "response": "r"}', None)
+    config = EvaluateConfig(Catalogue([]), default_time=when)
+    [(event, time)] = EvaluateAgent(config).read(record)
+    assert (time, event.flags) == (when, ("time_defaulted",))
+    [rejected] = EvaluateAgent(replace(config, default_time=None)).read(record)
+    assert rejected.error_class == "no_time"

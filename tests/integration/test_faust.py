@@ -25,6 +25,7 @@ from ragweir.streams.explain import partition_of
 from ragweir.streams.runtimes.files import run
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import KafkaSettings, Settings
+from ragweir.streams.sources.events import read_events
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("faust") is None, reason="needs pip install 'ragweir[faust]'")
 
@@ -84,8 +85,8 @@ def by_file(name: str, lines: Sequence[bytes], folder: Path, **read: Any) -> lis
     file = folder / name
     file.write_bytes(b"\n".join(lines))
     agent = SERVICES["evaluate"].agent(Settings(input=read), 1)
-    with file.open("rb") as source:
-        outcomes = [outcome for _, outcome in run(agent, source, read.get("topic", name), MAX_EVENT_BYTES)]
+    events = read_events(file, MAX_EVENT_BYTES)
+    outcomes = [outcome for _, outcome in run(agent, events, read.get("topic", name))]
     return [each.value or b"" for outcome in outcomes for each in outcome.emissions if each.topic == "evaluations"]
 
 

@@ -1,0 +1,1 @@
+"""Sources of events in files, whatever their format."""
