@@ -49,7 +49,7 @@ checks: setup
 	@$(BIN)/mypy
 
 tests: setup
-	@$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --ignore tests/docs
+	@$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## tests that need neither a broker nor other programs, but for the slowest, in about a minute
 	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal --hypothesis-profile fast -m "not long and not heavy" \
