@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 
 from ragweir.streams.cli import app
 from tools.reference.markdown import blocks, code, plain, table
 
+_VALUES: Mapping[Any, str] = {int: "NUMBER", float: "NUMBER", Path: "PATH"}
 HEAD = ("argument or option", "meaning")
 
 
@@ -56,9 +59,29 @@ def _first(command: Any) -> str:
 def _name(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return code(parameter.name.upper())
-    return ", ".join(code(each) for each in (*parameter.opts, *parameter.secondary_opts))
+    value = "" if parameter.is_flag else f" {parameter.metavar or _value(parameter.type_descriptor.annotation)}"
+    return ", ".join(code(f"{each}{value}") for each in (*parameter.opts, *parameter.secondary_opts))
+
+
+def _value(annotation: Any) -> str:
+    """Return the kind of an option's value, or its choices.
+
+    >>> _value(list[int]), _value(Literal["never", "budget"])
+    ('NUMBER', 'never|budget')
+    """
+    if get_origin(annotation) is Literal:
+        return "|".join(map(str, get_args(annotation)))
+    if inspect.isclass(annotation) and issubclass(annotation, Enum):
+        return "|".join(str(each.value) for each in annotation)
+    for inner in get_args(annotation):
+        return _value(inner)
+    return _VALUES.get(annotation, "TEXT")
 
 
 def _help(parameter: Any) -> str:
-    needed = " Required." if parameter.required else ""
-    return f"{parameter.help or ''}{needed}"
+    told = parameter.help or ""
+    if parameter.required:
+        return f"{told} Required."
+    default = parameter.default
+    shown = isinstance(default, str | int | float) and not isinstance(default, bool) and "Default: " not in told
+    return f"{told} Default: {default}." if shown else told

@@ -34,7 +34,9 @@ SOURCES = {
     "beyond the documents|ragweir": "common-practice-and-ragweirs-own",
 }
 """The heading among the page's sources that a metric's source links to, by a pattern of the source."""
-_FACT = re.compile(r"^(Formula|Range|Undefined|Reference|Known limits|Deviations?): ", re.MULTILINE)
+_FACTS = ("Formula", "Range", "Undefined", "Known limits", "Deviation", "Deviations", "Reference")
+"""The named facts of a docstring, in the order of the page."""
+_FACT = re.compile(rf"^({'|'.join(_FACTS)}): ", re.MULTILINE)
 
 
 def page() -> str:
@@ -83,7 +85,8 @@ def _definition(metric: Metric) -> str:
     """Return the docstring as a list of facts and an example."""
     text, prompt, example = metric.text.partition("\n>>> ")
     meaning, *facts = _FACT.split(text.strip())
-    listed = "\n".join(f"- {name}: {plain(fact)}" for name, fact in zip(facts[::2], facts[1::2], strict=True))
+    named = sorted(zip(facts[::2], facts[1::2], strict=True), key=lambda fact: _FACTS.index(fact[0]))
+    listed = "\n".join(f"- {name}: {plain(fact)}" for name, fact in named)
     also = f"Also called {', '.join(map(code, metric.aliases))}." if metric.aliases else ""
     shown = f"```pycon\n{(prompt + example).strip()}\n```" if prompt else ""
     return blocks(f"#### `{metric.name}`", *map(plain, meaning.strip().split("\n\n")), also, listed, shown)

@@ -20,7 +20,6 @@ _LIMITS: Mapping[str, str] = {
     "minimum": "at least {}",
     "exclusiveMinimum": "above {}",
     "maximum": "at most {}",
-    "minLength": "at least {} characters",
     "maxLength": "at most {} characters",
     "maxItems": "at most {} elements",
 }
@@ -109,7 +108,7 @@ def _shown(schema: Mapping[str, Any]) -> str:
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(_shown(each) for each in schema["anyOf"] if each.get("type") != "null"))
     if "enum" in schema:
-        return ", ".join(code(each) for each in schema["enum"])
+        return f"one of {', '.join(code(each) for each in schema['enum'])}"
     if "const" in schema:
         return code(schema["const"])
     if schema.get("format") == "date-time":
@@ -121,7 +120,7 @@ def _shown(schema: Mapping[str, Any]) -> str:
         values = schema.get("additionalProperties")
         kind = f"object of {_shown(values)}" if isinstance(values, Mapping) else "object"
     limits = [text.format(schema[limit]) for limit, text in _LIMITS.items() if limit in schema]
-    return ", ".join((kind.replace("string", "text"), *limits))
+    return kind.replace("string", "text") + (f" ({', '.join(limits)})" if limits else "")
 
 
 def _parts(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
