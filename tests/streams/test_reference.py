@@ -10,6 +10,7 @@ import pytest
 import typer
 from markdown_pages import RENDERERS, Shown, read, slug
 
+from ragweir.metrics import packs
 from ragweir.metrics.catalogue import everything
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.export import RECORDS
@@ -26,6 +27,7 @@ from tools.reference.markdown import table
 from tools.reference.metrics import source_link
 from tools.reference.records import field_meanings, models
 
+METRICS = everything(packs.SHIPPED)
 GROUPS = {name: type(group.default) for name, group in Settings.model_fields.items() if name != "slo"}
 Rows = list[tuple[str, str]]
 """The first cell of each row, and the last that has a sentence."""
@@ -69,7 +71,7 @@ def commands() -> Rows:
 
 
 CODE: dict[str, Callable[[], Rows]] = {
-    "metrics": lambda: [(metric.name, metric.meaning) for metric in everything()],
+    "metrics": lambda: [(metric.name, metric.meaning) for metric in METRICS],
     "settings": settings,
     "telemetry": telemetry,
     "topics": lambda: [(topic.name, topic.text) for topic in TOPICS.values()],
@@ -152,7 +154,7 @@ def test_a_renderer_shows_every_row_as_it_is_written(name: str, renderer: str) -
 @pytest.mark.parametrize("renderer", RENDERERS)
 def test_every_metric_has_its_definition(renderer: str) -> None:
     """Below the tables each metric has a heading, a formula or a sentence, and its example as code."""
-    metrics, found = everything(), shown("metrics", renderer)
+    metrics, found = METRICS, shown("metrics", renderer)
     assert [each for each in found.headings if each.startswith("h4")] == [f"h4 {metric.name}" for metric in metrics]
     assert found.code == sum(">>> " in metric.text for metric in metrics)
     facts = sum(bool(re.match(r"(Formula|Undefined|Range|Reference)", each)) for each in found.items)
@@ -186,7 +188,7 @@ def test_the_fields_of_what_users_read_and_write_have_a_meaning() -> None:
 
 def test_every_source_has_an_entry() -> None:
     """The source of a metric is a link to what it is."""
-    sources = {metric.source for metric in everything()}
+    sources = {metric.source for metric in METRICS}
     assert [each for each in sources if not source_link(each).startswith("[")] == []
     anchors = {slug(each[3:]) for each in shown("metrics", "CommonMark").headings}
     assert set(re.findall(r"\]\(#([\w-]+)\)", generated("metrics"))) <= anchors

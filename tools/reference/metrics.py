@@ -6,6 +6,7 @@ import re
 from itertools import groupby
 from operator import attrgetter
 
+from ragweir.metrics import packs
 from ragweir.metrics.catalogue import everything
 from ragweir.metrics.metric import Metric
 from tools.reference.markdown import blocks, code, plain, table
@@ -17,12 +18,17 @@ COSTS = {
     "local": "Computed by a local model, for the events that [routing](../guides/judging.md) selects for this suite.",
     "llm": "Computed by the judge, for the events that [routing](../guides/judging.md) selects for this suite.",
 }
+PACKS = (
+    "Metrics of the question packs that ship with ragweir. They are computed only if"
+    " [`metrics.packs`](settings.md#metrics.packs) names their pack, the part of a name before the dot, and only for"
+    " events with its `question_id`."
+)
 SOURCES = {
-    "LLM rubric|document 000": "an-llm-rubric",
-    "expected-answer benchmark|document 001": "an-expected-answer-benchmark",
-    "retrieval, extraction and aggregation|document 002": "a-retrieval-extraction-and-aggregation-framework",
-    "GraphRAG metrics guide|document 003": "a-graphrag-metrics-guide",
-    "lexical evaluators|document 004": "three-lexical-evaluators",
+    "LLM rubric": "an-llm-rubric",
+    "expected-answer benchmark": "an-expected-answer-benchmark",
+    "retrieval, extraction and aggregation": "a-retrieval-extraction-and-aggregation-framework",
+    "GraphRAG metrics guide": "a-graphrag-metrics-guide",
+    "lexical evaluators": "three-lexical-evaluators",
     "OpenTelemetry": "opentelemetry-genai",
     "Robertson": "information-retrieval",
     "trec_eval": "information-retrieval",
@@ -31,7 +37,7 @@ SOURCES = {
     "SQuAD": "question-answering-and-summaries",
     "ROUGE": "question-answering-and-summaries",
     "common practice": "common-practice-and-ragweirs-own",
-    "beyond the documents|ragweir": "common-practice-and-ragweirs-own",
+    "ragweir's own": "common-practice-and-ragweirs-own",
 }
 """The heading among the page's sources that a metric's source links to, by a pattern of the source."""
 _FACTS = ("Formula", "Range", "Undefined", "Known limits", "Deviation", "Deviations", "Reference")
@@ -41,7 +47,7 @@ _FACT = re.compile(rf"^({'|'.join(_FACTS)}): ", re.MULTILINE)
 
 def page() -> str:
     """Return the generated part of the page."""
-    groups = [(name, list(members)) for name, members in groupby(everything(), attrgetter("group"))]
+    groups = [(name, list(members)) for name, members in groupby(everything(packs.SHIPPED), attrgetter("group"))]
     return blocks(*(_group(name, members) for name, members in groups))
 
 
@@ -66,7 +72,12 @@ def slug(name: str) -> str:
 
 def _group(name: str, members: list[Metric]) -> str:
     costs = dict.fromkeys(COSTS[each.cost] for each in members)
-    return blocks(f"## {name}", *costs, table(HEAD, map(_row, members)), *(_definition(metric) for metric in members))
+    return blocks(
+        f"## {name}",
+        *([PACKS] if name == packs.GROUP else costs),
+        table(HEAD, map(_row, members)),
+        *(_definition(metric) for metric in members),
+    )
 
 
 def _row(metric: Metric) -> tuple[str, ...]:
