@@ -26,6 +26,7 @@ from tools.reference.markdown import plain as plain_text
 from tools.reference.markdown import table
 from tools.reference.metrics import source_link
 from tools.reference.records import field_meanings, models
+from tools.reference.settings import NESTED
 
 METRICS = everything(packs.SHIPPED)
 GROUPS = {name: type(group.default) for name, group in Settings.model_fields.items() if name != "slo"}
@@ -184,6 +185,23 @@ def test_the_fields_of_what_users_read_and_write_have_a_meaning() -> None:
         missing = model.model_fields.keys() - field_meanings(model).keys()
         assert not missing, f"{model.__name__}: {sorted(missing)}"
     assert {Interaction, Context, Evaluation} <= models().keys()
+
+
+def test_no_table_of_the_settings_is_left_out() -> None:
+    """Tables within tables are described too: whoever adds one has to add it to the page."""
+    found: set[type[SettingsGroup]] = set()
+
+    def walk(annotation: Any) -> None:
+        if inspect.isclass(annotation) and issubclass(annotation, SettingsGroup):
+            found.add(annotation)
+            for field in annotation.model_fields.values():
+                walk(field.annotation)
+        for inner in getattr(annotation, "__args__", ()):
+            walk(inner)
+
+    for field in Settings.model_fields.values():
+        walk(field.annotation)
+    assert found == {*GROUPS.values(), *(group for _, group in NESTED)}
 
 
 def test_every_source_has_an_entry() -> None:
