@@ -9,6 +9,10 @@ import pytest
 from commands import ROOT
 from markdown_pages import Shown, by_commonmark, by_mkdocs, read, slug
 
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.records import Record
+
 FOLDERS = ("docs", "bench", "deploy", "examples")
 PAGES = [
     file.relative_to(ROOT).as_posix()
@@ -123,6 +127,21 @@ def test_documents_are_short() -> None:
 def test_nothing_is_cited_by_a_number(document: str) -> None:
     """A reader does not have the documents that metrics were taken from: they are cited by what they are."""
     assert re.findall(r"document 0\d\d", text(document)) == []
+
+
+def test_the_readme_shows_the_scores_of_its_example() -> None:
+    """The scores and the evidence in its table are those of the two events above it."""
+    lines = re.findall(r'^{"event_id".*$', text("README.md"), re.MULTILINE)
+    agent = EvaluateAgent(EvaluateConfig(Catalogue(everything()), explain=True))
+    rows = []
+    for offset, line in enumerate(lines):
+        for found in agent.evaluate(Record("events.jsonl", 0, offset, None, line.encode(), 0)):
+            assert isinstance(found, tuple)
+            scores = [format(found[0].scores[metric] or 0, ".2f") for metric in ("unsupported_risk", "context_support")]
+            missing = ", ".join(found[0].evidence.get("context_support", ()))
+            rows.append([found[0].event_id, *scores, missing and f"not in the contexts: {missing}"])
+    assert len(rows) == 2
+    assert rows in shown("README.md").tables
 
 
 def test_every_promise_has_a_proof() -> None:
