@@ -55,8 +55,11 @@ def test_the_readme_is_the_first_page(site: Path) -> None:
     assert 'href="guides/file.html"' in first
     assert 'href="reference/settings.html"' in first
     assert "docs/guides" not in first
-    assert "bench/RESULTS.md</code>" in first
-    assert 'RESULTS.md"' not in first
+    assert 'href="project/results.html"' in first
+    assert 'href="project/security.html"' in first
+    guarantees = (site / "guarantees.html").read_text(encoding="utf-8")
+    assert "<code>tests/integration/test_faults.py</code>" in guarantees
+    assert 'test_faults.py"' not in guarantees
 
 
 def test_search_finds_settings_and_metrics(site: Path) -> None:

@@ -12,6 +12,7 @@ from markdown_pages import Shown, by_commonmark, by_mkdocs, read, slug
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.records import Record
+from tools import docs_site
 
 FOLDERS = ("docs", "bench", "deploy", "examples")
 PAGES = [
@@ -19,7 +20,7 @@ PAGES = [
     for file in (*ROOT.glob("*.md"), *(each for folder in FOLDERS for each in (ROOT / folder).rglob("*.md")))
     if ".venv" not in file.parts
 ]
-SITE = [page for page in PAGES if page.startswith("docs/") or page == "README.md"]
+SITE = [page for page in PAGES if page.startswith("docs/") or page in docs_site.PAGES]
 CONTRIBUTORS = ("docs/architecture.md", "docs/glossary.md", "docs/guarantees.md", "CONTRIBUTING.md", "SECURITY.md")
 """Documents whose code names files of the repository."""
 PATH = re.compile(r"(?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:md|toml|yml|yaml|py|sh)")
