@@ -1,0 +1,98 @@
+"""The guides and the README are followed word for word: their commands run and print what the pages show."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import QUICK_BROKER, coordinated
+from pages import File, NotRun, steps
+from reader import _PORTS, Unlike, reading
+
+from ragweir.errors import LocalServerError
+from ragweir.streams.playground.local.kafka import local_kafka
+from ragweir.streams.playground.local.prometheus import programs
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+_NOT_RUN_AT_MOST = 24
+_PROMETHEUS = ("promtool", "prometheus", "amtool", "alertmanager")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
+def test_a_page_can_be_followed_word_for_word(page: Path, tmp_path: Path) -> None:
+    """Each command ends with status 0 and prints what the page shows; each block of Python runs."""
+    planned = [step for step in steps(page) if not isinstance(step, NotRun)]
+    if all(isinstance(step, File) for step in planned):
+        pytest.skip("nothing to run")
+    folder = tmp_path / "reader"
+    folder.mkdir()
+    text = "\n".join(step.text for step in planned)
+    with ExitStack() as stack:
+        bootstrap = None
+        if "localhost:9092" in text:
+            try:
+                bootstrap = stack.enter_context(local_kafka(properties=QUICK_BROKER)).bootstrap
+            except LocalServerError as error:
+                pytest.fail(str(error), pytrace=False)
+            coordinated(bootstrap)
+        stack.enter_context(_failures())
+        reader = stack.enter_context(reading(str(page.relative_to(ROOT)), folder, bootstrap, _free_range()))
+        if any(name in text for name in _PROMETHEUS):
+            for program in _prometheus():
+                reader.link(program)
+        for step in planned:
+            reader.follow(step)
+
+
+def test_few_fences_are_not_run() -> None:
+    """What is not run may be wrong: each such fence has its reason, and there are few."""
+    found = [
+        f"{page.relative_to(ROOT)}:{step.line}: {step.reason}"
+        for page in PAGES
+        for step in steps(page)
+        if isinstance(step, NotRun)
+    ]
+    print(*found, sep="\n")
+    assert len(found) <= _NOT_RUN_AT_MOST, "\n".join(found)
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: str(page.name))
+def test_every_guide_has_something_to_do(page: Path) -> None:
+    """A guide whose fences have another language than `console` or `python` would be tested by nothing."""
+    assert any(not isinstance(step, File | NotRun) for step in steps(page)) or _is_placeholder(page)
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Show a page that is not true by page, line and output, without the runner's own lines."""
+    try:
+        yield
+    except Unlike as unlike:
+        pytest.fail(str(unlike), pytrace=False)
+
+
+def _is_placeholder(page: Path) -> bool:
+    return len(page.read_text(encoding="utf-8").splitlines()) < 6
+
+
+def _prometheus() -> list[Path]:
+    try:
+        found = programs()
+    except LocalServerError as error:
+        pytest.fail(str(error), pytrace=False)
+    return [found.promtool, found.prometheus, found.amtool, found.alertmanager]
+
+
+def _free_range() -> int:
+    """Find a port from which all ports that pages name are free."""
+    for base in range(21000, 30000, 517):
+        with ExitStack() as stack:
+            try:
+                for offset in (*_PORTS.values(), 1, 2, 3, 101, 301):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", base + offset))
+            except OSError:
+                continue
+            return base
+    raise AssertionError("no free ports")
