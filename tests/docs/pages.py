@@ -125,7 +125,7 @@ _READERS: Final = frozenset(
     {"explain", "dead-letter list", "dead-letter show", "topics show", "doctor", "tap", "runs list", "runs show"}
     | {"compare", "slo rehearse"}
 )
-_READING_PROGRAMS: Final = frozenset({"curl", "cat", "head", "tail", "grep", "jq", "ls"})
+_READING_PROGRAMS: Final = frozenset({"curl", "cat", "head", "tail", "grep", "jq", "ls", "promtool"})
 _OPTIONS_WITH_VALUES: Final = frozenset({"--config", "--bootstrap-servers", "--prefix"})
 
 

@@ -132,8 +132,8 @@ class Reader:
         failures = [failure for service in reversed(self._services) if (failure := self._stopped(service))]
         self._services.clear()
         if self._python is not None:
-            self._python.kill()
-            self._python.wait()
+            with self._python:  # closes its pipes, and waits
+                self._python.kill()
         if failures:
             raise Unlike("\n".join(failures))
 
