@@ -15,6 +15,7 @@ _TITLE: Final = re.compile(r'title="([^"]+)"')
 # The line before a fence names the file that it holds: "`map.toml`:", "Add to `ragweir.toml`:".
 _NAMED: Final = re.compile(r"`([\w./-]+\.(?:toml|py|json|jsonl|ya?ml|csv|txt|sh))`[^`]*:\s*$")
 _ADDED: Final = re.compile(r"\badd(?:ed)?\b|\bappend", re.IGNORECASE)
+_STOP: Final = re.compile(r"<!--\s*stop:\s*(.*?)\s*-->")
 _NOT_RUN: Final = re.compile(r"<!--\s*not run:?\s*(.*?)\s*-->", re.DOTALL)
 
 
@@ -57,7 +58,15 @@ class NotRun:
     reason: str
 
 
-Step = File | Command | Python | NotRun
+@dataclass(frozen=True)
+class Stop:
+    """The place where the reader stops a service: `<!-- stop: ragweir up -->` below the sentence that says so."""
+
+    line: int
+    text: str
+
+
+Step = File | Command | Python | NotRun | Stop
 
 
 def steps(page: Path) -> Iterator[Step]:
@@ -70,6 +79,8 @@ def steps(page: Path) -> Iterator[Step]:
     for token in MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8")):
         if token.type == "fence":
             yield from _fence(page.name, token, before)
+        if token.type == "html_block" and (stopped := _STOP.search(token.content)):
+            yield Stop(token.map[0] + 1 if token.map else 0, stopped[1])
         if token.type in {"fence", "html_block", "inline"}:
             before = token
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from commands import ROOT, environment
-from pages import Command, File, NotRun, Python, Step, is_service, only_reads
+from pages import Command, File, NotRun, Python, Step, Stop, is_service, only_reads
 from shown_output import difference
 
 _COMMAND_S: Final = 120
@@ -112,6 +112,8 @@ class Reader:
             self._write(step)
         elif isinstance(step, Python):
             self._run_python(step)
+        elif isinstance(step, Stop):
+            self._stop(step)
         elif isinstance(step, Command):
             self._require_services(step)
             if is_service(step.text):
@@ -193,7 +195,7 @@ class Reader:
         self._check(step, *done)
 
     def _start(self, step: Command) -> None:
-        log = self.folder.parent / f"{self.folder.name}-service-{len(self._services)}.log"
+        log = self.folder.parent / f"{self.folder.name}-service-{step.line}.log"
         command = self._local(step.text).rstrip().removesuffix("&")
         with log.open("wb") as file:
             process = subprocess.Popen(
@@ -219,6 +221,15 @@ class Reader:
             if (status := service.process.poll()) is not None:
                 problem = f"the service of line {service.line}, `{service.command}`, has ended with status {status}"
                 raise Unlike(self._told(step, problem, self._foreign(service.log.read_bytes())))
+
+    def _stop(self, step: Stop) -> None:
+        ended = [service for service in self._services if service.command.startswith(step.text)]
+        if not ended:
+            raise Unlike(f"{self.page}:{step.line}: no `{step.text}` runs that could be stopped")
+        for service in ended:
+            self._services.remove(service)
+            if failure := self._stopped(service):
+                raise Unlike(failure)
 
     def _stopped(self, service: Service) -> str | None:
         ended = service.process.poll()

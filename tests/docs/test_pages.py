@@ -1,13 +1,13 @@
 """The guides and the README are followed word for word: their commands run and print what the pages show."""
 
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from conftest import QUICK_BROKER, coordinated
-from pages import File, NotRun, steps
+from pages import File, NotRun, Step, steps
 from reader import _PORTS, Unlike, reading
 
 from ragweir.errors import LocalServerError
@@ -26,24 +26,30 @@ def test_a_page_can_be_followed_word_for_word(page: Path, tmp_path: Path) -> Non
     planned = [step for step in steps(page) if not isinstance(step, NotRun)]
     if all(isinstance(step, File) for step in planned):
         pytest.skip("nothing to run")
-    folder = tmp_path / "reader"
+    if failure := _failure(str(page.relative_to(ROOT)), planned, tmp_path / "reader"):
+        pytest.fail(failure, pytrace=False)
+
+
+def _failure(page: str, planned: Sequence[Step], folder: Path) -> str | None:
+    """Follow a page; give the first place where it is not true, or None."""
     folder.mkdir()
-    text = "\n".join(step.text for step in planned)
-    with ExitStack() as stack:
-        bootstrap = None
-        if "localhost:9092" in text:
-            try:
+    text = "\n".join(step.text for step in planned if not isinstance(step, NotRun))
+    try:
+        with ExitStack() as stack:
+            bootstrap = None
+            if "localhost:9092" in text:
                 bootstrap = stack.enter_context(local_kafka(properties=QUICK_BROKER)).bootstrap
-            except LocalServerError as error:
-                pytest.fail(str(error), pytrace=False)
-            coordinated(bootstrap)
-        stack.enter_context(_failures())
-        reader = stack.enter_context(reading(str(page.relative_to(ROOT)), folder, bootstrap, _free_range()))
-        if any(name in text for name in _PROMETHEUS):
-            for program in _prometheus():
-                reader.link(program)
-        for step in planned:
-            reader.follow(step)
+                coordinated(bootstrap)
+            reader = stack.enter_context(reading(page, folder, bootstrap, _free_range()))
+            if any(name in text for name in _PROMETHEUS):
+                found = programs()
+                for program in (found.promtool, found.prometheus, found.amtool, found.alertmanager):
+                    reader.link(program)
+            for step in planned:
+                reader.follow(step)
+    except (Unlike, LocalServerError) as failure:
+        return str(failure)
+    return None
 
 
 def test_few_fences_are_not_run() -> None:
@@ -64,28 +70,8 @@ def test_every_guide_has_something_to_do(page: Path) -> None:
     assert any(not isinstance(step, File | NotRun) for step in steps(page)) or _is_placeholder(page)
 
 
-@contextmanager
-def _failures() -> Iterator[None]:
-    """Show a page that is not true by page, line and output, without the runner's own lines."""
-    failure = ""
-    try:
-        yield
-    except Unlike as unlike:
-        failure = str(unlike)
-    if failure:
-        pytest.fail(failure, pytrace=False)
-
-
 def _is_placeholder(page: Path) -> bool:
     return len(page.read_text(encoding="utf-8").splitlines()) < 6
-
-
-def _prometheus() -> list[Path]:
-    try:
-        found = programs()
-    except LocalServerError as error:
-        pytest.fail(str(error), pytrace=False)
-    return [found.promtool, found.prometheus, found.amtool, found.alertmanager]
 
 
 def _free_range() -> int:
