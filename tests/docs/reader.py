@@ -22,27 +22,30 @@ from shown_output import difference
 
 _COMMAND_S: Final = 120
 _REPEAT_S: Final = 60
+_START_S: Final = 3
 _STOP_S: Final = 40
 # What a page may use of the repository that its reader stands in.
 _REPOSITORY: Final = ("deploy", "examples")
 _PYTHON: Final = """
-import json, sys, traceback, contextlib
+import contextlib, json, linecache, sys, traceback
 scope = {"__name__": "__main__"}
 for line in sys.stdin:
-    text, place = json.loads(line)
+    text, page, start = json.loads(line)
+    whole = "\\n" * start + text
+    linecache.cache[page] = len(whole), None, whole.splitlines(keepends=True), page
     failed = ""
     with contextlib.redirect_stdout(sys.stderr):
         try:
             if ">>> " in text:
                 import doctest
                 flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-                test = doctest.DocTestParser().get_doctest(text, scope, place, None, 0)
+                test = doctest.DocTestParser().get_doctest(text, scope, page, page, start)
                 told = []
                 doctest.DocTestRunner(optionflags=flags).run(test, out=told.append, clear_globs=False)
                 scope.update(test.globs)
                 failed = "".join(told)
             else:
-                exec(compile(text, place, "exec"), scope)
+                exec(compile(whole, page, "exec"), scope)
         except BaseException:
             failed = traceback.format_exc()
     print(json.dumps(failed), flush=True)
@@ -61,9 +64,7 @@ class Service:
     command: str
     process: subprocess.Popen[bytes]
     log: Path
-
-    def output(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace")
+    began: float = field(default_factory=time.monotonic)
 
 
 @dataclass
@@ -197,9 +198,10 @@ class Reader:
     def _start(self, step: Command) -> None:
         log = self.folder.parent / f"{self.folder.name}-service-{step.line}.log"
         command = self._local(step.text).rstrip().removesuffix("&")
+        simple = re.match(r"[\w./]", command) and not re.search(r"[;|\n]", command.replace("\\\n", ""))
         with log.open("wb") as file:
             process = subprocess.Popen(
-                ["bash", "-c", f"exec {command}" if "\n" not in command and ";" not in command else command],
+                ["bash", "-c", f"exec env {command}" if simple else command],
                 cwd=self._where,
                 env=self._variables,
                 stdin=subprocess.DEVNULL,
@@ -232,7 +234,8 @@ class Reader:
                 raise Unlike(failure)
 
     def _stopped(self, service: Service) -> str | None:
-        ended = service.process.poll()
+        while (ended := service.process.poll()) is None and time.monotonic() < service.began + _START_S:
+            time.sleep(0.1)  # one that cannot start says so by then
         if ended is None:
             service.process.send_signal(signal.SIGTERM)
         try:
@@ -261,7 +264,7 @@ class Reader:
         assert self._python.stdin is not None
         assert self._python.stdout is not None
         place = f"{self.page}:{step.line}"
-        self._python.stdin.write(json.dumps([self._local(step.text), place]) + "\n")
+        self._python.stdin.write(json.dumps([self._local(step.text), self.page, step.line]) + "\n")
         self._python.stdin.flush()
         answer = _line_within(self._python.stdout, _COMMAND_S)
         if answer is None:
