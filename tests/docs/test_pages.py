@@ -17,6 +17,7 @@ from ragweir.streams.playground.local.prometheus import programs
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 _NOT_RUN_AT_MOST = 24
+_BYTES_AT_MOST = 8 * 1024
 _PROMETHEUS = ("promtool", "prometheus", "amtool", "alertmanager")
 
 
@@ -68,6 +69,11 @@ def test_few_fences_are_not_run() -> None:
 def test_every_guide_has_something_to_do(page: Path) -> None:
     """A guide whose fences have another language than `console` or `python` would be tested by nothing."""
     assert any(not isinstance(step, File | NotRun) for step in steps(page)) or _is_placeholder(page)
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: str(page.name))
+def test_a_guide_is_read_in_minutes(page: Path) -> None:
+    assert page.stat().st_size <= _BYTES_AT_MOST
 
 
 def _is_placeholder(page: Path) -> bool:
