@@ -1,9 +1,7 @@
 """Does what a page tells its reader, in a folder and with a Kafka of its own."""
 
-import json
 import os
 import re
-import select
 import shlex
 import shutil
 import signal
@@ -14,42 +12,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from commands import ROOT, environment
 from pages import Command, File, NotRun, Python, Step, Stop, is_service, only_reads
+from python_process import PythonProcess
 from shown_output import difference
 
 _COMMAND_S: Final = 120
 _REPEAT_S: Final = 60
 _START_S: Final = 3
 _STOP_S: Final = 40
+# Programs that change more than the page's folder: a page that shows them says why they are not run.
+_WITHHELD: Final = ("docker", "git", "kubectl", "make")
+# What a page installs, such as an example, comes from its own folder and stays there. "0" means no isolation.
+_PIP: Final = {
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "PIP_NO_BUILD_ISOLATION": "0",
+    "PIP_NO_DEPS": "1",
+    "PIP_NO_INDEX": "1",
+}
 # What a page may use of the repository that its reader stands in.
 _REPOSITORY: Final = ("deploy", "examples")
-_PYTHON: Final = """
-import contextlib, json, linecache, sys, traceback
-scope = {"__name__": "__main__"}
-for line in sys.stdin:
-    text, page, start = json.loads(line)
-    whole = "\\n" * start + text
-    linecache.cache[page] = len(whole), None, whole.splitlines(keepends=True), page
-    failed = ""
-    with contextlib.redirect_stdout(sys.stderr):
-        try:
-            if ">>> " in text:
-                import doctest
-                flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-                test = doctest.DocTestParser().get_doctest(text, scope, page, page, start)
-                told = []
-                doctest.DocTestRunner(optionflags=flags).run(test, out=told.append, clear_globs=False)
-                scope.update(test.globs)
-                failed = "".join(told)
-            else:
-                exec(compile(whole, page, "exec"), scope)
-        except BaseException:
-            failed = traceback.format_exc()
-    print(json.dumps(failed), flush=True)
-"""
 
 
 class Unlike(AssertionError):
@@ -78,26 +62,32 @@ class Reader:
     _variables: dict[str, str] = field(default_factory=dict)
     _services: list[Service] = field(default_factory=list)
     _where: Path = field(init=False)
-    _python: subprocess.Popen[str] | None = None
+    _python: PythonProcess | None = None
 
     def __post_init__(self) -> None:
         self._where = self.folder
-        programs = self.folder.parent / f"{self.folder.name}-bin"
-        programs.mkdir()
-        command = programs / "ragweir"
-        command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m ragweir.streams.cli "$@"\n')
-        command.chmod(0o755)
+        (self.folder.parent / f"{self.folder.name}-bin").mkdir()
+        self._program("ragweir", f'exec {sys.executable} -P -m ragweir.streams.cli "$@"')
         for name in ("python", "python3"):
-            (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-            (programs / name).chmod(0o755)
+            self._program(name, f'exec {sys.executable} "$@"')
+        for name in _WITHHELD:
+            why = f"{name} is not run here; say why in the page: <!-- not run: ... -->"
+            self._program(name, f"echo '{why}' >&2; exit 1")
         for name in _REPOSITORY:
             if (ROOT / name).exists():
                 shutil.copytree(ROOT / name, self.folder / name, ignore=shutil.ignore_patterns("__pycache__", ".env"))
         # COLUMNS is what fits on a page.
         self._variables = environment(COLUMNS="100", RAGWEIR_TELEMETRY__PORT=str(self.base_port))
-        self._variables["PATH"] = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
+        site, programs = (str(self.folder.parent / f"{self.folder.name}-{part}") for part in ("site", "bin"))
+        self._variables |= _PIP | {"PIP_TARGET": site, "PYTHONPATH": os.pathsep.join([site, str(ROOT)])}
+        self._variables["PATH"] = os.pathsep.join([programs, str(Path(sys.executable).parent), os.environ["PATH"]])
         if self.bootstrap is not None:
             self._variables["RAGWEIR_KAFKA__BOOTSTRAP_SERVERS"] = self.bootstrap
+
+    def _program(self, name: str, line: str) -> None:
+        program = self.folder.parent / f"{self.folder.name}-bin" / name
+        program.write_text(f"#!/bin/sh\n{line}\n")
+        program.chmod(0o755)
 
     def link(self, program: Path) -> None:
         """Put a program onto the reader's path."""
@@ -135,8 +125,7 @@ class Reader:
         failures = [failure for service in reversed(self._services) if (failure := self._stopped(service))]
         self._services.clear()
         if self._python is not None:
-            with self._python:  # closes its pipes, and waits
-                self._python.kill()
+            self._python.close()
         if failures:
             raise Unlike("\n".join(failures))
 
@@ -253,24 +242,9 @@ class Reader:
 
     def _run_python(self, step: Python) -> None:
         if self._python is None:
-            self._python = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PYTHON],
-                cwd=self._where,
-                env=self._variables,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-        assert self._python.stdin is not None
-        assert self._python.stdout is not None
-        place = f"{self.page}:{step.line}"
-        self._python.stdin.write(json.dumps([self._local(step.text), self.page, step.line]) + "\n")
-        self._python.stdin.flush()
-        answer = _line_within(self._python.stdout, _COMMAND_S)
-        if answer is None:
-            raise Unlike(f"{place}: the Python block did not end in {_COMMAND_S} s, or ended its process")
-        if failed := json.loads(answer):
-            raise Unlike(f"{place}: the Python block fails\n{failed}")
+            self._python = PythonProcess(self._where, self._variables, _COMMAND_S)
+        if failed := self._python.run(self._local(step.text), self.page, step.line):
+            raise Unlike(f"{self.page}:{step.line}: the Python block fails\n{failed}")
 
     def _local(self, text: str) -> str:
         """Replace the addresses of the page by those of this run."""
@@ -331,9 +305,3 @@ def _group_exists(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def _line_within(stream: IO[str], seconds: float) -> str | None:
-    if not select.select([stream], [], [], seconds)[0]:
-        return None
-    return stream.readline() or None

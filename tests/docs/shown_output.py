@@ -39,7 +39,7 @@ def difference(shown: Sequence[str], found: Sequence[str]) -> str | None:
 
 
 def _pattern(line: str) -> re.Pattern[str]:
-    return re.compile(".*".join(re.escape(part) for part in _spaced(line).split("...")))
+    return re.compile(".*".join(re.escape(part) for part in re.split(r"\.{3,}", _spaced(line))))
 
 
 def _spaced(line: str) -> str:

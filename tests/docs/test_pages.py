@@ -1,5 +1,7 @@
 """The guides and the README are followed word for word: their commands run and print what the pages show."""
 
+import os
+import random
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -81,8 +83,9 @@ def _is_placeholder(page: Path) -> bool:
 
 
 def _free_range() -> int:
-    """Find a port from which all ports that pages name are free."""
-    for base in range(21000, 30000, 517):
+    """Find a port from which all ports that pages name are free; those of processes that run beside this are others."""
+    first = 32_000 - 1_000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 4 + 1)
+    for base in random.SystemRandom().sample(range(first, first + 500, 10), 50):
         with ExitStack() as stack:
             try:
                 for offset in (*_PORTS.values(), 1, 2, 3, 101, 301):

@@ -1,5 +1,6 @@
 """The reader of pages believes nothing: a page that is not true fails with the place, and true ones do not."""
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,7 @@ def test_a_true_page_is_followed_to_its_end(tmp_path: Path) -> None:
         (console("$ echo a", "b"), ["page.md:2", "$ echo a", "expected: b", "got:      a"]),
         (console("$ echo a; echo b", "a"), ["expected: the end of the output", "got:      b"]),
         (console("$ true", "a"), ["expected: a", "got:      the end of the output"]),
+        (console("$ make demo"), ["exit status 1", "make is not run here; say why in the page"]),
         (console("$ true", "$ (exit 3)"), ["page.md:3", "exit status 3 instead of 0"]),
         (console("$ ragweir score absent.jsonl"), ["exit status", "absent.jsonl"]),
         (
@@ -138,6 +140,33 @@ def test_a_reader_is_repeated_until_a_service_has_done_its_work(tmp_path: Path) 
     with pytest.raises(Unlike):
         follow(once, tmp_path / "second")
     assert (tmp_path / "second" / "reader" / "count").read_text() == "x\n"
+
+
+def test_an_installed_package_stays_with_its_page(tmp_path: Path) -> None:
+    """A page may install what it makes; neither an index nor the environment of the tests has a part in it."""
+    project = """
+Write `own/pyproject.toml`:
+
+```toml
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "own-of-a-page"
+version = "1"
+```
+
+Write `own/own_of_a_page.py`:
+
+```python
+ANSWER = 42
+```
+"""
+    used = 'python -c "from own_of_a_page import ANSWER; print(ANSWER)"'
+    follow(project + console("$ pip install --quiet ./own", f"$ {used}", "42"), tmp_path)
+    with pytest.raises(ImportError):
+        importlib.import_module("own_of_a_page")
 
 
 def test_addresses_of_the_page_are_those_of_the_run(tmp_path: Path) -> None:
