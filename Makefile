@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
-.PHONY: help setup demo test checks tests test-fast test-long chaos chaos-long chaos-cluster compatibility bench bench-worst bench-peers soak lock jars clean
+.PHONY: help setup demo test checks tests test-fast test-long docs test-docs chaos chaos-long chaos-cluster compatibility bench bench-worst bench-peers soak lock jars clean
 
 help: ## list the targets
 	@echo "ragweir: scores RAG traffic on Kafka. Two commands show all of it: make demo, then make test."
@@ -57,6 +57,13 @@ test-fast: setup ## tests that need neither a broker nor other programs, but for
 
 test-long: setup ## the full-size versions of the heavy tests
 	@$(BIN)/python -m pytest -m long
+
+docs: setup ## build the documents as a site in .cache/docs; links and anchors are checked
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The first page is .cache/docs/index.html"
+
+test-docs: docs ## build the documents, and run the commands that they show
+	@$(BIN)/python -m pytest tests/docs
 
 chaos: setup ## minutes of kills, zombies, broken networks and lost brokers; then every output is checked; CHAOS="--brokers 3"
 	@$(BIN)/python -m chaos --preset minutes $(CHAOS)

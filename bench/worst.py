@@ -22,6 +22,7 @@ from rich.table import Table
 
 from bench import hostile
 from bench.interactions import interactions
+from ragweir.metrics import packs
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
@@ -74,7 +75,7 @@ def _reset_peak() -> None:
 
 def _agent(size: int) -> EvaluateAgent:
     """Return the agent of `ragweir evaluate` with a judge, warmed up by ordinary events and every kind of character."""
-    catalogue = Catalogue(everything())
+    catalogue = Catalogue(everything(packs.SHIPPED))
     router = Router(RoutingSettings(), catalogue, tuple(suites()))
     agent = EvaluateAgent(EvaluateConfig(catalogue, max_event_bytes=max(size, MIB), router=router))
     strange = hostile.event({"response": "\U00020000 保 e\u0301\u0378" + "\u0323\u0301" * 20})

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import chain
 
+from ragweir.errors import ConfigurationError
 from ragweir.metrics import packs
+from ragweir.metrics.extension import Extension, digest
 from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.list_cut import LIST_CUT, ListCut
 from ragweir.metrics.metric import Flagged, Metric, Null
@@ -25,8 +27,8 @@ from ragweir.metrics.scores import (
 )
 from ragweir.metrics.view import View
 
-CATALOGUE_VERSION = "2"
-"""Incremented whenever a metric may have another value than before for the same event."""
+CATALOGUE_VERSION = "3"
+"""Version of the shipped metrics, incremented whenever one may have another value than before for the same event."""
 
 GROUPS = (
     performance.METRICS,
@@ -39,7 +41,6 @@ GROUPS = (
     lexical_retrieval.METRICS,
     ranking.METRICS,
     extraction.METRICS,
-    packs.METRICS,
     *(suite.metrics for suite in suites().values()),
 )
 
@@ -65,19 +66,22 @@ class Catalogue:
     Args:
         metrics: all metrics.
         off: names of metrics or of whole groups to leave out.
+        version: the version that evaluations carry; see `version_with`.
 
     Raises:
         ValueError: if two metrics have the same name, or `off` has a name of neither a metric nor a group.
     """
 
-    def __init__(self, metrics: Iterable[Metric], off: Iterable[str] = ()) -> None:
+    def __init__(self, metrics: Iterable[Metric], off: Iterable[str] = (), version: str = CATALOGUE_VERSION) -> None:
+        self.version = version
         every = tuple(metrics)
         names = [metric.name for metric in every]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"two metrics are called {', '.join(sorted(twice))}")
-        unknown = set(off) - set(names) - {metric.group for metric in every}
+        unknown = sorted(set(off) - set(names) - {metric.group for metric in every} - {packs.GROUP})
         if unknown:
-            raise ValueError(f"no metric or group is called {', '.join(sorted(unknown))}")
+            why = next(filter(None, map(packs.unloaded_pack, unknown)), "")
+            raise ValueError(f"no metric or group is called {', '.join(unknown)}{why}")
         kept = [metric for metric in every if not {metric.name, metric.group} & set(off)]
         self.metrics: Mapping[str, Metric] = {metric.name: metric for metric in kept}
         free = [metric for metric in kept if metric.cost == "free"]
@@ -151,11 +155,41 @@ def _value(metric: Metric, view: View, scored: Scored) -> object:
         return Null(f"the metric raised {type(error).__name__}")
 
 
-def everything(folder: Path | None = None) -> tuple[Metric, ...]:
-    """Return all metrics, with those of the question packs in a folder of the user's.
+def everything(shipped_packs: Iterable[str] = (), extensions: Iterable[Extension] = ()) -> tuple[Metric, ...]:
+    """Return the shipped metrics, without those of packs, and further metrics.
+
+    Args:
+        shipped_packs: names of shipped packs.
+        extensions: metrics from outside of ragweir.
 
     Raises:
-        PackError: if a pack cannot be used.
+        ConfigurationError: if a metric has the name of another one, or of a group that ships with ragweir.
     """
-    shipped = tuple(metric for group in GROUPS for metric in group)
-    return shipped + (packs.load_packs(folder) if folder else ())
+    shipped = tuple(chain.from_iterable(GROUPS))
+    owners = dict.fromkeys(shipped_groups(), "ragweir, as a group")
+    owners |= {metric.name: "ragweir" for metric in chain(shipped, *packs.SHIPPED.values())}
+    extensions = tuple(extensions)
+    for extension in extensions:
+        for metric in extension.metrics:
+            if metric.name in owners:
+                raise ConfigurationError(
+                    f"{extension.name}: the metric {metric.name} is defined already, by {owners[metric.name]}"
+                )
+            owners[metric.name] = extension.name
+    loaded = (packs.SHIPPED[name] for name in dict.fromkeys(shipped_packs))
+    return (*shipped, *chain(*loaded, *(extension.metrics for extension in extensions)))
+
+
+def shipped_groups() -> frozenset[str]:
+    """Return the groups of the shipped metrics."""
+    return frozenset({metric.group for metric in chain.from_iterable(GROUPS)} | {packs.GROUP})
+
+
+def version_with(extensions: Iterable[Extension]) -> str:
+    """Return the version of the shipped metrics together with metrics from outside of ragweir.
+
+    It is `CATALOGUE_VERSION` without any, and else has a plus sign and eight hexadecimal digits of their digest after
+    it. It depends neither on the machine nor on the order of the extensions.
+    """
+    extensions = tuple(extensions)
+    return f"{CATALOGUE_VERSION}+{digest(extensions)}" if extensions else CATALOGUE_VERSION

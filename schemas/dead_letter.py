@@ -23,16 +23,23 @@ class DeadLetter(RecordPart):
     """
 
     error_class: ErrorClass
+    """Class of the error."""
     message: str
+    """Reason; it never quotes the record."""
     source_topic: str
+    """Topic of the record."""
     source_partition: int
+    """Partition of the record."""
     source_offset: int
+    """Offset of the record."""
     source_index: int | None = None
     """Index of the event within the record, which may hold several; absent where it is 0."""
     source_timestamp: int | None = None
     """The record's timestamp, in epoch milliseconds."""
     length: int | None = None
+    """Length of the whole value, in bytes; absent if the dead letter has all of it."""
     sha256: str | None = None
+    """SHA-256 of the whole value, in hex digits; absent if the dead letter has all of it."""
 
     def headers(self) -> list[tuple[str, bytes]]:
         """Return the headers of the dead letter's record, without those of fields that are None."""

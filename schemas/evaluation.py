@@ -23,8 +23,11 @@ class RecordPosition(RecordPart):
     """The position of a Kafka record."""
 
     topic: str
+    """Name of the topic."""
     partition: int
+    """Number of the partition."""
     offset: int
+    """Offset of the record."""
 
 
 class Source(RecordPosition):
@@ -40,34 +43,48 @@ class SuiteDecision(RecordPart):
     """The decision on judging the event by one suite, with its probability and the names of the rules that fired."""
 
     suite: str
+    """Name of the suite."""
     status: Status
+    """Progress of judging."""
     probability: Annotated[FiniteFloat, Field(ge=0, le=1)]
+    """Probability with which the event was selected."""
     because: tuple[str, ...] = ()
+    """Names of the rules that fired, or `floor`."""
 
 
 class Decision(RecordPart):
     """The decisions on judging the event; no suites if no judge is configured."""
 
     suites: tuple[SuiteDecision, ...] = ()
+    """One decision for each suite."""
 
 
 class Judgement(RecordPart):
     """Model, tokens and cost of the judge's answers."""
 
     model: str
+    """Name of the model that judged."""
     prompt_version: str
+    """Versions of the suites, whose wording changes with them."""
     input_tokens: int
+    """Number of tokens that the judge read."""
     output_tokens: int
+    """Number of tokens that the judge generated."""
     cost_usd: FiniteFloat
+    """Cost of the calls, in dollars."""
     cached: bool
+    """True if all answers came from the cache."""
 
 
 class Texts(RecordPart):
     """The texts of the interaction; only if `output.include_text` is on."""
 
     query: str
+    """The interaction's query."""
     response: str
+    """The interaction's response."""
     contexts: tuple[str, ...] = ()
+    """Texts of the interaction's contexts."""
 
 
 class Evaluation(RecordPart):
@@ -79,31 +96,57 @@ class Evaluation(RecordPart):
     """
 
     event_id: str
+    """Id of the event."""
     event_time: Time
+    """Time of the event: the interaction's `ended_at`, else `started_at`, else the timestamp of its record."""
     application: str | None = None
+    """The interaction's `application`."""
     tenant: str | None = None
+    """The interaction's `tenant`."""
     environment: str | None = None
+    """The interaction's `environment`."""
     pipeline_version: str | None = None
+    """The interaction's `pipeline_version`."""
     model: str | None = None
+    """The interaction's `model`."""
     question_id: str | None = None
+    """The interaction's `question_id`."""
     labels: dict[str, str] = Field(default_factory=dict)
+    """The interaction's `labels`."""
     session_id: str | None = None
+    """The interaction's `session_id`."""
     trace_id: str | None = None
+    """The interaction's `trace_id`."""
     span_id: str | None = None
+    """The interaction's `span_id`."""
     stage: Literal["scored", "judged"] = "scored"
+    """`scored` by evaluate, or `judged`, which repeats the scores and adds those of the judge."""
     scores: dict[str, FiniteFloat | None] = Field(default_factory=dict)
+    """Values of the metrics by name; null if not computed. A boolean is 1 or 0."""
     categories: dict[str, str | None] = Field(default_factory=dict)
+    """Labels of the categorical metrics by name; null if not computed."""
     reasons: dict[str, str] = Field(default_factory=dict)
+    """Reason of each null, by metric."""
     flags: tuple[str, ...] = ()
+    """Repairs and cuts of the event, such as `cut:spans`."""
     explanations: dict[str, str] = Field(default_factory=dict)
+    """The judge's explanations by metric, bounded in length."""
     evidence: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Short texts that show where scores come from, by metric; only with `score --explain`."""
     decision: Decision = Decision()
+    """Decision on judging the event."""
     document_ids: Annotated[tuple[str, ...], Field(max_length=MAX_DOCUMENT_IDS)] = ()
+    """Ids of the documents of the contexts, best rank first."""
     judge: Judgement | None = None
+    """Model, tokens and cost; only if judged."""
     text: Texts | None = None
+    """Texts of the interaction; only if `output.include_text` is on."""
     catalogue_version: str
+    """Version of the formulas."""
     source: Source | None = None
+    """Position at which the interaction was read; of a file, its name and the number of the line."""
     run_id: str | None = None
+    """Id of the replay; null if live."""
 
 
 def document_ids(interaction: Interaction) -> tuple[str, ...]:

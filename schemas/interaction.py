@@ -89,73 +89,106 @@ class Message(RecordPart):
     """One earlier turn of the conversation."""
 
     role: str
+    """Speaker, such as `user` or `assistant`."""
     text: AnyText
+    """What the speaker said: text, or any JSON value."""
 
 
 class Feedback(RecordPart):
     """The user's rating of the answer."""
 
     score: FiniteFloat | None = None
+    """Rating; a higher one is better."""
     label: str | None = None
+    """Kind of the rating, such as `thumbs_up`."""
     comment: str | None = None
+    """The user's own words."""
 
 
 class Context(RecordPart):
     """One retrieved chunk. Its rank is `rank`, or its place in the list if that is absent."""
 
     text: AnyText = ""
+    """Text of the chunk, or any JSON value, such as a table."""
     chunk_id: str | None = None
+    """Id of the chunk; `retrieval.relevant_ids` refers to it."""
     document_id: str | None = None
+    """Id of the document that the chunk is from."""
     score: FiniteFloat | None = None
+    """Score that the retriever gave the chunk."""
     rank: int | None = None
+    """Rank in the results, from 1."""
     page: int | str | None = None
+    """Page of the document."""
     retrieval_method: str | None = None
+    """Method that found the chunk: `bm25`, `knn`, `hybrid` or another text."""
     relevant: bool | Annotated[FiniteFloat, Field(ge=0)] | None = None
+    """True if the chunk is known to be relevant, or its grade of relevance."""
 
 
 class Retrieval(RecordPart):
     """Settings of the retrieval, and the ids of the relevant chunks."""
 
     bm25_limit: NonNegativeInt | None = None
+    """Maximum number of chunks that BM25 returns."""
     knn_limit: NonNegativeInt | None = None
+    """Maximum number of chunks that the vector search returns."""
     retrieved_before_filter: NonNegativeInt | None = None
+    """Number of chunks before the retriever left out some."""
     relevant_ids: tuple[str, ...] | None = None
+    """Ids of the chunks that are known to be relevant."""
 
 
 class Extraction(RecordPart):
     """One value that was extracted from one chunk (`chunk_number` counts from 1)."""
 
     field: str | None = None
+    """Name of the field."""
     value: Any = None
+    """Extracted value."""
     chunk_number: int | None = None
+    """Number of the chunk, from 1."""
     confidence: Confidence | None = None
+    """Confidence of the application: `HIGH`, `MEDIUM`, `LOW` or a number from 0 to 1."""
     evidence: AnyText | None = None
+    """Passage of the chunk that the value is from."""
 
 
 class Aggregate(RecordPart):
     """The final value of one field, aggregated from its extractions."""
 
     field: str | None = None
+    """Name of the field."""
     value: Any = None
+    """Final value."""
     confidence: Confidence | None = None
+    """Confidence of the application: `HIGH`, `MEDIUM`, `LOW` or a number from 0 to 1."""
 
 
 class Span(RecordPart):
     """One timed step, such as a model call, a tool, an API request or a retrieval."""
 
     kind: Literal["llm", "tool", "api", "retrieval", "embedding", "rerank", "other"]
+    """Kind of the step."""
     name: str | None = None
+    """Name of the tool, model or API."""
     started_at: Time | None = None
+    """Time at which the step began."""
     ended_at: Time | None = None
+    """Time at which the step ended."""
     error: AnyText | None = None
+    """Error of the step; absent if it succeeded."""
 
 
 class Usage(RecordPart):
     """Tokens and cost of the answer."""
 
     input_tokens: NonNegativeInt | None = None
+    """Number of tokens that the model read."""
     output_tokens: NonNegativeInt | None = None
+    """Number of tokens that the model generated."""
     cost_usd: Annotated[FiniteFloat, Field(ge=0)] | None = None
+    """Cost of the answer, in dollars."""
 
 
 class Interaction(RecordPart):
@@ -167,34 +200,64 @@ class Interaction(RecordPart):
     """
 
     event_id: Annotated[str, BeforeValidator(_exact_id), Field(min_length=1, max_length=200)]
+    """Id of the event, unique in the topic. It is the key of the record and of its evaluation."""
     query: str
+    """The user's question."""
     response: str
+    """The answer that the user got."""
     started_at: Time | None = None
+    """Time at which the question arrived."""
     ended_at: Time | None = None
+    """Time at which the answer was complete. It is the event time; without it `started_at` is, and without both the
+    timestamp of the Kafka record."""
     first_token_at: Time | None = None
+    """Time of the answer's first token."""
     application: str | None = None
+    """Name of the application; windows are split by it."""
     tenant: str | None = None
+    """Name of the customer or team; budgets of the judge can depend on it."""
     environment: str | None = None
+    """Name of the environment, such as `prod`."""
     pipeline_version: str | None = None
+    """Version of the retrieval and generation pipeline; windows are split by it."""
     model: str | None = None
+    """Name of the model that generated the answer; windows are split by it."""
     session_id: str | None = None
+    """Id of the conversation."""
     trace_id: str | None = None
+    """Id of the OpenTelemetry trace."""
     span_id: str | None = None
+    """Id of the OpenTelemetry span."""
     labels: Labels = Field(default_factory=dict)
+    """Further names and values by which windows and rules can select."""
     question_id: str | None = None
+    """Id of a known question, such as that of a question pack."""
     expected: Answers | None = None
+    """Expected answer, or several of which any is right."""
     answerable: bool | None = None
+    """True if the documents can answer the question."""
     finish_reason: str | None = None
+    """Reason why the model stopped, such as `stop` or `length`."""
     error: AnyText | None = None
+    """Error of the request; absent if it succeeded."""
     history: tuple[Message, ...] | None = None
+    """Earlier turns of the conversation."""
     feedback: Feedback | None = None
+    """The user's rating."""
     contexts: tuple[Context, ...] | None = None
+    """Retrieved chunks that the model was given, best first."""
     retrieval: Retrieval | None = None
+    """Settings and results of the retrieval."""
     extractions: tuple[Extraction, ...] | None = None
+    """Values that were extracted from chunks."""
     aggregation: tuple[Aggregate, ...] | None = None
+    """Final values of extracted fields."""
     spans: tuple[Span, ...] | None = None
+    """Timed steps, such as model calls and tools."""
     usage: Usage | None = None
+    """Tokens and cost."""
     extra: dict[str, Any] = Field(default_factory=dict)
+    """Unknown fields, as they were received."""
     _flags: tuple[str, ...] = PrivateAttr(default=())
 
     @property

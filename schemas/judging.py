@@ -19,9 +19,13 @@ class JudgeRequest(RecordPart):
     evaluation: Evaluation
     """The scored evaluation; the judged one repeats it."""
     query: str
+    """Text of the query."""
     response: str
+    """Text of the response."""
     contexts: tuple[str, ...] | None = None
+    """Texts of the contexts."""
     expected: tuple[str, ...] | None = None
+    """Expected answers."""
     requested_at: Time | None = None
     """Time of the first request for the event; None on the first request itself, whose record has it as timestamp."""
     not_before: Time | None = None
@@ -38,6 +42,7 @@ class Finished(RecordPosition):
     omitted_values: ClassVar[Mapping[str, object]] = {"topic_id": ""}
 
     event_id: str
+    """Id of the event."""
     topic_id: str = ""
     """Kafka's id of the topic; absent if unknown, as in records of release 0.1.0."""
 
@@ -49,12 +54,15 @@ class LedgerEntry(RecordPart):
     """
 
     day: str
+    """Day (UTC), such as `2026-11-21`."""
     application: str
     """Empty for all applications without their own budget."""
     tenant: str
     """Empty for all tenants without their own budget."""
     partition: int
+    """Partition of `judge.requests`."""
     spent: NonNegativeInt = 0
+    """Cost of the calls that were made."""
     reserved: NonNegativeInt = 0
     """Maximum cost of the calls in flight. After a crash it counts as spent."""
     events: NonNegativeInt = 0

@@ -17,38 +17,56 @@ class Extent(RecordPart):
     """The offsets of one partition that are read, from `start` to before `end`."""
 
     topic: str
+    """Name of the topic."""
     partition: int
+    """Number of the partition."""
     start: NonNegativeInt
+    """First offset."""
     end: NonNegativeInt
+    """Offset behind the last one."""
 
 
 class Archive(RecordPart):
     """A file that is read, as it was when the run began."""
 
     path: str
+    """Path of the file."""
     size: NonNegativeInt
+    """Size, in bytes."""
 
 
 class ReplayRequest(RecordPart):
     """The arguments of the command. A run is resumed only with the same ones."""
 
     topic: str | None = None
+    """Topic that is read, in place of the topic of interactions."""
     since: str | None = None
+    """Begin: an offset, a time or a duration before now."""
     until: str | None = None
+    """End: an offset, a time or a duration before now."""
     only: tuple[str, ...] = ()
+    """Filters that events must fulfil."""
     judge: JudgeMode = "never"
+    """Use of the judge."""
     budget_usd: Annotated[float, Field(ge=0)] | None = None
+    """Maximum cost of judging, in dollars."""
 
 
 class Run(RecordPart):
     """One replay."""
 
     run_id: Annotated[str, StringConstraints(pattern=f"^{RUN_ID}$")]
+    """Id of the run."""
     began_at: Time
+    """Time at which the run was created."""
     ended_at: Time | None = None
+    """Time at which the run was complete."""
     phase: Phase
+    """Phase that the run has reached."""
     asked: ReplayRequest
+    """Arguments of the command."""
     files: tuple[Archive, ...] = ()
+    """Files that are read, if any."""
     topic: str
     """Topic of the interactions."""
     partitions: int
@@ -56,6 +74,7 @@ class Run(RecordPart):
     extents: tuple[Extent, ...] = ()
     """Empty until files are loaded."""
     catalogue_version: str
+    """Version of the formulas."""
     fingerprint: str
     """Digest of all settings that results depend on; of secrets, a slow salted hash."""
     settings: dict[str, Any]

@@ -32,18 +32,26 @@ class Histogram(RecordPart):
     """Counts per bin; `scheme` defines the bins. Bins that are absent are 0."""
 
     scheme: str
+    """Name of the definition of the bins."""
     bins: dict[str, NonNegativeInt]
+    """Number of values by bin."""
 
 
 class MetricSummary(RecordPart):
     """One metric's values in a window; nulls are not counted."""
 
     count: NonNegativeInt
+    """Number of values."""
     sum: Exact
+    """Sum of the values."""
     sum_squares: Exact
+    """Sum of the squares of the values."""
     min: FiniteFloat | None
+    """Least value; null if there is none."""
     max: FiniteFloat | None
+    """Greatest value; null if there is none."""
     histogram: Histogram
+    """Distribution of the values, from which quantiles are computed."""
 
 
 EstimateFlag = Literal["too_few", "incomplete", "partial"]
@@ -59,9 +67,13 @@ class EstimateResult(RecordPart):
     """
 
     mean: FiniteFloat | None
+    """Estimated mean."""
     low: FiniteFloat | None
+    """Lower end of the interval; null if there is none."""
     high: FiniteFloat | None
+    """Upper end of the interval; null if there is none."""
     flags: tuple[EstimateFlag, ...] = ()
+    """`too_few`, `incomplete` or `partial`."""
 
 
 class EstimateSums(RecordPart):
@@ -71,6 +83,7 @@ class EstimateSums(RecordPart):
     """
 
     suite: str
+    """Suite of the metric."""
     count: NonNegativeInt
     """Number of events with a value."""
     drawn: NonNegativeInt
@@ -109,10 +122,15 @@ class Window(RecordPart):
     """
 
     window: str
+    """Size, such as `1m`."""
     start: Time
+    """Begin of the window in event time, inclusive."""
     end: Time
+    """End of the window in event time, exclusive."""
     dimensions: dict[str, str]
+    """Value of each dimension."""
     partition: int | None
+    """Input partition; null in merged windows."""
     part: int | None
     """Input offset at which this part was opened. It is -1 - offset if the window began too long before or after the
     newest event time to stay in memory; the next commit with events for it opens another part."""
@@ -124,7 +142,9 @@ class Window(RecordPart):
     revision: NonNegativeInt | None = None
     """Number of commits that changed this part."""
     metrics: dict[str, MetricSummary] = Field(default_factory=dict)
+    """Summary by metric."""
     categories: dict[str, dict[str, NonNegativeInt]] = Field(default_factory=dict)
+    """Number of events by categorical metric and label."""
     decisions: dict[str, dict[str, NonNegativeInt]] = Field(default_factory=dict)
     """Number of events by suite and status."""
     chances: dict[str, SuiteChance] = Field(default_factory=dict)
@@ -132,7 +152,9 @@ class Window(RecordPart):
     estimates: dict[str, EstimateSums] = Field(default_factory=dict)
     """Sums by judged metric, and by `category=label`."""
     catalogue_versions: tuple[str, ...] = ()
+    """Catalogue versions of the evaluations."""
     closed: bool | None = None
+    """True if no more events can arrive; only in merged windows."""
 
 
 class Progress(RecordPart):

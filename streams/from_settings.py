@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
+from types import ModuleType
 
 import structlog
 
 from ragweir.errors import ConfigurationError, MapError
+from ragweir.metrics import packs
 from ragweir.metrics.aggregation.aggregator import Aggregator
-from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.catalogue import Catalogue, everything, shipped_groups, version_with
+from ragweir.metrics.extension import Extension, own_metrics
 from ragweir.metrics.judged.suites import suites
 from ragweir.schemas.codec.decoder import Decoder, JsonDecoder
 from ragweir.schemas.codec.mapping import FieldMap
@@ -17,7 +24,9 @@ from ragweir.streams.evaluate.agent import EvaluateConfig
 from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.judge.config import JudgeConfig
 from ragweir.streams.judge.redaction import Redactor
-from ragweir.streams.settings import Settings, check_not_world_writable
+from ragweir.streams.settings import MetricSettings, Settings, check_not_world_writable
+from ragweir.streams.settings.events import JSON
+from ragweir.streams.settings.imports import DECODERS, METRICS, PACKS, available, import_function, import_named
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -39,36 +48,110 @@ def read_map(file: Path) -> FieldMap:
         raise ConfigurationError(f"the map {file} is wrong: {error}") from None
 
 
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """The metrics that the settings load, in addition to those that are always there."""
+
+    shipped_packs: tuple[str, ...]
+    extensions: tuple[Extension, ...]
+
+
+def _loaded(settings: MetricSettings) -> _Loaded:
+    """Load the packs and the own metrics.
+
+    Raises:
+        ConfigurationError: if one cannot be loaded.
+    """
+    shipped = tuple(name for name in settings.packs if name in packs.SHIPPED)
+    entries = available(PACKS) if len(shipped) < len(settings.packs) else {}
+    folders = [_pack_folder(name) if name in entries else Path(name) for name in settings.packs if name not in shipped]
+    own = (_own_metrics(name) for name in dict.fromkeys(settings.modules))
+    return _Loaded(shipped, (*packs.load_packs(folders), *own))
+
+
+def _pack_folder(name: str) -> Traversable:
+    """Return the folder of packs that an entry point gives: a package, or a path."""
+    value = import_named(name, PACKS).value
+    if isinstance(value, ModuleType) and hasattr(value, "__path__"):
+        folder = files(value)
+    elif isinstance(value, Path):
+        folder = value
+    else:
+        raise ConfigurationError(f"metrics.packs: the entry point {name!r} gives neither a package nor a Path")
+    for place in (folder, *(pack for pack in folder.iterdir() if pack.name.endswith(".toml"))):
+        if isinstance(place, Path):
+            check_not_world_writable(place)
+    return folder
+
+
+def _own_metrics(name: str) -> Extension:
+    try:
+        found = import_named(name, METRICS, "METRICS")
+        return Extension(found.name, found.version, own_metrics(found.value, found.name, shipped_groups()))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"metrics.modules: {error}") from None
+
+
+def _catalogue(loaded: _Loaded, off: Iterable[str] = ()) -> Catalogue:
+    try:
+        metrics = everything(loaded.shipped_packs, loaded.extensions)
+        return Catalogue(metrics, off, version_with(loaded.extensions))
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
+
+
 def catalogue(settings: Settings) -> Catalogue:
     """Return the catalogue of enabled metrics.
 
     Raises:
         ConfigurationError: if a metric or a pack is invalid.
     """
-    try:
-        return Catalogue(everything(settings.metrics.packs), settings.metrics.off)
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from None
+    return _catalogue(_loaded(settings.metrics), settings.metrics.off)
 
 
-def totals(settings: Settings) -> Aggregator:
-    """Return the aggregator of windows, for disabled metrics as well, which earlier windows may have.
+def known_catalogue(settings: Settings) -> Catalogue:
+    """Return the catalogue of all metrics that evaluations and windows may have.
+
+    Besides those that are loaded it has the metrics that are switched off and those of all shipped packs.
 
     Raises:
         ConfigurationError: if a metric or a pack is invalid.
     """
-    every = settings.metrics.model_copy(update={"off": ()})
-    return Aggregator(catalogue(settings.model_copy(update={"metrics": every})))
+    return _catalogue(replace(_loaded(settings.metrics), shipped_packs=tuple(packs.SHIPPED)))
+
+
+def totals(settings: Settings) -> Aggregator:
+    """Return the aggregator of windows, for all metrics that earlier windows may have.
+
+    Raises:
+        ConfigurationError: if a metric or a pack is invalid.
+    """
+    return Aggregator(known_catalogue(settings))
 
 
 def decoder(settings: Settings) -> Decoder:
     """Return the decoder of the input topic.
 
     Raises:
-        ConfigurationError: if the map is invalid.
+        ConfigurationError: if the map is invalid, or the format is not one of ragweir's and gives no decoder.
     """
-    limits, file = settings.limits, settings.input.map
-    return JsonDecoder(limits.max_event_bytes, limits.max_items, None if file is None else read_map(file))
+    limits, given = settings.limits, settings.input
+    if given.format == JSON:
+        mapping = None if given.map is None else read_map(given.map)
+        return JsonDecoder(limits.max_event_bytes, limits.max_items, mapping)
+    if given.map is not None:
+        raise ConfigurationError(f'input.map is for input.format = "{JSON}": leave one of them out')
+    make = import_function(given.format, DECODERS)
+    try:
+        made = make(limits.max_event_bytes, limits.max_items)
+    except (Exception, SystemExit) as error:
+        raise ConfigurationError(
+            f"input.format: {given.format!r} raised {type(error).__name__} when it was called with the maximum size of "
+            "an event and the maximum length of its lists"
+        ) from None
+    if not isinstance(made, Decoder):
+        raise ConfigurationError(f"input.format: {given.format!r} gave a {type(made).__name__}, not a Decoder")
+    return made
 
 
 def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) -> EvaluateConfig:
@@ -83,7 +166,7 @@ def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) ->
         limits=settings.limits.view,
         max_event_bytes=settings.limits.max_event_bytes,
         max_items=settings.limits.max_items,
-        decoders={topic: decoder(settings)} if settings.input.map else {},
+        decoders={topic: decoder(settings)} if settings.input.map or settings.input.format != JSON else {},
         include_text=settings.output.include_text,
         explain=explain,
         router=Router(settings.routing, metrics, tuple(suites())) if settings.judge.base_url else None,

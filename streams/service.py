@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from ragweir.errors import ConfigurationError
+from ragweir.metrics.packs import unloaded_pack
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.agent import Agent
 from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
@@ -73,7 +74,8 @@ def _aggregate_agent(settings: Settings, _: int) -> Agent:
         slo.metric for slo in settings.slo if slo.metric not in metrics or metrics[slo.metric].unit == "category"
     ]
     if unknown:
-        raise ConfigurationError(f"an SLO is on {unknown[0]!r}, which is no numeric metric that is switched on")
+        why = unloaded_pack(unknown[0])
+        raise ConfigurationError(f"an SLO is on {unknown[0]!r}, which is no numeric metric that is switched on{why}")
     max_bytes = max_record_bytes(settings.limits.max_event_bytes)
     return AggregateAgent(AggregateConfig(totals(settings), settings.windows, settings.slo, max_bytes))
 

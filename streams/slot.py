@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
 from ragweir.errors import PermanentError
 from ragweir.streams.export.service import ProjectionService
+from ragweir.streams.from_settings import catalogue
 from ragweir.streams.heartbeat import Heartbeat
 from ragweir.streams.kafka.client import Identity, wait_for_topics
 from ragweir.streams.runtimes import canary as canary_process
@@ -69,6 +70,7 @@ def started(
         PermanentError: if the telemetry port cannot be opened.
     """
     heartbeat = Heartbeat.inherited()
+    known = replace(known, catalogue_version=catalogue(settings).version)
     telemetry, health = Telemetry(service, slot, known), Health(heartbeat=heartbeat)
     host, number = settings.telemetry.host, settings.telemetry.port and settings.telemetry.port + port + slot
     with ExitStack() as stack:

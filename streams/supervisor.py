@@ -21,11 +21,12 @@ import structlog
 from typing_extensions import override
 
 from ragweir.errors import DO_NOT_RESTART
+from ragweir.metrics.catalogue import CATALOGUE_VERSION
 from ragweir.streams.heartbeat import HEARTBEAT, Announcement, Listener
 from ragweir.streams.serving.discovery import discovery
 from ragweir.streams.serving.health import STALLED_SECONDS, Health
 from ragweir.streams.serving.telemetry import SUPERVISOR as NAME
-from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.serving.telemetry import KnownLabels, Telemetry
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -127,6 +128,7 @@ class Supervisor:
         listen: the address and port of /targets, /metrics, /healthz and /readyz; None to serve none.
         stalled_s: time without a heartbeat after which a worker is killed.
         start_s: time limit for a worker's first heartbeat.
+        catalogue_version: the version of the metrics that the workers load, for the supervisor's telemetry.
     """
 
     def __init__(
@@ -137,13 +139,14 @@ class Supervisor:
         listen: tuple[str, int] | None = None,
         stalled_s: float = STALLED_SECONDS,
         start_s: float = START_SECONDS,
+        catalogue_version: str = CATALOGUE_VERSION,
     ) -> None:
         self._log = log
         self._workers = [_Worker(command) for command in commands]
         self._listen = listen
         self._stalled_s, self._start_s = stalled_s, start_s
         self._health = Health()
-        self._telemetry = Telemetry(NAME, 0)
+        self._telemetry = Telemetry(NAME, 0, KnownLabels(catalogue_version=catalogue_version))
         self._own: list[Announcement] = []
 
     def run(self, stopped: Callable[[], bool]) -> int:

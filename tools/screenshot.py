@@ -1,7 +1,8 @@
-"""Make the screenshots in docs/ with a headless Chromium.
+"""Make the pictures in docs/: screenshots with a headless Chromium, and the drawing of a report.
 
     .venv/bin/python -m tools.screenshot prometheus    # Prometheus' own page on the demo's drop in quality
     .venv/bin/python -m tools.screenshot compare       # the report of the demo's samples with fewer contexts
+    .venv/bin/python -m tools.screenshot rehearse      # the timeline of a rehearsal; it needs no browser
 
 Chromium is no part of the project (Debian: apt-get install chromium).
 """
@@ -17,7 +18,13 @@ import sys
 import tempfile
 import time
 import urllib.parse
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ragweir.streams.playground.demo.samples import drill
 
 DOCS = Path(__file__).parents[1] / "docs"
 RAGWEIR = (sys.executable, "-u", "-m", "ragweir.streams.cli")
@@ -33,6 +40,9 @@ QUIET = (
     "--disable-features=OptimizationHints,MediaRouter,Translate"
 ).split()
 _SECONDS = 90
+_SLO = "grounded: unsupported_risk <= 0.5 for 95%"
+_FIRST = datetime(2026, 11, 21, tzinfo=UTC)
+_ANSWERS_PER_HOUR = 360
 _AFTER_S = 14
 """Time of good answers before the picture is taken, so that it shows the recovery as well."""
 
@@ -87,15 +97,52 @@ def compare(picture: Path) -> None:
         photograph((home / "report.html").as_uri(), picture, "1060,1000")
 
 
-PAGES = {"prometheus": prometheus, "compare": compare}
+def rehearse(picture: Path) -> None:
+    """Rehearse an SLO on eight hours of the drill's answers, bad ones in the third, and keep the timeline."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        events = (_drilled(number) for number in range(8 * _ANSWERS_PER_HOUR))
+        (home / "events.jsonl").write_bytes(b"".join(orjson.dumps(event) + b"\n" for event in events))
+        for words in (
+            ("score", "events.jsonl", "--out", "evaluations"),
+            ("slo", "rehearse", "evaluations", "--slo", _SLO, "--picture", "timeline.html"),
+        ):
+            environment = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
+            subprocess.run([*RAGWEIR, *words], cwd=home, env=environment, check=True, timeout=_SECONDS)
+        report = (home / "timeline.html").read_text(encoding="utf-8")
+    style = re.search(r"<style>(.*?)</style>", report, re.DOTALL)
+    drawing = re.search(r"<svg (.*?</svg>)", report, re.DOTALL)
+    assert style
+    assert drawing
+    rules = [line for line in style[1].splitlines() if line.startswith(("svg", ".", "path"))]
+    # On a page the drawing is as wide as the page; a picture needs a size of its own.
+    own = "\n".join((*rules, "svg { font-family: sans-serif; background: #fff }")).replace(
+        "width: 100%; height: auto", ""
+    )
+    head, _, marks = drawing[1].partition(">")
+    head = re.sub(r'viewBox="0 0 (\S+) (\S+)"', r'width="\1" height="\2" \g<0>', head)
+    picture.write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" {head}><style>{own}</style>{marks}\n', encoding="utf-8"
+    )
+
+
+def _drilled(number: int) -> dict[str, Any]:
+    """Return an answer of the drill, which drops in the third hour."""
+    dropped = number // _ANSWERS_PER_HOUR == 2
+    return drill(number, _FIRST + timedelta(hours=number / _ANSWERS_PER_HOUR), dropped=dropped)
+
+
+PICTURES = {"prometheus.png": prometheus, "compare.png": compare, "rehearse.svg": rehearse}
 
 
 def main() -> None:
     """Make the named pictures, or all."""
     DOCS.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or PAGES:
-        picture = DOCS / f"{name}.png"
-        PAGES[name](picture)
+    for name, make in PICTURES.items():
+        if sys.argv[1:] and name.partition(".")[0] not in sys.argv[1:]:
+            continue
+        picture = DOCS / name
+        make(picture)
         print(f"{picture}: {picture.stat().st_size // 1024} KB")
 
 

@@ -40,7 +40,7 @@ class Aggregator:
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self.schemes: Mapping[str, Scheme] = {
+        self.schemes: dict[str, Scheme] = {
             name: scheme(metric) for name, metric in catalogue.metrics.items() if metric.unit != "category"
         }
         self._free = frozenset(name for name, metric in catalogue.metrics.items() if metric.cost == "free")
@@ -56,7 +56,7 @@ class Aggregator:
                 self._estimated[name] = Subject(metric.group, low, high)
 
     def decoder(self) -> WindowDecoder:
-        """Return a decoder of windows that were aggregated with the same catalogue."""
+        """Return a decoder of windows; the scheme of a metric that it meets first is then used for events as well."""
         shares = ((each, subject) for subject, labels in self._categories.values() for each in labels.values())
         return WindowDecoder(
             self.schemes, {name: subject.suite for name, subject in (*self._estimated.items(), *shares)}

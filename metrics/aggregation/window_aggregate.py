@@ -50,6 +50,17 @@ def _merge(into: dict[str, M], other: Mapping[str, M]) -> None:
             into[name] = part.copy()
 
 
+def _scheme_named(name: str) -> Scheme:
+    """Return the scheme of a summary's record; of the logarithmic ones, which differ in resolution, the default one."""
+    form, *bounds = name.split(":")
+    scale, square_scale = DEFAULT_SCHEME.scale, DEFAULT_SCHEME.square_scale
+    return (
+        Scheme(float(bounds[0]), float(bounds[1]), scale, square_scale)
+        if form == "linear" and len(bounds) > 1
+        else DEFAULT_SCHEME
+    )
+
+
 def _estimate(name: str, record: EstimateSums, schemes: Mapping[str, Scheme]) -> Estimate:
     metric, label = parse_estimate_name(name)
     own = schemes.get(metric, DEFAULT_SCHEME)
@@ -151,8 +162,8 @@ class WindowAggregate:
 class WindowDecoder:
     """Decodes records of windows. All aggregates of one decoder can be merged."""
 
-    schemes: Mapping[str, Scheme]
-    """Schemes by metric; others have the default one."""
+    schemes: dict[str, Scheme]
+    """Schemes by metric; for others, such as those of a pack that is not loaded, the scheme of the first record."""
     suites: dict[str, str]
     """Suites by estimate; for others, the suite of the first record."""
 
@@ -166,10 +177,13 @@ class WindowDecoder:
         for name, sums in window.estimates.items():
             if self.suites.setdefault(name, sums.suite) != sums.suite:
                 raise ValueError(f"{name} is estimated by another suite")
+        for name, record in window.metrics.items():
+            if name not in self.schemes:
+                self.schemes[name] = _scheme_named(record.histogram.scheme)
         return WindowAggregate(
             window.events,
             window.late,
-            {name: from_record(each, self.schemes.get(name, DEFAULT_SCHEME)) for name, each in window.metrics.items()},
+            {name: from_record(each, self.schemes[name]) for name, each in window.metrics.items()},
             {name: dict(counts) for name, counts in window.categories.items()},
             {name: dict(counts) for name, counts in window.decisions.items()},
             set(window.catalogue_versions),

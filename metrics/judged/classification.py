@@ -1,4 +1,4 @@
-"""The suite `classification`: correct, wrong, or an admission of not knowing (document 003)."""
+"""The suite `classification`: correct, wrong, or an admission of not knowing (the GraphRAG metrics guide)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def answer_class(answer: Class | None) -> str:
     """Class of the answer compared with the expected answer: correct, wrong, or an admission of not knowing.
 
     Formula: DON'T KNOW if `dont_know` is true, without a call; else the judge's verdict. The labels' counts in a window
-    are the document's `correct_answers_count`, `wrong_answers_count` and `dont_know_answers_count`.
+    are the guide's `correct_answers_count`, `wrong_answers_count` and `dont_know_answers_count`.
     Undefined: without `expected`, or if all expected answers are blank; without a usable answer of the judge.
-    Reference: document 003, "Correct", "Wrong" and "Don't Know Answers Count".
+    Reference: the GraphRAG metrics guide, "Correct", "Wrong" and "Don't Know Answers Count".
     Known limits: those of `dont_know`: a correct answer with one of its phrases counts as not knowing.
 
     >>> answer_class(None), answer_class(Class(reason="Another plant.", verdict="WRONG"))
@@ -59,7 +59,7 @@ def converse(case: Case) -> Conversation:
 METRICS = (
     Metric(
         answer_class,
-        *("classification", "category", "neither", ("expected",), "document 003", "llm"),
+        *("classification", "category", "neither", ("expected",), "the GraphRAG metrics guide", "llm"),
         labels=("CORRECT", "WRONG", DONT_KNOW),
         aliases=("correct_answers_count", "wrong_answers_count", "dont_know_answers_count"),
     ),

@@ -1,4 +1,4 @@
-"""The suite `factual`: agreement of the facts with an expected answer, in three steps (document 003, after G-Eval)."""
+"""The suite `factual`: agreement of the facts with an expected answer, in three steps (after G-Eval)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def factual_accuracy_percentage(correctness: float, completeness: float, consist
     Formula: 0.5 x correctness + 0.3 x completeness + 0.2 x consistency, each from 0 to 100. The judge gives the parts,
     not the sum.
     Undefined: without `expected`, or if all expected answers are blank; without a usable answer of the judge.
-    Reference: document 003, "Factual Accuracy Percentage"; Liu et al., G-Eval, 2023, for judging in steps.
+    Reference: the GraphRAG metrics guide, "Factual Accuracy Percentage"; Liu et al., G-Eval, 2023, for
+    judging in steps.
 
     >>> factual_accuracy_percentage(90, 80, 100)
     89.0
@@ -68,7 +69,7 @@ def factual_accuracy_grade(percentage: float) -> str:
     Formula: A from 80, B from 60, C from 40, D from 20 of `factual_accuracy_percentage`, E below.
     Range: A, B, C, D, E; A is best.
     Undefined: as `factual_accuracy_percentage`.
-    Reference: document 003, "Factual Accuracy Percentage".
+    Reference: the GraphRAG metrics guide, "Factual Accuracy Percentage".
 
     >>> factual_accuracy_grade(80), factual_accuracy_grade(79.999999)
     ('A', 'B')
@@ -96,9 +97,10 @@ def converse(case: Case) -> Conversation:
 _NEEDS = ("expected",)
 _LABELS = tuple("ABCDE")
 
+_SOURCE = "the GraphRAG metrics guide"
 METRICS = (
-    Metric(factual_accuracy_percentage, "factual", "percent", "higher", _NEEDS, "document 003", "llm"),
-    Metric(factual_accuracy_grade, "factual", "category", "neither", _NEEDS, "document 003", "llm", labels=_LABELS),
+    Metric(factual_accuracy_percentage, "factual", "percent", "higher", _NEEDS, _SOURCE, "llm"),
+    Metric(factual_accuracy_grade, "factual", "category", "neither", _NEEDS, _SOURCE, "llm", labels=_LABELS),
 )
 
 FACTUAL = Suite("factual", "2", METRICS, converse, asks=1, needs=_NEEDS)

@@ -1,4 +1,6 @@
-"""The suite `ragas`: faithfulness, context precision and recall, answer relevance, and their score (document 003).
+"""The suite `ragas`: faithfulness, context precision and recall, answer relevance, and their score.
+
+The definitions are those of the GraphRAG metrics guide.
 
 Each part has its own questions and may be null; the score is over the others. All are percentages.
 """
@@ -120,7 +122,7 @@ def ragas_faithfulness(supported: Sequence[bool]) -> float:
     Formula: 100 x supported claims / claims, at most the 40 that matter most; 100 without claims, else 0 if the list of
     contexts is empty.
     Undefined: without `contexts`; without a usable answer of the judge.
-    Reference: document 003, "RAGAS Faithfulness"; Es et al., RAGAS, 2023.
+    Reference: the GraphRAG metrics guide, "RAGAS Faithfulness"; Es et al., RAGAS, 2023.
 
     >>> ragas_faithfulness([True, True, False, True]), ragas_faithfulness([])
     (75.0, 100.0)
@@ -133,7 +135,7 @@ def ragas_context_precision(relevant: Sequence[bool]) -> float:
 
     Formula: 100 x relevant contexts / contexts; 0 if their list is empty.
     Undefined: without `contexts`; without a usable answer of the judge, with one verdict per context.
-    Reference: document 003, "RAGAS Context Precision".
+    Reference: the GraphRAG metrics guide, "RAGAS Context Precision".
 
     >>> ragas_context_precision([True, False, True, False]), ragas_context_precision([])
     (50.0, 0.0)
@@ -147,7 +149,7 @@ def ragas_context_precision_at_k(relevant: Sequence[bool]) -> float:
     Formula: 100 x the mean, over the relevant contexts, of the share of contexts up to their rank that are relevant; 0
     if none is relevant.
     Undefined: as `ragas_context_precision`.
-    Reference: document 003, "Precision@K" under "RAGAS Context Precision".
+    Reference: the GraphRAG metrics guide, "Precision@K" under "RAGAS Context Precision".
 
     >>> ragas_context_precision_at_k([True, True, False]), ragas_context_precision_at_k([False, True])
     (100.0, 50.0)
@@ -163,7 +165,7 @@ def ragas_context_recall(attributed: Mapping[int, Sequence[bool]]) -> float:
     empty. Of several expected answers the highest value counts, as any of them is right.
     Undefined: without `contexts` or `expected`, or if all expected answers are blank; without a usable answer of the
     judge.
-    Reference: document 003, "RAGAS Context Recall".
+    Reference: the GraphRAG metrics guide, "RAGAS Context Recall".
 
     >>> ragas_context_recall({1: [True, False], 2: [True]}), ragas_context_recall({})
     (100.0, 100.0)
@@ -178,7 +180,7 @@ def ragas_answer_relevance(query: Vector, questions: Sequence[Vector]) -> float:
     the response, not below 0. Without questions or embeddings it is 100 x the judge's score of the response's relevance
     to the query, flagged `direct_assessment`.
     Undefined: without a usable answer of the judge.
-    Reference: document 003, "RAGAS Answer Relevance"; Es et al., RAGAS, 2023.
+    Reference: the GraphRAG metrics guide, "RAGAS Answer Relevance"; Es et al., RAGAS, 2023.
     Known limits: values of different embedding models are not comparable.
 
     >>> ragas_answer_relevance(np.float32([1, 0]), [np.float32([2, 0]), np.float32([0, 1])])
@@ -194,7 +196,7 @@ def ragas_score(parts: Sequence[Value], weights: Sequence[float] = WEIGHTS) -> f
     `ragas_answer_relevance` with the weights 0.30, 0.20, 0.20, 0.30 (`judge.ragas_weights`), over those that are not
     null.
     Undefined: if all parts with a weight above 0 are.
-    Reference: document 003, "RAGAS Composite Score".
+    Reference: the GraphRAG metrics guide, "RAGAS Composite Score".
     Known limits: scores over different parts are not comparable; `reasons` has the parts that are null.
 
     >>> from ragweir.metrics.metric import Null
@@ -311,7 +313,7 @@ def converse(case: Case, weights: Sequence[float] = WEIGHTS) -> Conversation:
     return SuiteResult(values | {"ragas_context_precision_at_k": at_k, "ragas_score": score}, explanations)
 
 
-_SOURCE = "document 003"
+_SOURCE = "the GraphRAG metrics guide"
 
 METRICS = (
     Metric(ragas_faithfulness, "ragas", "percent", "higher", ("contexts",), _SOURCE, "llm"),

@@ -1,4 +1,4 @@
-"""The suite `context_recall`: completeness of the contexts for the query, by a judge (document 002)."""
+"""The suite `context_recall`: completeness of the contexts for the query, by a judge."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def context_recall_llm(answer: Recall) -> float:
     Formula: the judge's score, clamped to its range, from the query, the response and the first ten contexts; 0 without
     a call if the list of contexts is empty.
     Undefined: without `contexts`; without a usable answer of the judge.
-    Reference: document 002, `context_recall_llm`, which gives the range; the bands between its ends are ours.
+    Reference: the retrieval, extraction and aggregation framework, `context_recall_llm`, which gives the
+    range; the bands between its ends are ours.
     Known limits: the judge guesses what a complete answer needs; `ragas_context_recall` uses an expected answer.
     """
     return answer.recall
@@ -53,6 +54,7 @@ def converse(case: Case) -> Conversation:
 
 _NAME, _NEEDS = "context_recall", ("contexts",)
 
-METRICS = (Metric(context_recall_llm, _NAME, "ratio", "higher", _NEEDS, "document 002", "llm", order_free=False),)
+_SOURCE = "the retrieval, extraction and aggregation framework"
+METRICS = (Metric(context_recall_llm, _NAME, "ratio", "higher", _NEEDS, _SOURCE, "llm", order_free=False),)
 
 CONTEXT_RECALL = Suite(_NAME, "2", METRICS, converse, asks=1, needs=_NEEDS)

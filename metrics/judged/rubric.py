@@ -1,4 +1,4 @@
-"""The suite `rubric`: quality of the answer and its contexts, by scales in words (document 000)."""
+"""The suite `rubric`: quality of the answer and its contexts, by scales in words (the LLM rubric)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def judge_relevance(answer: Relevance) -> float:
     Formula: the judge's score, clamped to its range. 1 is a complete answer, 0.8 a good one, 0.6 could be longer, 0.4
     answers in part, below 0.4 not at all.
     Undefined: without a usable answer of the judge.
-    Reference: document 000, "Relevance Score".
+    Reference: the LLM rubric, "Relevance Score".
     """
     return answer.relevance
 
@@ -85,7 +85,7 @@ def judge_faithfulness(answer: Grounding) -> float:
     unsupported details, 0.4 half grounded, below 0.4 largely unsupported. If the list of contexts is empty, the prompt
     says that nothing was retrieved.
     Undefined: without `contexts`; without a usable answer of the judge.
-    Reference: document 000, "Faithfulness Score".
+    Reference: the LLM rubric, "Faithfulness Score".
     """
     return answer.faithfulness
 
@@ -97,7 +97,7 @@ def judge_hallucination(answer: Grounding) -> float:
     unsupported details, up to 0.8 major inventions, above that mostly invented. It may differ from
     1 - `judge_faithfulness`, as each is judged separately.
     Undefined: as `judge_faithfulness`.
-    Reference: document 000, "Hallucination Score".
+    Reference: the LLM rubric, "Hallucination Score".
     """
     return answer.hallucination
 
@@ -108,7 +108,7 @@ def judge_contextual_relevance(answer: Rubric | Grounding) -> float:
     Formula: the judge's score, clamped to its range; 1 is exactly what is needed, 0.8 very useful, 0.6 fairly useful,
     0.4 hardly, below 0.4 useless. 0 without a question on it if the list of contexts is empty.
     Undefined: without `contexts`; without a usable answer of the judge.
-    Reference: document 000, "Contextual Relevance".
+    Reference: the LLM rubric, "Contextual Relevance".
     """
     return answer.contextual_relevance if isinstance(answer, Rubric) else 0.0
 
@@ -118,7 +118,7 @@ def answer_correctness(relevance: float, faithfulness: float) -> float:
 
     Formula: 0.7 x `judge_relevance` + 0.3 x `judge_faithfulness`.
     Undefined: if one of the two is.
-    Reference: document 000, "Answer Correctness".
+    Reference: the LLM rubric, "Answer Correctness".
     Known limits: neither part uses an expected answer, so that errors of the contexts are not found.
 
     >>> answer_correctness(0.90, 1.00)
@@ -152,7 +152,7 @@ def converse(case: Case) -> Conversation:
     return SuiteResult(values, {name: reason for name, reason in reasons.items() if reason})
 
 
-_SOURCE = "document 000"
+_SOURCE = "the LLM rubric"
 
 METRICS = (
     Metric(judge_relevance, "rubric", "ratio", "higher", (), _SOURCE, "llm"),

@@ -1,4 +1,6 @@
-"""The suite `semantic`: similarity of answer and expected answer by the embeddings of a language model (document 003).
+"""The suite `semantic`: similarity of answer and expected answer by the embeddings of a language model.
+
+Its metrics are those of the GraphRAG metrics guide.
 
 It asks no judge. The embeddings are a small local model's or, for the first metric only, the judge's endpoint's.
 """
@@ -33,9 +35,9 @@ def semantic_similarity_percentage(response: Rows, expected: Sequence[Rows]) -> 
     Formula: max(0, cosine of the two texts' vectors) x 100, to two decimals. Of several expected answers the closest
     counts. An empty or blank text gives 0, and so does a vector of zeros.
     Undefined: without `expected`, or if its list is empty; without a model for embeddings.
-    Reference: document 003, section 7. The model is `judge.embedding_model` at the endpoint, or else the local
-        all-MiniLM-L6-v2. Values of different models are not comparable; the document's bands (90 and above the same,
-        below 80 different) are not those of MiniLM.
+    Reference: the GraphRAG metrics guide, section 7. The model is `judge.embedding_model` at the endpoint, or else
+        the local all-MiniLM-L6-v2. Values of different models are not comparable; the guide's bands (90 and above the
+        same, below 80 different) are not those of MiniLM.
     Known limits: negation hardly changes it ("is covered", "is not covered"). White space at a text's ends is ignored.
         Of each text the first 10,000 characters are read, and of the expected answers the first 16; flagged `cut`.
 
@@ -63,8 +65,8 @@ def bert_score_f1(response: Rows, expected: Sequence[Rows]) -> Value:
     0.
     Undefined: without `expected`, or if its list is empty; without the local model (extra `semantic`), since endpoints
         give no vectors of tokens.
-    Reference: document 003, section 8; Zhang et al., BERTScore, ICLR 2020. The embeddings are the last layer of
-        all-MiniLM-L6-v2, the document's those of deberta-xlarge-mnli: the values are not comparable.
+    Reference: the GraphRAG metrics guide, section 8; Zhang et al., BERTScore, ICLR 2020. The embeddings are the last
+        layer of all-MiniLM-L6-v2, the guide's those of deberta-xlarge-mnli: the values are not comparable.
     Known limits: in languages other than English tokens are parts of words or single letters, with weaker matches.
         White space at a text's ends is ignored. Of each text the first 10,000 characters are read and of these the
         first 2,048 tokens, and of the expected answers the first 16; flagged `cut`.
@@ -149,9 +151,10 @@ def _flagged(value: Value, *, cut: bool) -> Value:
 
 _NEEDS = ("expected",)
 
+_SOURCE = "the GraphRAG metrics guide"
 METRICS = (
-    Metric(semantic_similarity_percentage, "semantic", "percent", "higher", _NEEDS, "document 003", "local"),
-    Metric(bert_score_f1, "semantic", "percent", "higher", _NEEDS, "document 003", "local"),
+    Metric(semantic_similarity_percentage, "semantic", "percent", "higher", _NEEDS, _SOURCE, "local"),
+    Metric(bert_score_f1, "semantic", "percent", "higher", _NEEDS, _SOURCE, "local"),
 )
 
 SEMANTIC = Suite("semantic", "1", METRICS, _converse, asks=0, needs=_NEEDS)

@@ -1,10 +1,10 @@
 """Question packs: metrics of one question, defined in a TOML file.
 
 A pack has a question id, one of three forms (`FORMS`) and what to search for. Its metrics have names such as
-`EF_1.rules_found`, and are not computed for events with another `question_id`. The three packs of document 001 are in
-this folder; others are read from a folder of the user's.
+`EF_1.rules_found`, and are not computed for events with another `question_id`. The three packs of the expected-answer
+benchmark ship in this folder; they are loaded if the settings name them, as are folders of the user's packs.
 
->>> [metric.name for metric in METRICS if metric.question == "EF_1"]
+>>> [metric.name for metric in SHIPPED["EF_1"]]
 ['EF_1.rules_found', 'EF_1.total_rules', 'EF_1.rules_coverage']
 """
 
@@ -12,18 +12,21 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from importlib import resources
-from pathlib import Path
+from importlib.resources.abc import Traversable
+from pathlib import PurePath
 
 from pydantic import ValidationError
 
 from ragweir.errors import PackError
+from ragweir.metrics.extension import Extension
 from ragweir.metrics.metric import Metric
 from ragweir.metrics.packs.facts import CalculationPack, FactsPack
 from ragweir.metrics.packs.listing import ListPack
-from ragweir.metrics.packs.pack import Pack
+from ragweir.metrics.packs.pack import GROUP, Pack
 
-__all__ = ["METRICS", "PackError", "load_packs", "parse_packs"]
+__all__ = ["GROUP", "SHIPPED", "PackError", "load_packs", "parse_packs", "unloaded_pack"]
 
 FORMS: Mapping[str, type[Pack]] = {"list": ListPack, "facts": FactsPack, "calculation": CalculationPack}
 """Forms by their names in packs."""
@@ -81,8 +84,8 @@ def _parse(text: str) -> Pack:
         raise PackError(*_faults(error)) from None
 
 
-def parse_packs(files: Mapping[str, str], taken: Iterable[Metric] = ()) -> tuple[Metric, ...]:
-    r"""Return the metrics of packs.
+def parse_packs(files: Mapping[str, str], taken: Iterable[Metric] = ()) -> tuple[Extension, ...]:
+    r"""Return the metrics of each pack.
 
     Args:
         files: text of each pack by file name.
@@ -97,50 +100,65 @@ def parse_packs(files: Mapping[str, str], taken: Iterable[Metric] = ()) -> tuple
     ragweir.errors.PackError: question pack mine.toml: form: is unknown; it is one of list, facts, calculation
     """
     owners = {metric.name: "a pack that ships with ragweir" for metric in taken}
-    metrics: list[Metric] = []
+    packs: list[Extension] = []
     faults: list[str] = []
     for name, text in files.items():
         try:
-            defined = tuple(_parse(text).metrics())
+            metrics = tuple(_parse(text).metrics())
         except PackError as error:
             faults += [f"question pack {name}: {fault}" for fault in error.faults]
             continue
-        for metric in defined:
+        for metric in metrics:
             if metric.name in owners:
                 faults.append(
                     f"question pack {name}: question: {metric.name} is defined already, by {owners[metric.name]}"
                 )
             owners[metric.name] = name
-        metrics += defined
+        packs.append(Extension(PurePath(name).name, sha256(text.encode()).hexdigest(), metrics))
     if faults:
         raise PackError(*faults)
-    return tuple(metrics)
+    return tuple(packs)
 
 
-def load_packs(folder: Path) -> tuple[Metric, ...]:
-    """Return the metrics of a folder's packs, in the order of the files' names.
+def load_packs(folders: Iterable[Traversable]) -> tuple[Extension, ...]:
+    """Return the packs in some folders, in the order of the folders and of the files' names.
 
     Raises:
-        PackError: if the folder or a file cannot be read, a pack is invalid, or two define the same metric.
+        PackError: if a folder or a file cannot be read, a pack is invalid, or two define the same metric.
     """
-    try:
-        paths = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
-    except OSError as error:
-        raise PackError(f"the folder {folder} of question packs cannot be read: {error.strerror}") from None
     files: dict[str, str] = {}
-    for path in paths:
+    for folder in folders:
         try:
-            files[str(path)] = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            raise PackError(f"question pack {path}: is not UTF-8 text") from None
+            packs = sorted((each for each in folder.iterdir() if each.name.endswith(".toml")), key=lambda f: f.name)
         except OSError as error:
-            raise PackError(f"question pack {path}: cannot be read: {error.strerror}") from None
-    return parse_packs(files, taken=METRICS)
+            raise PackError(f"the folder {folder} of question packs cannot be read: {error.strerror}") from None
+        for pack in packs:
+            try:
+                files[str(pack)] = pack.read_text(encoding="utf-8")
+            except UnicodeDecodeError:
+                raise PackError(f"question pack {pack}: is not UTF-8 text") from None
+            except OSError as error:
+                raise PackError(f"question pack {pack}: cannot be read: {error.strerror}") from None
+    return parse_packs(files, taken=(metric for metrics in SHIPPED.values() for metric in metrics))
 
 
-def _shipped() -> dict[str, str]:
+def _shipped() -> dict[str, tuple[Metric, ...]]:
     files = (file for file in resources.files(__name__).iterdir() if file.name.endswith(".toml"))
-    return {file.name: file.read_text(encoding="utf-8") for file in sorted(files, key=lambda file: file.name)}
+    texts = {file.name: file.read_text(encoding="utf-8") for file in sorted(files, key=lambda file: file.name)}
+    return {pack.name.removesuffix(".toml"): pack.metrics for pack in parse_packs(texts)}
 
 
-METRICS = parse_packs(_shipped())
+SHIPPED: Mapping[str, tuple[Metric, ...]] = _shipped()
+"""The metrics of the packs that ship with ragweir, by the names of the packs."""
+
+
+def unloaded_pack(name: str) -> str:
+    """Return the end of a sentence about an unknown metric that a shipped pack has; empty if none has it.
+
+    >>> unloaded_pack("EF_1.rules_found")
+    '; it is of the question pack EF_1, which is not loaded: set metrics.packs = ["EF_1"]'
+    """
+    pack = next((pack for pack, metrics in SHIPPED.items() if any(each.name == name for each in metrics)), None)
+    if pack is None:
+        return ""
+    return f'; it is of the question pack {pack}, which is not loaded: set metrics.packs = ["{pack}"]'

@@ -22,6 +22,8 @@ def _tokens(value: object) -> Phrase:
     return tokens
 
 
+GROUP = "packs"
+"""The group of all metrics of packs."""
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")]
 Question = Annotated[str, Field(min_length=1, max_length=200)]
 Words = Annotated[Phrase, BeforeValidator(_tokens)]
@@ -67,4 +69,4 @@ class Pack(PackPart, ABC):
             f"Reference: {self.source}, for question {self.question}."
         )
         name = f"{self.question}.{name}"
-        return Metric(compute, "packs", unit, better, needs, self.source, question=self.question, name=name)
+        return Metric(compute, GROUP, unit, better, needs, self.source, question=self.question, name=name)

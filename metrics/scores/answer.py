@@ -1,4 +1,4 @@
-"""Metrics of the answer alone, from its words and the event's fields (document 003 and beyond)."""
+"""Metrics of the answer alone, from its words and the event's fields (the GraphRAG metrics guide and beyond)."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def _refuses(view: View) -> bool | Null:
 
 
 def dont_know(view: View) -> Value:
-    """True if the answer admits that it does not know, by the document's own phrases.
+    """True if the answer admits that it does not know, by the guide's own phrases.
 
-    Formula: one of the document's twelve phrases occurs in the response, or the response is shorter than ten characters
+    Formula: one of the guide's twelve phrases occurs in the response, or the response is shorter than ten characters
     and has one of the words unknown, n/a, none, null. Many such answers may have their cause in retrieval.
     Undefined: never; an empty response is 0.
-    Reference: document 003, "Don't Know Answers Count". Deviation: its code searches for substrings, here for words
-    ("nonetheless" is not "none"), with either apostrophe.
+    Reference: the GraphRAG metrics guide, "Don't Know Answers Count". Deviation: its code searches for substrings,
+    here for words ("nonetheless" is not "none"), with either apostrophe.
     Known limits: English phrases only, and "unknown" counts anywhere ("the unknown soldier"). `refusal` reads whole
     sentences.
 
@@ -84,7 +84,7 @@ def refusal(view: View) -> Value:
     Formula: one of the first two sentences, or at least half of all, says that the answer is not known, not found or
     not given (`ragweir.metrics.text.refusal` has the grammar), or the response is a short non-answer as in `dont_know`.
     Undefined: if the response's language is not supported. An empty response is 0; see `empty_response`.
-    Reference: beyond the documents; document 003's phrases find none of the refusals in MTRAG's answers.
+    Reference: ragweir's own; the GraphRAG metrics guide's phrases find none of the refusals in MTRAG's answers.
     Known limits: English. It reads wording, not meaning; an answer that declines first and then helps is a refusal.
 
     >>> from ragweir.metrics.view import example
@@ -178,7 +178,8 @@ def hedge_count(view: View) -> Value:
     Formula: number of occurrences of a hedging word or phrase (may, might, probably, I think, ...). "May" with a
     capital is the month.
     Undefined: if the response's language is not supported. An empty response has 0.
-    Reference: after Hyland, Hedging in Scientific Research Articles (1998); document 004 leaves hedged claims out.
+    Reference: after Hyland, Hedging in Scientific Research Articles (1998); the lexical evaluators leave hedged
+    claims out.
     Known limits: English; "could" of the past ("he could swim at four") counts too.
 
     >>> from ragweir.metrics.view import example
@@ -281,8 +282,8 @@ def user_feedback(view: View) -> Value:
     return feedback.score
 
 
-_DOCUMENT = "document 003"
-_BEYOND = "beyond the documents"
+_DOCUMENT = "the GraphRAG metrics guide"
+_BEYOND = "ragweir's own"
 
 METRICS = (
     Metric(dont_know, "answer", "boolean", "neither", (), _DOCUMENT, aliases=("is_dont_know_answer",)),

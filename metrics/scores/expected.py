@@ -1,4 +1,4 @@
-"""Comparison of the answer with an expected answer (document 001)."""
+"""Comparison of the answer with an expected answer (the expected-answer benchmark)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def exact_match(view: View) -> Value:
     Formula: 1 if both texts are equal after folding (case, apostrophes, hyphens, minus signs), with each run of white
     space as one space and none at the ends; else 0.
     Undefined: without `expected`, or if its list is empty. Two empty texts are equal.
-    Reference: document 001, "Exact Match".
+    Reference: the expected-answer benchmark, "Exact Match".
     Known limits: strict; a right answer in other words is 0.
 
     >>> from ragweir.metrics.view import example
@@ -98,7 +98,7 @@ def keyword_coverage(view: View) -> Value:
     character pairs in scripts written without spaces. Phrases are compared without case, numbers by value. Of several
     expected answers the best covered one counts.
     Undefined: without `expected`, or if no expected answer has a keyword ("No.").
-    Reference: document 001, "Keyword Coverage".
+    Reference: the expected-answer benchmark, "Keyword Coverage".
     Known limits: words are compared whole ("change" is not "changes"), and a negated keyword counts as found.
 
     >>> from ragweir.metrics.view import example
@@ -116,7 +116,7 @@ def number_match(view: View) -> Value:
     is not 0.133. Digits in a date, a time or an identifier are not numbers. Of several expected answers with numbers
     the best matched one counts.
     Undefined: without `expected`, or if no expected answer has a number.
-    Reference: document 001, "Number Match".
+    Reference: the expected-answer benchmark, "Number Match".
     Known limits: a number may refer to something else, and numbers in words are not read.
 
     >>> from ragweir.metrics.view import example
@@ -134,7 +134,7 @@ def answer_completeness(view: View) -> Value:
     Formula: (min(response tokens / expected tokens, 1) + keyword coverage) / 2, for one expected answer; of several the
     best value counts.
     Undefined: if `keyword_coverage` is.
-    Reference: document 001, "Answer Completeness".
+    Reference: the expected-answer benchmark, "Answer Completeness".
     Known limits: length is not content; use it together with a measure of accuracy.
 
     >>> from ragweir.metrics.view import example
@@ -154,8 +154,8 @@ def source_citation_quality(view: View) -> Value:
     Formula: min(indicators found / 3, 1). The eight indicators are source, table, page, document, pdf (or their
     plurals), according to, based on, from; each counts once, as a whole word.
     Undefined: never; an empty response is 0.
-    Reference: document 001, "Source Citation Quality". Deviation: it has "source:" and "table:"; here these words count
-    with and without the colon ("Table 3" cites a table).
+    Reference: the expected-answer benchmark, "Source Citation Quality". Deviation: it has "source:" and
+    "table:"; here these words count with and without the colon ("Table 3" cites a table).
     Known limits: English, and any "from" counts, also that of a place.
 
     >>> from ragweir.metrics.view import example
@@ -244,7 +244,7 @@ def rouge_l(view: View) -> Value:
     return Flagged(best, "cut") if longest > LCS_TOKENS and isinstance(best, float) else best
 
 
-_DOCUMENT = "document 001"
+_DOCUMENT = "the expected-answer benchmark"
 _EXPECTED = ("expected",)
 
 METRICS = (

@@ -1,4 +1,6 @@
-"""Extraction metrics: grounding of extracted values in their evidence, and agreement between sources (document 002).
+"""Extraction metrics: grounding of extracted values in their evidence, and agreement between sources.
+
+They are those of the retrieval, extraction and aggregation framework.
 
 Extractions are grouped by field (those without a `field` are one), and the value of an event is that of its worst one.
 null, blank text and empty lists and objects are no values; 0 and false are. The metrics are null if the extractions
@@ -86,7 +88,7 @@ def aggregated_confidence(view: View) -> Value:
     the minimum over fields, 0.70 if there are none.
     Undefined: if the event has neither `extractions` nor `aggregation`, or extractions over the limits.
     Known limits: it repeats the application's own opinion.
-    Deviations: a confidence of 0 counts (the document's code ignores it), and so do numbers in aggregations.
+    Deviations: a confidence of 0 counts (the framework's code ignores it), and so do numbers in aggregations.
 
     >>> from ragweir.metrics.view import example
     >>> aggregated_confidence(example(extractions=[{"field": "roofType", "value": "tile", "confidence": 0.88}]))
@@ -220,7 +222,7 @@ def multi_source_agreement(view: View) -> Value:
     objects as their JSON.
     Undefined: without `extractions`, or if they are over the limits.
     Known limits: "tile" and "tiled" are two values; "$5" and "€5" are one, since amounts are compared by value.
-    Deviations: the document's code ignores 0 and false; they are values here.
+    Deviations: the framework's code ignores 0 and false; they are values here.
 
     >>> from ragweir.metrics.view import example
     >>> multi_source_agreement(example(extractions=[{"value": value} for value in ("$1,200", 1200, "1300")]))
@@ -236,7 +238,8 @@ def agreement_pattern(view: View) -> Value:
     Formula: by `multi_source_agreement` before rounding: above 0.95 unanimous, above 0.7 majority, above 0.4 mixed,
     else conflicting.
     Undefined: without `extractions`, or if they are over the limits.
-    Reference: document 002, `agreement_pattern`. (Its flow calls 0.95 unanimous; its code calls it a majority.)
+    Reference: the retrieval, extraction and aggregation framework, `agreement_pattern`. (Its flow calls 0.95
+    unanimous; its code calls it a majority.)
 
     >>> from ragweir.metrics.view import example
     >>> agreement_pattern(example(extractions=[{"value": "tile"}] * 19 + [{"value": "slate"}]))
@@ -270,7 +273,7 @@ def unique_values(view: View) -> Value:
     Formula: distinct values of the field of `multi_source_agreement`; of several such fields, of the one with most. 1
     if all sources agree, 0 without extractions.
     Undefined: without `extractions`, or if they are over the limits.
-    Reference: document 002, `multi_source_agreement`.
+    Reference: the retrieval, extraction and aggregation framework, `multi_source_agreement`.
 
     >>> from ragweir.metrics.view import example
     >>> unique_values(example(extractions=[{"value": "Tile"}, {"value": "tile"}, {"value": None}, {"value": 0}]))
@@ -281,7 +284,7 @@ def unique_values(view: View) -> Value:
 
 
 _GROUP = "extraction"
-_DOCUMENT = "document 002"
+_DOCUMENT = "the retrieval, extraction and aggregation framework"
 _NEEDS = ("extractions",)
 _AGREEMENT_LABELS = (*(label for _, label in _PATTERNS), "conflicting")
 

@@ -165,7 +165,7 @@ def number_support(view: View) -> Value:
     Formula: |response numbers in any context| / |response numbers|; $604 = 604.00, and digits in dates, times and
     identifiers are not numbers.
     Undefined: without `contexts`, or if the response has no numbers.
-    Reference: document 004's numeric anchors.
+    Reference: the lexical evaluators' numeric anchors.
     Known limits: a number that was computed from others, or written in words, is not found.
 
     >>> from ragweir.metrics.view import example
@@ -181,7 +181,7 @@ def date_support(view: View) -> Value:
 
     Formula: |response dates and times in any context| / |response dates and times|, in any notation.
     Undefined: without `contexts`, or if the response has no dates or times.
-    Reference: document 004's date anchors (dates, times).
+    Reference: the lexical evaluators' date anchors (dates, times).
     Known limits: a year alone is a number; "next Monday" is not a date.
 
     >>> from ragweir.metrics.view import example
@@ -207,7 +207,7 @@ def name_support(view: View) -> Value:
     Formula: |response phrases in any context| / |response phrases|; a phrase is a run of capitalised words, numbers
     and identifiers ("Territory 118"), compared without case, and must occur as a run.
     Undefined: without `contexts`, or if the response has no capitalised phrase.
-    Reference: after document 001's capitalised phrases.
+    Reference: after the expected-answer benchmark's capitalised phrases.
     Known limits: a title or a capitalised heading counts as a name; "Eiffel" does not support "Gustave Eiffel".
 
     >>> from ragweir.metrics.view import example
@@ -225,7 +225,7 @@ def unsupported_sentences(view: View) -> Value:
 
     Formula: |sentences with under half of their content stems in the contexts| / |sentences with content stems|.
     Undefined: without `contexts`, or if the response has no content words.
-    Reference: after the sentence-level checks of document 004.
+    Reference: after the sentence-level checks of the lexical evaluators.
     Known limits: as `context_support`; one word decides a short sentence.
 
     >>> from ragweir.metrics.view import example
@@ -241,15 +241,15 @@ def unsupported_sentences(view: View) -> Value:
 
 
 _CONTEXTS = ("contexts",)
-_BEYOND = "beyond the documents"
+_BEYOND = "ragweir's own"
 
 METRICS = (
     Metric(context_support, "grounding", "ratio", "higher", _CONTEXTS, _BEYOND, explain=explain_support),
     Metric(unsupported_words, "grounding", "count", "lower", _CONTEXTS, _BEYOND),
-    Metric(bigram_support, "grounding", "ratio", "higher", _CONTEXTS, "after document 004"),
-    Metric(trigram_support, "grounding", "ratio", "higher", _CONTEXTS, "after document 004"),
-    Metric(number_support, "grounding", "ratio", "higher", _CONTEXTS, "after document 004"),
-    Metric(date_support, "grounding", "ratio", "higher", _CONTEXTS, "after document 004"),
-    Metric(name_support, "grounding", "ratio", "higher", _CONTEXTS, "after document 001"),
+    Metric(bigram_support, "grounding", "ratio", "higher", _CONTEXTS, "after the lexical evaluators"),
+    Metric(trigram_support, "grounding", "ratio", "higher", _CONTEXTS, "after the lexical evaluators"),
+    Metric(number_support, "grounding", "ratio", "higher", _CONTEXTS, "after the lexical evaluators"),
+    Metric(date_support, "grounding", "ratio", "higher", _CONTEXTS, "after the lexical evaluators"),
+    Metric(name_support, "grounding", "ratio", "higher", _CONTEXTS, "after the expected-answer benchmark"),
     Metric(unsupported_sentences, "grounding", "ratio", "lower", _CONTEXTS, _BEYOND),
 )

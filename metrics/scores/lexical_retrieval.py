@@ -227,7 +227,7 @@ def context_tokens(view: View) -> Value:
 
 
 _GROUP = "lexical_retrieval"
-_SOURCE = "beyond the documents"
+_SOURCE = "ragweir's own"
 _NEEDS = ("contexts",)
 
 METRICS = (

@@ -1,6 +1,6 @@
-"""Word overlap of question, answer and contexts: relevance, completeness and hallucination (document 004).
+"""Word overlap of question, answer and contexts: relevance, completeness and hallucination (the lexical evaluators).
 
-The document's hallucination score is the maximum of `claim_error` and `topic_drift`, which are metrics as well.
+Their hallucination score is the maximum of `claim_error` and `topic_drift`, which are metrics as well.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ragweir.metrics.view import View
 Stems = frozenset[str]
 
 DRIFT = 0.2
-"""Penalty for an answer off its contexts' topic; the document has the same number as the bound of the overlap."""
+"""Penalty for an answer off its contexts' topic; the evaluators have the same number as the bound of the overlap."""
 _PAIRS_PER_FOUND = 5  # An overlap under 0.2, as an integer.
 
 # The smoothed inverse document frequency over two texts is ln((1 + 2) / (1 + df)) + 1: 1 for a word of both.
@@ -61,7 +61,7 @@ def lexical_relevance(view: View) -> Value:
     (smoothed idf, l2 norm, without stop words) with our tokens; Jaccard is over all distinct tokens. 0 if one text is
     empty.
     Undefined: if neither text has a token.
-    Reference: document 004, "Relevance Evaluator".
+    Reference: the lexical evaluators, "Relevance Evaluator".
     Known limits: a good answer need not repeat the question; "cost" is not "price"; negation is ignored.
 
     >>> from ragweir.metrics.view import example
@@ -82,7 +82,7 @@ def lexical_completeness(view: View) -> Value:
 
     Formula: |query keywords in the response| / |query keywords|; keywords are the distinct tokens without stop words. 1
     if the question has none ("Is it?").
-    Reference: document 004, "Completeness Evaluator".
+    Reference: the lexical evaluators, "Completeness Evaluator".
     Known limits: repeating the question is enough; keywords must be the same word.
 
     >>> from ragweir.metrics.view import example
@@ -127,7 +127,8 @@ def claim_error(view: View) -> Value:
     amounts, dates and clock times, and claims (`ragweir.metrics.text.claims`). Numbers and dates are supported if a
     context has them by value, in any sentence; a claim if one sentence of a context has all of its content stems.
     Undefined: without `contexts`; if the response's language is not supported.
-    Reference: document 004, "Hallucination Evaluator", steps 1 and 2; `ragweir score --explain` lists the anchors.
+    Reference: the lexical evaluators, "Hallucination Evaluator", steps 1 and 2; `ragweir score --explain` lists the
+    anchors.
     Known limits: strict: a claim in other words than the context's is unsupported, and negation is ignored.
 
     >>> from ragweir.metrics.view import example
@@ -150,7 +151,7 @@ def topic_drift(view: View) -> Value:
     Formula: 0.2 if less than 0.2 of the response's distinct token pairs occur in a context, else 0; 0 for a response of
     fewer than two tokens.
     Range: 0 or 0.2; lower is better.
-    Reference: document 004, "Topic Drift Gate".
+    Reference: the lexical evaluators, "Topic Drift Gate".
     Known limits: a threshold, not a measure; `bigram_support` is the overlap itself.
 
     >>> from ragweir.metrics.view import example
@@ -165,7 +166,7 @@ def lexical_hallucination(view: View) -> Value:
 
     Formula: max(`claim_error`, `topic_drift`).
     Undefined: as `claim_error`, since 0 would mean that claims were checked.
-    Reference: document 004, "Hallucination Evaluator".
+    Reference: the lexical evaluators, "Hallucination Evaluator".
     Known limits: as `claim_error`.
 
     >>> from ragweir.metrics.view import example
@@ -200,7 +201,7 @@ def explain_hallucination(view: View) -> tuple[str, ...]:
 
 
 _CONTEXTS = ("contexts",)
-_DOCUMENT = "document 004"
+_DOCUMENT = "the lexical evaluators"
 
 METRICS = (
     Metric(lexical_relevance, "overlap", "ratio", "higher", (), _DOCUMENT, aliases=("relevance",)),

@@ -1,4 +1,4 @@
-"""Performance metrics, from the times and counts that the application measured (document 000)."""
+"""Performance metrics, from the times and counts that the application measured (the LLM rubric)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _total(view: View) -> timedelta | Null:
 def _latencies(view: View) -> dict[str, timedelta | Null]:
     """Return the latency of each kind of span, or the reason why it is unknown."""
     interaction = view.interaction
-    # Clocks differ, and in the example of the document a tool ends 70 ms after its interaction.
+    # Clocks differ, and in the example of the rubric a tool ends 70 ms after its interaction.
     tolerance = view.limits.span_tolerance_ms * _MS
     intervals: dict[str, list[tuple[datetime, datetime]]] = {}
     broken: dict[str, Null] = {}
@@ -67,7 +67,7 @@ def total_latency_ms(view: View) -> Value:
 
     Formula: ended_at - started_at.
     Undefined: without both times, or if the end is before the start.
-    Reference: document 000, "Total Latency".
+    Reference: the LLM rubric, "Total Latency".
 
     >>> from ragweir.metrics.view import example
     >>> view = example(started_at="2025-12-09T12:00:00.000Z", ended_at="2025-12-09T12:00:04.230Z")
@@ -133,7 +133,7 @@ def tool_call_count(view: View) -> Value:
     """Number of tool calls.
 
     Formula: number of spans of kind tool.
-    Reference: document 000, "Tool Call Count".
+    Reference: the LLM rubric, "Tool Call Count".
 
     >>> from ragweir.metrics.view import example
     >>> tool_call_count(example(spans=[{"kind": "tool", "name": name} for name in ("search", "search", "compare")]))
@@ -206,7 +206,7 @@ def _usage_metric(field: str, meaning: str, unit: Unit, better: Better, source: 
 
 
 _GROUP = "performance"
-_DOCUMENT = "document 000"
+_DOCUMENT = "the LLM rubric"
 _OPENTELEMETRY = "OpenTelemetry GenAI"
 _SPANS = ("spans",)
 
@@ -215,12 +215,12 @@ METRICS = (
     _latency_metric("llm", "model calls", _DOCUMENT),
     _latency_metric("tool", "tool calls", _DOCUMENT),
     _latency_metric("api", "API requests", _DOCUMENT),
-    _latency_metric("retrieval", "retrievals", "after document 000"),
+    _latency_metric("retrieval", "retrievals", "after the LLM rubric"),
     _share_metric("llm", "model calls"),
     _share_metric("tool", "tool calls"),
     _share_metric("api", "API requests"),
     Metric(tool_call_count, _GROUP, "count", "neither", _SPANS, _DOCUMENT, aliases=("num_tool_calls",)),
-    Metric(tool_error_count, _GROUP, "count", "lower", _SPANS, "after document 000"),
+    Metric(tool_error_count, _GROUP, "count", "lower", _SPANS, "after the LLM rubric"),
     Metric(time_to_first_token_ms, _GROUP, "ms", "lower", (), _OPENTELEMETRY),
     Metric(output_tokens_per_second, _GROUP, "tokens_per_second", "higher", ("usage", "spans"), "common practice"),
     _usage_metric("input_tokens", "Number of tokens that the model read.", "count", "neither", _OPENTELEMETRY),

@@ -1,4 +1,6 @@
-"""Retrieval metrics from the metadata of contexts: methods, scores, pages, limits (document 002).
+"""Retrieval metrics from the metadata of contexts: methods, scores, pages, limits.
+
+They are those of the retrieval, extraction and aggregation framework.
 
 All contexts of the event count, since their texts are not read. They count by distinct `chunk_id`; a context without
 an id, or with an empty one, is distinct.
@@ -66,7 +68,7 @@ def context_relevance(view: View) -> Value:
     per method, the higher one if it was sent twice. 0 without any context.
     Range: 0 to 1; above 0.7 is good, 0.4 to 0.7 acceptable; below 0.4 check queries, index and embeddings.
     Undefined: without `contexts`; if there are contexts and none has a score.
-    Known limits: with a single method the first term is 0, and without pages the last, as in the document; pages of
+    Known limits: with a single method the first term is 0, and without pages the last, as in the framework; pages of
     different documents are not distinguished.
     Deviations: scores above 1 are divided by their method's largest in the event, and negative ones count as 0 (flag
     scores_outside_0_1); if no context names a method, the first term is left out and the others have its weight (flag
@@ -116,7 +118,7 @@ def precision_at_10(view: View) -> Value:
     Formula: distinct chunk numbers up to 10 / min(10, distinct chunk numbers), to three decimals; 0 without
     extractions.
     Undefined: without `extractions`; if there are extractions and none names its chunk.
-    Reference: document 002, `context_precision`.
+    Reference: the retrieval, extraction and aggregation framework, `context_precision`.
     Known limits: `chunk_number` is not compared with the number of contexts; numbers below 1 are left out.
 
     >>> from ragweir.metrics.view import example
@@ -137,7 +139,7 @@ def avg_rank(view: View) -> Value:
     Formula: mean chunk number over the extractions that name one, to one decimal; 0 without extractions.
     Range: 1 and up, or 0; lower is better.
     Undefined: as `precision_at_10`.
-    Reference: document 002, `context_precision`.
+    Reference: the retrieval, extraction and aggregation framework, `context_precision`.
 
     >>> from ragweir.metrics.view import example
     >>> avg_rank(example(extractions=[{"chunk_number": 1}, {"chunk_number": 1}, {"chunk_number": 5}]))
@@ -154,7 +156,7 @@ def contributing_chunks(view: View) -> Value:
 
     Formula: distinct chunk numbers of the extractions.
     Undefined: as `precision_at_10`.
-    Reference: document 002, `context_precision`.
+    Reference: the retrieval, extraction and aggregation framework, `context_precision`.
 
     >>> from ragweir.metrics.view import example
     >>> contributing_chunks(example(extractions=[{"chunk_number": 2}, {"chunk_number": 2}, {"chunk_number": 7}]))
@@ -188,7 +190,8 @@ def context_recall_heuristic(view: View) -> Value:
 
     Formula: min(contributing chunks / distinct chunks, 1), x 0.7 if a retrieval limit was reached, else x 0.85 if more
     than half was filtered out; to three decimals. A penalty whose warning (`hit_limit_warning`,
-    `high_filtering_warning`) is null is not applied. Below 0.7, or at a limit, document 002 asks a model.
+    `high_filtering_warning`) is null is not applied. Below 0.7, or at a limit, the
+    framework asks a model.
     Undefined: without `contexts` or `extractions`; if there are extractions and none names its chunk.
     Known limits: it measures the use of the retrieved chunks, not the missed ones.
 
@@ -217,8 +220,8 @@ def hit_limit_warning(view: View) -> Value:
     Formula: distinct chunks found by bm25 >= bm25_limit, or by knn >= knn_limit; an absent limit is not reached.
     Undefined: without `contexts` or `retrieval`; if both limits are absent; if there are contexts and none names its
     method.
-    Reference: document 002, `context_recall_heuristic`.
-    Known limits: a limit of 0 is always reached, as in the document: leave out the limit of a method that is off.
+    Reference: the retrieval, extraction and aggregation framework, `context_recall_heuristic`.
+    Known limits: a limit of 0 is always reached, as in the framework: leave out the limit of a method that is off.
 
     >>> from ragweir.metrics.view import example
     >>> found = [{"chunk_id": name, "retrieval_method": "knn"} for name in "abc"]
@@ -235,8 +238,8 @@ def high_filtering_warning(view: View) -> Value:
 
     Formula: distinct chunks / max(retrieved_before_filter, 1) < 0.5.
     Undefined: without `contexts` or `retrieval`, or if that has no number of chunks before the filter.
-    Reference: document 002, `context_recall_heuristic`.
-    Known limits: no chunks before and none after the filter are a warning, as in the document.
+    Reference: the retrieval, extraction and aggregation framework, `context_recall_heuristic`.
+    Known limits: no chunks before and none after the filter are a warning, as in the framework.
 
     >>> from ragweir.metrics.view import example
     >>> high_filtering_warning(example(contexts=[{}, {}], retrieval={"retrieved_before_filter": 5}))
@@ -267,7 +270,7 @@ def recall_warning(view: View) -> Value:
 
 
 _GROUP = "retrieval"
-_DOCUMENT = "document 002"
+_DOCUMENT = "the retrieval, extraction and aggregation framework"
 _CONTEXTS = ("contexts",)
 _EXTRACTIONS = ("extractions",)
 _BOTH = (*_CONTEXTS, *_EXTRACTIONS)

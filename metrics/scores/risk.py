@@ -110,4 +110,4 @@ def unsupported_risk(view: View) -> Value:
     return read if isinstance(read, Null) else model().risk(read)
 
 
-METRICS = (Metric(unsupported_risk, "grounding", "ratio", "lower", ("contexts",), "beyond the documents"),)
+METRICS = (Metric(unsupported_risk, "grounding", "ratio", "lower", ("contexts",), "ragweir's own"),)

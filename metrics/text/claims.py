@@ -1,7 +1,7 @@
 """Claims: extraction of the statements of a text, as subject, verb and object, by rules in one pass.
 
-Document 004 parses with spaCy, which takes milliseconds per event; these rules take microseconds. A sentence has no
-claims if it is a question (a question mark ends it) or hedges: it has a word like "may", "might", "could" or
+The lexical evaluators parse with spaCy, which takes milliseconds per event; these rules take microseconds. A sentence
+has no claims if it is a question (a question mark ends it) or hedges: it has a word like "may", "might", "could" or
 "appears" ("May", capitalised, is the month). Other sentences are read from left to right, clause by clause:
 
 - A clause ends at a joining word ("and", "which", "because", ...); one that "if", "unless" or "whether" opens has no

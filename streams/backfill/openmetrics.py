@@ -13,7 +13,7 @@ from typing_extensions import override
 from ragweir.schemas.window import Window
 from ragweir.streams.backfill.output_formats import OutputFormat
 from ragweir.streams.export.exposition import FAMILIES, LabelSet, label_names, pairs, quoted
-from ragweir.streams.from_settings import catalogue, totals
+from ragweir.streams.from_settings import known_catalogue, totals
 from ragweir.streams.settings import Settings
 
 _LIVE, _HISTORY = "ragweir_window", "ragweir_backfill_window"
@@ -41,7 +41,7 @@ class OpenMetrics(OutputFormat):
         self._run = quoted(run)
         self._decoder = totals(settings).decoder()
         self._booleans = frozenset(
-            name for name, metric in catalogue(settings).metrics.items() if metric.unit == "boolean"
+            name for name, metric in known_catalogue(settings).metrics.items() if metric.unit == "boolean"
         )
         self._dimensions = settings.windows.dimensions
         self._names = label_names(self._dimensions)

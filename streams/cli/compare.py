@@ -23,7 +23,7 @@ from ragweir.streams.cli.app import FAILURE, app, err, out, settings
 from ragweir.streams.cli.progress import Bars
 from ragweir.streams.cli.reports import By, JsonFile, dimensions_of, write
 from ragweir.streams.evaluations import EvaluationSource, ShowProgress
-from ragweir.streams.from_settings import catalogue
+from ragweir.streams.from_settings import known_catalogue
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import printable
 
@@ -124,7 +124,7 @@ def compare(
     """
     effective = settings()
     dimensions = dimensions_of(effective, by)
-    metrics = catalogue(effective).metrics
+    metrics = known_catalogue(effective).metrics
     gates = [Gate.read(text, metrics) for text in fail_on or ()]
     comparison = _compared(effective, (a, b), dimensions, metrics)
     found = {metric.metric: metric for metric in comparison.metrics}

@@ -22,8 +22,8 @@ from ragweir.streams.kafka.publisher import Publisher
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.permissions import create
 from ragweir.streams.playground.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
-from ragweir.streams.playground.demo.samples import interactions, samples
-from ragweir.streams.playground.demo.screen import Results, screen, show_worst, summarise
+from ragweir.streams.playground.demo.samples import DROPPED_SHARE, interactions, samples
+from ragweir.streams.playground.demo.screen import Results, screen, show_columns, show_worst, summarise
 from ragweir.streams.playground.demo.services import (
     JUDGE_MS,
     WORKERS,
@@ -33,11 +33,12 @@ from ragweir.streams.playground.demo.services import (
     wait_until_ready,
 )
 from ragweir.streams.playground.demo.traffic import results, sample_publisher
+from ragweir.streams.playground.demo.words import ALERT, explain
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.prometheus import programs
 from ragweir.streams.playground.simulated.faults import Faults
 from ragweir.streams.playground.simulated.server import simulated_judge
-from ragweir.streams.settings import Settings
+from ragweir.streams.settings import Settings, WindowSettings
 from ragweir.streams.slo.rules import FAST, duration
 
 _EVENTS = 200
@@ -124,6 +125,7 @@ def _run(
         with services(settings, Path(folder)) as check, Publisher(settings) as publisher:
             wait_until_ready(settings, check)
             out.say(f"Publishing {events} interactions of fictional companies, and a few unreadable records\n")
+            show_columns(out, found)
             traffic = sample_publisher(publisher, events, seconds)
             with screen(out, found) as show:
                 for result in results(settings, traffic, check):
@@ -157,13 +159,21 @@ def _alert(
     (slo,) = settings.slo
     counts = wait_until_counted(settings, len(found.total.values(slo.metric)), check)
     long, short = 60 * FAST.long_m, 60 * FAST.short_m
+    threshold = FAST.threshold(slo.objective)
+    usual_m = round(FAST.long_m * threshold / DROPPED_SHARE)
+    sizes = " and ".join(settings.windows.sizes)
     out.say(
         f"SLO {slo.name}: {slo.metric} is at most {slo.at_most:g} in {slo.objective:.0%} of answers;"
         f" of those above {counts['good']} were good, {counts['bad']} bad.\n"
-        f"{FAST.alert} fires above {FAST.threshold(slo.objective):.0%} bad, over {duration(long)} and over"
-        f" {duration(short)}; here these are {duration(long * SCALE)} and {duration(short * SCALE)}.\n"
-        f"Windows show the mean {slo.metric} per pipeline version.\n"
+        f"{FAST.alert} fires if more than {threshold:.0%} are bad, over {duration(long)} and over {duration(short)}.\n"
+        f"This alert is faster than life: {duration(long * SCALE)} stand for {duration(long)}, and"
+        f" {duration(short * SCALE)} for {duration(short)}. In life, a drop like the one below, after a good hour,"
+        f" pages after about {usual_m} minutes.\n"
+        f"Windows are faster too, {sizes} in place of {' and '.join(WindowSettings().sizes)}; they show the mean"
+        f" {slo.metric} per pipeline version."
     )
+    explain(out, ALERT)
+    out.say("")
     with monitoring(settings, folder) as monitor:
         drill = AlertDrill(settings, publisher, monitor, check, out)
         drill.run()

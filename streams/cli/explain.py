@@ -10,7 +10,6 @@ import orjson
 import typer
 
 from ragweir.errors import PermanentError
-from ragweir.metrics.catalogue import everything
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.window import duration_s
@@ -18,6 +17,7 @@ from ragweir.streams.cli.app import app, out, settings
 from ragweir.streams.cli.progress import Bars
 from ragweir.streams.dead_letters.listing import shown
 from ragweir.streams.explain import NEWEST_OFFSETS, Story, TopicSearch, from_file
+from ragweir.streams.from_settings import known_catalogue
 from ragweir.streams.kafka.reader import StoredRecord
 from ragweir.streams.screens.story import StoryScreen, place, redriven_from, searched
 from ragweir.streams.terminal import printable_json
@@ -60,7 +60,7 @@ def explain(
     if not story.known:
         where = " nor in ".join(map(searched, story.searched))
         raise PermanentError(f"there is nothing of the event {shown(event_id, 200)} in {where}")
-    catalogue = {metric.name: metric for metric in everything(effective.metrics.packs)}
+    catalogue = known_catalogue(effective).metrics
     if as_json:
         data = orjson.dumps(_data(story, catalogue), option=orjson.OPT_UTC_Z | orjson.OPT_INDENT_2)
         typer.echo(printable_json(data))

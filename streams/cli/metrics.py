@@ -9,9 +9,9 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from ragweir.metrics.catalogue import everything
 from ragweir.metrics.metric import Metric
 from ragweir.streams.cli.app import app, out, settings
+from ragweir.streams.from_settings import known_catalogue
 from ragweir.streams.screens.story import DIRECTIONS
 
 _COST = {
@@ -28,7 +28,7 @@ def metrics(
     ] = None,
 ) -> None:
     """Show the catalogue of metrics, or one metric in full: unit, bounds, direction, needs and definition."""
-    catalogue = {metric.name: metric for metric in everything(settings().metrics.packs)}
+    catalogue = known_catalogue(settings()).metrics
     if name is None:
         _list(list(catalogue.values()))
         return

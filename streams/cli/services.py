@@ -16,6 +16,7 @@ from ragweir.streams.cli.app import app, settings, shared_flags
 from ragweir.streams.cli.options import MapFile, Workers
 from ragweir.streams.cli.worker_exit import as_worker
 from ragweir.streams.export.service import PROJECTIONS, enabled_projections
+from ragweir.streams.from_settings import catalogue
 from ragweir.streams.heartbeat import Heartbeat
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import DEFAULT_ROUTING_KEY_WARNING, Settings
@@ -190,7 +191,8 @@ def _supervise(commands: Iterable[Command], effective: Settings, port: int, stop
     telemetry = effective.telemetry
     bound = telemetry.port and telemetry.port + port
     try:
-        sys.exit(Supervisor(commands, listen=(telemetry.host, bound)).run(stopped))
+        listen, metrics = (telemetry.host, bound), catalogue(effective).version
+        sys.exit(Supervisor(commands, listen=listen, catalogue_version=metrics).run(stopped))
     except OSError as error:
         raise PermanentError(
             f"the supervisor's port {bound} cannot be opened ({error.strerror}); set telemetry.port"

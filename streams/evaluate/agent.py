@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass, Rejected
-from ragweir.metrics.catalogue import CATALOGUE_VERSION, Catalogue
+from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.view import TextLimits, View
 from ragweir.schemas.codec.decoder import Decoder, JsonDecoder
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS, TIME_DEFAULTED
@@ -255,7 +255,7 @@ class EvaluateAgent(Agent):
             )
             if config.include_text
             else None,
-            catalogue_version=CATALOGUE_VERSION,
+            catalogue_version=config.catalogue.version,
             source=Source(topic=record.topic, partition=record.partition, offset=record.offset, index=index),
             run_id=config.run_id,
         )

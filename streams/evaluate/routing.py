@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.packs import unloaded_pack
 from ragweir.schemas.evaluation import Decision, SuiteDecision
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.settings import RoutingSettings, Rule
@@ -233,6 +234,7 @@ def _value(rule: Rule, catalogue: Catalogue) -> tuple[int, str, _Kind]:
     if metric is None:
         raise ConfigurationError(
             f"routing: rule {rule.name} is on {rule.on!r}, which is no field, nor a metric switched on"
+            f"{unloaded_pack(rule.on)}"
         )
     if metric.cost != "free":
         raise ConfigurationError(f"routing: rule {rule.name} is on {rule.on!r}, which is known only after judging")
@@ -263,5 +265,6 @@ def _clause(bit: int, rule: Rule, catalogue: Catalogue) -> _Clause:
         if metric is None or metric.unit != "boolean" or metric.cost != "free":
             raise ConfigurationError(
                 f"routing: rule {rule.name} has unless {rule.unless!r}, which is no free yes-or-no metric switched on"
+                f"{unloaded_pack(rule.unless)}"
             )
     return bit, source, name, _TESTS[test](bound), rule.unless

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ragweir.streams.export.prometheus import PrometheusExporter
-from ragweir.streams.from_settings import catalogue, totals
+from ragweir.streams.from_settings import known_catalogue, totals
 from ragweir.streams.projection import Projection
 from ragweir.streams.serving.telemetry import KnownLabels
 from ragweir.streams.settings import Settings
@@ -31,7 +31,7 @@ class ProjectionService:
 
 
 def _prometheus(settings: Settings) -> PrometheusExporter:
-    booleans = [name for name, metric in catalogue(settings).metrics.items() if metric.unit == "boolean"]
+    booleans = [name for name, metric in known_catalogue(settings).metrics.items() if metric.unit == "boolean"]
     return PrometheusExporter(settings.windows, totals(settings).decoder(), booleans)
 
 

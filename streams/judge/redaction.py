@@ -19,6 +19,7 @@ from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
 from ragweir.streams.judge.isolated_redaction import IsolatedRedactor, RedactionFailed
 from ragweir.streams.settings import JudgeSettings, import_function
+from ragweir.streams.settings.imports import REDACTION
 
 _MUST_NOT_LEAVE = Null("its texts hold what must not leave (judge.redaction)")
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -169,7 +170,7 @@ def _replaced(text: str, patterns: Iterable[_Pattern]) -> str:
 def _user_hook(forms: Mapping[str, str], place: str | None) -> Callable[[str], str]:
     """Return a function that applies the user's patterns and then the hook; raises ConfigurationError."""
     patterns = [_compiled(name, form) for name, form in forms.items()]
-    hook = import_function(place) if place else str
+    hook = import_function(place, REDACTION) if place else str
 
     def redact(text: str) -> str:
         hooked = hook(_replaced(text, patterns))

@@ -12,13 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ragweir.errors import ConfigurationError, PermanentError
-from ragweir.metrics.catalogue import CATALOGUE_VERSION
 from ragweir.schemas.run import Archive, Extent, Phase, ReplayRequest, Run
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.agent import Agent
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.evaluate.filters import Filters
-from ragweir.streams.from_settings import evaluate_config, judge_config
+from ragweir.streams.from_settings import catalogue, evaluate_config, judge_config
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.pool import LiveJudgePool
 from ragweir.streams.kafka.reader import offset_range, topics
@@ -59,7 +58,7 @@ def create_run(settings: Settings, run_id: str, request: ReplayRequest, files: S
         topic=topic,
         partitions=settings.topics.partitions if files else topics(settings)[topic],
         extents=extents,
-        catalogue_version=CATALOGUE_VERSION,
+        catalogue_version=catalogue(settings).version,
         fingerprint=fingerprint(affecting, run_id),
         settings=masked(affecting),
     )
@@ -91,8 +90,8 @@ def check_resumable(settings: Settings, stored: StoredRun, request: ReplayReques
         if now != then:
             message = f"{prefix} other {name} ({then or 'none'})"
             raise PermanentError(f"{message}; use another --run-id, or `ragweir runs delete`")
-    if run.catalogue_version != CATALOGUE_VERSION:
-        message = f"{prefix} catalogue version {run.catalogue_version}, and this is {CATALOGUE_VERSION}"
+    if run.catalogue_version != (version := catalogue(settings).version):
+        message = f"{prefix} catalogue version {run.catalogue_version}, and this is {version}"
         raise PermanentError(f"{message}; use another --run-id, or `ragweir runs delete`")
     complete = run.phase == "complete"
     if not complete and fingerprint(result_affecting_settings(settings, request), run.run_id) != run.fingerprint:

@@ -74,15 +74,12 @@ def result_affecting_settings(settings: Settings, request: ReplayRequest) -> dic
     """
     every = settings.model_dump(mode="json")
     affecting = {name: every[name] for name in _AFFECTING_GROUPS}
-    affecting["input"] = {"duplicate_horizon": settings.input.duplicate_horizon}
+    affecting["input"] = {name: every["input"][name] for name in ("duplicate_horizon", "format")}
     try:
         if settings.input.map is not None:
             affecting["input"]["map"] = settings.input.map.read_text(encoding="utf-8")
-        if settings.metrics.packs is not None:
-            packs = sorted(settings.metrics.packs.glob("*.toml"))
-            affecting["packs"] = {pack.name: pack.read_text(encoding="utf-8") for pack in packs}
     except (OSError, UnicodeDecodeError):
-        raise ConfigurationError("the map or a pack that the settings name cannot be read") from None
+        raise ConfigurationError("the map that the settings name cannot be read") from None
     if request.judge != "never":
         affecting["routing"] = every["routing"]
         affecting["judge"] = {name: every["judge"][name] for name in _AFFECTING_JUDGE_SETTINGS}

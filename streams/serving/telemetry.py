@@ -35,6 +35,8 @@ class KnownLabels:
     """Names of the SLOs that it counts."""
     windows: Collection[str] = ()
     """Sizes of the windows that it shows."""
+    catalogue_version: str = CATALOGUE_VERSION
+    """Version of the metrics that it loads."""
     levels: Mapping[Count, float] = field(default_factory=dict)
     """Gauges that follow from the settings alone."""
 
@@ -281,7 +283,7 @@ class Telemetry:
             for labels in line.initial_labels(known):
                 self.count(line.name, 0, *labels)
         self.add(Measurements(levels=known.levels))
-        self.set("ragweir_build_info", 1, version("ragweir"), CATALOGUE_VERSION, service, str(slot))
+        self.set("ragweir_build_info", 1, version("ragweir"), known.catalogue_version, service, str(slot))
 
     def count(self, name: str, number: int, *labels: str) -> None:
         """Add to a counter."""

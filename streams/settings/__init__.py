@@ -20,8 +20,9 @@ from typing_extensions import override
 
 from ragweir.errors import ConfigurationError
 from ragweir.streams.settings.events import BatchSettings, InputSettings, LimitSettings, MetricSettings, OutputSettings
-from ragweir.streams.settings.files import check_not_world_writable, import_function
+from ragweir.streams.settings.files import check_not_world_writable
 from ragweir.streams.settings.group import SettingsGroup
+from ragweir.streams.settings.imports import import_function
 from ragweir.streams.settings.judge import JudgeSettings, Price
 from ragweir.streams.settings.kafka import GUARDED, KafkaSettings, TopicSettings
 from ragweir.streams.settings.routing import (
@@ -41,6 +42,7 @@ __all__ = [
     "BatchSettings",
     "JudgeSettings",
     "KafkaSettings",
+    "MetricSettings",
     "Price",
     "Probability",
     "RoutingSettings",
@@ -160,7 +162,8 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
 
 
 def _check_named_files(settings: Settings) -> None:
-    packs = settings.metrics.packs
-    for named in (settings.judge.api_key_file, packs, *(packs.glob("*.toml") if packs else ())):
+    folders = [Path(name) for name in settings.metrics.packs]
+    packs = (pack for folder in folders for pack in folder.glob("*.toml"))
+    for named in (settings.judge.api_key_file, *folders, *packs):
         if named is not None:
             check_not_world_writable(named)

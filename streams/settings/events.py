@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_settings import NoDecode
 
 from ragweir.metrics.view import TextLimits
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS, MAX_ITEMS_LIMIT
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 from ragweir.streams.settings.group import SettingsGroup
+
+JSON = "json"
+"""The format of records that are one interaction in JSON, or one that `input.map` reads."""
 
 
 class InputSettings(SettingsGroup):
@@ -22,6 +28,9 @@ class InputSettings(SettingsGroup):
     map: Path | None = None
     """TOML file that maps the events of `input.topic` to the fields of an interaction. Unset: the events have ragweir's
     own fields."""
+    format: str = JSON
+    """Format of the events of `input.topic`: `json`, or the decoder of another package, named as `module:attribute` or
+    by an entry point of the group `ragweir.decoders`."""
     start_from: Literal["earliest", "latest"] = "earliest"
     """Position at which a partition without a committed offset is first read: its earliest or its latest record.
     A partition whose evaluations show how far it was read continues there instead."""
@@ -83,14 +92,30 @@ class LimitSettings(SettingsGroup):
         return TextLimits(self.max_tokens, self.max_contexts, self.span_tolerance_ms, self.max_event_tokens)
 
 
+def _names(given: object) -> object:
+    """Return a list of names; a single name is a list of one. An environment variable has a name or a JSON list."""
+    if isinstance(given, str) and given.lstrip().startswith("["):
+        return json.loads(given)
+    if isinstance(given, str | PathLike):
+        return (fspath(given),)
+    return (
+        tuple(fspath(each) if isinstance(each, PathLike) else each for each in given)
+        if (isinstance(given, list | tuple))
+        else given
+    )
+
+
 class MetricSettings(SettingsGroup):
     """Selection of the metrics that are computed."""
 
     off: tuple[str, ...] = ()
     """Names of metrics, or of whole groups of metrics, that are not computed. Empty: all are."""
-    packs: Path | None = None
-    """Folder of question packs (TOML files), which are loaded in addition to the packs that ship with ragweir. Unset:
-    only those that ship."""
+    packs: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)] = ()
+    """Question packs that are loaded: the name of a pack that ships with ragweir (`EF_1`, `EF_2`, `EF_3`), of an entry
+    point of the group `ragweir.packs`, or a folder of TOML files; one, or a list of them. Empty: none."""
+    modules: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)] = ()
+    """Own metrics that are loaded: the name of an entry point of the group `ragweir.metrics`, `module:attribute`, or a
+    module whose attribute `METRICS` has them; one, or a list of them. Nothing else is imported. Empty: none."""
 
 
 class OutputSettings(SettingsGroup):

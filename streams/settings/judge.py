@@ -99,8 +99,8 @@ class JudgeSettings(SettingsGroup):
     """Regular expressions to redact, by name, in addition to those for e-mail addresses, telephone and card numbers,
     IBANs and keys."""
     redact_hook: str | None = None
-    """Function from text to text, named as `module:function`, that redacts texts after the patterns. Unset: only the
-    patterns do."""
+    """Function from text to text that redacts texts after the patterns, named as `module:function` or by an entry point
+    of the group `ragweir.redaction`. Unset: only the patterns do."""
     redact_timeout_s: Annotated[float, Field(gt=0, le=30)] = 5
     """Time limit, in seconds, of `judge.redact_patterns` and `judge.redact_hook` on the texts of one event. They run in
     a child process; an event on which they take longer is not sent to the judge and its status becomes `failed`."""

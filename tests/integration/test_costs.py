@@ -16,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench import hostile
+from ragweir.metrics import packs
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.text.text import CHARACTERS_PER_TOKEN, Text, _normalised
 from ragweir.metrics.view import TextLimits, View, example
 
-CATALOGUE = Catalogue(everything())
+CATALOGUE = Catalogue(everything(packs.SHIPPED))
 CANONICAL = (
     "\u0301",
     "\u0323",

@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+from commands import ROOT
 from conftest import SharedBroker
 
 from ragweir.errors import DemoError
@@ -48,9 +49,10 @@ from ragweir.streams.judge import job
 from ragweir.streams.judge.results import chosen, judged, unjudged, waiting
 from ragweir.streams.playground.demo import services as service
 from ragweir.streams.playground.demo.samples import QUESTIONS, UNREADABLE, drill, interactions, samples
-from ragweir.streams.playground.demo.screen import RISK, Results, screen, summarise
+from ragweir.streams.playground.demo.screen import COLUMNS, RISK, Results, screen, show_columns, summarise
 from ragweir.streams.playground.demo.services import demo_settings, environment, services
 from ragweir.streams.playground.demo.traffic import Pending, Result
+from ragweir.streams.playground.demo.words import ALERT, JUDGE
 from ragweir.streams.records import Record
 from ragweir.streams.settings import BatchSettings, load
 from ragweir.streams.supervisor import own_command
@@ -268,6 +270,21 @@ def test_a_terminal_shows_why_the_judge_was_asked_and_what_it_gave(width: int) -
         assert "simulated judge" in file.getvalue()
 
 
+def test_every_word_is_explained_as_in_the_glossary() -> None:
+    """The demo's words have the meanings of the documentation, and each column the meaning of its metric."""
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    terms = dict(re.findall(r"\*\*([^*]+)\*\* \| (.*?) \|", glossary))
+    words = {**JUDGE, **ALERT}
+    assert {word for word in words if word not in terms} == {"too few", "incomplete"}
+    assert {word: meaning for word, meaning in words.items() if terms.get(word, meaning) != meaning} == {}
+    file = io.StringIO()
+    show_columns(Terminal(file=file, width=200), Results(CATALOGUE, 1))
+    for column in COLUMNS:
+        assert f"{column.title:<9} {column.metric}: {CATALOGUE.metrics[column.metric].meaning}" in file.getvalue()
+    assert "Limit: above 0.5." in file.getvalue()
+    assert "Limit: below 0.6." in file.getvalue()
+
+
 def test_elsewhere_each_result_is_a_line() -> None:
     """Where nothing can be redrawn, every result is printed once as a line without control characters."""
     file = io.StringIO()
@@ -452,7 +469,20 @@ def test_one_command_shows_the_whole_system(tmp_path: Path) -> None:
     steady, dropped, recovered = re.split(" injected | recovery ", output.partition(" steady ")[2])
     assert {mean > 0.5 for mean in v2_means(steady)} == {False}
     assert v2_means(dropped)[-1] > 0.5 > v2_means(recovered)[-1]
+    must_explain_itself(output)
     assert left_behind(tmp_path, output) == []
+
+
+def must_explain_itself(output: str) -> None:
+    """Each word is explained before it is used, and nobody takes the alert's seconds for those of an own system."""
+    alert = output.partition("An alert, from worse answers to a webhook")[2].partition(" steady ")[0]
+    assert "72s stand for 1h, and 6s for 5m" in alert
+    assert "after about 24 minutes" in alert, "30 % of an hour's answers are bad once 3 of 4 were so for 24 minutes"
+    assert "3s and 15s in place of 1m and 5m and 1h" in alert
+    assert [word for word in ALERT if not re.search(rf"^  {word} +\S", alert, re.MULTILINE)] == []
+    summary = output.partition("The judge is simulated")[2].partition("The worst answer")[0]
+    assert [word for word in JUDGE if not re.search(rf"^  {word} +\S", summary, re.MULTILINE)] == []
+    assert "risk      unsupported_risk: Probability" in output.partition("-v1-1 ")[0]
 
 
 def must_show_the_judge(output: str) -> None:

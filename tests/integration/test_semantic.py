@@ -202,7 +202,7 @@ def number(value: Value) -> float:
 
 @pytest.mark.parametrize("text", ["Cornish heath", "Baron Alphonse"])
 def test_the_documents_identical_answers_are_a_hundred(local: LocalEmbedder, text: str) -> None:
-    """Document 003: 100.0 (and 99.99), BERTScore 99.99 and 100.0."""
+    """The GraphRAG metrics guide: 100.0 (and 99.99), BERTScore 99.99 and 100.0."""
     values, _ = found(local.embed, text, (text,))
     assert values[SIMILARITY] == 100.0
     assert number(values[BERT_SCORE]) >= 99.99

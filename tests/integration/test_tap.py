@@ -84,7 +84,7 @@ def test_our_own_shape_is_recognised(kafka: SharedBroker, prefix: str) -> None:
     topic = create_topic(kafka.bootstrap, f"{prefix}topic", 3)
     produce(kafka.bootstrap, topic, values, partition=0)
     produce(kafka.bootstrap, topic, [None, b"{", b"}", b"5", b'{"event_id": "x"}'], partition=2)
-    printed = tap(kafka, topic)
+    printed = tap(kafka, topic, RAGWEIR_METRICS__PACKS="EF_1")
     assert (
         f"45 records of {topic} were read, the newest ones, from 2 of its partitions.\n4 of them hold no event:"
         in printed

@@ -1,4 +1,4 @@
-"""What kind of answer it is: document 003's phrases and their bounds, refusals, and what the event says."""
+"""What kind of answer it is: the guide's phrases and their bounds, refusals, and what the event says."""
 
 import json
 from collections.abc import Iterable

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from bench import hostile
 from ragweir.errors import Rejected
+from ragweir.metrics import packs
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, Scored, everything
 from ragweir.metrics.judged.suites import suites
@@ -21,7 +22,7 @@ from ragweir.metrics.view import TextLimits, View, example
 from ragweir.schemas.codec.json import decode
 from ragweir.schemas.interaction import Context, Interaction
 
-EVERY = everything()
+EVERY = everything(packs.SHIPPED)
 CATALOGUE = Catalogue(EVERY)
 QUESTIONS = sorted({metric.question for metric in EVERY if metric.question})
 

@@ -1,4 +1,4 @@
-"""The answer against an expected answer: document 001's examples, independent references, and the edges."""
+"""The answer against an expected answer: the benchmark's examples, independent references, and the edges."""
 
 import json
 import random

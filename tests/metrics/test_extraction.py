@@ -1,4 +1,4 @@
-"""Extraction and agreement, against document 002."""
+"""Extraction and agreement, against the retrieval, extraction and aggregation framework."""
 
 import math
 from collections import Counter

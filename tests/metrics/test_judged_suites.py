@@ -81,7 +81,7 @@ FULL = {"relevance": 0.9, "faithfulness": 1, "hallucination": 0, "contextual_rel
 
 
 def test_rubric_grades_four_criteria_in_one_question_and_weighs_correctness() -> None:
-    """Document 000: relevance 0.90 and faithfulness 1.00 come to 0.93. An integer is as good as a float."""
+    """The LLM rubric: relevance 0.90 and faithfulness 1.00 come to 0.93. An integer is as good as a float."""
     findings, said = played(rubric.converse(NAV), graded(**FULL))
     assert findings.values == {
         "judge_relevance": 0.9,
@@ -98,7 +98,7 @@ def test_rubric_grades_four_criteria_in_one_question_and_weighs_correctness() ->
 
 @pytest.mark.parametrize(("said", "kept"), [(1.05, 1.0), (-0.05, 0.0), (1.1, 1.0), (0.85, 0.85), (-0.0, 0.0)])
 def test_a_score_slightly_out_of_range_is_clamped(said: float, kept: float) -> None:
-    """As in document 000."""
+    """As in the LLM rubric."""
     findings, _ = played(rubric.converse(NAV), graded(**FULL | {"relevance": said}))
     assert str(findings.values["judge_relevance"]) == str(kept)
 
@@ -140,7 +140,7 @@ def test_rubric_with_no_context_found_grades_the_answer_as_resting_on_nothing() 
 
 
 def test_context_recall_shows_the_first_ten_contexts() -> None:
-    """Document 002 limits the prompt to ten chunks."""
+    """The retrieval, extraction and aggregation framework limits the prompt to ten chunks."""
     case = Case("Which roof?", "Tile.", tuple(f"text {n}" for n in range(12)))
     findings, said = played(recall.converse(case), {"reason": "all is there", "recall": 0.9})
     assert findings == SuiteResult({"context_recall_llm": 0.9}, {"context_recall_llm": "all is there"})
@@ -176,7 +176,7 @@ def at_cosines(*cosines: float) -> list[np.ndarray[Any, Any]]:
 
 
 def rounded(findings: SuiteResult) -> dict[str, float | str | None]:
-    """The values as document 003 prints them."""
+    """The values as the GraphRAG metrics guide prints them."""
     bare = {name: value.value if isinstance(value, Flagged) else value for name, value in findings.values.items()}
     return {
         name.removeprefix("ragas_"): round(value, 2) if isinstance(value, float) else None
@@ -185,7 +185,7 @@ def rounded(findings: SuiteResult) -> dict[str, float | str | None]:
 
 
 def test_ragas_local_search() -> None:
-    """Document 003: 100, no precision, 100 and 83.27 come to 93.73. The call for precision has failed."""
+    """The GraphRAG metrics guide: 100, no precision, 100 and 83.27 come to 93.73. The call for precision has failed."""
     findings, said = played(
         ragas.converse(HEATH), CLAIM, ruled(True), FAILED, STATEMENT, ruled(True), THREE, at_cosines(0.9, 0.8, 0.7981)
     )
@@ -202,7 +202,7 @@ def test_ragas_local_search() -> None:
 
 
 def test_ragas_basic_search() -> None:
-    """Document 003: 0, 0, 0 and 83.27 come to 24.98."""
+    """The GraphRAG metrics guide: 0, 0, 0 and 83.27 come to 24.98."""
     findings, _ = played(
         ragas.converse(HEATH),
         *(CLAIM, ruled(False), ruled(False, False), STATEMENT, ruled(False), THREE),
@@ -219,7 +219,7 @@ def test_ragas_basic_search() -> None:
 
 
 def test_ragas_of_a_model_alone() -> None:
-    """Document 003: without contexts all is null but relevance, 82.29, which the score then equals."""
+    """The GraphRAG metrics guide: without contexts all is null but relevance, 82.29, which the score then equals."""
     case = without(HEATH, "contexts")
     findings, _ = played(ragas.converse(case), THREE, at_cosines(0.8229, 0.8229, 0.8229))
     assert rounded(findings) == {
@@ -371,7 +371,7 @@ GRADES = [(100, "A"), (80, "A"), (79.9999, "B"), (60, "B"), (59.9999, "C"), (40,
 
 @pytest.mark.parametrize(("score", "grade"), [*GRADES, (19.9999, "E"), (0, "E")])
 def test_grades_begin_at_their_edge(score: float, grade: str) -> None:
-    """Document 003: A from 80, B from 60, C from 40, D from 20, E below."""
+    """The GraphRAG metrics guide: A from 80, B from 60, C from 40, D from 20, E below."""
     steps = graded(correctness=score, completeness=score, consistency=score)
     findings, _ = played(factual.converse(HEATH), steps)
     assert findings.values == {"factual_accuracy_percentage": score, "factual_accuracy_grade": grade}

@@ -23,7 +23,7 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 
 
 def _relevance(view: View) -> float | None:
-    """Document 004's formula with scikit-learn's own vectoriser on our tokens."""
+    """The lexical evaluators' formula with scikit-learn's own vectoriser on our tokens."""
     query, response = view.query.tokens, view.response.tokens
     if not query and not response:
         return None

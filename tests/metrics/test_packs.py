@@ -1,4 +1,4 @@
-"""Question packs: the three of document 001, and what is wrong with a user's own, said clearly."""
+"""Question packs: the three of the expected-answer benchmark, and what is wrong with a user's own, said clearly."""
 
 from pathlib import Path
 from typing import Any
@@ -7,10 +7,17 @@ import pytest
 
 from ragweir.errors import PackError
 from ragweir.metrics.catalogue import Catalogue, Scored
-from ragweir.metrics.packs import METRICS, load_packs, parse_packs
+from ragweir.metrics.extension import Extension
+from ragweir.metrics.metric import Metric
+from ragweir.metrics.packs import SHIPPED, load_packs, parse_packs
 from ragweir.metrics.view import example
 
+METRICS = tuple(metric for metrics in SHIPPED.values() for metric in metrics)
 CATALOGUE = Catalogue(METRICS)
+
+
+def metrics_of(packs: tuple[Extension, ...]) -> list[Metric]:
+    return [metric for pack in packs for metric in pack.metrics]
 
 
 def scored(question: str, response: str, expected: Any = None) -> Scored:
@@ -28,7 +35,9 @@ def test_every_metric_of_a_pack_describes_itself() -> None:
     for metric in METRICS:
         assert metric.meaning.endswith(".")
         assert len(metric.meaning) <= 120
-        assert all(part in metric.text for part in ("Formula: ", "Range: ", "Undefined: ", "Reference: document 001"))
+        assert all(
+            part in metric.text for part in ("Formula: ", "Range: ", "Undefined: ", f"Reference: {metric.source}")
+        )
 
 
 # EF_1
@@ -184,7 +193,7 @@ unless = ["no deductible"]
 def test_a_users_pack_is_read_from_a_folder_and_stands_beside_the_shipped_ones(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(MINE, encoding="utf-8")
     (tmp_path / "notes.txt").write_text("no pack", encoding="utf-8")
-    catalogue = Catalogue((*METRICS, *load_packs(tmp_path)))
+    catalogue = Catalogue((*METRICS, *metrics_of(load_packs([tmp_path]))))
     scores = catalogue.score(example(question_id="Q-7", response="A deductible of $250")).scores
     assert scores == {"Q-7.has_deductible": 1, "Q-7.fact_score": 1}
 
@@ -237,7 +246,7 @@ def test_a_calculation_must_judge_by_one_of_its_facts() -> None:
         PackError, match=r"^question pack mine\.toml: correct\.fact is not the name of one of the facts$"
     ):
         parse_packs({"mine.toml": pack})
-    metrics = Catalogue(parse_packs({"mine.toml": pack.replace("has_5", "has_4")}))
+    metrics = Catalogue(metrics_of(parse_packs({"mine.toml": pack.replace("has_5", "has_4")})))
     scores = metrics.score(example(question_id="Q", response="2 + 2 = 4")).scores
     assert scores == {"Q.has_4": 1, "Q.has_steps": 1, "Q.failed": 0, "Q.is_correct": 1}
 
@@ -267,17 +276,17 @@ def test_a_name_that_is_taken_is_refused_with_its_owner(tmp_path: Path) -> None:
     with pytest.raises(
         PackError, match=r"^question pack .*own\.toml: question: EF_2\.fact_score .* by a pack that ships"
     ):
-        load_packs(tmp_path)
+        load_packs([tmp_path])
 
 
 def test_a_folder_or_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         PackError, match=r"^the folder .*nowhere of question packs cannot be read: No such file or directory$"
     ):
-        load_packs(tmp_path / "nowhere")
+        load_packs([tmp_path / "nowhere"])
     (tmp_path / "mine.toml").write_bytes(b"question = '\xff'")
     with pytest.raises(PackError, match=r"^question pack .*mine\.toml: is not UTF-8 text$"):
-        load_packs(tmp_path)
+        load_packs([tmp_path])
 
 
 @pytest.mark.parametrize("response", ["\ud800", "* " * 20_000, "*\n" * 20_000, "1 * " * 20_000, "* مرحبا\n* 👍🏽"])

@@ -1,4 +1,4 @@
-"""Retrieval from the metadata of the contexts, against document 002."""
+"""Retrieval from the metadata of the contexts, against the retrieval, extraction and aggregation framework."""
 
 import math
 from typing import Any

@@ -10,6 +10,7 @@ import pytest
 from poison import event
 
 from ragweir import schemas
+from ragweir.metrics import packs
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.driver import judge
 from ragweir.metrics.judged.suites import suites
@@ -51,7 +52,7 @@ def with_items(**lengths: int) -> dict[str, Any]:
     return fields | {"ended_at": 1_764_000_002}
 
 
-CATALOGUE = Catalogue(everything())
+CATALOGUE = Catalogue(everything(packs.SHIPPED))
 
 
 def reasons(**lengths: int) -> dict[str, str]:
@@ -313,6 +314,7 @@ _MEASURE = """
 import resource, sys, time
 import orjson
 from ragweir import schemas
+from ragweir.metrics import packs
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.decoder import JsonDecoder
 from ragweir.schemas.codec.mapping import FieldMap
@@ -322,7 +324,7 @@ from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 rules = {"event_id": "event_id", "query": "query", "response": "response"}
 for name in ("text", "page", "score", "chunk_id", "document_id", "rank", "relevant", "retrieval_method"):
     rules[f"contexts[].{name}"] = "contexts[]"
-catalogue = Catalogue(everything())
+catalogue = Catalogue(everything(packs.SHIPPED))
 agent = EvaluateAgent(EvaluateConfig(catalogue, decoders={"mapped": JsonDecoder(mapping=FieldMap(rules))}))
 spent = {}
 for number, line in enumerate(open(sys.argv[1], "rb")):

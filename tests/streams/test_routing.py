@@ -431,7 +431,7 @@ def test_the_rules_that_ship_fire_as_described() -> None:
 def test_recall_escalates_below_seven_tenths_and_not_at_it(
     used: int, limit: int | None, score: float, because: tuple[str, ...]
 ) -> None:
-    """As document 002 has it: below 0.7, or a limit reached; exactly 0.7 alone does not escalate."""
+    """As the framework has it: below 0.7, or a limit reached; exactly 0.7 alone does not escalate."""
     fields: dict[str, Any] = {
         "contexts": chunks(10),
         "extractions": [{"chunk_number": number} for number in range(1, used + 1)],

@@ -40,6 +40,8 @@ QUESTIONS = tuple(
 
 _V1_EVERY = 4
 """One answer in this number is of v1. It is coprime to the number of questions, so that each version gets all."""
+DROPPED_SHARE = 1 - 1 / _V1_EVERY
+"""Share of the alert drill's answers whose quality drops."""
 
 UNREADABLE = (
     Unreadable("demo-cut-short", b'{"event_id": "demo-cut-short", "query": "How do I', "not_json"),

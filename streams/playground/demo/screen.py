@@ -20,6 +20,7 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.evaluate.routing import FLOOR
 from ragweir.streams.explain import TopicSearch
 from ragweir.streams.playground.demo.traffic import Result
+from ragweir.streams.playground.demo.words import JUDGE, explain
 from ragweir.streams.screens.story import StoryScreen
 from ragweir.streams.screens.summary import EvaluationSummary, judge_outcome
 from ragweir.streams.settings import Settings
@@ -157,6 +158,17 @@ class Results:
         )
 
 
+def show_columns(terminal: Terminal, results: Results) -> None:
+    """Print what the columns of the results mean, a line for each."""
+    terminal.say("The columns are metrics that need no LLM; values beyond the limit are red, where there is colour.")
+    for column in results.columns:
+        metric = results.catalogue.metrics[column.metric]
+        beyond = "below" if metric.better == "higher" else "above"
+        limit = "" if column.limit is None else f" Limit: {beyond} {column.limit:,g}."
+        terminal.say(f"  {column.title:<9} {column.metric}: {metric.meaning}{limit}")
+    terminal.say(f"  {_JUDGE}: what became of events that it was asked about, and the rules that selected them.\n")
+
+
 def declines(evaluation: Evaluation) -> bool:
     """Return true if the answer declines: it asserts nothing then, and words without support are no fault of it."""
     return bool(evaluation.scores.get("refusal"))
@@ -209,6 +221,7 @@ def summarise(terminal: Terminal, results: Results, sent: int, settings: Setting
         f" {calls} calls and may cost {settings.judge.daily_budget_usd or 0:.2f} dollars a day, at made-up prices."
         f" Rules select suspicious events for it; of all events a random floor is selected, {floors}."
     )
+    explain(terminal, JUDGE)
     if total.deferred:
         say(f"{total.deferred} events wait for the next day's budget (UTC): {results.deferred_because}.")
     _head(terminal, "The summary that `ragweir score` shows", "sample traffic written for this demo; v2 is made worse")

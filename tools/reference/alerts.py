@@ -1,0 +1,11 @@
+"""The alerts: those of every SLO, and those on ragweir itself."""
+
+from __future__ import annotations
+
+from ragweir.streams.slo import shipped
+from tools.reference.markdown import plain, table
+
+
+def page() -> str:
+    """Return the generated part of the page."""
+    return table(shipped.HEAD, ((name, severity, plain(text)) for name, severity, text in shipped.rows()))
