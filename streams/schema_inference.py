@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, product
 
+from ragweir.schemas.codec.mapping.paths import path_text
 from ragweir.schemas.times import FIRST_YEAR, LAST_YEAR, parse_time
 
 Rules = dict[str, object]
@@ -38,7 +39,6 @@ _FIRST_OF = frozenset({"choices"})
 _VAGUE = frozenset({"id", "name", "value", "version"})
 """Names that are read together with the one above them: `session.id` is a session_id."""
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
-_BARE = re.compile(r'[^.\[\]"]+')
 
 
 def _is_text(value: object) -> bool:
@@ -212,21 +212,6 @@ def propose(events: Sequence[object]) -> Rules:
     identity = [path_text(path) for path in _identity(plain, count, chosen.pop("event_id", None))]
     rules: Rules = {"event_id": identity if len(identity) > 1 else identity[0]} if identity else {}
     return rules | {field: path_text(path) for field, path in (chosen | _contexts(found, plain)).items()}
-
-
-def path_text(path: Path) -> str:
-    """Return a path as maps write it.
-
-    >>> path_text(("choices", 0, "b.c", None))
-    'choices[0]."b.c"[]'
-    """
-    text = ""
-    for step in path:
-        if isinstance(step, str):
-            text += ("." if text else "") + (step if _BARE.fullmatch(step) else f'"{step}"')
-        else:
-            text += "[]" if step is None else f"[{step}]"
-    return text
 
 
 def innermost(events: Sequence[object], most: int = 40) -> list[str]:

@@ -1,0 +1,310 @@
+"""Rules of maps: what stands on the right of a field, compiled to a function of the foreign event."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from ragweir.errors import Rejected
+from ragweir.schemas.codec.intake import MAX_ITEMS_LIMIT
+from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, Steps, path_text, segments, steps, walker
+from ragweir.schemas.codec.mapping.scope import Rule, Scope
+from ragweir.schemas.codec.mapping.transformations import TRANSFORMATIONS, as_json
+
+_SOURCES: Mapping[str, frozenset[str]] = {
+    "path": frozenset({"where", "parse", "then", "translate", "otherwise", "unit"}),
+    "first": frozenset(),
+    "hash": frozenset(),
+    "row": frozenset(),
+    "constant": frozenset(),
+}
+"""The keys of which a table has one, with those that may stand beside it."""
+_LAST = ("translate", "otherwise", "unit")
+_HASH_DIGITS = 32
+# An item more than the limit, so that the intake flags the list.
+_MOST = MAX_ITEMS_LIMIT + 1
+
+ROW: Any = object()
+"""The key under which an event holds its row number. It is no text, so that no event can have it."""
+
+
+def compile_rule(rule: object, scope: Scope) -> Rule:
+    """Compile a path, a list of rules to be joined, or a table.
+
+    Raises:
+        MapError: if it is none of them, or wrong.
+    """
+    if isinstance(rule, str):
+        return _path_rule({"path": rule}, scope)
+    if isinstance(rule, list) and rule and all(isinstance(each, str | Mapping) for each in rule):
+        return _joining_rule(rule, scope)
+    if not isinstance(rule, Mapping):
+        raise scope.error("must be a path, a list of paths or a table such as { constant = ... }")
+    source = next((name for name in _SOURCES if name in rule), None)
+    unknown = sorted(rule.keys() - {source} - (_SOURCES[source] if source else set()))
+    if source is None:
+        *others, last = (f"`{name}`" for name in _SOURCES)
+        names = f"{', '.join(others)} or {last}"
+        hint = f'; write a name with a dot in quotes: "{scope.field}.{unknown[0]}"' if unknown else ""
+        raise scope.error(f"a table needs one of {names}{hint}")
+    if unknown:
+        raise scope.error(f"{unknown[0]!r} has no meaning beside `{source}`")
+    return _COMPILERS[source](rule, scope)
+
+
+# Paths.
+
+
+def _path_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
+    path = rule["path"]
+    if not isinstance(path, str):
+        raise scope.error("`path` must be a path")
+    *outer, last = segments(steps(path))
+    transform, then = _transformation(rule, scope)
+    walk = walker(last)
+    read: Reader = walk
+    if not last:
+        walk = read = _itself
+    if transform is not None:
+        change = transform
+
+        def read(data: Any) -> Any:
+            value = walk(data)
+            return value if value is ABSENT or value is None else change(value)
+
+    select = None
+    if "where" in rule:
+        if not outer:
+            raise scope.error("`where` selects elements of a list, but its path has no []")
+        select = compile_condition(rule["where"], scope.inner(is_root=False))
+    lists = [f"{path_text(segment)}[]" for segment in outer]
+    conditions = ["" for _ in outer]
+    if "where" in rule:
+        conditions[-1] = repr(rule["where"])
+    is_flat = not (then and then.lists)
+    for segment in reversed(outer):
+        read = _list_reader(segment, read, select, scope.field, is_flat=is_flat)
+        is_flat, select = False, None
+    if then and then.lists:
+        tail = path_text(last)
+        lists += [f"{tail}.{then.lists[0]}" if tail else then.lists[0], *then.lists[1:]]
+        conditions += then.conditions
+    return Rule(read, tuple(lists), tuple(conditions))
+
+
+def _itself(data: Any) -> Any:
+    return data
+
+
+def _list_reader(
+    segment: Steps, inner: Reader, select: Callable[[Any], bool] | None, field: str, *, is_flat: bool
+) -> Reader:
+    """Return the reader of a list's elements; lists of elements that are lists themselves become one list."""
+    walk = walker(segment) if segment else _itself
+
+    def elements(data: Any) -> Any:
+        items = walk(data)
+        if items is ABSENT or items is None:
+            return ABSENT
+        if not isinstance(items, list):
+            raise Rejected("unmapped", f"{field}: the map's path does not lead to a list")
+        return items if select is None else filter(select, items)
+
+    def each(data: Any) -> Any:
+        items = elements(data)
+        return items if items is ABSENT else [inner(item) for item in islice(items, _MOST)]
+
+    def every(data: Any) -> Any:
+        items = elements(data)
+        if items is ABSENT:
+            return ABSENT
+        values: list[Any] = []
+        for item in items:
+            found = inner(item)
+            if found is not ABSENT and found is not None:
+                values += found
+                if len(values) >= _MOST:
+                    break
+        return values[:_MOST]
+
+    return each if is_flat else every
+
+
+# Transformations of a path's value.
+
+
+def _transformation(rule: Mapping[str, Any], scope: Scope) -> tuple[Reader | None, Rule | None]:
+    """Return the function of a value that is present, if any, and the rule that follows it, if any."""
+    then = None
+    if "then" in rule:
+        if misplaced := [name for name in _LAST if name in rule]:
+            raise scope.error(f"`{misplaced[0]}` belongs into the table of `then`")
+        then = compile_rule(rule["then"], scope.inner(is_root=False))
+    if "otherwise" in rule and "translate" not in rule:
+        raise scope.error("'otherwise' has no meaning without `translate`")
+    chain = [make(rule, scope) for name, make in TRANSFORMATIONS.items() if name in rule]
+    if then is not None:
+        chain.append(then.read)
+    if not chain:
+        return None, None
+    first, *others = chain
+
+    def change(value: Any) -> Any:
+        value = first(value)
+        for each in others:
+            if value is ABSENT or value is None:
+                return value
+            value = each(value)
+        return value
+
+    return change if others else first, then
+
+
+# Other sources.
+
+
+def _constant_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
+    constant = as_json(rule["constant"], scope)
+    return Rule(lambda _: constant, is_constant=True)
+
+
+def _row_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
+    if rule["row"] is not True:
+        raise scope.error("`row` must be true")
+    if not scope.is_root:
+        raise scope.error("only an event has a row, not an element or a parsed value")
+    return Rule(walker((ROW,)), numbers_rows=True)
+
+
+def _several(rules: object, name: str, scope: Scope) -> list[Rule]:
+    if not isinstance(rules, list) or not rules:
+        raise scope.error(f"`{name}` must be a list of paths")
+    return [compile_rule(each, scope.inner()) for each in rules]
+
+
+def _first_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
+    rules = _several(rule["first"], "first", scope)
+    through_lists = [each for each in rules if each.lists]
+    readers = [single(each.read) if through_lists and scope.columns and not each.lists else each.read for each in rules]
+
+    def first(data: Any) -> Any:
+        rejected = None
+        for read in readers:
+            try:
+                value = read(data)
+            except Rejected as reason:
+                rejected = reason
+                continue
+            if value is ABSENT or value is None:
+                continue
+            if not isinstance(value, list) or not value or any(v is not ABSENT and v is not None for v in value):
+                return value
+        if rejected is not None:
+            raise rejected
+        return ABSENT
+
+    lists = tuple(f"first {each.lists}" for each in through_lists)
+    conditions = tuple(repr(each.conditions) for each in through_lists)
+    return Rule(first, lists, conditions, numbers_rows=any(each.numbers_rows for each in rules))
+
+
+def _hash_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
+    rules = _several(rule["hash"], "hash", scope)
+    readers = [each.read for each in rules]
+
+    def digest(data: Any) -> Any:
+        values = [_present(read(data)) for read in readers]
+        if not any(values):
+            return ABSENT
+        try:
+            text = orjson.dumps(values, option=orjson.OPT_SORT_KEYS)
+        except TypeError:
+            raise Rejected("unmapped", f"{scope.field}: a value is nested too deeply to be hashed") from None
+        return hashlib.sha256(text).hexdigest()[:_HASH_DIGITS]
+
+    return Rule(digest, numbers_rows=any(each.numbers_rows for each in rules))
+
+
+def _present(value: Any) -> list[Any]:
+    """Return a list of the value, or of nothing if it is absent or null."""
+    if value is ABSENT or value is None:
+        return []
+    if isinstance(value, list):
+        return [[None if each is ABSENT else each for each in value]]
+    return [value]
+
+
+def _joining_rule(rules: Sequence[object], scope: Scope) -> Rule:
+    """Return the rule of several values joined with colons, which is absent if one of them is."""
+    compiled = [compile_rule(each, scope.inner()) for each in rules]
+    if any(each.lists for each in compiled):
+        raise scope.error("a list cannot be joined with other values")
+    readers = [each.read for each in compiled]
+
+    def join(data: Any) -> Any:
+        parts = [read(data) for read in readers]
+        if not all(isinstance(part, str | int | float) for part in parts):
+            return ABSENT
+        return ":".join(map(str, parts))
+
+    return Rule(join, numbers_rows=any(each.numbers_rows for each in compiled))
+
+
+def single(read: Reader) -> Reader:
+    """Return a reader of lists of one element, the value that a reader gives."""
+
+    def read_list(data: Any) -> Any:
+        value = read(data)
+        return value if value is ABSENT else [value]
+
+    return read_list
+
+
+_COMPILERS: Mapping[str, Callable[[Mapping[str, Any], Scope], Rule]] = {
+    "path": _path_rule,
+    "first": _first_rule,
+    "hash": _hash_rule,
+    "row": _row_rule,
+    "constant": _constant_rule,
+}
+
+
+# Conditions.
+
+
+def compile_condition(condition: object, scope: Scope) -> Callable[[Any], bool]:
+    """Compile a condition, or a list of them that must all hold.
+
+    Raises:
+        MapError: if it is wrong.
+    """
+    if isinstance(condition, list) and condition:
+        every = [compile_condition(each, scope.inner()) for each in condition]
+        return lambda data: all(holds(data) for holds in every)
+    if not isinstance(condition, Mapping):
+        raise scope.error("`where` must be a table such as { path = 'kind', in = ['chain'] }, or a list of such")
+    rule = {name: value for name, value in condition.items() if name not in {"in", "absent"}}
+    if ("in" in condition) == ("absent" in condition):
+        raise scope.error("`where` needs one of `in` and `absent`")
+    read = compile_rule(rule, scope.inner()).read
+    if "absent" in condition:
+        if not isinstance(condition["absent"], bool):
+            raise scope.error("`absent` must be true or false")
+        expected = condition["absent"]
+        return lambda data: (not _values(read(data))) is expected
+    listed = condition["in"]
+    if not isinstance(listed, list) or not all(isinstance(each, str | int | float) for each in listed):
+        raise scope.error("`in` must be a list of texts, numbers and booleans")
+    allowed = {(isinstance(each, bool), each) for each in listed}
+    return lambda data: any(
+        (isinstance(each, bool), each) in allowed for each in _values(read(data)) if isinstance(each, str | int | float)
+    )
+
+
+def _values(value: Any) -> list[Any]:
+    """Return the values that are present: the elements of a list, or the value itself."""
+    return [each for each in (value if isinstance(value, list) else [value]) if each is not ABSENT and each is not None]
