@@ -12,6 +12,7 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
 from ragweir.schemas.codec.decoder import Decoder, JsonDecoder
 from ragweir.schemas.codec.mapping import FieldMap
+from ragweir.schemas.codec.ready_maps import READY_MAPS, ready_map
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.evaluate.agent import EvaluateConfig
 from ragweir.streams.evaluate.routing import Router
@@ -22,21 +23,42 @@ from ragweir.streams.settings import Settings, check_not_world_writable
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-def read_map(file: Path) -> FieldMap:
-    """Read and compile a map.
+def map_text(map_: Path) -> str:
+    """Return the TOML of a map: that of a file, or a ready map by its name.
+
+    >>> map_text(Path("ragas")).startswith("# Exports of ragas")
+    True
+
+    Args:
+        map_: a name of `READY_MAPS`, which is a ready map even if there is a file of that name; else a file.
+
+    Raises:
+        ConfigurationError: if it cannot be read, or every user of the machine may change it.
+    """
+    if str(map_) in READY_MAPS:
+        return ready_map(str(map_))
+    check_not_world_writable(map_)
+    try:
+        return map_.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        ready = "" if map_.suffix or len(map_.parts) > 1 else f"; the ready maps are {', '.join(READY_MAPS)}"
+        raise ConfigurationError(f"there is no map {map_}{ready}") from None
+    except OSError as error:
+        raise ConfigurationError(f"the map {map_} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"the map {map_} is not UTF-8") from None
+
+
+def read_map(map_: Path) -> FieldMap:
+    """Read and compile a map: a file, or a ready map by its name; see `map_text`.
 
     Raises:
         ConfigurationError: if it cannot be read, is invalid, or every user of the machine may change it.
     """
-    check_not_world_writable(file)
     try:
-        return FieldMap.parse(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"the map {file} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"the map {file} is not UTF-8") from None
+        return FieldMap.parse(map_text(map_))
     except MapError as error:
-        raise ConfigurationError(f"the map {file} is wrong: {error}") from None
+        raise ConfigurationError(f"the map {map_} is wrong: {error}") from None
 
 
 def catalogue(settings: Settings) -> Catalogue:

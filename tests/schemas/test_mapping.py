@@ -93,6 +93,7 @@ RULES = (
     ('tenant = { first = [{ path = "a", parse = "json" }, "a"] }', {"tenant": "Ada."}),
     ('expected = { first = ["docs[].nowhere", "list[]"] }', {"expected": ["x", "y"]}),
     ('expected = { first = ["a[].nowhere", "list[]"] }', {"expected": ["x", "y"]}),
+    ('expected = { first = ["a[]", "nowhere[]"] }', {}),  # It may have the other form, without the field.
     ('"contexts[].text" = { first = ["nowhere[]", "a"] }', {"contexts": [{"text": "Ada."}]}),
     ('"contexts[].text" = { first = ["list[]", "a"] }', {"contexts": [{"text": "x"}, {"text": "y"}]}),
     (
@@ -122,6 +123,30 @@ RULES = (
     ('expected = { path = "as_array", parse = "python" }', {"expected": ["a", "b"]}),
     ('expected = { path = "list", parse = "json" }', {"expected": ["x", "y"]}),
     ('tenant = { path = "blank", parse = "json" }', {}),
+    # Whatever a cell holds: JSON, a Python literal, or text as it is.
+    ('expected = { path = "as_json", parse = "any" }', {"expected": ["a", {"b": ["c", "d"]}]}),
+    ('expected = { path = "as_python", parse = "any" }', {"expected": ["a", "it's"]}),
+    ('tenant = { path = "a", parse = "any" }', {"tenant": "Ada."}),
+    ('tenant = { path = "a", parse = "any", then = "b" }', {}),
+    ('expected = { path = "nowhere", parse = "any", then = "[]" }', {}),
+    ('"contexts[].text" = { path = "n", parse = "any", then = "[]" }', {}),
+    # Places from the end.
+    ('tenant = "list[-1]"', {"tenant": "y"}),
+    ('tenant = "list[-2]"', {"tenant": "x"}),
+    ('tenant = "list[-3]"', {}),
+    ('tenant = "docs[-4].t"', {"tenant": "one"}),
+    # Texts that hold a list.
+    ('expected = { path = "a", split = "d" }', {"expected": ["A", "a."]}),
+    ('expected = { path = "list", split = "d" }', {"expected": ["x", "y"]}),
+    (
+        '"contexts[].text" = { path = "list[]", split = "x", then = "[-1]" }',
+        {"contexts": [{"text": ""}, {"text": "y"}]},
+    ),
+    # Values as text.
+    ('tenant = { path = "a", text = true }', {"tenant": "Ada."}),
+    ('tenant = { path = "list", text = true }', {"tenant": '["x","y"]'}),
+    ('tenant = { path = "list", text = true, then = "[1]" }', {"tenant": "y"}),
+    ('tenant = { path = "n", text = true }', {"tenant": None}),
     # Lists within lists.
     ('"contexts[].text" = "steps[].docs[].t"', {"contexts": [{"text": "1"}, {"text": "2"}, {}, {"text": "4"}]}),
     (
@@ -271,7 +296,7 @@ ERRORS = (
     (REQUIRED + 'tenant = ".a"', "the path '.a' is not understood at character 1"),
     (REQUIRED + 'tenant = "a..b"', "the path 'a..b' is not understood at character 3"),
     (REQUIRED + 'tenant = "a."', "the path 'a.' ends in a dot"),
-    (REQUIRED + 'tenant = "a[-1]"', "the path 'a[-1]' is not understood at character 2"),
+    (REQUIRED + 'tenant = "a[-]"', "the path 'a[-]' is not understood at character 2"),
     (REQUIRED + 'tenant = "a[1234567]"', "is not understood at character 2"),
     (REQUIRED + "tenant = { first = [] }", "tenant: `first` must be a list of paths"),
     (REQUIRED + 'tenant = { first = "a" }', "tenant: `first` must be a list of paths"),
@@ -282,6 +307,8 @@ ERRORS = (
     (REQUIRED + 'tenant = { path = "a", translate = "x" }', "tenant: `translate` must be a table"),
     (REQUIRED + 'tenant = { path = "a", parse = "yaml" }', "tenant: `parse` must be one of json, python"),
     (REQUIRED + 'tenant = { path = "a", parse = ["json"] }', "tenant: `parse` must be one of json, python"),
+    (REQUIRED + 'tenant = { path = "a", split = "" }', "tenant: `split` must be the text between the elements"),
+    (REQUIRED + 'tenant = { path = "a", text = "b" }', "tenant: `text` must be true"),
     (REQUIRED + 'tenant = { path = "a", then = "b", translate = { a = 1 } }', "tenant: `translate` belongs into the"),
     (REQUIRED + 'tenant = { path = "a", where = { path = "b", absent = true } }', "tenant: `where` selects elements"),
     (REQUIRED + 'tenant = ["a", "list[]"]', "tenant: a list cannot be joined"),

@@ -18,7 +18,7 @@ def _sample(question: Question) -> SingleTurnSample:
         user_input=question.text,
         response="" if kind == 3 else question.answer,
         retrieved_contexts=[] if kind == 5 else question.texts,
-        retrieved_context_ids=[document.chunk for document in question.documents],
+        retrieved_context_ids=[] if kind == 5 else [document.chunk for document in question.documents],
         reference=question.reference,
         reference_contexts=question.texts[:1],
     )

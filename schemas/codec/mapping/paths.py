@@ -17,7 +17,7 @@ Steps = tuple[Step, ...]
 Reader = Callable[[Any], Any]
 """Reads a value of a foreign event, or of an element of one of its lists; `ABSENT` if there is none."""
 
-_STEP = re.compile(r'"([^"]+)"|\[(\d{0,6})\]|([^.\[\]"]+)')
+_STEP = re.compile(r'"([^"]+)"|\[(-?\d{1,6}|)\]|([^.\[\]"]+)')
 _BARE = re.compile(r'[^.\[\]"]+')
 
 
@@ -76,7 +76,7 @@ def walker(segment: Steps) -> Reader:
     def walk(data: Any) -> Any:
         for step in segment:
             if isinstance(step, int):
-                if not isinstance(data, list) or step >= len(data):
+                if not isinstance(data, list) or not -len(data) <= step < len(data):
                     return ABSENT
                 data = data[step]
             elif isinstance(data, dict) and step in data:

@@ -13,10 +13,10 @@ from ragweir.errors import Rejected
 from ragweir.schemas.codec.intake import MAX_ITEMS_LIMIT
 from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, Steps, path_text, segments, steps, walker
 from ragweir.schemas.codec.mapping.scope import Rule, Scope
-from ragweir.schemas.codec.mapping.transformations import TRANSFORMATIONS, as_json
+from ragweir.schemas.codec.mapping.transformations import TRANSFORMATIONS, as_json, as_text
 
 _SOURCES: Mapping[str, frozenset[str]] = {
-    "path": frozenset({"where", "parse", "then", "translate", "otherwise", "unit"}),
+    "path": frozenset({"where", "parse", "split", "then", "text", "translate", "otherwise", "unit"}),
     "first": frozenset(),
     "hash": frozenset(),
     "row": frozenset(),
@@ -149,6 +149,8 @@ def _transformation(rule: Mapping[str, Any], scope: Scope) -> tuple[Reader | Non
     chain = [make(rule, scope) for name, make in TRANSFORMATIONS.items() if name in rule]
     if then is not None:
         chain.append(then.read)
+    if "text" in rule:
+        chain.append(as_text(rule, scope))
     if not chain:
         return None, None
     first, *others = chain
@@ -192,20 +194,20 @@ def _first_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
     readers = [single(each.read) if through_lists and scope.columns and not each.lists else each.read for each in rules]
 
     def first(data: Any) -> Any:
-        rejected = None
+        rejections: list[Rejected] = []
         for read in readers:
             try:
                 value = read(data)
             except Rejected as reason:
-                rejected = reason
+                rejections.append(reason)
                 continue
             if value is ABSENT or value is None:
                 continue
             if not isinstance(value, list) or not value or any(v is not ABSENT and v is not None for v in value):
                 return value
-        if rejected is not None:
-            raise rejected
-        return ABSENT
+        if len(rejections) == len(readers):
+            raise rejections[-1]
+        return ABSENT  # Those that could not be read are other forms than the ones that are absent.
 
     lists = tuple(f"first {each.lists}" for each in through_lists)
     conditions = tuple(repr(each.conditions) for each in through_lists)
