@@ -17,9 +17,11 @@ from typing import Any
 
 from ragweir.errors import MapError, Rejected
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
+from ragweir.schemas.codec.mapping.lists import single
 from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, steps
-from ragweir.schemas.codec.mapping.rules import ROW, compile_condition, compile_rule, single
+from ragweir.schemas.codec.mapping.rules import ROW, compile_condition, compile_rule
 from ragweir.schemas.codec.mapping.scope import Rule, Scope
+from ragweir.schemas.codec.mapping.uses import Alternatives
 from ragweir.schemas.interaction import Interaction
 
 _WHERE = "where"
@@ -48,13 +50,18 @@ class FieldMap:
         self.numbers_rows = False
         """True if a rule needs the row number, which only the events of a file have."""
         fields = {field: rule for field, rule in rules.items() if field != _WHERE}
-        self._selects = compile_condition(rules[_WHERE], Scope(_WHERE)) if _WHERE in rules else None
+        self._selects = None
+        self._conditions: tuple[Alternatives, ...] = ()
+        self._uses: list[Alternatives] = []
+        if _WHERE in rules:
+            self._selects, self._conditions = compile_condition(rules[_WHERE], Scope(_WHERE))
         _check_distinct(fields)
         columns: dict[str, dict[str, Rule]] = {}
         for field, rule in fields.items():
             names, is_column = _target(field)
             compiled = compile_rule(rule, Scope(field, columns=is_column))
             self.numbers_rows |= compiled.numbers_rows
+            self._uses += compiled.uses
             if not is_column:
                 if compiled.lists and len(names) > 1 and field not in DEFAULT_MAX_ITEMS:
                     raise MapError(f"{field}: a path through a list needs [] on both sides")
@@ -87,6 +94,20 @@ class FieldMap:
         except RecursionError:
             raise MapError("it is nested too deeply") from None
         return cls(rules)
+
+    def selects(self, data: object) -> bool:
+        """Return true if `where` selects the event."""
+        return self._selects is None or self._selects(data)
+
+    @property
+    def conditions(self) -> Sequence[Alternatives]:
+        """The uses of paths in `where`."""
+        return self._conditions
+
+    @property
+    def uses(self) -> Sequence[Alternatives]:
+        """The uses of paths in the rules of fields."""
+        return self._uses
 
     def __call__(self, data: object, row: int | None = None) -> dict[str, Any] | None:
         """Return the fields of an interaction for a foreign event; None for an event that `where` does not select.

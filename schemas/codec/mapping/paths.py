@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from ragweir.errors import MapError
@@ -16,6 +17,9 @@ Step = str | int | None
 Steps = tuple[Step, ...]
 Reader = Callable[[Any], Any]
 """Reads a value of a foreign event, or of an element of one of its lists; `ABSENT` if there is none."""
+
+MOST_VALUES = 1_000
+"""Maximum number of values of a path that `values` returns."""
 
 _STEP = re.compile(r'"([^"]+)"|\[(-?\d{1,6}|)\]|([^.\[\]"]+)')
 _BARE = re.compile(r'[^.\[\]"]+')
@@ -63,12 +67,18 @@ def segments(path: Steps) -> list[Steps]:
     return [tuple(part) for part in parts]
 
 
+def _itself(data: Any) -> Any:
+    return data
+
+
 def walker(segment: Steps) -> Reader:
     """Return the reader of a path without list markers.
 
     >>> walker(("a", 1))({"a": [5, 6]}), walker(("a", 1))({"a": "text"}) is ABSENT
     (6, True)
     """
+    if not segment:
+        return _itself
     if len(segment) == 1 and not isinstance(segment[0], int):
         (name,) = segment
         return lambda data: data.get(name, ABSENT) if isinstance(data, dict) else ABSENT
@@ -86,6 +96,23 @@ def walker(segment: Steps) -> Reader:
         return data
 
     return walk
+
+
+def values(data: Any, path: Steps) -> list[Any]:
+    """Return the values that a path leads to, at most `MOST_VALUES` of them.
+
+    >>> values({"a": [{"b": 1}, {}, {"b": 2}]}, ("a", None, "b"))
+    [1, 2]
+    """
+    found = [data]
+    for number, segment in enumerate(segments(path)):
+        if number:
+            items = (item for each in found if isinstance(each, list) for item in each)
+            found = list(islice(items, MOST_VALUES))
+        if segment:
+            walk = walker(segment)
+            found = [value for each in found if (value := walk(each)) is not ABSENT and value is not None]
+    return found
 
 
 def path_text(path: Steps) -> str:

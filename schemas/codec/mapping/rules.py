@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from ragweir.errors import Rejected
-from ragweir.schemas.codec.intake import MAX_ITEMS_LIMIT
-from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, Steps, path_text, segments, steps, walker
+from ragweir.schemas.codec.mapping.lists import list_reader, single
+from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, path_text, segments, steps, walker
 from ragweir.schemas.codec.mapping.scope import Rule, Scope
 from ragweir.schemas.codec.mapping.transformations import TRANSFORMATIONS, as_json, as_text
+from ragweir.schemas.codec.mapping.uses import Alternatives, Use, within
 
 _SOURCES: Mapping[str, frozenset[str]] = {
     "path": frozenset({"where", "parse", "split", "then", "text", "translate", "otherwise", "unit"}),
@@ -25,8 +25,6 @@ _SOURCES: Mapping[str, frozenset[str]] = {
 """The keys of which a table has one, with those that may stand beside it."""
 _LAST = ("translate", "otherwise", "unit")
 _HASH_DIGITS = 32
-# An item more than the limit, so that the intake flags the list.
-_MOST = MAX_ITEMS_LIMIT + 1
 
 ROW: Any = object()
 """The key under which an event holds its row number. It is no text, so that no event can have it."""
@@ -63,75 +61,41 @@ def _path_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
     path = rule["path"]
     if not isinstance(path, str):
         raise scope.error("`path` must be a path")
-    *outer, last = segments(steps(path))
+    path_steps = steps(path)
+    *outer, last = segments(path_steps)
     transform, then = _transformation(rule, scope)
+    uses: list[Alternatives] = [(Use(scope.field, path_steps),)]
     walk = walker(last)
-    read: Reader = walk
-    if not last:
-        walk = read = _itself
-    if transform is not None:
-        change = transform
-
-        def read(data: Any) -> Any:
-            value = walk(data)
-            return value if value is ABSENT or value is None else change(value)
-
+    read = walk if transform is None else _transformed(walk, transform)
+    lists, conditions = [f"{path_text(segment)}[]" for segment in outer], ["" for _ in outer]
     select = None
     if "where" in rule:
         if not outer:
             raise scope.error("`where` selects elements of a list, but its path has no []")
-        select = compile_condition(rule["where"], scope.inner(is_root=False))
-    lists = [f"{path_text(segment)}[]" for segment in outer]
-    conditions = ["" for _ in outer]
-    if "where" in rule:
+        select, used = compile_condition(rule["where"], scope.inner(is_root=False))
         conditions[-1] = repr(rule["where"])
+        uses += within(used, path_steps[: len(path_steps) - len(last)])
     is_flat = not (then and then.lists)
     for segment in reversed(outer):
-        read = _list_reader(segment, read, select, scope.field, is_flat=is_flat)
+        read = list_reader(segment, read, select, scope.field, is_flat=is_flat)
         is_flat, select = False, None
-    if then and then.lists:
-        tail = path_text(last)
-        lists += [f"{tail}.{then.lists[0]}" if tail else then.lists[0], *then.lists[1:]]
-        conditions += then.conditions
-    return Rule(read, tuple(lists), tuple(conditions))
+    if then:
+        uses += within(then.uses, path_steps, TRANSFORMATIONS["parse"](rule, scope) if "parse" in rule else None)
+        if then.lists:
+            tail = path_text(last)
+            lists += [f"{tail}.{then.lists[0]}" if tail else then.lists[0], *then.lists[1:]]
+            conditions += then.conditions
+    return Rule(read, tuple(lists), tuple(conditions), tuple(uses))
 
 
-def _itself(data: Any) -> Any:
-    return data
+def _transformed(read: Reader, change: Reader) -> Reader:
+    """Return a reader that changes the values that are present."""
 
+    def read_changed(data: Any) -> Any:
+        value = read(data)
+        return value if value is ABSENT or value is None else change(value)
 
-def _list_reader(
-    segment: Steps, inner: Reader, select: Callable[[Any], bool] | None, field: str, *, is_flat: bool
-) -> Reader:
-    """Return the reader of a list's elements; lists of elements that are lists themselves become one list."""
-    walk = walker(segment) if segment else _itself
-
-    def elements(data: Any) -> Any:
-        items = walk(data)
-        if items is ABSENT or items is None:
-            return ABSENT
-        if not isinstance(items, list):
-            raise Rejected("unmapped", f"{field}: the map's path does not lead to a list")
-        return items if select is None else filter(select, items)
-
-    def each(data: Any) -> Any:
-        items = elements(data)
-        return items if items is ABSENT else [inner(item) for item in islice(items, _MOST)]
-
-    def every(data: Any) -> Any:
-        items = elements(data)
-        if items is ABSENT:
-            return ABSENT
-        values: list[Any] = []
-        for item in items:
-            found = inner(item)
-            if found is not ABSENT and found is not None:
-                values += found
-                if len(values) >= _MOST:
-                    break
-        return values[:_MOST]
-
-    return each if is_flat else every
+    return read_changed
 
 
 # Transformations of a path's value.
@@ -211,7 +175,10 @@ def _first_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
 
     lists = tuple(f"first {each.lists}" for each in through_lists)
     conditions = tuple(repr(each.conditions) for each in through_lists)
-    return Rule(first, lists, conditions, numbers_rows=any(each.numbers_rows for each in rules))
+    alternatives = tuple(use for each in rules for uses in each.uses for use in uses)
+    has_default = any(not each.uses for each in rules)
+    uses = (alternatives,) if alternatives and not has_default else ()
+    return Rule(first, lists, conditions, uses, numbers_rows=any(each.numbers_rows for each in rules))
 
 
 def _hash_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
@@ -228,7 +195,7 @@ def _hash_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
             raise Rejected("unmapped", f"{scope.field}: a value is nested too deeply to be hashed") from None
         return hashlib.sha256(text).hexdigest()[:_HASH_DIGITS]
 
-    return Rule(digest, numbers_rows=any(each.numbers_rows for each in rules))
+    return Rule(digest, uses=_uses(rules), numbers_rows=any(each.numbers_rows for each in rules))
 
 
 def _present(value: Any) -> list[Any]:
@@ -253,17 +220,11 @@ def _joining_rule(rules: Sequence[object], scope: Scope) -> Rule:
             return ABSENT
         return ":".join(map(str, parts))
 
-    return Rule(join, numbers_rows=any(each.numbers_rows for each in compiled))
+    return Rule(join, uses=_uses(compiled), numbers_rows=any(each.numbers_rows for each in compiled))
 
 
-def single(read: Reader) -> Reader:
-    """Return a reader of lists of one element, the value that a reader gives."""
-
-    def read_list(data: Any) -> Any:
-        value = read(data)
-        return value if value is ABSENT else [value]
-
-    return read_list
+def _uses(rules: Iterable[Rule]) -> tuple[Alternatives, ...]:
+    return tuple(alternatives for rule in rules for alternatives in rule.uses)
 
 
 _COMPILERS: Mapping[str, Callable[[Mapping[str, Any], Scope], Rule]] = {
@@ -278,7 +239,11 @@ _COMPILERS: Mapping[str, Callable[[Mapping[str, Any], Scope], Rule]] = {
 # Conditions.
 
 
-def compile_condition(condition: object, scope: Scope) -> Callable[[Any], bool]:
+Condition = tuple[Callable[[Any], bool], tuple[Alternatives, ...]]
+"""The function that returns true for what is selected, and the uses of paths in it."""
+
+
+def compile_condition(condition: object, scope: Scope) -> Condition:
     """Compile a condition, or a list of them that must all hold.
 
     Raises:
@@ -286,27 +251,32 @@ def compile_condition(condition: object, scope: Scope) -> Callable[[Any], bool]:
     """
     if isinstance(condition, list) and condition:
         every = [compile_condition(each, scope.inner()) for each in condition]
-        return lambda data: all(holds(data) for holds in every)
+        holding = [holds for holds, _ in every]
+        return (lambda data: all(holds(data) for holds in holding)), tuple(use for _, uses in every for use in uses)
     if not isinstance(condition, Mapping):
         raise scope.error("`where` must be a table such as { path = 'kind', in = ['chain'] }, or a list of such")
     rule = {name: value for name, value in condition.items() if name not in {"in", "absent"}}
     if ("in" in condition) == ("absent" in condition):
         raise scope.error("`where` needs one of `in` and `absent`")
-    read = compile_rule(rule, scope.inner()).read
+    compiled = compile_rule(rule, scope.inner())
+    read = compiled.read
     if "absent" in condition:
         if not isinstance(condition["absent"], bool):
             raise scope.error("`absent` must be true or false")
         expected = condition["absent"]
-        return lambda data: (not _values(read(data))) is expected
+        return (lambda data: (not _present_values(read(data))) is expected), compiled.uses
     listed = condition["in"]
     if not isinstance(listed, list) or not all(isinstance(each, str | int | float) for each in listed):
         raise scope.error("`in` must be a list of texts, numbers and booleans")
     allowed = {(isinstance(each, bool), each) for each in listed}
-    return lambda data: any(
-        (isinstance(each, bool), each) in allowed for each in _values(read(data)) if isinstance(each, str | int | float)
-    )
+
+    def holds(data: Any) -> bool:
+        found = _present_values(read(data))
+        return any((isinstance(each, bool), each) in allowed for each in found if isinstance(each, str | int | float))
+
+    return holds, compiled.uses
 
 
-def _values(value: Any) -> list[Any]:
+def _present_values(value: Any) -> list[Any]:
     """Return the values that are present: the elements of a list, or the value itself."""
     return [each for each in (value if isinstance(value, list) else [value]) if each is not ABSENT and each is not None]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ragweir.errors import MapError
 from ragweir.schemas.codec.mapping.paths import Reader
+from ragweir.schemas.codec.mapping.uses import Alternatives
 
 _DEEPEST = 8
 
@@ -19,6 +20,7 @@ class Rule:
     """The lists that it goes through, from the outermost on. If there are any, it reads a list, or `ABSENT`."""
     conditions: tuple[str, ...] = ()
     """The condition on the elements of each of these lists, in a form that can be compared."""
+    uses: tuple[Alternatives, ...] = ()
     is_constant: bool = False
     numbers_rows: bool = False
 
