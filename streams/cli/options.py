@@ -13,6 +13,13 @@ from ragweir.streams.cli.app import FAILURE
 MapFile = Annotated[
     Path | None, typer.Option("--map", help="TOML file that maps the fields of foreign events: FIELD = PATH.")
 ]
+DefaultTime = Annotated[
+    str | None,
+    typer.Option(
+        "--default-time",
+        help="Time of events that have none, which are flagged time_defaulted: RFC 3339, or a number since 1970.",
+    ),
+]
 Workers = Annotated[
     int, typer.Option(min=1, max=256, help="Number of worker processes; at most one per partition has work.")
 ]
