@@ -61,18 +61,30 @@ def totals(settings: Settings) -> Aggregator:
     return Aggregator(catalogue(settings.model_copy(update={"metrics": every})))
 
 
-def decoder(settings: Settings) -> Decoder:
-    """Return the decoder of the input topic.
+def decoder(settings: Settings, *, is_file: bool = False) -> Decoder:
+    """Return the decoder of the input topic, or of a file.
 
     Raises:
-        ConfigurationError: if the map is invalid.
+        ConfigurationError: if the map is invalid, or numbers the rows of what is no file.
     """
     limits, file = settings.limits, settings.input.map
-    return JsonDecoder(limits.max_event_bytes, limits.max_items, None if file is None else read_map(file))
+    mapping = None if file is None else read_map(file)
+    if mapping is not None and mapping.numbers_rows and not is_file:
+        raise ConfigurationError(
+            f"the map {file} has a rule with `row`, which only `score` and `publish` know: an offset does not identify "
+            "an event that is published again; use { hash = [...] } over the fields that identify it"
+        )
+    return JsonDecoder(limits.max_event_bytes, limits.max_items, mapping)
 
 
-def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) -> EvaluateConfig:
+def evaluate_config(settings: Settings, topic: str, *, explain: bool = False, is_file: bool = False) -> EvaluateConfig:
     """Return the configuration of evaluate for interactions from `topic`.
+
+    Args:
+        settings: all settings.
+        topic: full name of the topic, or name of the file.
+        explain: True to add the evidence of scores to evaluations.
+        is_file: True if the interactions come from a file, whose rows have numbers.
 
     Raises:
         ConfigurationError: if a metric, a pack, the map or a routing rule is invalid.
@@ -83,7 +95,7 @@ def evaluate_config(settings: Settings, topic: str, *, explain: bool = False) ->
         limits=settings.limits.view,
         max_event_bytes=settings.limits.max_event_bytes,
         max_items=settings.limits.max_items,
-        decoders={topic: decoder(settings)} if settings.input.map else {},
+        decoders={topic: decoder(settings, is_file=is_file)} if settings.input.map else {},
         include_text=settings.output.include_text,
         explain=explain,
         router=Router(settings.routing, metrics, tuple(suites())) if settings.judge.base_url else None,

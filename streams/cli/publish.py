@@ -35,41 +35,48 @@ def publish(
     effective = settings()
     limit = effective.limits.max_event_bytes
     mapping = read_map(map_file) if map_file else None
-    rejections, sent = Rejections(mapping), 0
+    rejections, sent, skipped = Rejections(mapping), 0, 0
     problem: UnreadableFile | None = None
     with Publisher(effective) as publisher, Bars() as bars, file.open("rb") as source:
         progress = FileProgress(bars, "Publishing", file.stat().st_size)
         reader = EventReader(source, str(file), limit, progress.on_bytes)
         try:
             for number, event in reader:
+                rejections.on_event(event)
                 try:
-                    event_id, value = _checked(event, mapping, limit)
+                    checked = _checked(event, number, mapping, limit)
                 except Rejected as error:
                     rejections.add(f"{reader.format.unit} {number}", error.message, event)
                 else:
-                    publisher.send(value, event_id.encode())
-                    sent += 1
+                    if checked is None:
+                        skipped += 1
+                    else:
+                        publisher.send(checked[1], checked[0].encode())
+                        sent += 1
                 progress.on_event()
         except UnreadableFile as error:
             problem = error
     rejections.report()
-    err.say(f"{sent} published to {publisher.topic}" + (f", {rejections.count} rejected" if rejections.count else ""))
+    others = ((skipped, "skipped by the map's `where`"), (rejections.count, "rejected"))
+    err.say(f"{sent} published to {publisher.topic}" + "".join(f", {count} {what}" for count, what in others if count))
     if problem:
         raise problem
     if rejections.count:
         raise typer.Exit(FAILURE)
 
 
-def _checked(line: bytes, mapping: FieldMap | None, limit: int) -> tuple[str, bytes]:
-    """Return the event's id and the value to send: the line, or what the map makes of it.
+def _checked(event: bytes, number: int, mapping: FieldMap | None, limit: int) -> tuple[str, bytes] | None:
+    """Return the event's id and the value to send: the event, or what the map makes of it; None if it is skipped.
 
     Raises:
         Rejected: if it is no interaction, or larger than the limit.
     """
-    data = parse(line, limit)
+    data = parse(event, limit)
     if mapping is None:
-        return interaction(data).event_id, line
-    ours = mapping(data)
+        return interaction(data).event_id, event
+    ours = mapping(data, number)
+    if ours is None:
+        return None
     value = encode_json(ours)
     if len(value) > limit:
         raise Rejected("too_large", f"mapped, the event is over the limit of {limit} bytes")

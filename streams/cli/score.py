@@ -87,7 +87,7 @@ def score(
     event is reported; the exit status is 130. A second Ctrl-C ends the process immediately.
     """
     effective = settings(input={"map": map_file})
-    config = evaluate_config(effective, file.name, explain=explain)
+    config = evaluate_config(effective, file.name, explain=explain, is_file=True)
     if default_time is not None:
         config = replace(config, default_time=default_time_argument(default_time))
     _check_distinct(file, out, windows, rejected)
@@ -222,7 +222,9 @@ class _Writer:
         summary = self.summary
         if record is not None:
             self.last_place = self.scored.place(record)
+            self.rejections.on_event(record.value)
         summary.duplicates += outcome.counts["ragweir_duplicates_total",]
+        summary.skipped += outcome.counts["ragweir_filtered_total",]
         for (counter, *names), number in outcome.counts.items():
             if counter == "ragweir_repaired_total":
                 summary.repaired.update(dict.fromkeys(names, number))
