@@ -23,6 +23,15 @@ from ragweir.streams.settings import Settings, check_not_world_writable
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
+def is_ready(map_: Path | None) -> bool:
+    """Return true if a map is named that ships with ragweir.
+
+    >>> is_ready(Path("ragas")), is_ready(Path("ragas.toml")), is_ready(None)
+    (True, False, False)
+    """
+    return str(map_) in READY_MAPS
+
+
 def map_text(map_: Path) -> str:
     """Return the TOML of a map: that of a file, or a ready map by its name.
 
@@ -35,7 +44,7 @@ def map_text(map_: Path) -> str:
     Raises:
         ConfigurationError: if it cannot be read, or every user of the machine may change it.
     """
-    if str(map_) in READY_MAPS:
+    if is_ready(map_):
         return ready_map(str(map_))
     check_not_world_writable(map_)
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
@@ -27,11 +26,6 @@ def read_first(file: Path, count: int, max_bytes: int) -> list[Record]:
     """
     rows = islice(read_events(file, max_bytes), count)
     return [Record(str(file), 0, number, key=None, value=row, timestamp_ms=None) for number, row in rows]
-
-
-def modified(file: Path) -> datetime:
-    """Return the time at which a file was last written, which is the time of its events that have none."""
-    return datetime.fromtimestamp(file.stat().st_mtime, UTC)
 
 
 def read_newest(effective: Settings, topic: str, count: int) -> list[Record]:

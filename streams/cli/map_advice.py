@@ -10,6 +10,7 @@ from ragweir.errors import MapError, Rejected
 from ragweir.schemas.codec.json import interaction, parse
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.codec.mapping.unmatched import unmatched_paths
+from ragweir.streams.map_choice import choose
 from ragweir.streams.schema_inference import REQUIRED, innermost, propose, written
 from ragweir.streams.terminal import printable
 
@@ -64,6 +65,9 @@ def missing_field_advice(events: Sequence[object], mapping: FieldMap | None = No
     """
     missing = {name for event in events for name in missing_fields(event, mapping)}
     if not missing:
+        return
+    if mapping is None and (ready := choose(events)).ready:
+        yield f"This is an export of {ready.product}: add --map {ready.ready}"
         return
     rules = propose(events)
     found = {name: rules[name] for name in REQUIRED if name in missing and name in rules}

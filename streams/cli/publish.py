@@ -14,7 +14,7 @@ from ragweir.streams.cli.app import FAILURE, app, err, settings
 from ragweir.streams.cli.options import MapFile
 from ragweir.streams.cli.progress import Bars, FileProgress
 from ragweir.streams.cli.rejections import Rejections
-from ragweir.streams.from_settings import read_map
+from ragweir.streams.from_settings import is_ready, read_map
 from ragweir.streams.kafka.publisher import Publisher
 from ragweir.streams.sources.events import EventReader
 
@@ -35,7 +35,7 @@ def publish(
     effective = settings()
     limit = effective.limits.max_event_bytes
     mapping = read_map(map_file) if map_file else None
-    rejections, sent, skipped = Rejections(mapping), 0, 0
+    rejections, sent, skipped = Rejections(mapping, is_ready(map_file)), 0, 0
     problem: UnreadableFile | None = None
     with Publisher(effective) as publisher, Bars() as bars, file.open("rb") as source:
         progress = FileProgress(bars, "Publishing", file.stat().st_size)

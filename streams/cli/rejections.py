@@ -33,6 +33,8 @@ class Rejections:
 
     mapping: FieldMap | None = None
     """The map through which the events are read."""
+    is_ready: bool = False
+    """True for a ready map, in which most paths are those of other formats of the export."""
     count: int = 0
     _reasons: dict[str, _Reason] = field(default_factory=dict)
     """By message, without its numbers."""
@@ -43,7 +45,7 @@ class Rejections:
 
     def on_event(self, value: bytes | None) -> None:
         """Add an event in JSON, whatever becomes of it, to the sample with which the paths of the map are compared."""
-        if self.mapping is not None:
+        if self.mapping is not None and not self.is_ready:
             self._read.add(value)
 
     def add(self, place: str, message: str, value: bytes | None) -> None:

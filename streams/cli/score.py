@@ -29,7 +29,7 @@ from ragweir.streams.cli.progress import Bars, FileProgress
 from ragweir.streams.cli.rejections import Rejections
 from ragweir.streams.cli.scored_files import ScoredFiles, check_times, no_time
 from ragweir.streams.cli.stopping import Stop
-from ragweir.streams.from_settings import evaluate_config, judge_config, read_map
+from ragweir.streams.from_settings import evaluate_config, is_ready, judge_config, read_map
 from ragweir.streams.judge.pool import LiveJudgePool
 from ragweir.streams.judge.probe import error_message, probe, unpriced
 from ragweir.streams.judge.protocol import JudgeError, RateLimited
@@ -96,7 +96,8 @@ def score(
         check_times(inputs, config)
     totals, stop = Aggregator(config.catalogue), Stop()
     summary = EvaluationSummary(totals, judging=judge)
-    rejections = Rejections(read_map(effective.input.map) if effective.input.map else None)
+    map_ = effective.input.map
+    rejections = Rejections(read_map(map_) if map_ else None, is_ready(map_))
     with ExitStack() as stack:
         stack.enter_context(_naming_files(file, out, windows, rejected))
         first = stack.enter_context(inputs[0].open())

@@ -19,6 +19,7 @@ from ragweir.schemas.codec.json import parse
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.cli.app import FAILURE, app, out, settings, shared_flags
+from ragweir.streams.cli.inputs import read_inputs
 from ragweir.streams.cli.options import MapFile, Yes, check_can_confirm, confirm
 from ragweir.streams.cli.progress import Bars
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
@@ -26,15 +27,16 @@ from ragweir.streams.event_times import Distances, distances
 from ragweir.streams.from_settings import evaluate_config, map_text
 from ragweir.streams.map_choice import OWN, Choice, choose, given, unread
 from ragweir.streams.records import Record
-from ragweir.streams.sample import modified, read_first, read_newest
+from ragweir.streams.sample import read_first, read_newest
 from ragweir.streams.schema_inference import innermost
 from ragweir.streams.screens.coverage import coverage, further_fields, samples
 from ragweir.streams.settings import Settings
+from ragweir.streams.sources.formats import COMPRESSED, SUFFIXES
 from ragweir.streams.terminal import printable
 
 _UNREAD = 15
 """The most unread paths that are shown."""
-_FILE_SUFFIXES = frozenset({".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".parquet", ".gz", ".zst"})
+_FILE_SUFFIXES = frozenset({*SUFFIXES, *COMPRESSED})
 """Suffixes by which a name that is neither a file nor a topic was probably meant as a file."""
 
 
@@ -74,7 +76,7 @@ def tap(
     if map_file is None and (file or flags):
         config = replace(config, decoders={})  # The map in the settings is for another source.
     if file:
-        config = replace(config, ignore_record_timestamp=True, default_time=modified(file))
+        config = replace(config, ignore_record_timestamp=True, default_time=read_inputs(file)[0].modified)
     objects = _objects(_records(effective, source, file, records), file, config.max_event_bytes)
     events = list(objects.values())
     if config.decoders and effective.input.map:

@@ -1,8 +1,5 @@
 """The ready maps, on exports that the products' own SDKs wrote (`python -m tools.exports`)."""
 
-import csv
-import gzip
-import io
 import re
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -57,17 +54,7 @@ COUNTS = {
 
 def rows(file: Path) -> list[bytes]:
     """The rows of a file as JSON."""
-    if file.suffix == ".parquet":
-        return [row for _, row in read_events(file, 1_000_000)]
-    data, name = file.read_bytes(), file.name
-    if file.suffix == ".gz":
-        data, name = gzip.decompress(data), file.stem
-    if name.endswith(".jsonl"):
-        return data.splitlines()
-    if name.endswith(".json"):
-        return [orjson.dumps(row) for row in orjson.loads(data)]
-    table = csv.DictReader(io.StringIO(data.decode(), newline=""))
-    return [orjson.dumps({column: cell for column, cell in row.items() if cell}) for row in table]
+    return [row for _, row in read_events(file, 1_000_000)]
 
 
 @cache
