@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweir.errors import MapError, Rejected
+from ragweir.schemas.codec.decoder import JsonDecoder
 from ragweir.schemas.codec.intake import MAX_ITEMS_LIMIT
 from ragweir.schemas.codec.json import decode, encode_json, interaction
 from ragweir.schemas.codec.mapping import FieldMap
@@ -229,8 +230,8 @@ def test_a_text_that_cannot_be_parsed_rejects_the_event_without_being_quoted() -
         "1 2",
         "[" * 5000,
     ):
-        for kind in ("json", "python"):
-            with pytest.raises(Rejected, match=rf"^tenant: the text is not what `parse = '{kind}'` expects$"):
+        for kind, what in (("json", "JSON"), ("python", "a Python literal")):
+            with pytest.raises(Rejected, match=rf"^tenant \(from a\): the text is not {what}$"):
                 mapped(f'tenant = {{ path = "a", parse = "{kind}" }}', FOREIGN | {"a": text})
 
 
@@ -327,15 +328,42 @@ def test_a_foreign_event_is_an_object(foreign: object) -> None:
 def test_a_list_marker_needs_a_list() -> None:
     """A path through a list that leads to something else rejects the event by our field's name, not by its content."""
     for other in ("secret", 5, {"secret": 1}, True):
-        with pytest.raises(Rejected, match=r"^contexts\[\].text: the map's path does not lead to a list$") as caught:
+        with pytest.raises(
+            Rejected, match=r"^contexts\[\].text \(from list\[\].t\): what is at list is no list$"
+        ) as caught:
             mapped('"contexts[].text" = "list[].t"', FOREIGN | {"list": other})
         assert caught.value.error_class == "unmapped"
 
 
 def test_a_missing_required_field_is_ours_to_name() -> None:
     """A foreign event without what we require is invalid, and the reason names our fields."""
-    with pytest.raises(Rejected, match=r"^event_id: Field required; query: Field required; "):
+    with pytest.raises(Rejected, match=r"^event_id: missing; query: missing; "):
         interaction(FieldMap.parse(REQUIRED)({"a": "secret"}))
+
+
+WRONG: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"id": 7, "q": "Who?"}, "response (from a, reply): missing"),
+    ({"id": 7, "q": "Who?", "a": ["secret"]}, "response (from a, reply): not text"),
+    ({"id": "x" * 201, "q": "Who?", "a": ""}, "event_id (from id): longer than 200 characters"),
+    ({"id": "", "q": "Who?", "a": ""}, "event_id (from id): empty"),
+    (
+        {"id": 1.5, "q": None, "a": ""},
+        "event_id (from id): an id is text or a 64-bit integer; query (from q): not text",
+    ),
+    ({"id": 7, "q": "Who?", "a": "", "end": "secret"}, "ended_at (from end): not a time: write RFC 3339, or a number"),
+    ([], "the event is not an object"),
+)
+
+
+@pytest.mark.parametrize(("foreign", "message"), WRONG)
+def test_a_reason_names_the_path_of_the_map(foreign: object, message: str) -> None:
+    """Who wrote the map reads where in the own file something is wrong, and no word of a library's."""
+    rules = 'event_id = "id"\nquery = "q"\nresponse = { first = ["a", "reply"] }\nended_at = "end"'
+    (rejected,) = JsonDecoder(mapping=FieldMap.parse(rules)).decode(encode_json(foreign))
+    assert isinstance(rejected, Rejected)
+    assert rejected.message.startswith(message)
+    assert "secret" not in rejected.message
+    assert "input.map" not in rejected.message
 
 
 TIMED: tuple[tuple[object, str, str | None], ...] = (

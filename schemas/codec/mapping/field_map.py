@@ -18,13 +18,14 @@ from typing import Any
 from ragweir.errors import MapError, Rejected
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
 from ragweir.schemas.codec.mapping.lists import single
-from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, steps
+from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, path_text, steps
 from ragweir.schemas.codec.mapping.rules import ROW, compile_condition, compile_rule
 from ragweir.schemas.codec.mapping.scope import Rule, Scope
 from ragweir.schemas.codec.mapping.uses import Alternatives
 from ragweir.schemas.interaction import Interaction
 
 _WHERE = "where"
+_SHOWN_PATHS = 3
 Names = tuple[str, ...]
 
 
@@ -53,6 +54,8 @@ class FieldMap:
         self._selects = None
         self._conditions: tuple[Alternatives, ...] = ()
         self._uses: list[Alternatives] = []
+        self.origins: dict[str, str] = {}
+        """The paths of each field, for messages; empty for a constant."""
         if _WHERE in rules:
             self._selects, self._conditions = compile_condition(rules[_WHERE], Scope(_WHERE))
         _check_distinct(fields)
@@ -62,6 +65,7 @@ class FieldMap:
             compiled = compile_rule(rule, Scope(field, columns=is_column))
             self.numbers_rows |= compiled.numbers_rows
             self._uses += compiled.uses
+            self.origins[field] = _origin(compiled)
             if not is_column:
                 if compiled.lists and len(names) > 1 and field not in DEFAULT_MAX_ITEMS:
                     raise MapError(f"{field}: a path through a list needs [] on both sides")
@@ -163,6 +167,12 @@ def _check_distinct(fields: Mapping[str, object]) -> None:
     for path, field in paths.items():
         if whole := next((paths[path[:end]] for end in range(1, len(path)) if path[:end] in paths), None):
             raise MapError(f"{field}: {whole} is already set as a whole")
+
+
+def _origin(rule: Rule) -> str:
+    """Return the paths of a rule, the first three of them."""
+    paths = list(dict.fromkeys(path_text(use.path) for alternatives in rule.uses for use in alternatives))
+    return ", ".join(paths[:_SHOWN_PATHS]) + (", ..." if len(paths) > _SHOWN_PATHS else "")
 
 
 def _target(field: str) -> tuple[Names, bool]:

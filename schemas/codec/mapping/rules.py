@@ -12,7 +12,7 @@ from ragweir.errors import Rejected
 from ragweir.schemas.codec.mapping.lists import list_reader, single
 from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, path_text, segments, steps, walker
 from ragweir.schemas.codec.mapping.scope import Rule, Scope
-from ragweir.schemas.codec.mapping.transformations import TRANSFORMATIONS, as_json
+from ragweir.schemas.codec.mapping.transformations import TRANSFORMATIONS, as_json, origin
 from ragweir.schemas.codec.mapping.uses import Alternatives, Use, within
 
 _SOURCES: Mapping[str, frozenset[str]] = {
@@ -77,7 +77,7 @@ def _path_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
         uses += within(used, path_steps[: len(path_steps) - len(last)])
     is_flat = not (then and then.lists)
     for segment in reversed(outer):
-        read = list_reader(segment, read, select, scope.field, is_flat=is_flat)
+        read = list_reader(segment, read, select, origin(rule, scope), is_flat=is_flat)
         is_flat, select = False, None
     if then:
         uses += within(then.uses, path_steps, TRANSFORMATIONS["parse"](rule, scope) if "parse" in rule else None)

@@ -14,6 +14,7 @@ from ragweir.schemas.codec.mapping.scope import Scope
 from ragweir.schemas.times import UNITS, Unit, epoch_number, from_epoch
 
 _TIMES = ("started_at", "ended_at", "first_token_at", "spans[].started_at", "spans[].ended_at")
+_NAMES_OF_FORMATS = {"json": "JSON", "python": "a Python literal"}
 
 
 def as_json(constant: object, scope: Scope) -> Any:
@@ -28,12 +29,18 @@ def as_json(constant: object, scope: Scope) -> Any:
         raise scope.error("this constant cannot be written as JSON") from None
 
 
+def origin(rule: Mapping[str, Any], scope: Scope) -> str:
+    """Return the field and the path of a rule, for messages."""
+    return f"{scope.field} (from {rule['path']})"
+
+
 def _parsing(rule: Mapping[str, Any], scope: Scope) -> Reader:
     """Return the parser of a value's text; a value that is no text is parsed already."""
     kind = rule["parse"]
     if not isinstance(kind, str) or kind not in PARSERS:
         raise scope.error(f"`parse` must be one of {', '.join(PARSERS)}")
     parser = PARSERS[kind]
+    message = f"{origin(rule, scope)}: the text is not {_NAMES_OF_FORMATS[kind]}"
 
     def parse(value: Any) -> Any:
         if not isinstance(value, str):
@@ -43,7 +50,7 @@ def _parsing(rule: Mapping[str, Any], scope: Scope) -> Reader:
         try:
             return parser(value)
         except ValueError:
-            raise Rejected("unmapped", f"{scope.field}: the text is not what `parse = {kind!r}` expects") from None
+            raise Rejected("unmapped", message) from None
 
     return parse
 
