@@ -94,6 +94,8 @@ RULES = (
     ('tenant = { first = [{ path = "a", parse = "json" }, "a"] }', {"tenant": "Ada."}),
     ('expected = { first = ["docs[].nowhere", "list[]"] }', {"expected": ["x", "y"]}),
     ('expected = { first = ["a[].nowhere", "list[]"] }', {"expected": ["x", "y"]}),
+    ('expected = { first = ["docs[9]", "list[]"] }', {"expected": ["x", "y"]}),
+    ('expected = { first = ["a[]", "nowhere[]"] }', {}),  # It may have the other form, without the field.
     ('"contexts[].text" = { first = ["nowhere[]", "a"] }', {"contexts": [{"text": "Ada."}]}),
     ('"contexts[].text" = { first = ["list[]", "a"] }', {"contexts": [{"text": "x"}, {"text": "y"}]}),
     (
@@ -123,6 +125,30 @@ RULES = (
     ('expected = { path = "as_array", parse = "python" }', {"expected": ["a", "b"]}),
     ('expected = { path = "list", parse = "json" }', {"expected": ["x", "y"]}),
     ('tenant = { path = "blank", parse = "json" }', {}),
+    # Whatever a cell holds: JSON, a Python literal, or text as it is.
+    ('expected = { path = "as_json", parse = "any" }', {"expected": ["a", {"b": ["c", "d"]}]}),
+    ('expected = { path = "as_python", parse = "any" }', {"expected": ["a", "it's"]}),
+    ('tenant = { path = "a", parse = "any" }', {"tenant": "Ada."}),
+    ('tenant = { path = "a", parse = "any", then = "b" }', {}),
+    ('expected = { path = "nowhere", parse = "any", then = "[]" }', {}),
+    ('"contexts[].text" = { path = "n", parse = "any", then = "[]" }', {}),
+    # Places from the end.
+    ('tenant = "list[-1]"', {"tenant": "y"}),
+    ('tenant = "list[-2]"', {"tenant": "x"}),
+    ('tenant = "list[-3]"', {}),
+    ('tenant = "docs[-4].t"', {"tenant": "one"}),
+    # Texts that hold a list.
+    ('expected = { path = "a", split = "d" }', {"expected": ["A", "a."]}),
+    ('expected = { path = "list", split = "d" }', {"expected": ["x", "y"]}),
+    (
+        '"contexts[].text" = { path = "list[]", split = "x", then = "[-1]" }',
+        {"contexts": [{"text": ""}, {"text": "y"}]},
+    ),
+    # Values as text.
+    ('tenant = { path = "a", text = true }', {"tenant": "Ada."}),
+    ('tenant = { path = "list", text = true }', {"tenant": '["x","y"]'}),
+    ('tenant = { path = "list", text = true, then = "[1]" }', {"tenant": "y"}),
+    ('tenant = { path = "n", text = true }', {"tenant": None}),
     # Lists within lists.
     ('"contexts[].text" = "steps[].docs[].t"', {"contexts": [{"text": "1"}, {"text": "2"}, {}, {"text": "4"}]}),
     (
@@ -272,7 +298,7 @@ ERRORS = (
     (REQUIRED + 'tenant = ".a"', "the path '.a' is not understood at character 1"),
     (REQUIRED + 'tenant = "a..b"', "the path 'a..b' is not understood at character 3"),
     (REQUIRED + 'tenant = "a."', "the path 'a.' ends in a dot"),
-    (REQUIRED + 'tenant = "a[-1]"', "the path 'a[-1]' is not understood at character 2"),
+    (REQUIRED + 'tenant = "a[-]"', "the path 'a[-]' is not understood at character 2"),
     (REQUIRED + 'tenant = "a[1234567]"', "is not understood at character 2"),
     (REQUIRED + "tenant = { first = [] }", "tenant: `first` must be a list of paths"),
     (REQUIRED + 'tenant = { first = "a" }', "tenant: `first` must be a list of paths"),
@@ -283,6 +309,8 @@ ERRORS = (
     (REQUIRED + 'tenant = { path = "a", translate = "x" }', "tenant: `translate` must be a table"),
     (REQUIRED + 'tenant = { path = "a", parse = "yaml" }', "tenant: `parse` must be one of json, python"),
     (REQUIRED + 'tenant = { path = "a", parse = ["json"] }', "tenant: `parse` must be one of json, python"),
+    (REQUIRED + 'tenant = { path = "a", split = "" }', "tenant: `split` must be the text between the elements"),
+    (REQUIRED + 'tenant = { path = "a", text = "b" }', "tenant: `text` must be true"),
     (REQUIRED + 'tenant = { path = "a", then = "b", translate = { a = 1 } }', "tenant: `translate` belongs into the"),
     (REQUIRED + 'tenant = { path = "a", where = { path = "b", absent = true } }', "tenant: `where` selects elements"),
     (REQUIRED + 'tenant = ["a", "list[]"]', "tenant: a list cannot be joined"),
@@ -333,6 +361,16 @@ def test_a_list_marker_needs_a_list() -> None:
         ) as caught:
             mapped('"contexts[].text" = "list[].t"', FOREIGN | {"list": other})
         assert caught.value.error_class == "unmapped"
+
+
+def test_the_first_that_is_present_hides_no_broken_text() -> None:
+    """A text that cannot be parsed rejects the event although other paths are absent, unless one of them is there."""
+    rule = 'expected = { first = [{ path = "a", parse = "json" }, "b[]"] }'
+    with pytest.raises(Rejected, match="the text is not JSON"):
+        mapped(rule)
+    assert mapped(rule, FOREIGN | {"b": ["x"]}) == {"expected": ["x"]}
+    with pytest.raises(Rejected, match="what is at a is no list"):
+        mapped('expected = { first = ["a[]", "q[]"] }')
 
 
 def test_a_missing_required_field_is_ours_to_name() -> None:

@@ -147,7 +147,8 @@ def _items(
     data: object, columns: Sequence[tuple[Names, Reader]], constants: Sequence[tuple[Names, Any]]
 ) -> list[dict[str, Any]] | None:
     """Return the elements of a list that is read column by column; None if no column is there."""
-    lists = [(names, values) for names, read in columns if (values := read(data)) is not ABSENT]
+    found = ((names, read(data)) for names, read in columns)
+    lists = [(names, values) for names, values in found if values is not ABSENT and values is not None]
     if not lists:
         return None
     items: list[dict[str, Any]] = [{} for _ in range(max(len(values) for _, values in lists))]

@@ -14,6 +14,13 @@ _MOST = MAX_ITEMS_LIMIT + 1
 """Maximum number of elements that are read: one more than the upper limit, so that the intake flags the list."""
 
 
+class NotAList(Rejected):
+    """A path goes through a list, but the event has something else there."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("unmapped", message)
+
+
 def list_reader(
     segment: Steps, inner: Reader, select: Callable[[Any], bool] | None, origin: str, *, is_flat: bool
 ) -> Reader:
@@ -33,7 +40,7 @@ def list_reader(
         if items is ABSENT or items is None:
             return ABSENT
         if not isinstance(items, list):
-            raise Rejected("unmapped", f"{origin}: what is at {place} is no list")
+            raise NotAList(f"{origin}: what is at {place} is no list")
         return items if select is None else filter(select, items)
 
     def each(data: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -15,6 +16,7 @@ _TOKEN = re.compile(
         |(?P<sign>[,:])
         |(?P<name>(?:None|True|False|nan|NaN|-?inf)\b)
         |(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+        |(?P<time>datetime\.datetime\([0-9,\s]+\))
         |(?P<wrapper>(?:np\.|numpy\.)?(?:array|str_|bool_?|u?int[0-9]+|float[0-9]+)\(|(?:UUID|Timestamp|Decimal)\()
         |(?P<dtype>dtype=[\w.<>'"]+)
     )""",
@@ -140,7 +142,36 @@ def _name(found: str) -> str:
     return _NAMES.get(found, "null")
 
 
-_WRITERS = {"string": _string, "number": _number, "name": _name}
+def _time(found: str) -> str:
+    """Return the time that `repr` writes of a datetime without a zone.
 
-PARSERS = {"json": parse_json, "python": parse_python}
+    >>> _time("datetime.datetime(2026, 10, 1, 9, 0)")
+    '"2026-10-01T09:00:00"'
+    """
+    return f'"{datetime(*map(int, re.findall("[0-9]+", found))).isoformat()}"'  # type: ignore[arg-type]  # noqa: DTZ001
+
+
+_WRITERS = {"time": _time, "string": _string, "number": _number, "name": _name}
+
+
+def parse_any(text: str) -> Any:
+    """Return the JSON value or the Python literal that a text holds, or the text itself if it holds neither.
+
+    It is for fields of which a tool writes text as it is, and other values as JSON or as Python shows them.
+
+    >>> parse_any('{"a": 1}'), parse_any("{'a': None}"), parse_any("[1] says so."), parse_any("1843")
+    ({'a': 1}, {'a': None}, '[1] says so.', '1843')
+    """
+    if text.lstrip()[:1] in _OPENING:
+        for parser in (parse_json, parse_python):
+            try:
+                return parser(text)
+            except ValueError:
+                continue
+    return text
+
+
+_OPENING = ("{", "[", '"')
+
+PARSERS = {"json": parse_json, "python": parse_python, "any": parse_any}
 """The values of `parse` in a map."""

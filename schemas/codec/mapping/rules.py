@@ -9,14 +9,14 @@ from typing import Any
 import orjson
 
 from ragweir.errors import Rejected
-from ragweir.schemas.codec.mapping.lists import list_reader, single
+from ragweir.schemas.codec.mapping.lists import NotAList, list_reader, single
 from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, path_text, segments, steps, walker
 from ragweir.schemas.codec.mapping.scope import Rule, Scope
-from ragweir.schemas.codec.mapping.transformations import TRANSFORMATIONS, as_json, origin
+from ragweir.schemas.codec.mapping.transformations import TRANSFORMATIONS, as_json, as_text, origin
 from ragweir.schemas.codec.mapping.uses import Alternatives, Use, within
 
 _SOURCES: Mapping[str, frozenset[str]] = {
-    "path": frozenset({"where", "parse", "then", "translate", "otherwise", "unit"}),
+    "path": frozenset({"where", "parse", "split", "then", "text", "translate", "otherwise", "unit"}),
     "first": frozenset(),
     "hash": frozenset(),
     "row": frozenset(),
@@ -113,6 +113,8 @@ def _transformation(rule: Mapping[str, Any], scope: Scope) -> tuple[Reader | Non
     chain = [make(rule, scope) for name, make in TRANSFORMATIONS.items() if name in rule]
     if then is not None:
         chain.append(then.read)
+    if "text" in rule:
+        chain.append(as_text(rule, scope))
     if not chain:
         return None, None
     first, *others = chain
@@ -156,18 +158,23 @@ def _first_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
     readers = [single(each.read) if through_lists and scope.columns and not each.lists else each.read for each in rules]
 
     def first(data: Any) -> Any:
-        rejected = None
+        rejected: Rejected | None = None
+        others = 0
         for read in readers:
             try:
                 value = read(data)
+            except NotAList as reason:
+                rejected, others = rejected or reason, others + 1
+                continue
             except Rejected as reason:
-                rejected = reason
+                rejected, others = reason, len(readers)
                 continue
             if value is ABSENT or value is None:
                 continue
             if not isinstance(value, list) or not value or any(v is not ABSENT and v is not None for v in value):
                 return value
-        if rejected is not None:
+        # What is no list has another form than this path's, which the others may have without the value.
+        if rejected is not None and others >= len(readers):
             raise rejected
         return ABSENT
 

@@ -40,7 +40,7 @@ def _parsing(rule: Mapping[str, Any], scope: Scope) -> Reader:
     if not isinstance(kind, str) or kind not in PARSERS:
         raise scope.error(f"`parse` must be one of {', '.join(PARSERS)}")
     parser = PARSERS[kind]
-    message = f"{origin(rule, scope)}: the text is not {_NAMES_OF_FORMATS[kind]}"
+    message = f"{origin(rule, scope)}: the text is not {_NAMES_OF_FORMATS.get(kind)}"
 
     def parse(value: Any) -> Any:
         if not isinstance(value, str):
@@ -53,6 +53,34 @@ def _parsing(rule: Mapping[str, Any], scope: Scope) -> Reader:
             raise Rejected("unmapped", message) from None
 
     return parse
+
+
+def _splitting(rule: Mapping[str, Any], scope: Scope) -> Reader:
+    """Return the function that splits text into a list; a value that is no text is kept."""
+    separator = rule["split"]
+    if not isinstance(separator, str) or not separator:
+        raise scope.error("`split` must be the text between the elements")
+    return lambda value: (value.split(separator) if value else ABSENT) if isinstance(value, str) else value
+
+
+def as_text(rule: Mapping[str, Any], scope: Scope) -> Reader:
+    """Return the function that makes text of any value: compact JSON of what is no text.
+
+    Raises:
+        MapError: if `text` is not true.
+    """
+    if rule["text"] is not True:
+        raise scope.error("`text` must be true")
+
+    def text(value: Any) -> Any:
+        if isinstance(value, str):
+            return value
+        try:
+            return orjson.dumps(value).decode()
+        except TypeError:
+            raise Rejected("unmapped", f"{scope.field}: a value is nested too deeply to be text") from None
+
+    return text
 
 
 def _translating(rule: Mapping[str, Any], scope: Scope) -> Reader:
@@ -102,6 +130,7 @@ def _rfc3339(value: object, unit: Unit) -> object:
 
 TRANSFORMATIONS: Mapping[str, Callable[[Mapping[str, Any], Scope], Reader]] = {
     "parse": _parsing,
+    "split": _splitting,
     "translate": _translating,
     "unit": _timing,
 }
