@@ -31,6 +31,7 @@ FOREIGN: dict[str, Any] = {
     "as_python": "['a', \"it's\"]",
     "as_array": "['a' 'b']",
     "grid": [[1, 2], [], None, [3]],
+    "tree": '[{"a": "p", "b": [{"c": [1, 2], "d": "q"}, {"c": [3]}]}, {"a": "r"}]',
     "steps": [
         {"kind": "r", "docs": [{"t": "1"}, {"t": "2", "s": 0.2}, {"s": 0.3}]},
         {"kind": "r"},
@@ -154,6 +155,37 @@ RULES = (
     (
         '"contexts[].text" = "steps[].docs[].t"\n"contexts[].score" = "steps[].docs[].s"',
         {"contexts": [{"text": "1"}, {"text": "2", "score": 0.2}, {"score": 0.3}, {"text": "4"}]},
+    ),
+    (
+        '"contexts[].text" = "steps[].docs[].t"\n"contexts[].retrieval_method" = "steps[].kind"',
+        {
+            "contexts": [
+                {"text": "1", "retrieval_method": "r"},
+                {"text": "2", "retrieval_method": "r"},
+                {"retrieval_method": "r"},
+                {"text": "4", "retrieval_method": "x"},
+            ]
+        },
+    ),
+    (
+        """
+        "contexts[].text" = { path = "steps[]", where = { path = "kind", in = ["x"] }, then = "docs[].t" }
+        "contexts[].score" = { path = "steps[].n", where = { path = "kind", in = ["x"] } }
+        "contexts[].retrieval_method" = { path = "steps[]", where = { path = "kind", in = ["x"] }, then = "kind" }
+        """,
+        {"contexts": [{"text": "4", "retrieval_method": "x"}]},
+    ),
+    (
+        """"contexts[].text" = { path = "tree", parse = "json", then = "[].b[].c[]" }
+        "contexts[].page" = { path = "tree", parse = "json", then = "[].a" }
+        "contexts[].chunk_id" = { path = "tree", parse = "json", then = "[].b[].d" }""",
+        {
+            "contexts": [
+                {"text": 1, "page": "p", "chunk_id": "q"},
+                {"text": 2, "page": "p", "chunk_id": "q"},
+                {"text": 3, "page": "p"},
+            ]
+        },
     ),
     ('expected = "grid[][]"', {"expected": [1, 2, 3]}),
     # Elements that are selected.
@@ -329,9 +361,14 @@ ERRORS = (
         "contexts[].text: needs the same `where` as contexts[].score, which goes through the same list",
     ),
     (
-        REQUIRED + '"contexts[].text" = "steps[].docs[].t"\n"contexts[].score" = "steps[].s"',
-        "contexts[].score: goes through steps[] alone, but contexts[].text also through lists within",
+        REQUIRED + '"contexts[].text" = "steps[].docs[].t"\n"contexts[].score" = "steps[].s"\n'
+        '"contexts[].page" = "steps[].pages[]"',
+        "contexts[].score: contexts[].text and contexts[].page go through different lists within steps[]",
     ),
+    (REQUIRED + 'tenant = { path = "a", text = true, then = "b[]" }', "tenant: `text` belongs into the table"),
+    (REQUIRED + 'ended_at = { path = "a", after = "b" }', "ended_at: `after` needs the `unit` of the duration"),
+    (REQUIRED + 'ended_at = { path = "a[]", unit = "s", after = "b" }', "ended_at: `after` needs single values"),
+    (REQUIRED + 'tenant = { path = "a", unit = "s", after = "b" }', "tenant: only a time has a unit"),
     (REQUIRED + "tenant = 'a.\"b'", "is not understood at character 3"),
 )
 
@@ -429,6 +466,29 @@ def test_the_unit_of_a_map_wins(sent: object, unit: str, read: str | None) -> No
     assert event.ended_at == expected
     assert [span.started_at for span in event.spans or ()] == [expected, None]
     assert decode(encode_json(ours)) == event
+
+
+LATER: tuple[tuple[object, object, str, object], ...] = (
+    (1.5, 1_764_000_000_250, "s", "2025-11-24T16:00:01.750000+00:00"),
+    ("1500", "2025-11-24T16:00:00+01:00", "ms", "2025-11-24T15:00:01.500000+00:00"),
+    (0, "2025-11-24T16:00:00Z", "s", "2025-11-24T16:00:00+00:00"),
+    (-1, "2025-11-24T16:00:00Z", "s", "2025-11-24T15:59:59+00:00"),
+    (None, "2025-11-24T16:00:00Z", "s", None),
+    (1, None, "s", None),
+    ("long", "2025-11-24T16:00:00Z", "s", "no time"),
+    (1, "yesterday", "s", "no time"),
+    (1e300, "2025-11-24T16:00:00Z", "s", "no time"),
+    (10**12, "2025-11-24T16:00:00Z", "s", "no time"),
+)
+
+
+@pytest.mark.parametrize(("duration", "start", "unit", "read"), LATER)
+def test_a_time_is_a_duration_after_another(duration: object, start: object, unit: str, read: object) -> None:
+    rule = f'ended_at = {{ path = "took", unit = "{unit}", after = "began" }}'
+    assert mapped(rule, OURS | FOREIGN | {"took": duration, "began": start}).get("ended_at") == read
+    spans = f'"spans[].ended_at" = {{ path = "s[]", then = {{ path = "took", unit = "{unit}", after = "began" }} }}'
+    found = mapped(spans, FOREIGN | {"s": [{"took": duration, "began": start}, {}]})
+    assert found == {"spans": [{} if read is None else {"ended_at": read}, {}]}
 
 
 def test_a_number_that_its_unit_does_not_fit_is_no_time() -> None:

@@ -74,12 +74,10 @@ class FieldMap:
                 self._constants.setdefault(names[0], []).append((names[1:], compiled.read(None)))
             else:
                 columns.setdefault(names[0], {})[field] = compiled
-                read = compiled.read if compiled.lists else single(compiled.read)
-                self._columns.setdefault(names[0], []).append((names[1:], read))
         for name in self._constants.keys() - columns.keys():
             raise MapError(f"{name}[]: a constant needs another field of {name}[] that is read from a list")
-        for group in columns.values():
-            _check_aligned(group)
+        for name, group in columns.items():
+            self._columns[name] = [(_target(field)[0][1:], _aligned(field, group)) for field in group]
         missing = {"event_id", "query", "response"} - set(rules)
         if missing:
             raise MapError(f"the map must name {', '.join(sorted(missing))}")
@@ -194,14 +192,31 @@ def _target(field: str) -> tuple[Names, bool]:
     return names, is_column
 
 
-def _check_aligned(columns: Mapping[str, Rule]) -> None:
-    """Check that fields which go through the same list have the same elements of it."""
-    for field, rule in columns.items():
-        for other, fellow in columns.items():
-            depth = min(len(rule.lists), len(fellow.lists))
-            if not depth or rule.lists[:depth] != fellow.lists[:depth]:
-                continue
-            if rule.conditions[:depth] != fellow.conditions[:depth]:
-                raise MapError(f"{field}: needs the same `where` as {other}, which goes through the same list")
-            if len(rule.lists) < len(fellow.lists):
-                raise MapError(f"{field}: goes through {rule.lists[-1]} alone, but {other} also through lists within")
+def _aligned(field: str, columns: Mapping[str, Rule]) -> Reader:
+    """Return the reader of a field of a list's elements, with as many values as the fields of the same list.
+
+    Raises:
+        MapError: if other fields select other elements, or go through different lists within its own.
+    """
+    rule = columns[field]
+    if not rule.lists:
+        return single(rule.read)
+    deepest, its_field = rule, field
+    for other, fellow in columns.items():
+        depth = min(len(rule.lists), len(fellow.lists))
+        if rule.lists[:depth] != fellow.lists[:depth] or not depth:
+            continue
+        if rule.conditions[:depth] != fellow.conditions[:depth]:
+            raise MapError(f"{field}: needs the same `where` as {other}, which goes through the same list")
+        if depth == len(rule.lists) < len(fellow.lists):
+            common = min(len(deepest.lists), len(fellow.lists))
+            if deepest.lists[:common] != fellow.lists[:common]:
+                raise MapError(
+                    f"{field}: {its_field} and {other} go through different lists within {rule.lists[-1]}, so that it "
+                    "has no number of values"
+                )
+            if len(fellow.lists) > len(deepest.lists):
+                deepest, its_field = fellow, other
+    if deepest is rule or rule.repeat is None:
+        return rule.read
+    return rule.repeat(deepest.below[len(rule.lists) - 1])

@@ -62,6 +62,16 @@ def _flat(found: Iterable[Any]) -> Iterator[Any]:
             yield each
 
 
+def copies(read: Reader, deeper: Reader) -> Reader:
+    """Return a reader that reads a value as often as another one, of the same data, reads values."""
+
+    def read_copies(data: Any) -> Any:
+        values = deeper(data)
+        return [read(data)] * len(values) if isinstance(values, list) else ABSENT
+
+    return read_copies
+
+
 def single(read: Reader) -> Reader:
     """Return a reader of lists of one element, the value that a reader gives."""
 
