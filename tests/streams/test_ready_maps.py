@@ -29,7 +29,7 @@ COUNTS = {
     "ragas-0.4.3/results.parquet": (60, 0, 60, 0, 0),
     "langfuse-3.15.0/traces.jsonl": (58, 2, 23, 58, 0),
     "langfuse-3.15.0/traces.csv": (58, 2, 23, 58, 0),
-    "langfuse-3.15.0/detailed.json.gz": (58, 2, 58, 58, 0),
+    "langfuse-3.15.0/detailed.json.gz": (58, 2, 58, 58, 58),
     "langfuse-3.15.0/observations.jsonl": (0, 40, 0, 0, 0),
     "langfuse-5.0.4/roots.json.gz": (60, 0, 23, 60, 60),
     "langfuse-5.0.4/observations.jsonl.gz": (60, 120, 23, 60, 60),
@@ -37,7 +37,7 @@ COUNTS = {
     "langsmith-0.15.0/runs.csv.gz": (59, 1, 38, 59, 59),
     "langsmith-0.15.0/runs.parquet": (59, 1, 38, 59, 59),
     "langsmith-0.15.0/runs_and_children.json.gz": (20, 40, 13, 20, 20),
-    "langsmith-0.15.0/traces.jsonl.gz": (10, 0, 8, 10, 10),
+    "langsmith-0.15.0/traces.jsonl.gz": (10, 0, 10, 10, 10),
     "trulens-2.16.0/records.jsonl.gz": (60, 0, 30, 60, 60),
     "trulens-2.16.0/records.csv.gz": (58, 2, 30, 58, 58),
     "trulens-2.16.0/records.parquet": (60, 0, 0, 60, 60),
@@ -171,6 +171,18 @@ def test_times_and_usage_are_those_of_the_run() -> None:
     assert (trace.environment, trace.session_id, trace.pipeline_version) == ("production", "session-0", "2026.10")
     record = interactions("trulens-2.16.0/records.csv.gz")["Belgium"]
     assert (record.started_at, record.ended_at) == (read.started_at, read.ended_at)
+
+
+@pytest.mark.parametrize("name", ["langfuse-3.15.0/detailed.json.gz", "langsmith-0.15.0/traces.jsonl.gz"])
+def test_steps_within_a_trace_are_its_spans(name: str) -> None:
+    """A trace that holds its steps gives them with their kinds and times, and the documents that were retrieved."""
+    read = interactions(name)["Croatia"]
+    begin, end = NINE + timedelta(minutes=4), NINE + timedelta(minutes=4, seconds=1.2)
+    assert (read.started_at, read.ended_at) == (begin, end)
+    middle = begin + (end - begin) / 4
+    steps = [(span.kind, span.started_at, span.ended_at) for span in read.spans or ()]
+    assert steps == [("retrieval", begin, middle), ("llm", middle, end)]
+    assert [context.text.partition(" ")[0] for context in read.contexts or ()] == ["Zagreb", "Croatia"]
 
 
 def test_all_formats_of_an_export_give_the_same() -> None:
