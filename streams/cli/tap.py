@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -96,6 +97,7 @@ def tap(
         mapping = FieldMap.parse(chosen.toml)
         config = replace(config, decoders={topic: JsonDecoder(config.max_event_bytes, config.max_items, mapping)})
     evaluations = _evaluate(list(objects), config)
+    _show_structured(EvaluateAgent(config), objects)
     if not file:
         _show_times(distances(EvaluateAgent(config), objects))
     _show_unread(unread(chosen, events), len(events))
@@ -248,6 +250,25 @@ def _evaluate(records: Sequence[Record], config: EvaluateConfig) -> list[Evaluat
         flags = ", ".join(f"{flag} {number}" for flag, number in repaired.most_common())
         out.say(f"Some were repaired, and their evaluations flagged: {flags}.")
     return evaluations
+
+
+def _show_structured(agent: EvaluateAgent, records: Iterable[Record]) -> None:
+    """Print the number of events whose query or response is JSON, of which a map could read a part."""
+    read = [found for record in records for found in agent.read(record) if not isinstance(found, Rejected)]
+    structured = sum(_is_structured(event.query) or _is_structured(event.response) for event, _ in read)
+    if structured:
+        out.say(f"{structured} of them have JSON as query or response: a path in the map may lead to the text in it.")
+
+
+def _is_structured(text: str) -> bool:
+    """Return true if a text is a JSON object or list.
+
+    >>> _is_structured('{"answer": "Ada."}'), _is_structured("[1] says so.")
+    (True, False)
+    """
+    with suppress(Rejected):
+        return text[:1] in ("{", "[") and isinstance(parse(text.encode()), dict | list)
+    return False
 
 
 def _show_times(found: Distances) -> None:

@@ -441,6 +441,7 @@ def test_a_ready_map_is_written_to_be_changed(tmp_path: Path) -> None:
     file = EXPORTS / "langfuse-3.15.0" / "traces.jsonl"
     printed = tapped(file, "--write-map", "mine.toml", folder=tmp_path)
     assert "The map was written to mine.toml." in printed
+    assert "7 of them have JSON as query or response: a path in the map may lead to the text in it." in printed
     assert (tmp_path / "mine.toml").read_text().startswith("# Exports of Langfuse")
 
 
