@@ -28,6 +28,9 @@ _NAMES = {"None": "null", "True": "true", "False": "false"}
 _BRACKETS = {"[": ("[", "]", "]"), "(": ("[", ")", "]"), "{": ("{", "}", "}")}
 """For an opening bracket: what is written for it, the bracket that closes it, and what is written for that."""
 
+_DEEPEST = 1_000
+"""Maximum depth of a literal; that of JSON is similar."""
+
 
 def parse_json(text: str) -> Any:
     """Return the JSON value that a text holds.
@@ -91,6 +94,8 @@ class _Rewriting:
         elif kind != "dtype":
             self._begin_value()
             self._is_after_value = kind not in {"open", "wrapper"}
+            if len(self._closing) == _DEEPEST:
+                raise ValueError("nested too deeply")
             if kind == "open":
                 opening, closing, written = _BRACKETS[found]
                 self._closing.append((closing, written))
