@@ -52,7 +52,7 @@ OWN = Choice("")
 """No map, for events that have ragweir's own schema."""
 
 
-def given(toml: str) -> Choice:
+def named_map(toml: str) -> Choice:
     """Return a map that the user names, by its text."""
     return Choice(toml, tomllib.loads(toml))
 
@@ -108,7 +108,7 @@ def _fits(name: str, events: Sequence[object]) -> bool:
 def unread(choice: Choice, events: Sequence[object]) -> list[tuple[str, int]]:
     r"""Return the paths of values that no rule reads, with the numbers of events that have them, most frequent first.
 
-    >>> unread(given('event_id = "id"\nquery = "q"\nresponse = "a"'), [{"id": 1, "q": "?", "a": "!", "b": {"c": 2}}])
+    >>> unread(named_map('event_id = "id"\nquery = "q"\nresponse = "a"'), [{"id": 1, "q": "?", "b": {"c": 2}}])
     [('b.c', 1)]
     """
     read = (
@@ -146,6 +146,8 @@ def _paths(rule: Any) -> Iterator[tuple[str | int | None, ...]]:
     elif "path" in rule:
         path = steps(rule["path"])
         yield from ((*path, *rest) for rest in _paths(rule["then"])) if "then" in rule else [path]
+        if "after" in rule:
+            yield from _paths(rule["after"])
         if "where" in rule:
             yield from ((*path[: _after_last_list(path)], *rest) for rest in _paths(rule["where"]))
     elif "first" in rule or "hash" in rule:

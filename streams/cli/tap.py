@@ -26,7 +26,8 @@ from ragweir.streams.cli.progress import Bars
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.event_times import Distances, distances
 from ragweir.streams.from_settings import evaluate_config, map_text
-from ragweir.streams.map_choice import OWN, Choice, choose, given, unread
+from ragweir.streams.map_choice import OWN, Choice, choose, named_map, unread
+from ragweir.streams.permissions import replacing
 from ragweir.streams.records import Record
 from ragweir.streams.sample import read_first, read_newest
 from ragweir.streams.schema_inference import innermost
@@ -81,7 +82,7 @@ def tap(
     objects = _objects(_records(effective, source, file, records), file, config.max_event_bytes)
     events = list(objects.values())
     if config.decoders and effective.input.map:
-        chosen = given(map_text(effective.input.map))
+        chosen = named_map(map_text(effective.input.map))
         out.say(f"Read through the map {effective.input.map}.")
         flags += [] if map_file is None else ["--map", str(map_file)]
     else:
@@ -197,7 +198,8 @@ def _write(choice: Choice, file: Path) -> None:
     if choice is OWN:
         out.say(f"They need no map, so {file} was not written.")
         return
-    file.write_text(choice.toml, encoding="utf-8")
+    with replacing(file) as target:
+        target.write(choice.toml.encode())
     out.say(f"The map was written to {file}.")
 
 

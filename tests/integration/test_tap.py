@@ -398,6 +398,7 @@ def test_a_file_gets_a_map_that_reads_it(tmp_path: Path) -> None:
     assert re.search(r"\n  expected: \d+ more need it\n    exact_match, ", printed)
     assert shares(printed)["context_support"] == "100 %"
     assert printed.endswith(" score answers.csv --map mine.toml --out scores.jsonl\n")
+    assert (tmp_path / "mine.toml").stat().st_mode & 0o777 == 0o600
     rules = tomllib.loads((tmp_path / "mine.toml").read_text())
     assert rules == {
         "event_id": {"hash": ["question", "answer"]},

@@ -15,6 +15,7 @@ from ragweir.errors import MapError, Rejected
 from ragweir.schemas.codec.json import interaction
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.interaction import Interaction
+from ragweir.streams.map_choice import OWN, named_map, unread
 from ragweir.streams.schema_inference import (
     FIELDS,
     LIST_FIELDS,
@@ -582,3 +583,28 @@ def test_innermost_paths_are_ready_to_be_pasted() -> None:
     event = {"secret": "content", "a.b": {"c": ["content"]}, "empty": {}, "none": None}
     assert innermost([event, 5]) == ['"secret"', '"empty"', "'\"a.b\".c[]'"]
     assert len(innermost([{f"k{number}": 1 for number in range(100)}])) == 40
+
+
+UNREAD_MAP = """
+event_id = { hash = ["q", { first = ["a", "b.c"] }] }
+query = "q"
+response = { path = "out", parse = "any", then = { first = ["text", "said"] } }
+started_at = "begin"
+ended_at = { path = "seconds", unit = "s", after = "begin" }
+expected = "says[0]"
+"contexts[].text" = { path = "docs[].text", where = { path = "kind", in = ["doc"] } }
+"""
+
+
+def test_what_no_rule_reads_is_unread() -> None:
+    """Paths in any rule count as read, with what lies below them or in the cell that they parse; others are unread."""
+    events: list[Any] = [
+        {"q": "Who?", "a": 1, "b": {"c": 2, "d": 3}, "out": {"text": "x", "n": 5}, "begin": 1, "seconds": 2},
+        {"out": "{'said': 1}", "says": ["x"], "docs": [{"text": "x", "kind": "doc", "id": 7}], "n": None, "e": []},
+        {"b": {"d": 4}, "more": {}},
+    ]
+    found = unread(named_map(UNREAD_MAP), events)
+    assert found == [("b.d", 2), ("e", 1), ("more", 1), ("out.n", 1), ("docs[].id", 1)]
+    assert unread(OWN, [{"event_id": "1", "query": "", "contexts": [{"x": 1}], "more": {"a": 1}}]) == [("more.a", 1)]
+    many = [{f"k{n}": n for n in range(5_000)}]
+    assert len(unread(named_map(UNREAD_MAP), many)) <= 1_000
