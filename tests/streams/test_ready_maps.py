@@ -205,6 +205,37 @@ def test_a_source_within_a_context_is_not_its_text() -> None:
     assert context.text == "Copenhagen is the capital of Denmark."
 
 
+DOCUMENTED = {
+    "id": "o-1",
+    "trace_id": "t-1",
+    "project_id": "p",
+    "parent_observation_id": "",
+    "type": "SPAN",
+    "start_time": "2026-10-01 09:00:00.000000",
+    "end_time": "2026-10-01 09:00:01.500000",
+    "status_message": "",
+    "session_id": "s",
+    "usage_details": {"input": 5, "output": 2},
+    "input": '{"question": "Who?"}',
+    "output": '{"answer": "Ada.", "contexts": ["Ada wrote it."]}',
+}
+
+
+def test_a_scheduled_export_of_langfuse_is_read_as_documented() -> None:
+    """No SDK writes these files: the row has the names and empty texts of their documentation."""
+    decoder = JsonDecoder(mapping=read_map(Path("langfuse")))
+    others = [{"parent_observation_id": "o-1"}, {"output": ""}, {"input": ""}]
+    (read, *skipped) = (each for change in [{}, *others] for each in decoder.decode(orjson.dumps(DOCUMENTED | change)))
+    assert isinstance(read, Interaction)
+    assert (read.query, read.response, read.error) == ("Who?", "Ada.", None)
+    assert [context.text for context in read.contexts or ()] == ["Ada wrote it."]
+    assert (read.started_at, read.ended_at) == (NINE, NINE + timedelta(seconds=1.5))
+    assert read.usage
+    assert (read.usage.input_tokens, read.session_id) == (5, "s")
+    assert [type(each) for each in skipped] == [Skipped] * 3
+    assert choose([DOCUMENTED]).ready == "langfuse"
+
+
 @pytest.mark.parametrize("name", [name for name, counts in COUNTS.items() if counts[0]])
 def test_an_export_is_recognised(name: str) -> None:
     """`tap` names the map of an export."""

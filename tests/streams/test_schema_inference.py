@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from ragweir.errors import MapError, Rejected
 from ragweir.schemas.codec.json import interaction
 from ragweir.schemas.codec.mapping import FieldMap
+from ragweir.schemas.codec.ready_maps import SIGNATURES
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.map_choice import OWN, named_map, unread
+from ragweir.streams.map_choice import OWN, choose, named_map, unread
 from ragweir.streams.schema_inference import (
     FIELDS,
     LIST_FIELDS,
@@ -546,6 +547,18 @@ def test_a_proposal_is_never_broken(events: list[Any]) -> None:
     for event in events:
         with suppress(Rejected):
             interaction(field_map(event))
+
+
+SIGNED = st.sampled_from([dict.fromkeys(names) for every in SIGNATURES.values() for names in every])
+
+
+@given(st.lists(st.builds(lambda names, event: names | event, SIGNED, st.dictionaries(NAMES, JSON)), max_size=5))
+def test_the_choice_of_a_map_raises_nothing(events: list[Any]) -> None:
+    """Events that look like a product's exports but hold anything get a map, or a proposal, and their unread paths."""
+    chosen = choose(events)
+    unread(chosen, events)
+    if chosen.is_complete and chosen is not OWN:
+        FieldMap.parse(chosen.toml)
 
 
 @given(
