@@ -145,3 +145,9 @@ literals = st.recursive(
 @given(literals)
 def test_what_python_shows_is_read_back(value: object) -> None:
     assert parse_python(repr(value)) == value
+
+
+def test_a_literal_is_as_deep_as_json_may_be() -> None:
+    assert parse_python("[" * 1_000 + "]" * 1_000)[0]
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_python("[" * 1_001)
