@@ -145,3 +145,17 @@ literals = st.recursive(
 @given(literals)
 def test_what_python_shows_is_read_back(value: object) -> None:
     assert parse_python(repr(value)) == value
+
+
+def test_a_literal_is_as_deep_as_json_may_be() -> None:
+    assert parse_python("[" * 1_000 + "]" * 1_000)[0]
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_python("[" * 1_001)
+
+
+def test_a_cell_is_parsed_once_for_several_rules_unless_it_is_large() -> None:
+    """What is remembered is bounded, so that large cells leave nothing in memory."""
+    for parser in PARSERS.values():
+        small, large = "[1, 2]", f"[{' ' * 2**16}1]"
+        assert parser(small) is parser(small)
+        assert parser(large) is not parser(large)

@@ -355,6 +355,7 @@ ERRORS = (
     (REQUIRED + 'where = { path = "a", in = [["x"]] }', "where: `in` must be a list"),
     (REQUIRED + 'where = { path = "a", absent = 1 }', "where: `absent` must be true or false"),
     (REQUIRED + "where = { in = [1] }", "where: a table needs one of `path`"),
+    (REQUIRED + 'where = { row = true, in = ["1"] }', "where: `where` cannot select by `row`"),
     (
         REQUIRED + '"contexts[].text" = { path = "docs[].t", where = { path = "k", in = [1] } }\n'
         '"contexts[].score" = "docs[].s"',

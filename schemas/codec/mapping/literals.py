@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -28,6 +30,7 @@ _NAMES = {"None": "null", "True": "true", "False": "false"}
 _BRACKETS = {"[": ("[", "]", "]"), "(": ("[", ")", "]"), "{": ("{", "}", "}")}
 """For an opening bracket: what is written for it, the bracket that closes it, and what is written for that."""
 
+_REMEMBERED_TEXTS, _REMEMBERED_CHARACTERS = 8, 65_536
 _DEEPEST = 1_000
 """Maximum depth of a literal; that of JSON is similar."""
 
@@ -178,5 +181,16 @@ def parse_any(text: str) -> Any:
 
 _OPENING = ("{", "[", '"')
 
-PARSERS = {"json": parse_json, "python": parse_python, "any": parse_any}
-"""The values of `parse` in a map."""
+
+def _remembering(parser: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a parser that remembers a few short texts, since several rules of a map often parse the same cell."""
+    remembering = lru_cache(_REMEMBERED_TEXTS)(parser)
+    return lambda text: remembering(text) if len(text) <= _REMEMBERED_CHARACTERS else parser(text)
+
+
+PARSERS = {
+    "json": _remembering(parse_json),
+    "python": _remembering(parse_python),
+    "any": _remembering(parse_any),
+}
+"""The values of `parse` in a map. Values are shared between calls, and must not be changed."""

@@ -287,6 +287,8 @@ def compile_condition(condition: object, scope: Scope) -> Condition:
     if ("in" in condition) == ("absent" in condition):
         raise scope.error("`where` needs one of `in` and `absent`")
     compiled = compile_rule(rule, scope.inner())
+    if compiled.numbers_rows:
+        raise scope.error("`where` cannot select by `row`")
     read = compiled.read
     if "absent" in condition:
         if not isinstance(condition["absent"], bool):
