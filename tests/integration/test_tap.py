@@ -372,7 +372,7 @@ def tapped(*arguments: str | Path, status: int = 0, folder: Path = ROOT) -> str:
         ("ragas-0.4.3/dataset.csv", "ragas", 54, "reference_contexts (60)"),
         ("langfuse-5.0.4/observations.jsonl.gz", "Langfuse", 60, "projectId (180)"),
         ("langsmith-0.15.0/runs.parquet", "LangSmith", 59, "run_type (60)"),
-        ("trulens-2.16.0/records.jsonl.gz", "TruLens", 60, "latency (60)"),
+        ("trulens-2.16.0/records.jsonl.gz", "TruLens", 60, "app_id (60)"),
         ("deepeval-4.3.1/dataset.json.gz", "DeepEval", 58, "context[] (60)"),
     ],
 )
@@ -444,6 +444,16 @@ def test_a_ready_map_is_written_to_be_changed(tmp_path: Path) -> None:
     assert "The map was written to mine.toml." in printed
     assert "7 of them have JSON as query or response: a path in the map may lead to the text in it." in printed
     assert (tmp_path / "mine.toml").read_text().startswith("# Exports of Langfuse")
+
+
+def test_score_names_the_ready_map_of_a_rejected_export(tmp_path: Path) -> None:
+    """An export without a map is rejected with the option that reads it, which then says nothing of other formats."""
+    file = EXPORTS / "langfuse-3.15.0" / "traces.jsonl"
+    done = ragweir("score", file, "--out", "scores.jsonl", folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.decode().endswith("\nThis is an export of Langfuse: add --map langfuse\n0 scored, 60 rejected\n")
+    done = ragweir("score", file, "--map", "langfuse", "--out", "scores.jsonl", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"58 scored, 2 skipped by the map's `where`\n")
 
 
 @pytest.mark.parametrize(
