@@ -10,10 +10,13 @@ import pytest
 
 from ragweir.errors import ConfigurationError, Rejected
 from ragweir.schemas.codec.decoder import JsonDecoder, Skipped
-from ragweir.schemas.codec.ready_maps import PRODUCTS, READY_MAPS
+from ragweir.schemas.codec.ready_maps import PRODUCTS, READY_MAPS, ready_map
 from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.run import ReplayRequest
 from ragweir.streams.from_settings import map_text, read_map
 from ragweir.streams.map_choice import OWN, choose
+from ragweir.streams.replay.runs import result_affecting_settings
+from ragweir.streams.settings import load
 from ragweir.streams.sources.events import read_events
 
 EXPORTS = Path(__file__).parents[1] / "exports"
@@ -258,6 +261,13 @@ def test_what_no_ready_map_reads_wholly_is_not_recognised(event: dict[str, objec
     chosen = choose([event])
     assert chosen is not OWN
     assert not chosen.ready
+
+
+def test_a_ready_map_is_part_of_what_a_replay_depends_on() -> None:
+    """A run is resumed only with the same map: of a ready map the text counts, which another release may change."""
+    settings = load(None, {"input": {"topic": "theirs", "map": "langfuse"}})
+    affecting = result_affecting_settings(settings, ReplayRequest())
+    assert affecting["input"]["map"] == ready_map("langfuse")
 
 
 def test_a_name_is_a_ready_map_and_a_path_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
