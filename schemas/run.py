@@ -50,6 +50,8 @@ class ReplayRequest(RecordPart):
     """Use of the judge."""
     budget_usd: Annotated[float, Field(ge=0)] | None = None
     """Maximum cost of judging, in dollars."""
+    default_time: str | None = None
+    """Time of events of files that have none, which are rejected without it."""
 
 
 class Run(RecordPart):

@@ -7,38 +7,33 @@ with the most usual name for it, among those that have the right type in most of
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, product
 
+from ragweir.schemas.codec.mapping.columns import Columns, columns
+from ragweir.schemas.codec.mapping.paths import Steps as Path
+from ragweir.schemas.codec.mapping.paths import path_text
 from ragweir.schemas.times import FIRST_YEAR, LAST_YEAR, parse_time
+from ragweir.streams.cells import parse_cells
 
 Rules = dict[str, object]
-Step = str | int | None
-Path = tuple[Step, ...]
-"""The steps to a value: a name, an index of a list, or None for every item of a list."""
-Columns = Mapping[Path, dict[int, object]]
-"""The paths of a sample, each with one value of every event that has it, by the event's index. Null is absent."""
 Fits = Callable[[object], bool]
 Row = tuple[str, Fits, str]
 
 REQUIRED = ("event_id", "query", "response")
 
-_MOST_PATHS = 1_000
-_MOST_STEPS = 2_000
-"""Most paths of the whole sample and of one event, since keys that are data make any number of paths."""
-_DEEPEST = 7
-_ITEMS = 3
 _SHARE = 0.5
 """The least share of the events that must have a path."""
 _MOST = 0.9
 """The least share of its values that must have the right type. Ids may repeat to this degree, by redelivery."""
-_FIRST_OF = frozenset({"choices"})
-"""Lists of which only the first item is used."""
+_ALTERNATIVE = 0.05
+"""The least share of the events that a further path must have for a field whose first path some events lack."""
+_MOST_ALTERNATIVES = 5
 _VAGUE = frozenset({"id", "name", "value", "version"})
 """Names that are read together with the one above them: `session.id` is a session_id."""
+_NUMBER, _WHOLE = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?"), re.compile(r"[0-9]+")
+"""Numbers as the text of a table's cell."""
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
-_BARE = re.compile(r'[^.\[\]"]+')
 
 
 def _is_text(value: object) -> bool:
@@ -50,10 +45,14 @@ def _is_id(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
+    if isinstance(value, str):
+        return _NUMBER.fullmatch(value) is not None
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_whole(value: object) -> bool:
+    if isinstance(value, str):
+        return _WHOLE.fullmatch(value) is not None
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -74,7 +73,11 @@ def _is_text_or_texts(value: object) -> bool:
 
 FIELDS: tuple[Row, ...] = (
     ("event_id", _is_id, "event_id id uuid request_id interaction_id message_id run_id span_id trace_id"),
-    ("query", _is_text, "query question user_query user_input user_message prompt input input_value message"),
+    (
+        "query",
+        _is_text,
+        "query question user_query user_input user_message prompt input input_value message messages_content",
+    ),
     ("response", _is_text, "response answer output output_value completion actual_output reply message_content"),
     ("expected", _is_text_or_texts, "expected reference ground_truth expected_output targets target"),
     ("started_at", _is_time, "started_at start_time start request_time created_at"),
@@ -108,35 +111,6 @@ LIST_FIELDS: tuple[Row, ...] = (
 """The same for the items of the list of contexts; the name `.` is the item itself."""
 
 
-def _walk(event: object) -> Iterator[tuple[Path, object]]:
-    """Yield the paths of an event that a map can use, with their values, those near the top first."""
-    ahead: deque[tuple[Path, object]] = deque([((), event)])
-    while ahead:
-        path, data = ahead.popleft()
-        yield path, data
-        if len(path) == _DEEPEST:
-            continue
-        if isinstance(data, dict):
-            # A map cannot name the others.
-            names = (name for name in data if name and '"' not in name and name != "[]")
-            ahead.extend(((*path, name), data[name]) for name in islice(names, _MOST_STEPS))
-        elif isinstance(data, list) and None not in path:
-            if data and path and path[-1] in _FIRST_OF:
-                ahead.append(((*path, 0), data[0]))
-            ahead.extend(((*path, None), item) for item in data[:_ITEMS])
-
-
-def columns(events: Sequence[object]) -> Columns:
-    """Return the values of a sample by their paths; events that are no objects have none."""
-    found: dict[Path, dict[int, object]] = {}
-    for place, event in enumerate(events):
-        if isinstance(event, dict):
-            for path, value in islice(_walk(event), 1, _MOST_STEPS):
-                if value is not None and (path in found or len(found) < _MOST_PATHS):
-                    found.setdefault(path, {}).setdefault(place, value)
-    return found
-
-
 def _names_of(path: Path) -> tuple[str, ...]:
     """Return the names of a path: its last, and its last two together.
 
@@ -150,8 +124,8 @@ def _names_of(path: Path) -> tuple[str, ...]:
     return ("_".join(words),) if words[-1] in _VAGUE else (words[-1], "_".join(words))
 
 
-def _best(found: Columns, row: Row, least: float) -> Path | None:
-    """Return the path with the most usual name, then nearest to the top, then in most events."""
+def _candidates(found: Columns, row: Row, least: float) -> list[Path]:
+    """Return the paths of a field: by how usual the name is, then nearest to the top, then in most events."""
     _, fits, usual = row
     names = usual.split()
     candidates = [
@@ -161,7 +135,31 @@ def _best(found: Columns, row: Row, least: float) -> Path | None:
         for name in _names_of(path)
         if name in names and len(values) >= least and sum(map(fits, values.values())) >= _MOST * len(values)
     ]
-    return min(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
+    candidates.sort(key=lambda candidate: candidate[0])
+    return list(dict.fromkeys(path for _, path in candidates))
+
+
+def _best(found: Columns, row: Row, least: float) -> Path | None:
+    return next(iter(_candidates(found, row, least)), None)
+
+
+def _alternatives(found: Columns, row: Row, events: int) -> list[Path]:
+    """Return the paths of a required field that together lead to a value in most events, the best first.
+
+    >>> row = ("query", _is_text, "question input")
+    >>> _alternatives({("question",): {0: "Who?"}, ("input",): {1: "When?"}, ("a", "input"): {0: "Who?"}}, row, 2)
+    [('question',), ('input',)]
+    """
+    best = _best(found, row, _SHARE * events)
+    chosen = [] if best is None else [best]
+    covered = set(found[best]) if best is not None else set()
+    for path in _candidates(found, row, _ALTERNATIVE * events):
+        if len(covered) >= events or len(chosen) == _MOST_ALTERNATIVES:
+            break
+        if len(found[path].keys() - covered) >= _ALTERNATIVE * events:
+            chosen.append(path)
+            covered |= found[path].keys()
+    return chosen if len(covered) >= _SHARE * events else []
 
 
 def _identity(found: Columns, events: int, usual: Path | None) -> tuple[Path, ...]:
@@ -204,29 +202,48 @@ def propose(events: Sequence[object]) -> Rules:
     ... # doctest: +NORMALIZE_WHITESPACE
     {'event_id': 'id', 'query': 'question', 'response': 'answer', 'ended_at': 'ts',
      'contexts[].text': 'docs[].content'}
+
+    Events without an id get a hash of their contents:
+
+    >>> propose([{"question": "Who?", "answer": "Ada.", "docs": "['Ada wrote it.']"}])
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {'event_id': {'hash': ['question', 'answer']}, 'query': 'question', 'response': 'answer',
+     'contexts[].text': {'path': 'docs', 'parse': 'python', 'then': '[]'}}
     """
+    events, kinds = parse_cells(events)
     found = columns(events)
     plain = {path: values for path, values in found.items() if None not in path}
     count = sum(isinstance(event, dict) for event in events)
-    chosen = {row[0]: path for row in FIELDS if (path := _best(plain, row, _SHARE * count)) is not None}
-    identity = [path_text(path) for path in _identity(plain, count, chosen.pop("event_id", None))]
-    rules: Rules = {"event_id": identity if len(identity) > 1 else identity[0]} if identity else {}
-    return rules | {field: path_text(path) for field, path in (chosen | _contexts(found, plain)).items()}
+    chosen = {row[0]: [path] for row in FIELDS if (path := _best(plain, row, _SHARE * count)) is not None} | {
+        row[0]: paths for row in FIELDS if row[0] in _FROM_SEVERAL and (paths := _alternatives(plain, row, count))
+    }
+    chosen |= {field: [path] for field, path in _contexts(found, plain).items()}
+    usual = chosen.pop("event_id", [None])[0]
+    rules = {field: _rule(paths, kinds) for field, paths in chosen.items()}
+    identity = [path_text(path) for path in _identity(plain, count, usual)]
+    if identity:
+        return {"event_id": identity if len(identity) > 1 else identity[0]} | rules
+    if {"query", "response"} <= rules.keys():
+        times = [rules[time] for time in ("started_at", "ended_at") if time in rules]
+        return {"event_id": {"hash": [rules["query"], rules["response"], *times]}} | rules
+    return rules
 
 
-def path_text(path: Path) -> str:
-    """Return a path as maps write it.
+_FROM_SEVERAL = frozenset({"query", "response"})
+"""Fields that are read from several paths, if no single one is in all events."""
 
-    >>> path_text(("choices", 0, "b.c", None))
-    'choices[0]."b.c"[]'
-    """
-    text = ""
-    for step in path:
-        if isinstance(step, str):
-            text += ("." if text else "") + (step if _BARE.fullmatch(step) else f'"{step}"')
-        else:
-            text += "[]" if step is None else f"[{step}]"
-    return text
+
+def _rule(paths: Sequence[Path], kinds: Mapping[str, str]) -> object:
+    """Return the rule for a path, or for several of which the first that is present counts."""
+    rules = [_single_rule(path, kinds) for path in paths]
+    return rules[0] if len(rules) == 1 else {"first": rules}
+
+
+def _single_rule(path: Path, kinds: Mapping[str, str]) -> object:
+    name, *rest = path
+    if isinstance(name, str) and name in kinds and rest:
+        return {"path": path_text((name,)), "parse": kinds[name], "then": path_text(tuple(rest))}
+    return path_text(path)
 
 
 def innermost(events: Sequence[object], most: int = 40) -> list[str]:
@@ -241,6 +258,8 @@ def innermost(events: Sequence[object], most: int = 40) -> list[str]:
 def _toml(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{name} = {_toml(each)}' for name, each in value.items())} }}"
     text = str(value)
     if text.isprintable() and "'" not in text and ('"' in text or "\\" in text):
         return f"'{text}'"

@@ -26,8 +26,8 @@ class InputSettings(SettingsGroup):
     """Topic of interactions, in place of `interactions` with `topics.prefix`. It is only read: never created, never
     written, its offsets committed by ragweir's own group alone. Unset: ragweir's own topic."""
     map: Path | None = None
-    """TOML file that maps the events of `input.topic` to the fields of an interaction. Unset: the events have ragweir's
-    own fields."""
+    """Map of the events of `input.topic` to the fields of an interaction: a TOML file, or the name of a ready map, such
+    as `langfuse`. Unset: the events have ragweir's own fields."""
     format: str = JSON
     """Format of the events of `input.topic`: `json`, or the decoder of another package, named as `module:attribute` or
     by an entry point of the group `ragweir.decoders`."""

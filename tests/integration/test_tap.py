@@ -18,8 +18,8 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.cli.checks import events as checks
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
-from ragweir.streams.cli.tap import read_newest
 from ragweir.streams.playground.local.kafka import local_kafka
+from ragweir.streams.sample import read_newest
 from ragweir.streams.settings import load
 
 
@@ -93,13 +93,14 @@ def test_our_own_shape_is_recognised(kafka: SharedBroker, prefix: str) -> None:
     assert "\n     1  the event is not an object\n" in printed
     assert re.search(r"\n {5}2  not JSON: .*, or the like\n", printed)
     assert "They have ragweir's schema." in printed
-    assert "1 of them cannot be evaluated:\n     1  query: Field required; response: Field required; " in printed
+    assert "1 of them cannot be evaluated:\n     1  query: missing; response: missing; " in printed
     assert "Of 40 events" in printed
     assert shares(printed).items() >= {"context_support": "100 %", "exact_match": "50 %"}.items()
     assert re.search(r"\n  exact_match +50 % +0.000 +no expected\b", printed)
     assert re.search(r"\nOn none of them\n", printed)
-    assert re.search(r"\n  needs spans:\n    llm_latency_ms, ", printed)
-    assert "\n  needs a question_id that has a question pack:\n    EF_1.rules_found, " in printed
+    assert "\n  spans: 9 more need it\n    llm_latency_ms, " in printed
+    assert "\n  started_at and ended_at: 1 more needs both\n    total_latency_ms" in printed
+    assert "\n  question_id that has a question pack: 18 more need it\n    EF_1.rules_found, " in printed
     command = f"  ragweir --bootstrap-servers {kafka.bootstrap}"
     assert printed.endswith(f"\n{command} topics create\n{command} evaluate --input-topic {topic}\n")
     assert ".toml" not in printed
@@ -150,7 +151,8 @@ def test_a_map_that_reads_nothing_fails(kafka: SharedBroker, prefix: str, tmp_pa
     file = tmp_path / "map.toml"
     file.write_text('event_id = "id"\nquery = "q"\nresponse = "a"\n')
     printed = tap(kafka, filled(kafka, prefix, map(foreign, range(5))), "--map", file, status=1)
-    assert "5 of them cannot be evaluated:\n     5  event_id: Field required; query: Field required; " in printed
+    missing = "; ".join(f"{field} (from {path}): missing" for field, path in (("event_id", "id"), ("query", "q")))
+    assert f"5 of them cannot be evaluated:\n     5  {missing}; response (from a): missing\n" in printed
     assert "Next" not in printed
 
 
@@ -352,3 +354,130 @@ def test_what_was_repaired_is_told(kafka: SharedBroker, prefix: str) -> None:
         "Some were repaired, and their evaluations flagged: unreadable:usage.input_tokens 5, unknown_span_kind 3."
     )
     assert f"\n{expected}\n" in printed
+
+
+EXPORTS = ROOT / "tests" / "exports"
+
+
+def tapped(*arguments: str | Path, status: int = 0, folder: Path = ROOT) -> str:
+    """What `ragweir tap` prints about a file, for which there need be no broker."""
+    done = ragweir("--bootstrap-servers", "127.0.0.1:1", "tap", *arguments, folder=folder)
+    assert (done.returncode, done.stderr) == (status, b"")
+    return done.stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("file", "product", "read", "unread"),
+    [
+        ("ragas-0.4.3/dataset.csv", "ragas", 54, "reference_contexts (60)"),
+        ("langfuse-5.0.4/observations.jsonl.gz", "Langfuse", 60, "projectId (180)"),
+        ("langsmith-0.15.0/runs.parquet", "LangSmith", 59, "run_type (60)"),
+        ("trulens-2.16.0/records.jsonl.gz", "TruLens", 60, "app_id (60)"),
+        ("deepeval-4.3.1/dataset.json.gz", "DeepEval", 58, "context[] (60)"),
+    ],
+)
+def test_an_export_is_named_and_read(file: str, product: str, read: int, unread: str) -> None:
+    """Of a product's export it says the option that reads it, and what that leaves unread."""
+    printed = tapped(EXPORTS / file, "--records", "1000")
+    name = product.lower()
+    assert f"This is an export of {product}: --map {name} reads it." in printed
+    assert f"Of {read} events" in printed
+    assert unread in printed
+    assert printed.endswith(f" score {EXPORTS / file} --map {name} --out scores.jsonl\n")
+
+
+def test_a_file_gets_a_map_that_reads_it(tmp_path: Path) -> None:
+    """The map of a table without ids is inferred, written, and then reads the file; nothing needs a broker."""
+    table = tmp_path / "answers.csv"
+    cells = "\n".join(f"\"Question {n}?\",Ada.,\"['Ada wrote it.', 'Or so.']\",{n}.5,eu" for n in range(20))
+    table.write_text(f"question,answer,docs,latency,region\n{cells}\n")
+    printed = tapped("answers.csv", "--write-map", "mine.toml", folder=tmp_path)
+    assert "20 rows of answers.csv were read, the first ones." in printed
+    assert "The map was written to mine.toml." in printed
+    assert "\nLeft unread, with the number of the 20 events that have it:\n\n  latency (20), region (20)" in printed
+    assert re.search(r"\n  expected: \d+ more need it\n    exact_match, ", printed)
+    assert shares(printed)["context_support"] == "100 %"
+    assert printed.endswith(" score answers.csv --map mine.toml --out scores.jsonl\n")
+    assert (tmp_path / "mine.toml").stat().st_mode & 0o777 == 0o600
+    rules = tomllib.loads((tmp_path / "mine.toml").read_text())
+    assert rules == {
+        "event_id": {"hash": ["question", "answer"]},
+        "query": "question",
+        "response": "answer",
+        "contexts[].text": {"path": "docs", "parse": "python", "then": "[]"},
+    }
+    again = tapped("answers.csv", "--map", "mine.toml", folder=tmp_path)
+    assert again[again.index("Of 20 events") :] == printed[printed.index("Of 20 events") :]
+    done = ragweir("score", "answers.csv", "--map", "mine.toml", "--out", "scores.jsonl", folder=tmp_path)
+    assert (done.returncode, len((tmp_path / "scores.jsonl").read_bytes().splitlines())) == (0, 20)
+
+
+def test_a_map_is_not_overwritten_unasked(tmp_path: Path) -> None:
+    """Where nobody can be asked, a map that exists is overwritten with --yes alone, and nothing is read before."""
+    (tmp_path / "rows.jsonl").write_bytes(foreign(1))
+    (tmp_path / "mine.toml").write_text("# by hand\n")
+    arguments = ("tap", "rows.jsonl", "--write-map", "mine.toml")
+    done = ragweir(*arguments, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert "--yes is required" in done.stderr.decode()
+    assert (tmp_path / "mine.toml").read_text() == "# by hand\n"
+    assert ragweir(*arguments, "--yes", folder=tmp_path).returncode == 0
+    assert 'query = "input.question"' in (tmp_path / "mine.toml").read_text()
+
+
+def test_half_a_map_of_a_file_is_written_to_be_completed(tmp_path: Path) -> None:
+    """A map that lacks required fields is written with comments for them; our own schema needs no map."""
+    (tmp_path / "rows.jsonl").write_text('{"id": 1, "question": "Who?", "said": "Ada."}\n')
+    printed = tapped("rows.jsonl", "--write-map", "mine.toml", folder=tmp_path, status=1)
+    assert "Complete the map in mine.toml, and run this command again with --map mine.toml." in printed
+    assert (tmp_path / "mine.toml").read_text().startswith('# response = ""  # required; ')
+    (tmp_path / "own.jsonl").write_bytes(own(1))
+    printed = tapped("own.jsonl", "--write-map", "none.toml", folder=tmp_path)
+    assert "They need no map, so none.toml was not written." in printed
+    assert not (tmp_path / "none.toml").exists()
+
+
+def test_a_ready_map_is_written_to_be_changed(tmp_path: Path) -> None:
+    """The ready map that fits can be written to a file, with its comments."""
+    file = EXPORTS / "langfuse-3.15.0" / "traces.jsonl"
+    printed = tapped(file, "--write-map", "mine.toml", folder=tmp_path)
+    assert "The map was written to mine.toml." in printed
+    assert "7 of them have JSON as query or response: a path in the map may lead to the text in it." in printed
+    assert (tmp_path / "mine.toml").read_text().startswith("# Exports of Langfuse")
+
+
+def test_score_names_the_ready_map_of_a_rejected_export(tmp_path: Path) -> None:
+    """An export without a map is rejected with the option that reads it, which then says nothing of other formats."""
+    file = EXPORTS / "langfuse-3.15.0" / "traces.jsonl"
+    done = ragweir("score", file, "--out", "scores.jsonl", folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.decode().endswith("\nThis is an export of Langfuse: add --map langfuse\n0 scored, 60 rejected\n")
+    done = ragweir("score", file, "--map", "langfuse", "--out", "scores.jsonl", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"58 scored, 2 skipped by the map's `where`\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "ragweir: the file rows.jsonl holds no rows"),
+        (b"PK\x03\x04", "ragweir: rows.jsonl"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, content: bytes, told: str) -> None:
+    """An empty file, and one of another format, are told in a sentence."""
+    (tmp_path / "rows.jsonl").write_bytes(content)
+    done = ragweir("tap", "rows.jsonl", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.decode().startswith(told)
+
+
+def test_a_wrong_name_is_told_as_that_of_a_file() -> None:
+    """A path that does not exist is no topic; a name with a file's suffix is told to be neither."""
+    done = ragweir("tap", "nowhere/rows.jsonl")
+    assert (done.returncode, told(done)) == (
+        2,
+        "ragweir: there is no file nowhere/rows.jsonl (see `ragweir tap --help`)",
+    )
+    done = ragweir("--bootstrap-servers", "127.0.0.1:1", "tap", "rows.jsonl", RAGWEIR_KAFKA__CLIENT="{}")
+    assert done.returncode == 1
+    assert told(done).startswith("ragweir: there is no file rows.jsonl here, and of a topic: ")
