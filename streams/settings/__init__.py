@@ -32,7 +32,7 @@ from ragweir.streams.settings.routing import (
     Rule,
 )
 from ragweir.streams.settings.telemetry import TelemetrySettings
-from ragweir.streams.settings.windows import Slo, WindowSettings
+from ragweir.streams.settings.windows import Slo, WindowSettings, check_dimensions
 
 __all__ = [
     "DEFAULT_ROUTING_KEY",
@@ -51,7 +51,9 @@ __all__ = [
     "TelemetrySettings",
     "TopicSettings",
     "WindowSettings",
+    "check_dimensions",
     "check_not_world_writable",
+    "from_groups",
     "import_function",
     "load",
 ]
@@ -144,8 +146,39 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         group: {name: value for name, value in values.items() if value is not None}
         for group, values in (overrides or {}).items()
     }
+    return _validated(Layered, given, chosen)
+
+
+def from_groups(groups: Mapping[str, Any]) -> Settings:
+    """Return the settings of these groups; all others have their defaults.
+
+    Neither a file nor the environment is read.
+
+    >>> from_groups({"limits": {"max_contexts": 8}}).limits.max_contexts
+    8
+
+    Args:
+        groups: the settings of each group by name, as a settings file has them.
+
+    Raises:
+        ConfigurationError: as `load`.
+    """
+
+    class Given(Settings):
+        @classmethod
+        @override
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *_: Any, **__: Any
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return (init_settings,)
+
+    return _validated(Given, {str(group): values for group, values in groups.items()}, DEFAULT_FILE)
+
+
+def _validated(kind: type[Settings], given: Mapping[str, Any], chosen: Path) -> Settings:
+    """Make settings of their sources, and check the files that they name."""
     try:
-        settings = Layered(**given)
+        settings = kind(**given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         name = ".".join(str(step) for step in first["loc"] if step not in _UNION_BRANCHES)
