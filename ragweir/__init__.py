@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # That of `typing` takes longer than everything else here.
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,13 +72,14 @@ _MODULES: Mapping[str, str] = MappingProxyType(
 """The module of each public name."""
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name on its first use."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
-    return value
+if not TYPE_CHECKING:  # Type checkers would take any name as public.
 
+    def __getattr__(name: str) -> object:
+        """Import a public name on its first use."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return value
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
