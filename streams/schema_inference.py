@@ -7,38 +7,27 @@ with the most usual name for it, among those that have the right type in most of
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, product
 
+from ragweir.schemas.codec.mapping.columns import Columns, columns
+from ragweir.schemas.codec.mapping.paths import Steps as Path
+from ragweir.schemas.codec.mapping.paths import path_text
 from ragweir.schemas.times import FIRST_YEAR, LAST_YEAR, parse_time
 
 Rules = dict[str, object]
-Step = str | int | None
-Path = tuple[Step, ...]
-"""The steps to a value: a name, an index of a list, or None for every item of a list."""
-Columns = Mapping[Path, dict[int, object]]
-"""The paths of a sample, each with one value of every event that has it, by the event's index. Null is absent."""
 Fits = Callable[[object], bool]
 Row = tuple[str, Fits, str]
 
 REQUIRED = ("event_id", "query", "response")
 
-_MOST_PATHS = 1_000
-_MOST_STEPS = 2_000
-"""Most paths of the whole sample and of one event, since keys that are data make any number of paths."""
-_DEEPEST = 7
-_ITEMS = 3
 _SHARE = 0.5
 """The least share of the events that must have a path."""
 _MOST = 0.9
 """The least share of its values that must have the right type. Ids may repeat to this degree, by redelivery."""
-_FIRST_OF = frozenset({"choices"})
-"""Lists of which only the first item is used."""
 _VAGUE = frozenset({"id", "name", "value", "version"})
 """Names that are read together with the one above them: `session.id` is a session_id."""
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
-_BARE = re.compile(r'[^.\[\]"]+')
 
 
 def _is_text(value: object) -> bool:
@@ -106,35 +95,6 @@ LIST_FIELDS: tuple[Row, ...] = (
     ("retrieval_method", _is_text, "retrieval_method retriever method"),
 )
 """The same for the items of the list of contexts; the name `.` is the item itself."""
-
-
-def _walk(event: object) -> Iterator[tuple[Path, object]]:
-    """Yield the paths of an event that a map can use, with their values, those near the top first."""
-    ahead: deque[tuple[Path, object]] = deque([((), event)])
-    while ahead:
-        path, data = ahead.popleft()
-        yield path, data
-        if len(path) == _DEEPEST:
-            continue
-        if isinstance(data, dict):
-            # A map cannot name the others.
-            names = (name for name in data if name and '"' not in name and name != "[]")
-            ahead.extend(((*path, name), data[name]) for name in islice(names, _MOST_STEPS))
-        elif isinstance(data, list) and None not in path:
-            if data and path and path[-1] in _FIRST_OF:
-                ahead.append(((*path, 0), data[0]))
-            ahead.extend(((*path, None), item) for item in data[:_ITEMS])
-
-
-def columns(events: Sequence[object]) -> Columns:
-    """Return the values of a sample by their paths; events that are no objects have none."""
-    found: dict[Path, dict[int, object]] = {}
-    for place, event in enumerate(events):
-        if isinstance(event, dict):
-            for path, value in islice(_walk(event), 1, _MOST_STEPS):
-                if value is not None and (path in found or len(found) < _MOST_PATHS):
-                    found.setdefault(path, {}).setdefault(place, value)
-    return found
 
 
 def _names_of(path: Path) -> tuple[str, ...]:
@@ -212,21 +172,6 @@ def propose(events: Sequence[object]) -> Rules:
     identity = [path_text(path) for path in _identity(plain, count, chosen.pop("event_id", None))]
     rules: Rules = {"event_id": identity if len(identity) > 1 else identity[0]} if identity else {}
     return rules | {field: path_text(path) for field, path in (chosen | _contexts(found, plain)).items()}
-
-
-def path_text(path: Path) -> str:
-    """Return a path as maps write it.
-
-    >>> path_text(("choices", 0, "b.c", None))
-    'choices[0]."b.c"[]'
-    """
-    text = ""
-    for step in path:
-        if isinstance(step, str):
-            text += ("." if text else "") + (step if _BARE.fullmatch(step) else f'"{step}"')
-        else:
-            text += "[]" if step is None else f"[{step}]"
-    return text
 
 
 def innermost(events: Sequence[object], most: int = 40) -> list[str]:

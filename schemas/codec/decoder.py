@@ -1,21 +1,27 @@
-"""Decoders: they turn the value of one Kafka record into interactions, and into rejections of what is none."""
+"""Decoders: they turn the value of one record into interactions, and into rejections of what is none."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import final
 
 from typing_extensions import override
 
 from ragweir.errors import Rejected
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
-from ragweir.schemas.codec.json import decode
+from ragweir.schemas.codec.json import interaction, parse
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 
 MAX_EVENTS = 1_000
 """Maximum number of events of one record; all results of a record are written in one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An event that is not evaluated since `where` of the map does not select it."""
 
 
 class Decoder(ABC):
@@ -24,25 +30,32 @@ class Decoder(ABC):
     A subclass implements `events`. Users call `decode`, which holds every format to this contract:
 
     - Events and rejections have the order of the record. The index of an event is the number of events and rejections
-      before it. It is written as `source.index`, and compared when a record is read again after a restart, so that
-      equal values must give equal events: a decoder has no state.
+      before it, without those that are skipped. It is written as `source.index`, and compared when a record is read
+      again after a restart, so that equal values must give equal events: a decoder has no state.
     - Nothing is raised but MemoryError, whatever the bytes are.
     - A record gives at most `MAX_EVENTS` events, and then one rejection for all others.
 
-    A decoder reads nothing but the value. All records of a topic have one format, so that its user chooses the decoder
-    by the topic, and a format with schemas names the schema within the value.
+    A decoder reads nothing but the value, and in a file its row number. All records of a topic have one format, so that
+    its user chooses the decoder by the topic, and a format with schemas names the schema within the value.
     """
 
     @final
-    def decode(self, value: bytes | None) -> Iterator[Interaction | Rejected]:
+    def decode(self, value: bytes | None, row: int | None = None) -> Iterator[Interaction | Rejected | Skipped]:
         """Yield the events and rejections of a record's value, if any.
+
+        Args:
+            value: the record's value.
+            row: number of the record in a file; None for a topic.
 
         Raises:
             MemoryError: if there is no memory left, which may not be the record's fault.
         """
         number = 0
         try:
-            for event in self.events(value):
+            for event in self.row_events(value, row):
+                if isinstance(event, Skipped):
+                    yield event
+                    continue
                 if number == MAX_EVENTS:
                     yield Rejected(
                         "too_large", f"the record holds more than {MAX_EVENTS} events; the others are not read"
@@ -57,8 +70,13 @@ class Decoder(ABC):
         except Exception as error:  # One record must not stop the stream.
             yield Rejected("unreadable", f"decoding raised {type(error).__name__}")
 
+    def row_events(self, value: bytes | None, row: int | None) -> Iterable[Interaction | Rejected | Skipped]:
+        """Return the events of a record as `events` does, for a format in which they may depend on the row number."""
+        del row
+        return self.events(value)
+
     @abstractmethod
-    def events(self, value: bytes | None) -> Iterable[Interaction | Rejected]:
+    def events(self, value: bytes | None) -> Iterable[Interaction | Rejected | Skipped]:
         """Return the events of a record in their order; a value may be None or any bytes.
 
         Raises:
@@ -79,18 +97,30 @@ class JsonDecoder(Decoder):
         max_bytes: maximum size of a value.
         max_items: maximum number of elements by list; see `ragweir.schemas.codec.intake`.
         mapping: gives the fields of an interaction for an event of a foreign schema; see
-            `ragweir.schemas.codec.mapping`.
+            `ragweir.schemas.codec.mapping`. It is called with the parsed event and its row number; None as result
+            skips the event.
     """
 
     def __init__(
         self,
         max_bytes: int = MAX_EVENT_BYTES,
         max_items: Mapping[str, int] = DEFAULT_MAX_ITEMS,
-        mapping: Callable[[object], object] | None = None,
+        mapping: Callable[[object, int | None], object] | None = None,
     ) -> None:
         self._max_bytes, self._max_items, self._mapping = max_bytes, max_items, mapping
 
     @override
-    def events(self, value: bytes | None) -> Iterator[Interaction]:
-        """Yield the one interaction."""
-        yield decode(value, max_bytes=self._max_bytes, max_items=self._max_items, mapping=self._mapping)
+    def row_events(self, value: bytes | None, row: int | None) -> Iterator[Interaction | Skipped]:
+        """Yield the one interaction, or that it is skipped."""
+        data = parse(value, self._max_bytes)
+        if self._mapping is not None:
+            data = self._mapping(data, row)
+            if data is None:
+                yield Skipped()
+                return
+        yield interaction(data, self._max_items)
+
+    @override
+    def events(self, value: bytes | None) -> Iterator[Interaction | Skipped]:
+        """Yield the one interaction, or that it is skipped."""
+        return self.row_events(value, None)

@@ -1,6 +1,6 @@
 """JSON codec: decodes interactions, with a rejection for any bytes that are none, and encodes records."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -86,10 +86,9 @@ def decode(
     value: bytes | None,
     *,
     max_bytes: int = MAX_EVENT_BYTES,
-    mapping: Callable[[object], object] | None = None,
     max_items: Mapping[str, int] = intake.DEFAULT_MAX_ITEMS,
 ) -> Interaction:
-    """Decode an interaction from a record's value, through a mapping for a foreign schema.
+    """Decode an interaction from a record's value.
 
     >>> decode(b'{"event_id": "1", "query": "Who?", "response": "Ada."}').response
     'Ada.'
@@ -101,8 +100,7 @@ def decode(
     Raises:
         Rejected: with a reason that quotes nothing of the value. No other exception but MemoryError is raised.
     """
-    data = parse(value, max_bytes)
-    return interaction(mapping(data) if mapping else data, max_items)
+    return interaction(parse(value, max_bytes), max_items)
 
 
 def event_time(event: Interaction, record_ms: int | None) -> datetime:

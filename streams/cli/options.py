@@ -8,10 +8,17 @@ from typing import Annotated
 
 import typer
 
+from ragweir.schemas.codec.ready_maps import READY_MAPS
 from ragweir.streams.cli.app import FAILURE
 
 MapFile = Annotated[
-    Path | None, typer.Option("--map", help="TOML file that maps the fields of foreign events: FIELD = PATH.")
+    Path | None,
+    typer.Option(
+        "--map",
+        metavar="FILE|NAME",
+        help=f"Map of foreign events to ragweir's fields: a TOML file of FIELD = PATH, or a ready map "
+        f"({', '.join(READY_MAPS)}).",
+    ),
 ]
 Workers = Annotated[
     int, typer.Option(min=1, max=256, help="Number of worker processes; at most one per partition has work.")

@@ -34,25 +34,30 @@ def publish(
     effective = settings()
     limit = effective.limits.max_event_bytes
     mapping = read_map(map_file) if map_file else None
-    rejected = sent = 0
+    rejected = skipped = sent = 0
     with Publisher(effective) as publisher, Bars() as bars, file.open("rb") as source:
         published = bars.watch("Publishing", file.stat().st_size)
         for number, line in read_lines(source, limit, str(file)):
             try:
-                event_id, value = _checked(line, mapping, limit)
-                publisher.send(value, event_id.encode())
-                sent += 1
+                checked = _checked(line, number, mapping, limit)
+                if checked is None:
+                    skipped += 1
+                else:
+                    event_id, value = checked
+                    publisher.send(value, event_id.encode())
+                    sent += 1
             except Rejected as error:
                 rejected += 1
                 err.say(f"line {number}: {printable(error.message, None)}")
             published(len(line) + 1)
-    err.say(f"{sent} published to {publisher.topic}" + (f", {rejected} rejected" if rejected else ""))
+    others = ((skipped, "skipped by the map's `where`"), (rejected, "rejected"))
+    err.say(f"{sent} published to {publisher.topic}" + "".join(f", {count} {what}" for count, what in others if count))
     if rejected:
         raise typer.Exit(FAILURE)
 
 
-def _checked(line: bytes, mapping: FieldMap | None, limit: int) -> tuple[str, bytes]:
-    """Return the event's id and the value to send: the line, or what the map makes of it.
+def _checked(line: bytes, number: int, mapping: FieldMap | None, limit: int) -> tuple[str, bytes] | None:
+    """Return the event's id and the value to send: the line, or what the map makes of it; None if it is skipped.
 
     Raises:
         Rejected: if it is no interaction, or larger than the limit.
@@ -60,7 +65,9 @@ def _checked(line: bytes, mapping: FieldMap | None, limit: int) -> tuple[str, by
     data = parse(line, limit)
     if mapping is None:
         return interaction(data).event_id, line
-    ours = mapping(data)
+    ours = mapping(data, number)
+    if ours is None:
+        return None
     value = encode_json(ours)
     if len(value) > limit:
         raise Rejected("too_large", f"mapped, the event is over the limit of {limit} bytes")

@@ -69,7 +69,7 @@ def score(
     reported; the exit status is 130. A second Ctrl-C ends the process immediately.
     """
     effective = settings(input={"map": map_file})
-    config = evaluate_config(effective, file.name, explain=explain)
+    config = evaluate_config(effective, file.name, explain=explain, is_file=True)
     totals = Aggregator(config.catalogue)
     summary = EvaluationSummary(totals, judging=judge)
     _check_distinct(file, out, windows)
@@ -92,6 +92,7 @@ def score(
         for record, outcome in judging.run(lines) if judging else lines:
             line = record.offset if record else line
             summary.duplicates += outcome.counts["ragweir_duplicates_total",]
+            summary.skipped += outcome.counts["ragweir_filtered_total",]
             summary.repaired.update(
                 {
                     name: number

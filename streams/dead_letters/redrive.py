@@ -71,6 +71,8 @@ class RedriveOptions:
         data = parse(value, self.max_bytes)
         if mapping:
             data = mapping(data)
+            if data is None:
+                raise Rejected("unmapped", "`where` of the map does not select the event")
             value = encode_json(data)
         event = interaction(data)
         time = event_time(event, letter.details.source_timestamp)

@@ -15,7 +15,7 @@ from typing_extensions import override
 from ragweir.errors import ErrorClass, Rejected
 from ragweir.metrics.catalogue import CATALOGUE_VERSION, Catalogue
 from ragweir.metrics.view import TextLimits, View
-from ragweir.schemas.codec.decoder import Decoder, JsonDecoder
+from ragweir.schemas.codec.decoder import Decoder, JsonDecoder, Skipped
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS, TIME_DEFAULTED
 from ragweir.schemas.codec.json import encode, event_time
 from ragweir.schemas.dead_letter import HEAD_BYTES
@@ -28,7 +28,7 @@ from ragweir.streams.emissions import add_dead_letter, cloud_event
 from ragweir.streams.evaluate.deduplication import Duplicates
 from ragweir.streams.evaluate.filters import Filters
 from ragweir.streams.evaluate.routing import Router
-from ragweir.streams.records import Emission, EventPosition, Outcome, Record, TopicPartition
+from ragweir.streams.records import Count, Emission, EventPosition, Outcome, Record, TopicPartition
 
 _SERVICE = "evaluate"
 _REQUEST_OVERHEAD_BYTES = 8 * 1024
@@ -97,7 +97,7 @@ class EvaluateAgent(Agent):
         for record in records:
             outcome.counts["ragweir_events_in_total",] += 1
             repeated = False
-            for index, event in enumerate(self.read(record)):
+            for index, event in enumerate(self.read(record, outcome.counts)):
                 settled = event if isinstance(event, Rejected) else self._settle(*event, record, index, outcome)
                 if isinstance(settled, Evaluation):
                     evaluated.append((record, settled))
@@ -182,11 +182,20 @@ class EvaluateAgent(Agent):
 
     # Evaluating.
 
-    def read(self, record: Record) -> Iterator[tuple[Interaction, datetime] | Rejected]:
-        """Yield the events of a record with their times, or a rejection for each that is unreadable or has no time."""
+    def read(
+        self, record: Record, counts: Counter[Count] | None = None
+    ) -> Iterator[tuple[Interaction, datetime] | Rejected]:
+        """Yield the events of a record with their times, or a rejection for each that is unreadable or has no time.
+
+        Events that the map does not select are skipped, and added to `counts`.
+        """
         config = self._config
         stamp_ms = None if config.ignore_record_timestamp else record.timestamp_ms
-        for event in config.decoders.get(record.topic, self._json).decode(record.value):
+        for event in config.decoders.get(record.topic, self._json).decode(record.value, record.offset):
+            if isinstance(event, Skipped):
+                if counts is not None:
+                    counts["ragweir_filtered_total",] += 1
+                continue
             if isinstance(event, Rejected):
                 yield event
                 continue
@@ -199,7 +208,7 @@ class EvaluateAgent(Agent):
                     yield event.with_flags({*event.flags, TIME_DEFAULTED}), config.default_time
 
     def evaluate(self, record: Record) -> Iterator[tuple[Evaluation, list[str]] | Rejected]:
-        """Yield each event's evaluation with the metrics that raised, or its rejection."""
+        """Yield each event's evaluation with the metrics that raised, or its rejection; nothing for a skipped event."""
         for index, event in enumerate(self.read(record)):
             yield event if isinstance(event, Rejected) else self._evaluation(*event, record, index)
 

@@ -15,6 +15,7 @@ from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.run import Loaded, ReplayRequest, Run
 from ragweir.schemas.topics import RUN
+from ragweir.streams.from_settings import map_text
 from ragweir.streams.kafka.client import Connection, build, client_properties, publisher_properties
 from ragweir.streams.kafka.reader import offset_range, read, topics
 from ragweir.streams.masking import digest_of_secrets, masked
@@ -77,7 +78,7 @@ def result_affecting_settings(settings: Settings, request: ReplayRequest) -> dic
     affecting["input"] = {"duplicate_horizon": settings.input.duplicate_horizon}
     try:
         if settings.input.map is not None:
-            affecting["input"]["map"] = settings.input.map.read_text(encoding="utf-8")
+            affecting["input"]["map"] = map_text(settings.input.map)
         if settings.metrics.packs is not None:
             packs = sorted(settings.metrics.packs.glob("*.toml"))
             affecting["packs"] = {pack.name: pack.read_text(encoding="utf-8") for pack in packs}

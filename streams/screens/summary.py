@@ -53,7 +53,7 @@ class EvaluationSummary:
 
     def __init__(self, totals: Aggregator, *, judging: bool = False) -> None:
         self._totals, self._judging = totals, judging
-        self.scored = self.rejected = self.duplicates = self.selected = self.deferred = 0
+        self.scored = self.rejected = self.skipped = self.duplicates = self.selected = self.deferred = 0
         self.spent = 0
         """Cost of the judge's calls, in millionths of a dollar."""
         self.at_most = 0
@@ -113,7 +113,12 @@ class EvaluationSummary:
 
     def line(self) -> str:
         """Return the numbers of events by outcome, and the cost, in one line."""
-        parts = {"scored": self.scored, "rejected": self.rejected, "duplicates left out": self.duplicates}
+        parts = {
+            "scored": self.scored,
+            "rejected": self.rejected,
+            "skipped by the map's `where`": self.skipped,
+            "duplicates left out": self.duplicates,
+        }
         text = ", ".join(f"{number} {what}" for what, number in parts.items() if number or what == "scored")
         if self.repaired:
             text += f"; repaired: {', '.join(f'{flag} {number}' for flag, number in self.repaired.most_common())}"

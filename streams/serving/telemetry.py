@@ -114,7 +114,7 @@ TABLE = (
     _counter("ragweir_events_in_total", "Records read and settled, with or without an evaluation", *_AGENTS),
     _counter("ragweir_evaluations_total", "Evaluations written", _EVALUATE, _JUDGE, stage=attrgetter("stages")),
     _counter("ragweir_duplicates_total", "Events not evaluated because their id occurred shortly before", _EVALUATE),
-    _counter("ragweir_filtered_total", "Events excluded by replay filters", _EVALUATE),
+    _counter("ragweir_filtered_total", "Events excluded by filters of a replay or by `where` of the map", _EVALUATE),
     _counter(
         "ragweir_dead_letters_total",
         "Records written to dead-letter because they could not be evaluated",

@@ -20,8 +20,8 @@ class InputSettings(SettingsGroup):
     """Topic of interactions, in place of `interactions` with `topics.prefix`. It is only read: never created, never
     written, its offsets committed by ragweir's own group alone. Unset: ragweir's own topic."""
     map: Path | None = None
-    """TOML file that maps the events of `input.topic` to the fields of an interaction. Unset: the events have ragweir's
-    own fields."""
+    """Map of the events of `input.topic` to the fields of an interaction: a TOML file, or the name of a ready map, such
+    as `langfuse`. Unset: the events have ragweir's own fields."""
     start_from: Literal["earliest", "latest"] = "earliest"
     """Position at which a partition without a committed offset is first read: its earliest or its latest record.
     A partition whose evaluations show how far it was read continues there instead."""

@@ -120,7 +120,7 @@ class Endless(Decoder):
 DECODERS = (
     JsonDecoder(),
     JsonDecoder(mapping=MAP),
-    JsonDecoder(mapping=lambda _: 1 / 0),
+    JsonDecoder(mapping=lambda _event, _row: 1 / 0),
     ArrayDecoder(),
     Raising(ValueError("secret")),
     Raising(Rejected("not_json", "no more")),

@@ -18,8 +18,8 @@ from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.cli.checks import events as checks
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
-from ragweir.streams.cli.tap import read_newest
 from ragweir.streams.playground.local.kafka import local_kafka
+from ragweir.streams.sample import read_newest
 from ragweir.streams.settings import load
 
 
@@ -98,8 +98,9 @@ def test_our_own_shape_is_recognised(kafka: SharedBroker, prefix: str) -> None:
     assert shares(printed).items() >= {"context_support": "100 %", "exact_match": "50 %"}.items()
     assert re.search(r"\n  exact_match +50 % +0.000 +no expected\b", printed)
     assert re.search(r"\nOn none of them\n", printed)
-    assert re.search(r"\n  needs spans:\n    llm_latency_ms, ", printed)
-    assert "\n  needs a question_id that has a question pack:\n    EF_1.rules_found, " in printed
+    assert "\n  spans: 9 more need it\n    llm_latency_ms, " in printed
+    assert "\n  started_at and ended_at: 1 more needs both\n    total_latency_ms" in printed
+    assert "\n  question_id that has a question pack: 18 more need it\n    EF_1.rules_found, " in printed
     command = f"  ragweir --bootstrap-servers {kafka.bootstrap}"
     assert printed.endswith(f"\n{command} topics create\n{command} evaluate --input-topic {topic}\n")
     assert ".toml" not in printed

@@ -1,5 +1,6 @@
 """The map for foreign shapes: its grammar, its errors, and that no foreign event breaks it."""
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -22,6 +23,19 @@ FOREIGN: dict[str, Any] = {
     "docs": [{"t": "one", "m": {"score": 0.5}}, {"t": None}, "stray", {"m": {"score": 1}}],
     "deep": {"a.b": {"c": [[1, 2], {"d": "found"}]}},
     "attributes": {"session.id": "s-1", "größe": "L"},
+    "zero": 0,
+    "yes": True,
+    "blank": " ",
+    "as_json": '["a", {"b": ["c", "d"]}]',
+    "as_python": "['a', \"it's\"]",
+    "as_array": "['a' 'b']",
+    "grid": [[1, 2], [], None, [3]],
+    "steps": [
+        {"kind": "r", "docs": [{"t": "1"}, {"t": "2", "s": 0.2}, {"s": 0.3}]},
+        {"kind": "r"},
+        "stray",
+        {"kind": "x", "docs": [{"t": "4"}]},
+    ],
 }
 OURS: dict[str, Any] = {"event_id": 7, "query": "Who?", "response": "Ada."}
 
@@ -68,6 +82,94 @@ RULES = (
     ('"contexts[].text" = "nowhere[].t"', {}),
     ('"contexts[].text" = "n[].t"', {}),
     ('extra = "attributes"', {"extra": FOREIGN["attributes"]}),
+    ('tenant = { path = "a" }', {"tenant": "Ada."}),
+    # The first that is present.
+    ('tenant = { first = ["nowhere", "n", "a", "id"] }', {"tenant": "Ada."}),
+    ('tenant = { first = ["nowhere", "n"] }', {}),
+    ('tenant = { first = ["nowhere", { constant = "x" }] }', {"tenant": "x"}),
+    ('tenant = { first = [["id", "n"], ["id", "a"]] }', {"tenant": "7:Ada."}),
+    ('tenant = { first = [{ first = ["n"] }, "a"] }', {"tenant": "Ada."}),
+    ('tenant = { first = ["zero", "a"] }', {"tenant": 0}),
+    ('tenant = { first = [{ path = "a", parse = "json" }, "a"] }', {"tenant": "Ada."}),
+    ('expected = { first = ["docs[].nowhere", "list[]"] }', {"expected": ["x", "y"]}),
+    ('expected = { first = ["a[].nowhere", "list[]"] }', {"expected": ["x", "y"]}),
+    ('expected = { first = ["a[]", "nowhere[]"] }', {}),  # It may have the other form, without the field.
+    ('"contexts[].text" = { first = ["nowhere[]", "a"] }', {"contexts": [{"text": "Ada."}]}),
+    ('"contexts[].text" = { first = ["list[]", "a"] }', {"contexts": [{"text": "x"}, {"text": "y"}]}),
+    (
+        '"contexts[].text" = { path = "docs[]", then = { first = ["t", "m.score"] } }',
+        {"contexts": [{"text": "one"}, {}, {}, {"text": 1}]},
+    ),
+    # Values that are translated.
+    ('tenant = { path = "a", translate = { "Ada." = "ada", x = "y" } }', {"tenant": "ada"}),
+    ('tenant = { path = "a", translate = { x = "y" } }', {"tenant": "Ada."}),
+    ('tenant = { path = "a", translate = { x = "y" }, otherwise = "z" }', {"tenant": "z"}),
+    ('tenant = { path = "id", translate = { 7 = "seven" } }', {"tenant": "seven"}),
+    ('answerable = { path = "yes", translate = { true = false } }', {"answerable": False}),
+    ('tenant = { path = "n", translate = { x = "y" }, otherwise = "z" }', {"tenant": None}),
+    ('tenant = { path = "nowhere", translate = { x = "y" }, otherwise = "z" }', {}),
+    ('expected = { path = "list[]", translate = { x = "X" } }', {"expected": ["X", "y"]}),
+    # Texts that are parsed.
+    ('expected = { path = "as_json", parse = "json" }', {"expected": ["a", {"b": ["c", "d"]}]}),
+    ('tenant = { path = "as_json", parse = "json", then = "[1].b[0]" }', {"tenant": "c"}),
+    (
+        '"contexts[].text" = { path = "as_json", parse = "json", then = "[1].b[]" }',
+        {"contexts": [{"text": "c"}, {"text": "d"}]},
+    ),
+    (
+        '"contexts[].text" = { path = "as_python", parse = "python", then = "[]" }',
+        {"contexts": [{"text": "a"}, {"text": "it's"}]},
+    ),
+    ('expected = { path = "as_array", parse = "python" }', {"expected": ["a", "b"]}),
+    ('expected = { path = "list", parse = "json" }', {"expected": ["x", "y"]}),
+    ('tenant = { path = "blank", parse = "json" }', {}),
+    # Whatever a cell holds: JSON, a Python literal, or text as it is.
+    ('expected = { path = "as_json", parse = "any" }', {"expected": ["a", {"b": ["c", "d"]}]}),
+    ('expected = { path = "as_python", parse = "any" }', {"expected": ["a", "it's"]}),
+    ('tenant = { path = "a", parse = "any" }', {"tenant": "Ada."}),
+    ('tenant = { path = "a", parse = "any", then = "b" }', {}),
+    ('expected = { path = "nowhere", parse = "any", then = "[]" }', {}),
+    ('"contexts[].text" = { path = "n", parse = "any", then = "[]" }', {}),
+    # Places from the end.
+    ('tenant = "list[-1]"', {"tenant": "y"}),
+    ('tenant = "list[-2]"', {"tenant": "x"}),
+    ('tenant = "list[-3]"', {}),
+    ('tenant = "docs[-4].t"', {"tenant": "one"}),
+    # Texts that hold a list.
+    ('expected = { path = "a", split = "d" }', {"expected": ["A", "a."]}),
+    ('expected = { path = "list", split = "d" }', {"expected": ["x", "y"]}),
+    (
+        '"contexts[].text" = { path = "list[]", split = "x", then = "[-1]" }',
+        {"contexts": [{"text": ""}, {"text": "y"}]},
+    ),
+    # Values as text.
+    ('tenant = { path = "a", text = true }', {"tenant": "Ada."}),
+    ('tenant = { path = "list", text = true }', {"tenant": '["x","y"]'}),
+    ('tenant = { path = "list", text = true, then = "[1]" }', {"tenant": "y"}),
+    ('tenant = { path = "n", text = true }', {"tenant": None}),
+    # Lists within lists.
+    ('"contexts[].text" = "steps[].docs[].t"', {"contexts": [{"text": "1"}, {"text": "2"}, {}, {"text": "4"}]}),
+    (
+        '"contexts[].text" = "steps[].docs[].t"\n"contexts[].score" = "steps[].docs[].s"',
+        {"contexts": [{"text": "1"}, {"text": "2", "score": 0.2}, {"score": 0.3}, {"text": "4"}]},
+    ),
+    ('expected = "grid[][]"', {"expected": [1, 2, 3]}),
+    # Elements that are selected.
+    (
+        '"contexts[].text" = { path = "steps[]", where = { path = "kind", in = ["r"] }, then = "docs[].t" }',
+        {"contexts": [{"text": "1"}, {"text": "2"}, {}]},
+    ),
+    ('expected = { path = "steps[].docs[].t", where = { path = "s", absent = false } }', {"expected": ["2"]}),
+    (
+        'expected = { path = "steps[].docs[].t", where = [{ path = "s", absent = true }, { path = "t", in = ["4"] }] }',
+        {"expected": ["4"]},
+    ),
+    ('tenant = { path = "steps[].docs[].t", where = { path = "t", in = [1] } }', {"tenant": []}),
+    (
+        '"spans[].name" = "list[]"\n"spans[].kind" = { constant = "tool" }',
+        {"spans": [{"name": "x", "kind": "tool"}, {"name": "y", "kind": "tool"}]},
+    ),
+    ('"retrieval.relevant_ids" = "docs[].t"', {"retrieval": {"relevant_ids": ["one", None]}}),
 )
 
 
@@ -82,6 +184,81 @@ def test_a_rule_reads(rules: str, read: dict[str, Any] | int) -> None:
         assert found == read
 
 
+IDS: dict[str, Any] = {"id": 7, "query": "Who?", "a": "1", "b": None, "deep": {"y": [1], "x": 2}}
+
+
+def hashed(event: dict[str, Any], rule: str = '{ hash = ["a", "b", "deep"] }') -> object:
+    return mapped(f"tenant = {rule}", event).get("tenant")
+
+
+def test_a_hash_is_that_of_the_values() -> None:
+    """It has 32 hex digits, depends on the values and their types alone, and absent is as null."""
+    canonical = b'[["1"],[],[{"x":2,"y":[1]}]]'
+    assert hashed(IDS) == hashlib.sha256(canonical).hexdigest()[:32]
+    reordered = {"deep": {"x": 2, "y": [1]}, "a": "1", "other": 5}
+    assert hashed(reordered) == hashed(IDS)
+    others = [IDS | {"a": 1}, IDS | {"a": None}, IDS | {"b": "null"}, IDS | {"b": "1", "a": None}, IDS | {"deep": []}]
+    assert len({hashed(each) for each in [IDS, *others]}) == 6
+    assert hashed({"a": None}) is None
+    assert hashed(IDS, '{ hash = ["deep.y[]", "a"] }') == hashed(IDS, '{ hash = ["deep.y", "a"] }')
+
+
+def test_a_row_is_the_number_in_the_file() -> None:
+    field_map = FieldMap.parse('event_id = { row = true }\nquery = "q"\nresponse = "a"\ntenant = ["q", { row = true }]')
+    assert field_map.numbers_rows
+    assert field_map({"q": "Who?"}, 7) == {"event_id": "7", "query": "Who?", "tenant": "Who?:7"}
+    assert field_map({"q": "Who?"}) == {"query": "Who?"}
+    assert not FieldMap.parse(REQUIRED).numbers_rows
+
+
+SELECTED = (
+    (
+        '{ path = "kind", in = ["chain", 1] }',
+        [{"kind": "chain"}, {"kind": 1}, {"kind": 1.0}],
+        [{"kind": True}, {"kind": "1"}, {}],
+    ),
+    (
+        '{ path = "kind", in = [true] }',
+        [{"kind": True}],
+        [{"kind": 1}, {"kind": "true"}, {"kind": [True, []], "x": {}}][:2],
+    ),
+    ('{ path = "parent", absent = true }', [{}, {"parent": None}], [{"parent": "x"}, {"parent": 0}, {"parent": ""}]),
+    ('{ path = "parent", absent = false }', [{"parent": 0}, {"parent": ""}], [{}, {"parent": None}]),
+    ('{ path = "tags[]", in = ["a"] }', [{"tags": ["b", "a"]}], [{"tags": ["b"]}, {"tags": []}, {}]),
+    ('{ path = "meta", parse = "json", then = "k", in = ["a"] }', [{"meta": '{"k": "a"}'}], [{"meta": '{"k": "b"}'}]),
+    (
+        '[{ path = "a", in = [1] }, { path = "b", absent = true }]',
+        [{"a": 1}],
+        [{"a": 2}, {"a": 1, "b": 1}, {"b": 1}],
+    ),
+)
+
+
+@pytest.mark.parametrize(("condition", "selected", "others"), SELECTED)
+def test_where_selects_events(condition: str, selected: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
+    field_map = FieldMap.parse(f"{REQUIRED}where = {condition}")
+    assert all(field_map(each) is not None for each in selected)
+    assert [field_map(each) for each in others] == [None] * len(others)
+
+
+def test_a_text_that_cannot_be_parsed_rejects_the_event_without_being_quoted() -> None:
+    for text in (
+        "secret",
+        "[secret]",
+        "['secret'",
+        "{'a', 'b'}",
+        "b'a'",
+        "[1 2 ... 8]",
+        "]",
+        "'\\ud800'",
+        "1 2",
+        "[" * 5000,
+    ):
+        for kind in ("json", "python"):
+            with pytest.raises(Rejected, match=rf"^tenant: the text is not what `parse = '{kind}'` expects$"):
+                mapped(f'tenant = {{ path = "a", parse = "{kind}" }}', FOREIGN | {"a": text})
+
+
 ERRORS = (
     ("", "the map must name event_id, query, response"),
     ('query = "q"\nresponse = "a"', "the map must name event_id"),
@@ -90,21 +267,26 @@ ERRORS = (
     (REQUIRED + 'answer = "a"', "answer: an interaction has no field 'answer'"),
     (REQUIRED + '"labels[0]" = "a"', "labels[0]: [] may only follow"),
     (REQUIRED + '"contexts.a[]" = "list[]"', "contexts.a[]: [] may only follow"),
-    (REQUIRED + '"contexts[]" = "list[]"', "contexts[]: needs a path on the right, and a name after [] on the left"),
-    (REQUIRED + '"contexts[].text" = { constant = "a" }', "contexts[].text: needs a path on the right"),
+    (REQUIRED + '"contexts[]" = "list[]"', "contexts[]: needs a name after [], such as contexts[].text"),
+    (
+        REQUIRED + '"contexts[].text" = { constant = "a" }',
+        "contexts[]: a constant needs another field of contexts[] that is",
+    ),
     (REQUIRED + '"labels.a" = "list[]"', "labels.a: a path through a list needs [] on both sides"),
     (REQUIRED + "tenant = 5", "tenant: must be a path"),
     (REQUIRED + "tenant = []", "tenant: must be a path"),
     (REQUIRED + 'tenant = ["a", 5]', "tenant: must be a path"),
-    (REQUIRED + 'tenant = { constant = "a", b = 1 }', "tenant: a table may only hold `constant`"),
+    (REQUIRED + 'tenant = { constant = "a", b = 1 }', "tenant: 'b' has no meaning beside `constant`"),
     (REQUIRED + 'tenant = { path = "a", unit = "ms" }', "tenant: only a time has a unit, which are started_at, "),
     (REQUIRED + 'ended_at = { path = "a", unit = "min" }', "ended_at: the unit must be one of s, ms, us, ns"),
     (REQUIRED + 'ended_at = { path = "a", unit = ["ms"] }', "ended_at: the unit must be one of s, ms, us, ns"),
     (REQUIRED + 'ended_at = { path = ["a"], unit = "ms" }', "ended_at: `path` must be a path"),
-    (REQUIRED + 'ended_at = { path = "a" }', "ended_at: a table may only hold `constant`, or `path` and `unit`"),
     (REQUIRED + '"contexts[].text" = { path = "list[]", unit = "s" }', "contexts[].text: only a time has a unit"),
-    (REQUIRED + '"spans[].ended_at" = { path = 5, unit = "s" }', "spans[].ended_at: needs a path on the right"),
-    (REQUIRED + 'labels.region = "a"', "labels: a table may only hold `constant`"),
+    (REQUIRED + '"spans[].ended_at" = { path = 5, unit = "s" }', "spans[].ended_at: `path` must be a path"),
+    (
+        REQUIRED + 'labels.region = "a"',
+        'or `constant`; write a name with a dot in quotes: "labels.region"',
+    ),
     (REQUIRED + "tenant = { constant = 99999999999999999999 }", "tenant: this constant cannot be written as JSON"),
     (REQUIRED + 'labels = "a"\n"labels.b" = "b"', "labels.b: labels is already set as a whole"),
     (REQUIRED + '"labels.b" = "b"\nlabels = { constant = {} }', "labels.b: labels is already set as a whole"),
@@ -114,9 +296,40 @@ ERRORS = (
     (REQUIRED + 'tenant = ".a"', "the path '.a' is not understood at character 1"),
     (REQUIRED + 'tenant = "a..b"', "the path 'a..b' is not understood at character 3"),
     (REQUIRED + 'tenant = "a."', "the path 'a.' ends in a dot"),
-    (REQUIRED + 'tenant = "a[-1]"', "the path 'a[-1]' is not understood at character 2"),
+    (REQUIRED + 'tenant = "a[-]"', "the path 'a[-]' is not understood at character 2"),
     (REQUIRED + 'tenant = "a[1234567]"', "is not understood at character 2"),
-    (REQUIRED + 'tenant = "a[].b[]"', "the path 'a[].b[]' has more than one []"),
+    (REQUIRED + "tenant = { first = [] }", "tenant: `first` must be a list of paths"),
+    (REQUIRED + 'tenant = { first = "a" }', "tenant: `first` must be a list of paths"),
+    (REQUIRED + 'tenant = { hash = "a" }', "tenant: `hash` must be a list of paths"),
+    (REQUIRED + "tenant = { row = 1 }", "tenant: `row` must be true"),
+    (REQUIRED + 'tenant = { path = "a", then = { row = true } }', "tenant: only an event has a row"),
+    (REQUIRED + 'tenant = { path = "a", otherwise = "x" }', "tenant: 'otherwise' has no meaning without `translate`"),
+    (REQUIRED + 'tenant = { path = "a", translate = "x" }', "tenant: `translate` must be a table"),
+    (REQUIRED + 'tenant = { path = "a", parse = "yaml" }', "tenant: `parse` must be one of json, python"),
+    (REQUIRED + 'tenant = { path = "a", parse = ["json"] }', "tenant: `parse` must be one of json, python"),
+    (REQUIRED + 'tenant = { path = "a", split = "" }', "tenant: `split` must be the text between the elements"),
+    (REQUIRED + 'tenant = { path = "a", text = "b" }', "tenant: `text` must be true"),
+    (REQUIRED + 'tenant = { path = "a", then = "b", translate = { a = 1 } }', "tenant: `translate` belongs into the"),
+    (REQUIRED + 'tenant = { path = "a", where = { path = "b", absent = true } }', "tenant: `where` selects elements"),
+    (REQUIRED + 'tenant = ["a", "list[]"]', "tenant: a list cannot be joined"),
+    (REQUIRED + "tenant = " + "{ first = [" * 10 + '"a"' + "] }" * 10, "tenant: rules are nested more than 8 deep"),
+    (REQUIRED + 'where = "a"', "where: `where` must be a table"),
+    (REQUIRED + "where = []", "where: `where` must be a table"),
+    (REQUIRED + 'where = { path = "a" }', "where: `where` needs one of `in` and `absent`"),
+    (REQUIRED + 'where = { path = "a", in = ["x"], absent = true }', "where: `where` needs one of `in` and `absent`"),
+    (REQUIRED + 'where = { path = "a", in = "x" }', "where: `in` must be a list"),
+    (REQUIRED + 'where = { path = "a", in = [["x"]] }', "where: `in` must be a list"),
+    (REQUIRED + 'where = { path = "a", absent = 1 }', "where: `absent` must be true or false"),
+    (REQUIRED + "where = { in = [1] }", "where: a table needs one of `path`"),
+    (
+        REQUIRED + '"contexts[].text" = { path = "docs[].t", where = { path = "k", in = [1] } }\n'
+        '"contexts[].score" = "docs[].s"',
+        "contexts[].text: needs the same `where` as contexts[].score, which goes through the same list",
+    ),
+    (
+        REQUIRED + '"contexts[].text" = "steps[].docs[].t"\n"contexts[].score" = "steps[].s"',
+        "contexts[].score: goes through steps[] alone, but contexts[].text also through lists within",
+    ),
     (REQUIRED + "tenant = 'a.\"b'", "is not understood at character 3"),
 )
 
@@ -149,7 +362,7 @@ def test_a_list_marker_needs_a_list() -> None:
 def test_a_missing_required_field_is_ours_to_name() -> None:
     """A foreign event without what we require is invalid, and the reason names our fields."""
     with pytest.raises(Rejected, match=r"^event_id: Field required; query: Field required; "):
-        decode(b'{"a": "secret"}', mapping=FieldMap.parse(REQUIRED))
+        interaction(FieldMap.parse(REQUIRED)({"a": "secret"}))
 
 
 TIMED: tuple[tuple[object, str, str | None], ...] = (

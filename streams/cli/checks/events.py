@@ -5,10 +5,10 @@ from __future__ import annotations
 from ragweir.errors import ConfigurationError, PermanentError, Unreachable
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
 from ragweir.streams.cli.checks.objectives import evaluations, uncounted
-from ragweir.streams.cli.tap import read_newest
 from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.event_times import distances
 from ragweir.streams.from_settings import catalogue, evaluate_config
+from ragweir.streams.sample import read_newest
 from ragweir.streams.service import SERVICES
 
 _TIME_SAMPLE = 100

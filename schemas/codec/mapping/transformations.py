@@ -1,0 +1,130 @@
+"""Transformations of a path's value: texts that are parsed, values that are translated, times that have a unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from ragweir.errors import Rejected
+from ragweir.schemas.codec.mapping.literals import PARSERS
+from ragweir.schemas.codec.mapping.paths import ABSENT, Reader
+from ragweir.schemas.codec.mapping.scope import Scope
+from ragweir.schemas.times import UNITS, Unit, epoch_number, from_epoch
+
+_TIMES = ("started_at", "ended_at", "first_token_at", "spans[].started_at", "spans[].ended_at")
+
+
+def as_json(constant: object, scope: Scope) -> Any:
+    """Return a constant as JSON data, in which TOML's dates are text, so that publishing does not change it.
+
+    Raises:
+        MapError: if it has no JSON.
+    """
+    try:
+        return orjson.loads(orjson.dumps(constant, option=orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC))
+    except (TypeError, ValueError):
+        raise scope.error("this constant cannot be written as JSON") from None
+
+
+def _parsing(rule: Mapping[str, Any], scope: Scope) -> Reader:
+    """Return the parser of a value's text; a value that is no text is parsed already."""
+    kind = rule["parse"]
+    if not isinstance(kind, str) or kind not in PARSERS:
+        raise scope.error(f"`parse` must be one of {', '.join(PARSERS)}")
+    parser = PARSERS[kind]
+
+    def parse(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if not value or value.isspace():
+            return ABSENT
+        try:
+            return parser(value)
+        except ValueError:
+            raise Rejected("unmapped", f"{scope.field}: the text is not what `parse = {kind!r}` expects") from None
+
+    return parse
+
+
+def _splitting(rule: Mapping[str, Any], scope: Scope) -> Reader:
+    """Return the function that splits text into a list; a value that is no text is kept."""
+    separator = rule["split"]
+    if not isinstance(separator, str) or not separator:
+        raise scope.error("`split` must be the text between the elements")
+    return lambda value: (value.split(separator) if value else ABSENT) if isinstance(value, str) else value
+
+
+def as_text(rule: Mapping[str, Any], scope: Scope) -> Reader:
+    """Return the function that makes text of any value: compact JSON of what is no text.
+
+    Raises:
+        MapError: if `text` is not true.
+    """
+    if rule["text"] is not True:
+        raise scope.error("`text` must be true")
+
+    def text(value: Any) -> Any:
+        if isinstance(value, str):
+            return value
+        try:
+            return orjson.dumps(value).decode()
+        except TypeError:
+            raise Rejected("unmapped", f"{scope.field}: a value is nested too deeply to be text") from None
+
+    return text
+
+
+def _translating(rule: Mapping[str, Any], scope: Scope) -> Reader:
+    """Return the function that looks values up in a table."""
+    table = rule["translate"]
+    if not isinstance(table, Mapping) or not table:
+        raise scope.error("`translate` must be a table of values, such as { LLM = 'llm' }")
+    values: dict[object, Any] = {str(key): as_json(value, scope) for key, value in table.items()}
+    if "otherwise" not in rule:
+        return lambda value: values.get(_key(value), value)
+    other = as_json(rule["otherwise"], scope)
+    return lambda value: values.get(_key(value), other)
+
+
+def _key(value: Any) -> object:
+    """Return a value as a key of TOML, in which keys are text; None if it has none.
+
+    >>> _key("LLM"), _key(True), _key(1), _key([])
+    ('LLM', 'true', '1', None)
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else None
+
+
+def _timing(rule: Mapping[str, Any], scope: Scope) -> Reader:
+    """Return the function that makes RFC 3339 text of a time in a unit."""
+    unit: Unit = rule["unit"]
+    if scope.field not in _TIMES:
+        raise scope.error(f"only a time has a unit, which are {', '.join(_TIMES)}")
+    if unit not in UNITS:
+        raise scope.error(f"the unit must be one of {', '.join(UNITS)}")
+    return lambda value: _rfc3339(value, unit)
+
+
+def _rfc3339(value: object, unit: Unit) -> object:
+    number = epoch_number(value)
+    if number is None:
+        return value
+    try:
+        return from_epoch(number, unit).isoformat()
+    except ValueError:
+        return f"{number} {unit}"  # Invalid, so that it is not read in another unit.
+
+
+TRANSFORMATIONS: Mapping[str, Callable[[Mapping[str, Any], Scope], Reader]] = {
+    "parse": _parsing,
+    "split": _splitting,
+    "translate": _translating,
+    "unit": _timing,
+}
+"""The transformations in their order; `then` follows them."""
