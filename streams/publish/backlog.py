@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
@@ -39,8 +38,7 @@ class CapturedEvent(NamedTuple):
     spans: tuple[CapturedSpan, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PublishStats:
+class PublishStats(NamedTuple):
     """Counts of a publisher in this process."""
 
     published: int
@@ -72,6 +70,14 @@ class Backlog:
         """True if no event is taken any more."""
         self.stopped = False
         """True if waiting events are given up."""
+
+    def turns_away(self) -> bool:
+        """Return whether no event can be queued, whatever its size; the event is then counted as dropped."""
+        with self._lock:
+            if not self.closed and self._queued < self._limits[0]:
+                return False
+            self._dropped["after_close" if self.closed else "queue_full"] += 1
+            return True
 
     def offer(self, event: CapturedEvent, size: int) -> None:
         """Queue an event that takes `size` bytes; drop it if the queue is full or closed."""

@@ -11,7 +11,6 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -93,7 +92,7 @@ class Publisher:
                 "labels": None if labels is None else dict(labels),
             },
         }
-        self._settings_file = None if settings_file is None else Path(settings_file)
+        self._settings_file = settings_file
         self._queue_limits = queue_events, queue_bytes
         self.exit_timeout_s = exit_timeout_s
         """Time to send waiting events at the end of the process, in seconds."""
@@ -146,6 +145,8 @@ class Publisher:
             if self._thread is None and not self._start():
                 backlog.drop("not_delivered", "no thread can be started")
                 return
+            if backlog.turns_away():
+                return
             event = make()
             texts = [text for span in event.spans for text in (span.name, span.error)]
             (fields, _), size = snapshot((event.fields, texts), self._queue_limits[1] // _LARGEST_SHARE)
@@ -196,10 +197,13 @@ class Publisher:
         """Return a sender, or None and the reason."""
         try:
             with _importing:  # A child that is forked meanwhile would have half of a module.
+                from pathlib import Path  # noqa: PLC0415 - as below
+
                 from ragweir.streams.publish.sender import Sender  # noqa: PLC0415 - takes a third of a second
                 from ragweir.streams.settings import load_publisher  # noqa: PLC0415 - as above
 
-            return Sender(load_publisher(self._settings_file, self._overrides), backlog), ""
+            file = None if self._settings_file is None else Path(self._settings_file)
+            return Sender(load_publisher(file, self._overrides), backlog), ""
         except Exception as error:
             problem = str(error) if isinstance(error, RagweirError) else f"{type(error).__name__}: {error}"
             with suppress(Exception):

@@ -6,11 +6,10 @@ from datetime import date, datetime
 from sys import getsizeof
 from types import NoneType
 from typing import Any
-from uuid import UUID
 
 from ragweir.errors import Rejected
 
-_ATOMS = frozenset({int, float, bool, NoneType, datetime, date, UUID})
+_ATOMS = frozenset({int, float, bool, NoneType, datetime, date})
 _CONTAINERS = (dict, list, tuple)
 _CONTAINER_BYTES = 128
 _ITEM_BYTES = 32
