@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ragweir.streams.library.explaining import Explanation, catalogue, explain
     from ragweir.streams.library.frames import score_frame
     from ragweir.streams.library.scoring import score
+    from ragweir.streams.publish import Publisher, publish
     from ragweir.streams.settings import Settings
 
 __all__ = [
@@ -40,12 +41,14 @@ __all__ = [
     "MapError",
     "Metric",
     "PermanentError",
+    "Publisher",
     "RagweirError",
     "Rejected",
     "Settings",
     "catalogue",
     "compare",
     "explain",
+    "publish",
     "score",
     "score_frame",
 ]
@@ -59,12 +62,14 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "MapError": "ragweir.errors",
         "Metric": "ragweir.metrics.metric",
         "PermanentError": "ragweir.errors",
+        "Publisher": "ragweir.streams.publish",
         "RagweirError": "ragweir.errors",
         "Rejected": "ragweir.errors",
         "Settings": "ragweir.streams.settings",
         "catalogue": "ragweir.streams.library.explaining",
         "compare": "ragweir.streams.library.comparing",
         "explain": "ragweir.streams.library.explaining",
+        "publish": "ragweir.streams.publish",
         "score": "ragweir.streams.library.scoring",
         "score_frame": "ragweir.streams.library.frames",
     }

@@ -16,7 +16,7 @@ from ragweir.metrics.metric import Metric
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.library.arguments import MapArgument, SettingsArgument
-from ragweir.streams.library.scoring import NOT_SELECTED, scorer
+from ragweir.streams.library.scoring import scorer
 
 _ROWS = 256
 """Rows that are Python values at a time."""
@@ -188,6 +188,6 @@ def score_frame(frame: FrameT, *, map: MapArgument = None, settings: SettingsArg
     rows = rows_of(frame, fields)
     found = scorer(map, settings)
     scores = _Scores(found.catalogue.free, len(frame))
-    for number, results in enumerate(found.scores(rows)):
-        scores.put(number, results[0] if results else Rejected("unmapped", NOT_SELECTED))
+    for number, result in enumerate(found.scores(rows)):
+        scores.put(number, result)
     return _LIBRARIES[library_of(frame) or ""].frame(scores.take(), frame)  # type: ignore[no-any-return]

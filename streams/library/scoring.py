@@ -20,7 +20,6 @@ from ragweir.streams.library.python_values import as_json
 from ragweir.streams.records import Record
 
 _TOPIC = "python"
-NOT_SELECTED = "the map selects other events"
 
 
 class Scorer:
@@ -34,7 +33,7 @@ class Scorer:
 
     def __init__(self, map: MapArgument, settings: SettingsArgument, *, explain: bool = False) -> None:
         effective = settings_of(settings)
-        config = evaluate_config(effective, _TOPIC, explain=explain)
+        config = evaluate_config(effective, _TOPIC, explain=explain, is_file=True)
         if map is not None:
             limits = effective.limits
             decoder = JsonDecoder(limits.max_event_bytes, limits.max_items, map_of(map))
@@ -46,27 +45,26 @@ class Scorer:
         """The enabled metrics."""
         return self._config.catalogue
 
-    def scores(self, events: Iterable[object]) -> Iterator[list[Evaluation | Rejected]]:
-        """Yield the results of each event: one, or none where the map does not select the event."""
+    def scores(self, events: Iterable[object]) -> Iterator[Evaluation | Rejected]:
+        """Yield the result of each event, in order."""
         agent = EvaluateAgent(replace(self._config, default_time=datetime.now(UTC)))
-        return (_results(agent, event, number) for number, event in enumerate(events, 1))
+        return (_result(agent, event, number) for number, event in enumerate(events, 1))
 
 
-def _results(agent: EvaluateAgent, event: object, number: int) -> list[Evaluation | Rejected]:
+def _result(agent: EvaluateAgent, event: object, number: int) -> Evaluation | Rejected:
     try:
         if not isinstance(event, Mapping):
-            return [Rejected("invalid", f"the event is a {type(event).__name__}, not a mapping")]
-        record = Record(_TOPIC, 0, number, None, as_json(event), None)
-        return [
-            result if isinstance(result, Rejected) else result[0].model_copy(update={"source": None})
-            for result in agent.evaluate(record)
-        ]
+            return Rejected("invalid", f"the event is a {type(event).__name__}, not a mapping")
+        result = next(agent.evaluate(Record(_TOPIC, 0, number, None, as_json(event), None)), None)
     except Rejected as rejected:
-        return [rejected]
+        return rejected
     except MemoryError:
         raise
     except Exception as error:  # One event must not stop the others, as in the agent.
-        return [Rejected("unreadable", f"evaluating raised {type(error).__name__}")]
+        return Rejected("unreadable", f"evaluating raised {type(error).__name__}")
+    if result is None:
+        return Rejected("unmapped", "`where` of the map does not select the event")
+    return result if isinstance(result, Rejected) else result[0].model_copy(update={"source": None})
 
 
 @cache
@@ -90,7 +88,7 @@ def score_one(event: Mapping[str, Any], with_scorer: Scorer) -> Evaluation:
     Raises:
         Rejected: if the event cannot be scored.
     """
-    result = next(iter(next(with_scorer.scores([event]))), Rejected("unmapped", NOT_SELECTED))
+    result = next(with_scorer.scores([event]))
     if isinstance(result, Rejected):
         raise result
     return result
@@ -128,14 +126,15 @@ def score(
         event: an event, with the fields of an interaction or those that the map reads; or an iterable of events. An
             event without a time has the present time, and its evaluation the flag `time_defaulted`.
         map: the map of events of a foreign schema: a mapping of rules, the path of a TOML file, or the name of a ready
-            map. Events that the map does not select are left out.
+            map such as `"langfuse"`. An event that its `where` does not select is `Rejected` as `unmapped`.
         settings: a mapping of groups of settings such as `{"limits": {"max_contexts": 8}}`, a `Settings`, or the path
             of a settings file, which is read with the environment as commands do. None: the defaults; neither
             `ragweir.toml` nor the environment is read.
         explain: True to add the evidence of the scores to `evidence`.
 
     Returns:
-        The evaluation of one event; of many an iterator, which has a `Rejected` for each event that cannot be scored.
+        The evaluation of one event; of many an iterator with as many results, in which `Rejected` stands for an event
+        that cannot be scored.
 
     Raises:
         Rejected: if the one event cannot be scored.
@@ -148,4 +147,4 @@ def score(
     found = scorer(map, settings, explain=explain)
     if isinstance(event, Mapping):
         return score_one(event, found)
-    return (result for results in found.scores(event) for result in results)
+    return found.scores(event)

@@ -267,6 +267,17 @@ def test_values_of_python_and_numpy_are_read_as_their_json() -> None:
     assert plain.scores["total_latency_ms"] == 2_000
 
 
+def test_a_map_may_be_a_ready_one_and_may_number_and_select_events() -> None:
+    """An event that is not selected keeps its place, as rejected, so that results and events are pairs."""
+    events = [{"user_input": "Who?", "response": "Ada.", "retrieved_contexts": ["Ada wrote it."]}] * 2
+    assert [scored(each).scores["context_support"] for each in ragweir.score(events, map="ragas")] == [1, 1]
+    rules = {**RULES, "event_id": {"row": True}, "where": {"path": "kind", "in": ["chain"]}}
+    one, other, third = ragweir.score([{**FOREIGN, "kind": kind} for kind in ("chain", "llm", "chain")], map=rules)
+    assert (scored(one).event_id, scored(third).event_id) == ("1", "3")
+    assert isinstance(other, Rejected)
+    assert other.error_class == "unmapped"
+
+
 # Settings.
 
 
@@ -311,7 +322,7 @@ def test_wrong_settings_are_one_sentence(settings: Any, message: str) -> None:
     [
         ({"query": "q"}, "the map must name"),
         ({**RULES, "colour": "c"}, "no field 'colour'"),
-        ("no/such/map.toml", "cannot be read"),
+        ("no/such/map.toml", "there is no map"),
     ],
 )
 def test_wrong_maps_are_one_sentence(map: Any, message: str) -> None:
