@@ -5,6 +5,7 @@
     │   ├── MapError          a map for a foreign schema is wrong
     │   └── PackError         a question pack is wrong
     ├── PermanentError        an operator has to act; neither waiting nor a restart helps
+    │   ├── UnreadableFile    a file of events cannot be read, or not to its end
     │   ├── StateError        an agent's stored state does not match the committed offset
     │   ├── LocalServerError  Kafka, Prometheus or Alertmanager cannot be installed or started on this machine
     │   └── DemoError         the demo cannot continue
@@ -70,6 +71,10 @@ class PermanentError(RagweirError):
     """An operator has to act; neither waiting nor a restart helps."""
 
     worker_status = DO_NOT_RESTART
+
+
+class UnreadableFile(PermanentError):
+    """A file of events cannot be read, or not to its end; the message says where."""
 
 
 class StateError(PermanentError):

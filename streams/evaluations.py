@@ -19,13 +19,11 @@ from ragweir.schemas.run import RUN_ID
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.kafka.reader import OnProgress, offset_range, read
 from ragweir.streams.settings import Settings
-from ragweir.streams.sources.lines import read_lines
+from ragweir.streams.sources.events import EventReader
 
 _LIVE = "live"
 _MAX_CLOCK_ERROR = timedelta(days=1)
 """Events whose time is this much later than their record's timestamp are still found by time."""
-_PROGRESS_LINES = 500
-"""Lines between two updates of the progress."""
 
 ShowProgress = Callable[[str, int], AbstractContextManager[OnProgress]]
 """Shows the progress of a task, from its name and its total, for the length of a `with` block."""
@@ -63,7 +61,7 @@ class EvaluationSource:
         return cls(settings, name, None, f"{settings.topics.prefix}{run}evaluations")
 
     def values(self, progress: ShowProgress, since: datetime | None = None) -> Iterator[bytes]:
-        """Return the evaluations as JSON: the lines of the file, or the records that the topic holds now.
+        """Return the evaluations as JSON: those of the file, or the records that the topic holds now.
 
         Args:
             progress: shows the progress, in bytes of a file or offsets of a topic.
@@ -73,7 +71,7 @@ class EvaluationSource:
             PermanentError: if the source cannot be read.
             Unreachable: if no broker answers.
         """
-        return self._records(progress, since) if self.file is None else self._lines(self.file, progress)
+        return self._records(progress, since) if self.file is None else self._values_of(self.file, progress)
 
     def evaluations(self, progress: ShowProgress, since: datetime | None = None) -> Iterator[Evaluation | None]:
         """Return the evaluations; None for each that the aggregate service would reject.
@@ -84,16 +82,12 @@ class EvaluationSource:
         max_bytes = max_record_bytes(self.settings.limits.max_event_bytes)
         return (_evaluation(value, max_bytes) for value in self.values(progress, since))
 
-    def _lines(self, file: Path, progress: ShowProgress) -> Iterator[bytes]:
+    def _values_of(self, file: Path, progress: ShowProgress) -> Iterator[bytes]:
         max_bytes = max_record_bytes(self.settings.limits.max_event_bytes)
         try:
-            with file.open("rb") as lines, progress(f"reading {self.name}", file.stat().st_size) as moved:
-                at = 0
-                for number, line in read_lines(lines, max_bytes, self.name):
-                    yield line
-                    if number % _PROGRESS_LINES == 0:
-                        moved(lines.tell() - at)
-                        at = lines.tell()
+            with file.open("rb") as stream, progress(f"reading {self.name}", file.stat().st_size) as moved:
+                for _, value in EventReader(stream, self.name, max_bytes, moved):
+                    yield value
         except OSError as error:
             raise PermanentError(f"{self.name} cannot be read: {error.strerror}") from None
 

@@ -27,7 +27,7 @@ from ragweir.streams.dead_letters.listing import Letter, read_letter
 from ragweir.streams.kafka.client import Identity, build, reader_properties
 from ragweir.streams.kafka.reader import OffsetRange, OnProgress, StoredRecord, offset_range, read, topics
 from ragweir.streams.settings import Settings, WindowSettings
-from ragweir.streams.sources.lines import read_lines
+from ragweir.streams.sources.events import EventReader
 
 NEWEST_OFFSETS = 200_000
 """Offsets of each partition that a search covers by default."""
@@ -124,20 +124,19 @@ class Story:
 
 
 def from_file(file: Path, event_id: str, settings: Settings, watch: Watch) -> Story:
-    """Return the story of an event from a file of evaluations in JSON lines.
+    """Return the story of an event from a file of evaluations.
 
     Raises:
         OSError: if the file cannot be read.
-        PermanentError: if it has another format.
+        UnreadableFile: if it has another format than those that are read, or is damaged.
     """
     story, lines = Story(event_id), 0
     max_bytes = max_record_bytes(settings.limits.max_event_bytes)
     with file.open("rb") as source:
-        moved = watch(str(file), file.stat().st_size)
-        for number, line in read_lines(source, max_bytes, str(file)):
+        reader = EventReader(source, str(file), max_bytes, watch(str(file), file.stat().st_size))
+        for number, value in reader:
             lines += 1
-            moved(len(line) + 1)
-            _add_evaluation(story, _evaluation(line, event_id, max_bytes), f"{file}, line {number}")
+            _add_evaluation(story, _evaluation(value, event_id, max_bytes), f"{file}, {reader.format.unit} {number}")
     story.searched.append(Searched(str(file), lines, whole=True))
     story.windows = list(windows(story.evaluation, settings.windows))
     return story

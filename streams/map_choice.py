@@ -12,10 +12,11 @@ from typing import Any
 from ragweir.errors import Rejected
 from ragweir.schemas.codec.json import interaction
 from ragweir.schemas.codec.mapping import FieldMap
+from ragweir.schemas.codec.mapping.columns import columns
 from ragweir.schemas.codec.mapping.paths import path_text, steps
 from ragweir.schemas.codec.ready_maps import PRODUCTS, SIGNATURES, ready_map
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.schema_inference import REQUIRED, Rules, columns, propose, written
+from ragweir.streams.schema_inference import REQUIRED, Rules, propose, written
 
 _OWN_SHARE = 0.5
 """Share of readable events from which on a source is taken to have ragweir's schema."""

@@ -14,6 +14,7 @@ from ragweir.schemas.codec.mapping.columns import Columns, columns
 from ragweir.schemas.codec.mapping.paths import Steps as Path
 from ragweir.schemas.codec.mapping.paths import path_text
 from ragweir.schemas.times import FIRST_YEAR, LAST_YEAR, parse_time
+from ragweir.streams.cells import parse_cells
 
 Rules = dict[str, object]
 Fits = Callable[[object], bool]
@@ -25,8 +26,13 @@ _SHARE = 0.5
 """The least share of the events that must have a path."""
 _MOST = 0.9
 """The least share of its values that must have the right type. Ids may repeat to this degree, by redelivery."""
+_ALTERNATIVE = 0.05
+"""The least share of the events that a further path must have for a field whose first path some events lack."""
+_MOST_ALTERNATIVES = 5
 _VAGUE = frozenset({"id", "name", "value", "version"})
 """Names that are read together with the one above them: `session.id` is a session_id."""
+_NUMBER, _WHOLE = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?"), re.compile(r"[0-9]+")
+"""Numbers as the text of a table's cell."""
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 
 
@@ -39,10 +45,14 @@ def _is_id(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
+    if isinstance(value, str):
+        return _NUMBER.fullmatch(value) is not None
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_whole(value: object) -> bool:
+    if isinstance(value, str):
+        return _WHOLE.fullmatch(value) is not None
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -63,7 +73,11 @@ def _is_text_or_texts(value: object) -> bool:
 
 FIELDS: tuple[Row, ...] = (
     ("event_id", _is_id, "event_id id uuid request_id interaction_id message_id run_id span_id trace_id"),
-    ("query", _is_text, "query question user_query user_input user_message prompt input input_value message"),
+    (
+        "query",
+        _is_text,
+        "query question user_query user_input user_message prompt input input_value message messages_content",
+    ),
     ("response", _is_text, "response answer output output_value completion actual_output reply message_content"),
     ("expected", _is_text_or_texts, "expected reference ground_truth expected_output targets target"),
     ("started_at", _is_time, "started_at start_time start request_time created_at"),
@@ -110,8 +124,8 @@ def _names_of(path: Path) -> tuple[str, ...]:
     return ("_".join(words),) if words[-1] in _VAGUE else (words[-1], "_".join(words))
 
 
-def _best(found: Columns, row: Row, least: float) -> Path | None:
-    """Return the path with the most usual name, then nearest to the top, then in most events."""
+def _candidates(found: Columns, row: Row, least: float) -> list[Path]:
+    """Return the paths of a field: by how usual the name is, then nearest to the top, then in most events."""
     _, fits, usual = row
     names = usual.split()
     candidates = [
@@ -121,7 +135,31 @@ def _best(found: Columns, row: Row, least: float) -> Path | None:
         for name in _names_of(path)
         if name in names and len(values) >= least and sum(map(fits, values.values())) >= _MOST * len(values)
     ]
-    return min(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
+    candidates.sort(key=lambda candidate: candidate[0])
+    return list(dict.fromkeys(path for _, path in candidates))
+
+
+def _best(found: Columns, row: Row, least: float) -> Path | None:
+    return next(iter(_candidates(found, row, least)), None)
+
+
+def _alternatives(found: Columns, row: Row, events: int) -> list[Path]:
+    """Return the paths of a required field that together lead to a value in most events, the best first.
+
+    >>> row = ("query", _is_text, "question input")
+    >>> _alternatives({("question",): {0: "Who?"}, ("input",): {1: "When?"}, ("a", "input"): {0: "Who?"}}, row, 2)
+    [('question',), ('input',)]
+    """
+    best = _best(found, row, _SHARE * events)
+    chosen = [] if best is None else [best]
+    covered = set(found[best]) if best is not None else set()
+    for path in _candidates(found, row, _ALTERNATIVE * events):
+        if len(covered) >= events or len(chosen) == _MOST_ALTERNATIVES:
+            break
+        if len(found[path].keys() - covered) >= _ALTERNATIVE * events:
+            chosen.append(path)
+            covered |= found[path].keys()
+    return chosen if len(covered) >= _SHARE * events else []
 
 
 def _identity(found: Columns, events: int, usual: Path | None) -> tuple[Path, ...]:
@@ -164,14 +202,48 @@ def propose(events: Sequence[object]) -> Rules:
     ... # doctest: +NORMALIZE_WHITESPACE
     {'event_id': 'id', 'query': 'question', 'response': 'answer', 'ended_at': 'ts',
      'contexts[].text': 'docs[].content'}
+
+    Events without an id get a hash of their contents:
+
+    >>> propose([{"question": "Who?", "answer": "Ada.", "docs": "['Ada wrote it.']"}])
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {'event_id': {'hash': ['question', 'answer']}, 'query': 'question', 'response': 'answer',
+     'contexts[].text': {'path': 'docs', 'parse': 'python', 'then': '[]'}}
     """
+    events, kinds = parse_cells(events)
     found = columns(events)
     plain = {path: values for path, values in found.items() if None not in path}
     count = sum(isinstance(event, dict) for event in events)
-    chosen = {row[0]: path for row in FIELDS if (path := _best(plain, row, _SHARE * count)) is not None}
-    identity = [path_text(path) for path in _identity(plain, count, chosen.pop("event_id", None))]
-    rules: Rules = {"event_id": identity if len(identity) > 1 else identity[0]} if identity else {}
-    return rules | {field: path_text(path) for field, path in (chosen | _contexts(found, plain)).items()}
+    chosen = {row[0]: [path] for row in FIELDS if (path := _best(plain, row, _SHARE * count)) is not None} | {
+        row[0]: paths for row in FIELDS if row[0] in _FROM_SEVERAL and (paths := _alternatives(plain, row, count))
+    }
+    chosen |= {field: [path] for field, path in _contexts(found, plain).items()}
+    usual = chosen.pop("event_id", [None])[0]
+    rules = {field: _rule(paths, kinds) for field, paths in chosen.items()}
+    identity = [path_text(path) for path in _identity(plain, count, usual)]
+    if identity:
+        return {"event_id": identity if len(identity) > 1 else identity[0]} | rules
+    if {"query", "response"} <= rules.keys():
+        times = [rules[time] for time in ("started_at", "ended_at") if time in rules]
+        return {"event_id": {"hash": [rules["query"], rules["response"], *times]}} | rules
+    return rules
+
+
+_FROM_SEVERAL = frozenset({"query", "response"})
+"""Fields that are read from several paths, if no single one is in all events."""
+
+
+def _rule(paths: Sequence[Path], kinds: Mapping[str, str]) -> object:
+    """Return the rule for a path, or for several of which the first that is present counts."""
+    rules = [_single_rule(path, kinds) for path in paths]
+    return rules[0] if len(rules) == 1 else {"first": rules}
+
+
+def _single_rule(path: Path, kinds: Mapping[str, str]) -> object:
+    name, *rest = path
+    if isinstance(name, str) and name in kinds and rest:
+        return {"path": path_text((name,)), "parse": kinds[name], "then": path_text(tuple(rest))}
+    return path_text(path)
 
 
 def innermost(events: Sequence[object], most: int = 40) -> list[str]:
@@ -186,6 +258,8 @@ def innermost(events: Sequence[object], most: int = 40) -> list[str]:
 def _toml(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{name} = {_toml(each)}' for name, each in value.items())} }}"
     text = str(value)
     if text.isprintable() and "'" not in text and ('"' in text or "\\" in text):
         return f"'{text}'"

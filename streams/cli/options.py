@@ -20,6 +20,13 @@ MapFile = Annotated[
         f"({', '.join(READY_MAPS)}).",
     ),
 ]
+DefaultTime = Annotated[
+    str | None,
+    typer.Option(
+        "--default-time",
+        help="Time of events that have none, which are flagged time_defaulted: RFC 3339, or a number since 1970.",
+    ),
+]
 Workers = Annotated[
     int, typer.Option(min=1, max=256, help="Number of worker processes; at most one per partition has work.")
 ]

@@ -1,4 +1,4 @@
-"""`ragweir publish`: sends a JSONL file to the interactions topic."""
+"""`ragweir publish`: sends a file to the interactions topic."""
 
 from __future__ import annotations
 
@@ -7,64 +7,73 @@ from typing import Annotated
 
 import typer
 
-from ragweir.errors import Rejected
+from ragweir.errors import Rejected, UnreadableFile
 from ragweir.schemas.codec.json import encode_json, interaction, parse
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.cli.app import FAILURE, app, err, settings
 from ragweir.streams.cli.options import MapFile
-from ragweir.streams.cli.progress import Bars
+from ragweir.streams.cli.progress import Bars, FileProgress
+from ragweir.streams.cli.rejections import Rejections
 from ragweir.streams.from_settings import read_map
 from ragweir.streams.kafka.publisher import Publisher
-from ragweir.streams.sources.lines import read_lines
-from ragweir.streams.terminal import printable
+from ragweir.streams.sources.events import EventReader
 
 
 @app.command()
 def publish(
-    file: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, help="File of interactions, one JSON object a line.")
-    ],
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="File of interactions.")],
     map_file: MapFile = None,
 ) -> None:
     """Send a file of interactions to the interactions topic.
 
-    Each line is checked before it is sent. A line that is no interaction is reported with the reason and not sent; the
-    exit status is then 1. Without a map the lines are sent unchanged.
+    JSON lines, JSON arrays, CSV, TSV and Parquet are read, also compressed by gzip or Zstandard and in UTF-16.
+
+    Each event is checked before it is sent. One that is no interaction is not sent: the first three are reported as
+    they come, and all of them by reason at the end, with the lines of a map that would read them. The exit status is
+    then 1. Without a map the events are sent unchanged.
     """
     effective = settings()
     limit = effective.limits.max_event_bytes
     mapping = read_map(map_file) if map_file else None
-    rejected = skipped = sent = 0
+    rejections, sent, skipped = Rejections(mapping), 0, 0
+    problem: UnreadableFile | None = None
     with Publisher(effective) as publisher, Bars() as bars, file.open("rb") as source:
-        published = bars.watch("Publishing", file.stat().st_size)
-        for number, line in read_lines(source, limit, str(file)):
-            try:
-                checked = _checked(line, number, mapping, limit)
-                if checked is None:
-                    skipped += 1
+        progress = FileProgress(bars, "Publishing", file.stat().st_size)
+        reader = EventReader(source, str(file), limit, progress.on_bytes)
+        try:
+            for number, event in reader:
+                rejections.on_event(event)
+                try:
+                    checked = _checked(event, number, mapping, limit)
+                except Rejected as error:
+                    rejections.add(f"{reader.format.unit} {number}", error.message, event)
                 else:
-                    event_id, value = checked
-                    publisher.send(value, event_id.encode())
-                    sent += 1
-            except Rejected as error:
-                rejected += 1
-                err.say(f"line {number}: {printable(error.message, None)}")
-            published(len(line) + 1)
-    others = ((skipped, "skipped by the map's `where`"), (rejected, "rejected"))
+                    if checked is None:
+                        skipped += 1
+                    else:
+                        publisher.send(checked[1], checked[0].encode())
+                        sent += 1
+                progress.on_event()
+        except UnreadableFile as error:
+            problem = error
+    rejections.report()
+    others = ((skipped, "skipped by the map's `where`"), (rejections.count, "rejected"))
     err.say(f"{sent} published to {publisher.topic}" + "".join(f", {count} {what}" for count, what in others if count))
-    if rejected:
+    if problem:
+        raise problem
+    if rejections.count:
         raise typer.Exit(FAILURE)
 
 
-def _checked(line: bytes, number: int, mapping: FieldMap | None, limit: int) -> tuple[str, bytes] | None:
-    """Return the event's id and the value to send: the line, or what the map makes of it; None if it is skipped.
+def _checked(event: bytes, number: int, mapping: FieldMap | None, limit: int) -> tuple[str, bytes] | None:
+    """Return the event's id and the value to send: the event, or what the map makes of it; None if it is skipped.
 
     Raises:
         Rejected: if it is no interaction, or larger than the limit.
     """
-    data = parse(line, limit)
+    data = parse(event, limit)
     if mapping is None:
-        return interaction(data).event_id, line
+        return interaction(data).event_id, event
     ours = mapping(data, number)
     if ours is None:
         return None

@@ -1,52 +1,63 @@
-"""`ragweir score`: scores a JSONL file, and judges the selected events on request, without a broker."""
+"""`ragweir score`: scores files, and judges the selected events on request, without a broker."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, TextIO
+from typing import Annotated, BinaryIO
 
 import orjson
 import typer
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.aggregator import Aggregator
+from ragweir.schemas.codec.intake import TIME_DEFAULTED
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.aggregate.windowing import Windowing
 from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, settings
-from ragweir.streams.cli.options import MapFile
-from ragweir.streams.cli.progress import Bars
+from ragweir.streams.cli.inputs import read_inputs, total_size
+from ragweir.streams.cli.options import DefaultTime, MapFile
+from ragweir.streams.cli.progress import Bars, FileProgress
+from ragweir.streams.cli.rejections import Rejections
+from ragweir.streams.cli.scored_files import ScoredFiles, check_times, no_time
 from ragweir.streams.cli.stopping import Stop
-from ragweir.streams.evaluate.agent import EvaluateAgent
-from ragweir.streams.from_settings import evaluate_config, judge_config
+from ragweir.streams.from_settings import evaluate_config, judge_config, read_map
 from ragweir.streams.judge.pool import LiveJudgePool
 from ragweir.streams.judge.probe import error_message, probe, unpriced
 from ragweir.streams.judge.protocol import JudgeError, RateLimited
 from ragweir.streams.permissions import create
-from ragweir.streams.records import Emission, Record
-from ragweir.streams.runtimes import files
+from ragweir.streams.records import Emission, Outcome, Record
 from ragweir.streams.runtimes.judged_files import JudgedFiles
 from ragweir.streams.screens.summary import EvaluationSummary, dollars
 from ragweir.streams.settings import Settings
-from ragweir.streams.sources.lines import read_lines
-from ragweir.streams.terminal import printable, printable_json
+from ragweir.streams.sources.formats import Format
+from ragweir.streams.terminal import printable_json
+from ragweir.streams.time_arguments import default_time_argument
 
 
 @app.command()
 def score(
-    file: Annotated[Path, typer.Argument(help="File of interactions, one JSON object a line; - is standard input.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="File of interactions, or a folder of such files, read by name; - is standard input."),
+    ],
     map_file: MapFile = None,
     out: Annotated[
         Path | None, typer.Option(help="File for the evaluations, as JSON lines. Default: standard output.")
     ] = None,
     windows: Annotated[Path | None, typer.Option(help="File for the windows of all sizes, as JSON lines.")] = None,
+    rejected: Annotated[
+        Path | None, typer.Option(help="File for the events that could not be scored, with the reasons, as JSON lines.")
+    ] = None,
+    default_time: DefaultTime = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Add the evidence of the scores to each evaluation.")
     ] = False,
@@ -54,76 +65,102 @@ def score(
         bool, typer.Option("--judge", help="Judge the events that routing selects, at cost, by judge.base_url.")
     ] = False,
 ) -> None:
-    """Score a file of interactions, without a broker.
+    """Score files of interactions, without a broker.
 
-    Evaluations are written to `--out` or standard output, as JSON lines. Each line that could not be scored is reported
-    with the reason, and a terminal shows a summary. `--windows` writes aggregates by event time, whose bytes do not
-    depend on the order of the interactions. New files are readable by their owner alone. Exit status 1 when no line
-    could be scored.
+    JSON lines, JSON arrays, CSV, TSV and Parquet are read, also compressed by gzip or Zstandard and in UTF-16; the
+    format is recognised by the content. The header row of CSV names the fields, and its empty cells are absent.
+
+    Evaluations are written to `--out` or standard output, as JSON lines. The first three events that could not be
+    scored are reported as they come, and all of them by reason at the end, with the lines of a map that would read
+    them. A terminal shows a summary. New files are readable by their owner alone. Exit status 1 when no event could be
+    scored, or a file could not be read to its end.
+
+    Events without a time get `--default-time`, or the time when their file was changed, and the flag time_defaulted.
+    `--windows` writes aggregates by event time, whose bytes do not depend on the order of the interactions; it needs
+    events with times, or `--default-time`.
 
     With `--judge` a judged evaluation follows the scored one of each selected event, not always immediately. The whole
     run may cost `judge.daily_budget_usd`; events over the budget are counted and not judged, which is no failure. An
     endpoint that cannot be used at the start is an error; later failures are retried until they end.
 
-    Ctrl-C stops reading: lines that were read are finished, the output holds whole lines, and the last line is
-    reported; the exit status is 130. A second Ctrl-C ends the process immediately.
+    Ctrl-C stops reading: events that were read are finished, the output holds whole lines, and the place of the last
+    event is reported; the exit status is 130. A second Ctrl-C ends the process immediately.
     """
     effective = settings(input={"map": map_file})
     config = evaluate_config(effective, file.name, explain=explain, is_file=True)
-    totals = Aggregator(config.catalogue)
+    if default_time is not None:
+        config = replace(config, default_time=default_time_argument(default_time))
+    _check_distinct(file, out, windows, rejected)
+    inputs = read_inputs(file)
+    if windows and config.default_time is None:
+        check_times(inputs, config)
+    totals, stop = Aggregator(config.catalogue), Stop()
     summary = EvaluationSummary(totals, judging=judge)
-    _check_distinct(file, out, windows)
-    stop, line, share = Stop(), 0, ""
+    rejections = Rejections(read_map(effective.input.map) if effective.input.map else None)
     with ExitStack() as stack:
-        stack.enter_context(_naming_files(file, out, windows))
-        source = _standard(sys.stdin, "input") if str(file) == "-" else stack.enter_context(_open(file, "rb"))
-        size = None if str(file) == "-" else os.fstat(source.fileno()).st_size or None
+        stack.enter_context(_naming_files(file, out, windows, rejected))
+        first = stack.enter_context(inputs[0].open())
         judging = stack.enter_context(_judging(effective, stop)) if judge else None
         stack.enter_context(stop.listening())
-        sink = stack.enter_context(_open(out, "wb")) if out else _standard(sys.stdout, "output")
-        windows_sink = stack.enter_context(_open(windows, "wb")) if windows else None
+        sink = stack.enter_context(_open(out)) if out else _standard_output()
+        windows_sink = stack.enter_context(_open(windows)) if windows else None
+        rejected_sink = stack.enter_context(_open(rejected)) if rejected else None
         bars = stack.enter_context(Bars())
-        scoring, judged = bars.add("Scoring", size), bars.add("Judging") if judging else None
-        writer = _Writer(sink, summary, Windowing(effective.windows, totals) if windows_sink else None)
-        ending = stop.ending(bars.wrap_file(source, size, task_id=scoring) if size else source)
-        began = time.monotonic()
-        events = read_lines(ending, effective.limits.max_event_bytes, file.name)
-        lines = files.run(EvaluateAgent(config), events, file.name)
-        for record, outcome in judging.run(lines) if judging else lines:
-            line = record.offset if record else line
-            summary.duplicates += outcome.counts["ragweir_duplicates_total",]
-            summary.skipped += outcome.counts["ragweir_filtered_total",]
-            summary.repaired.update(
-                {
-                    name: number
-                    for (counter, *names), number in outcome.counts.items()
-                    if counter == "ragweir_repaired_total"
-                    for name in names
-                }
-            )
-            for emission in outcome.emissions:
-                writer.write(emission, record)
-            if judging and judged is not None:
-                rate = summary.settled / (time.monotonic() - began)
-                detail = f"{summary.settled} of {summary.selected}, {dollars(judging.spent)}, {rate:,.1f}/s"
-                detail += f"; waiting: {judging.waits}" if judging.waits else ""
-                bars.update(judged, total=summary.selected, completed=summary.settled, detail=detail)
-        if windows_sink and writer.windowing:
-            windows_sink.writelines(encode(window) + b"\n" for window in writer.windowing.windows())
+        scored = ScoredFiles(inputs, config, stop, FileProgress(bars, "Scoring", total_size(inputs)))
+        windowing = Windowing(effective.windows, totals) if windows_sink else None
+        writer = _Writer(scored, summary, rejections, sink, rejected_sink, windowing)
+        lines = scored.run(first)
+        for record, outcome in _shown(judging, lines, summary, bars) if judging else lines:
+            writer.write(record, outcome)
+        if windows_sink and windowing:
+            windows_sink.writelines(encode(window) + b"\n" for window in windowing.windows())
         sink.flush()
-        if size:
-            share = f", {source.tell() / size:.0%} of {file}"
     if judging:
         summary.spent, summary.at_most = judging.spent, judging.reserved
         summary.unpriced = unpriced(effective.judge)
-    if err.is_terminal:
-        err.print(summary.table())
-    err.say(summary.line())
+    if scored.problems and not summary.scored and not rejections.count:
+        raise PermanentError(scored.problems[0])
+    rejections.report()
+    _report(scored, summary, config.default_time)
     if stop.cut or (judging and judging.stopping):
-        err.say(f"stopped after line {line:,}{share}: {out or 'the output'} is incomplete; each of its lines is whole")
+        size = total_size(inputs)
+        share = f", {scored.progress.bytes / size:.0%} of {file}" if size else ""
+        where = f"after {writer.last_place}{share}"
+        err.say(f"stopped {where}: {out or 'the output'} is incomplete; each of its lines is whole")
         raise typer.Exit(STOPPED)
+    if scored.problems:
+        more = f"; and {len(scored.problems) - 1:,} more files" if len(scored.problems) > 1 else ""
+        raise PermanentError(f"{scored.problems[0]}{more}; all before it is scored")
     if not summary.scored:
         raise typer.Exit(FAILURE)
+
+
+def _report(scored: ScoredFiles, summary: EvaluationSummary, default_time: datetime | None) -> None:
+    """Print the summary, and that which was not read as usual."""
+    if err.is_terminal:
+        err.print(summary.table())
+    if len(scored.inputs) > 1:
+        formats = ", ".join(f"{form} {number:,}" for form, number in scored.formats.most_common())
+        err.say(f"read {len(scored.inputs):,} files: {formats}")
+    elif scored.present != Format():
+        err.say(f"read as {scored.present}")
+    if defaulted := summary.repaired[TIME_DEFAULTED]:
+        time = f"--default-time, {default_time.isoformat()}" if default_time else "that of their file"
+        err.say(f"{defaulted:,} without a time got {time}")
+    err.say(summary.line())
+
+
+def _shown(
+    judging: JudgedFiles, lines: Iterable[tuple[Record, Outcome]], summary: EvaluationSummary, bars: Bars
+) -> Iterator[tuple[Record | None, Outcome]]:
+    """Judge events, and show the progress of the judge."""
+    judged, began_s = bars.add("Judging"), time.monotonic()
+    for line in judging.run(lines):
+        yield line
+        rate = summary.settled / (time.monotonic() - began_s)
+        detail = f"{summary.settled} of {summary.selected}, {dollars(judging.spent)}, {rate:,.1f}/s"
+        detail += f"; waiting: {judging.waits}" if judging.waits else ""
+        bars.update(judged, total=summary.selected, completed=summary.settled, detail=detail)
 
 
 def _check_distinct(source: Path, *written: Path | None) -> None:
@@ -154,44 +191,69 @@ def _naming_files(source: Path, *written: Path | None) -> Iterator[None]:
         raise PermanentError(f"reading {source} or writing {out} failed: {error.strerror}") from None
 
 
-def _standard(stream: TextIO | None, name: str) -> BinaryIO:
-    """Return the bytes of standard input or output, which may be closed."""
-    if stream is None:
-        raise typer.BadParameter(f"standard {name} is closed")
-    return stream.buffer
+def _standard_output() -> BinaryIO:
+    if sys.stdout is None:
+        raise typer.BadParameter("standard output is closed")
+    return sys.stdout.buffer
 
 
-def _open(file: Path, mode: Literal["rb", "wb"]) -> BinaryIO:
+def _open(file: Path) -> BinaryIO:
     try:
-        return create(file) if mode == "wb" else file.open("rb")
+        return create(file)
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be opened: {error.strerror}") from None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Writer:
-    """Writes what the agents emit."""
+    """Writes what the agents emit, and counts it."""
 
-    sink: BinaryIO
+    scored: ScoredFiles
     summary: EvaluationSummary
+    rejections: Rejections
+    sink: BinaryIO
+    rejected_sink: BinaryIO | None
     windowing: Windowing | None
+    last_place: str = "line 0"
+    """Place of the last event that was read."""
 
-    def write(self, emission: Emission, line: Record | None) -> None:
-        """Write an evaluation, report a line that could not be scored, count a deferred event."""
-        if emission.topic == "evaluations" and emission.value is not None:
-            self.sink.write((printable_json(emission.value) if self.sink.isatty() else emission.value) + b"\n")
-            evaluation = Evaluation.model_validate(orjson.loads(emission.value))
-            self.summary.add(evaluation)
-            if self.windowing:
-                self.windowing.add(evaluation)
-        elif emission.topic == "dead-letter":
-            self.summary.rejected += 1
-            letter = DeadLetter.from_headers(emission.headers)
-            index = f", index {letter.source_index}" if letter.source_index else ""
-            place = "a request to the judge" if line is None else f"line {line.offset}{index}"
-            err.say(f"{place}: {printable(letter.message, None)}")
-        elif emission.topic == "judge.deferred":
-            self.summary.deferred += 1
+    def write(self, record: Record | None, outcome: Outcome) -> None:
+        """Write the outcome of an event, or, without one, of the judge."""
+        summary = self.summary
+        if record is not None:
+            self.last_place = self.scored.place(record)
+            self.rejections.on_event(record.value)
+        summary.duplicates += outcome.counts["ragweir_duplicates_total",]
+        summary.skipped += outcome.counts["ragweir_filtered_total",]
+        for (counter, *names), number in outcome.counts.items():
+            if counter == "ragweir_repaired_total":
+                summary.repaired.update(dict.fromkeys(names, number))
+        for emission in outcome.emissions:
+            if emission.topic == "evaluations" and emission.value is not None:
+                self._write_evaluation(emission.value)
+            elif emission.topic == "dead-letter":
+                self._write_rejected(emission, record)
+            elif emission.topic == "judge.deferred":
+                summary.deferred += 1
+
+    def _write_evaluation(self, value: bytes) -> None:
+        evaluation = Evaluation.model_validate(orjson.loads(value))
+        if self.windowing:
+            if TIME_DEFAULTED in evaluation.flags and self.scored.config.default_time is None:
+                raise no_time(self.last_place)
+            self.windowing.add(evaluation)
+        self.sink.write((printable_json(value) if self.sink.isatty() else value) + b"\n")
+        self.summary.add(evaluation)
+
+    def _write_rejected(self, emission: Emission, record: Record | None) -> None:
+        self.summary.rejected += 1
+        letter = DeadLetter.from_headers(emission.headers)
+        place = self.scored.place(record, letter.source_index) if record else "a request to the judge"
+        self.rejections.add(place, letter.message, emission.value)
+        if self.rejected_sink:
+            details = letter.model_dump(exclude_none=True)
+            details["value"] = (emission.value or b"").decode(errors="replace")
+            self.rejected_sink.write(orjson.dumps(details) + b"\n")
 
 
 @contextmanager

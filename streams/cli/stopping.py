@@ -5,11 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
-from typing import BinaryIO
+from typing import TypeVar
 
-from ragweir.streams.sources.lines import LineSource
+T = TypeVar("T")
 
 
 class Stop:
@@ -39,30 +38,20 @@ class Stop:
             self._waiting = False
             raise KeyboardInterrupt
 
-    def ending(self, file: BinaryIO) -> LineSource:
-        """Return a file that ends when a signal comes, also while it waits for input."""
-        return _Ending(self, file)
-
-    def _next(self, file: BinaryIO, size: int) -> bytes:
-        if not self.asked:
+    def ending(self, events: Iterator[T]) -> Iterator[T]:
+        """Yield events until a signal comes, also while the next one is waited for; what was read of it is dropped."""
+        while not self.asked:
             try:
                 self._waiting = True
-                line = file.readline(size)
+                event = next(events, None)
                 self._waiting = False
             except KeyboardInterrupt:
                 if not self.asked:
                     raise
-            else:
-                return line
+                break
+            finally:
+                self._waiting = False
+            if event is None:
+                return
+            yield event
         self.cut = True
-        return b""
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    stop: Stop
-    file: BinaryIO
-
-    def readline(self, size: int = -1, /) -> bytes:
-        """Return the next line; empty at the end."""
-        return self.stop._next(self.file, size)

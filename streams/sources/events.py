@@ -3,40 +3,102 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-from ragweir.errors import PermanentError
+from ragweir.errors import UnreadableFile
+from ragweir.streams.sources.bytestreams import DAMAGE, ByteSource, OnBytes, open_bytes, unread
+from ragweir.streams.sources.formats import Format, recognise
 from ragweir.streams.sources.lines import read_lines
+from ragweir.streams.sources.parquet import read_parquet, spooled
+from ragweir.streams.sources.tables import read_table
+from ragweir.streams.sources.values import read_values
+
+Events = Iterator[tuple[int, bytes]]
 
 
-def read_events(file: Path, max_bytes: int) -> Iterator[tuple[int, bytes]]:
+def read_events(file: Path, max_bytes: int, on_bytes: OnBytes = lambda _: None) -> Events:
     """Yield the events of a file as JSON with their numbers, from 1; a larger event is cut to `max_bytes` + 1 bytes.
 
+    The file holds JSON lines, a JSON array, JSON objects, CSV, TSV or Parquet, each plain or compressed by gzip or
+    Zstandard; text may be UTF-8, UTF-16 or UTF-32. The number is that of the line, of the element or of the data row.
+
+    Args:
+        file: the file.
+        max_bytes: the size of the largest whole event.
+        on_bytes: called with the number of bytes of each read of the file, compressed as they are.
+
     Raises:
-        PermanentError: if the file cannot be read.
+        UnreadableFile: if the file cannot be read, after the events before the fault.
     """
     try:
-        if file.suffix.lower() == ".parquet":
-            yield from _parquet_rows(file)
-        else:
-            with file.open("rb") as source:
-                yield from read_lines(source, max_bytes, str(file))
+        with file.open("rb") as stream:
+            yield from EventReader(stream, str(file), max_bytes, on_bytes)
     except OSError as error:
-        raise PermanentError(f"{file} cannot be read: {error.strerror}") from None
+        raise UnreadableFile(f"{file} cannot be read: {error.strerror}") from None
 
 
-def _parquet_rows(file: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the rows of a Parquet file as JSON objects with one field per column."""
-    try:
-        import duckdb  # noqa: PLC0415 - not needed for JSON lines
-    except ModuleNotFoundError:
-        raise PermanentError("Parquet needs the package duckdb; pip install 'ragweir[compare]' brings it") from None
-    with duckdb.connect(config={"memory_limit": "512MB", "autoinstall_known_extensions": "false"}) as db:
+class EventReader:
+    r"""The events of an open file, whose format is known once the first one is read.
+
+    >>> import io
+    >>> reader = EventReader(io.BytesIO(b'id,answer\n1,Ada\n'), "answers", max_bytes=99)
+    >>> list(reader), str(reader.format)
+    ([(1, b'{"id":"1","answer":"Ada"}')], 'CSV')
+
+    Args:
+        stream: the file, which is read from its present position and need not be seekable.
+        name: the name of the file, for messages; its suffix helps to recognise the format.
+        max_bytes: the size of the largest whole event.
+        on_bytes: called with the number of bytes of each read of the file, compressed as they are.
+    """
+
+    def __init__(self, stream: ByteSource, name: str, max_bytes: int, on_bytes: OnBytes = lambda _: None) -> None:
+        self._stream, self._name, self._max_bytes, self._on_bytes = stream, name, max_bytes, on_bytes
+        self.format = Format()
+        self.number = 0
+        """The number of the last event that was read."""
+
+    def __iter__(self) -> Events:
+        """Yield the events with their numbers, once.
+
+        Raises:
+            UnreadableFile: if the content cannot be read, after the events before the fault.
+            OSError: if the file cannot be read.
+        """
         try:
-            # Timestamps with a zone are converted to UTC; those without are read as UTC, as in JSON.
-            db.execute("set timezone = 'UTC'")
-            rows = db.execute("select to_json(t)::blob from read_parquet($file) t", {"file": str(file)})
-            for number, (row,) in enumerate(iter(rows.fetchone, None), 1):
-                yield number, row
-        except duckdb.Error as error:
-            raise PermanentError(f"{file} cannot be read: {str(error).splitlines()[0]}") from None
+            with ExitStack() as stack:
+                for number, value in self._events(stack):
+                    self.number = number
+                    yield number, value
+        except DAMAGE as error:
+            how = "ends early" if isinstance(error, EOFError) else "is damaged"
+            raise UnreadableFile(f"{self._name}: the compressed data {how}, {self._place}") from None
+        except UnicodeDecodeError as error:
+            raise UnreadableFile(f"{self._name} is not valid {error.encoding.upper()}, {self._place}") from None
+
+    @property
+    def _place(self) -> str:
+        return f"after {self.format.unit} {self.number:,}"
+
+    def _events(self, stack: ExitStack) -> Events:
+        name, max_bytes = self._name, self._max_bytes
+        content, layers = open_bytes(self._stream, name, self._on_bytes)
+        found, head = recognise(content, name, max_bytes)
+        self.format = Format(found.name, found.unit, found.delimiter, layers)
+        content = unread(head, content)
+        if found.name == "JSON lines":
+            return read_lines(content, max_bytes)
+        if found.name == "JSON":
+            return read_values(content, max_bytes, name)
+        if found.delimiter:
+            return read_table(content, max_bytes, name, found.delimiter)
+        if not layers and (path := _regular_file(self._stream)) is not None:
+            return read_parquet(path, max_bytes, self._on_bytes, name)
+        return read_parquet(stack.enter_context(spooled(content, name)), max_bytes, lambda _: None, name)
+
+
+def _regular_file(stream: ByteSource) -> Path | None:
+    """Return the path of a stream that is a regular file; None if it is a pipe, or has none."""
+    path = getattr(stream, "name", None)
+    return Path(path) if isinstance(path, str) and Path(path).is_file() else None

@@ -3,6 +3,7 @@
 import importlib
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -70,7 +71,8 @@ USAGE = (
     (("score",), "Missing argument 'file'"),
     (("score", "--bogus", "x"), "No such option: --bogus"),
     (("score", "nowhere.jsonl"), "nowhere.jsonl cannot be opened: No such file or directory"),
-    (("score", "."), ". cannot be opened: Is a directory"),
+    (("score", "."), "the folder . has no data files (.jsonl, .ndjson, .json, .csv, .tsv, .parquet"),
+    (("score", "-", "--default-time", "soon"), "--default-time 'soon' is no time such as"),
     (("score", "-", "--out", "no/such/folder"), "no/such/folder cannot be opened: No such file or directory"),
     (("score", "-", "--map", "nowhere.toml"), "the map nowhere.toml cannot be read: No such file or directory"),
     (("score", "-", "--map", "wrong.toml"), "the map wrong.toml is wrong: the map must name event_id"),
@@ -108,7 +110,7 @@ def test_a_traceback_is_for_those_who_ask() -> None:
 
 
 def test_score_names_bad_lines_and_scores_the_rest(tmp_path: Path) -> None:
-    """Of a file with poison each bad line is named with its reason, by its number, and every good one is scored."""
+    """Of a file with poison the first bad lines are named, all are counted by reason, and every good one is scored."""
     bad = [poison.value for poison in POISON if poison.value and b"\n" not in poison.value and poison.value.strip()]
     lines = [line for at, poison in enumerate(bad) for line in (event(event_id=f"{at}"), poison, b"", b"  ")]
     file = tmp_path / "mixed.jsonl"
@@ -119,9 +121,15 @@ def test_score_names_bad_lines_and_scores_the_rest(tmp_path: Path) -> None:
     assert [each["event_id"] for each in scored] == [f"{at}" for at in range(len(bad))]
     assert [each["source"]["offset"] for each in scored] == [4 * at + 1 for at in range(len(bad))]
     *named, summary = done.stderr.decode().splitlines()
-    assert [line.partition(":")[0] for line in named] == [f"line {4 * at + 2}" for at in range(len(bad))]
+    assert [line.partition(":")[0] for line in named[:3]] == [f"line {4 * at + 2}" for at in range(3)]
+    assert named[3] == f"{len(bad)} rejected, by reason:"
+    reasons = [line for line in named[4:] if re.match(r" +\d+  ", line)]
+    assert sum(int(line.split()[0]) for line in reasons) == len(bad)
+    assert len(reasons) == 11
+    assert reasons[-1].endswith("for other reasons")
+    assert all(re.search(r" \(first: line \d+\)$", line) for line in reasons[:-1])
     assert summary == f"{len(bad)} scored, {len(bad)} rejected"
-    assert MARK not in done.stderr.decode()
+    assert MARK not in "".join(reasons)
 
 
 def test_score_tells_what_was_repaired(tmp_path: Path) -> None:
@@ -258,7 +266,7 @@ def test_publish_sends_good_lines_and_names_bad_ones(kafka: SharedBroker, prefix
         b"not json",
         b"",
         spaced,
-        orjson.dumps(GOOD | {"query": None, MARK: MARK}),
+        orjson.dumps(GOOD | {"query": None, "more": MARK}),
         event(event_id="last"),
     ]
     file = tmp_path / "file.jsonl"

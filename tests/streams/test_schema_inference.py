@@ -145,6 +145,7 @@ SHAPES: dict[str, tuple[list[Any], dict[str, object]]] = {
     "ragas": (
         several(RAGAS),
         {
+            "event_id": {"hash": ["user_input", "response"]},
             "query": "user_input",
             "response": "response",
             "expected": "reference",
@@ -238,11 +239,11 @@ SHAPES: dict[str, tuple[list[Any], dict[str, object]]] = {
             "contexts[].text": "retrieval_context[]",
         },
     ),
-    # The question is the last of the messages, and a map can only name a place from the front.
     "OpenAI": (
         several(OPENAI, "id"),
         {
             "event_id": "id",
+            "query": "request.messages[-1].content",
             "response": "choices[0].message.content",
             "model": "model",
             "finish_reason": "choices[0].finish_reason",
@@ -320,10 +321,15 @@ def test_mtrag_rows_are_told_apart_by_two_fields() -> None:
 
 
 def test_begin_rows_lack_an_id() -> None:
-    """Rows without any id give an incomplete map: no text stands in for one, and one text is no list of contexts."""
+    """Rows without any id get a hash of their texts: no text stands in for one, and one text is no list of contexts."""
     rules = propose(rows("begin.jsonl"))
-    assert rules == {"query": "message", "response": "response", "model": "model_name"}
-    assert written(rules).startswith('# event_id = ""  # required; ')
+    assert rules == {
+        "event_id": {"hash": ["message", "response"]},
+        "query": "message",
+        "response": "response",
+        "model": "model_name",
+    }
+    assert written(rules).startswith('event_id = { hash = ["message", "response"] }\n')
 
 
 IDENTITIES: dict[str, tuple[list[dict[str, Any]], object]] = {
@@ -385,8 +391,55 @@ def test_a_name_needs_the_right_type(name: str) -> None:
 
 def test_what_few_events_have_is_left_out() -> None:
     """A field is proposed when half of the events have it, null being absent; what is no event does not count."""
-    events: list[Any] = [{"question": "Who?"} if n < 4 else {"prompt": "Who?", "question": None} for n in range(10)]
-    assert propose([*events, *range(50)]) == {"query": "prompt"}
+    events: list[Any] = [{"model": "m"} if n < 4 else {"tenant": "t", "model": None} for n in range(10)]
+    assert propose([*events, *range(50)]) == {"tenant": "tenant"}
+
+
+def test_texts_in_several_places_are_alternatives() -> None:
+    """Where some events lack the best path to a question, the next ones follow it; rare ones are left out."""
+    events: list[Any] = [{"question": "Who?"} if n < 40 else {"prompt": "Who?", "question": None} for n in range(100)]
+    assert propose(events) == {"query": {"first": ["prompt", "question"]}}
+    assert propose([*events[40:], {"question": "Who?"}]) == {"query": "prompt"}
+    both = [{"question": "Who?", "prompt": "Answer: Who?"}] * 10
+    assert propose(both) == {"query": "question"}
+
+
+TIMES_TOO = {"question": "Who?", "answer": "Ada.", "ts": TIME}
+
+
+def test_a_hash_tells_the_same_question_at_other_times_apart() -> None:
+    """Events without an id but with a time are identified with it, since users ask the same again."""
+    rules = propose([TIMES_TOO, TIMES_TOO])
+    assert rules["event_id"] == {"hash": ["question", "answer", "ts"]}
+    ids = [FieldMap(rules)(TIMES_TOO | {"ts": time}) for time in (1, 2, 1)]
+    assert len({each["event_id"] for each in ids if each}) == 2
+
+
+CELLS: dict[str, tuple[list[str], str | None]] = {
+    "JSON": (['[{"text": "x"}]', "[]"], "json"),
+    "pandas": (["[{'text': 'it\\'s', 'a': None}]", "[]"], "python"),
+    "both": (['[{"text": "x", "a": true}]', "[{'text': None}]"], "any"),
+    "text": (["[1] says so.", "[roughly]", "text"], None),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_cells_of_tables_are_parsed(name: str) -> None:
+    """Columns that hold lists as text are proposed with the parser that reads them."""
+    cells, kind = CELLS[name]
+    rules = propose(
+        [{"id": f"{n}", "question": "Who?", "answer": "Ada.", "docs": cell} for n, cell in enumerate(cells)]
+    )
+    rule = {"path": "docs", "parse": kind, "then": "[].text"}
+    assert rules.get("contexts[].text") == (rule if kind else None)
+    assert tomllib.loads(written(rules)) == rules
+    FieldMap(rules)
+
+
+def test_numbers_of_tables_are_proposed_as_text() -> None:
+    """A table's numbers are text, and count as the numbers that they are."""
+    rules = propose([{"prompt_tokens": "12", "cost": "1.5e-3", "completion_tokens": "many"}])
+    assert rules == {"usage.input_tokens": "prompt_tokens", "usage.cost_usd": "cost"}
 
 
 def test_contexts_of_one_event_are_enough() -> None:

@@ -18,6 +18,8 @@ _DEEPEST = 7
 _ITEMS = 3
 _FIRST_OF = frozenset({"choices"})
 """Lists of which only the first item is used."""
+_LAST_OF = frozenset({"messages"})
+"""Lists of which the last item matters most."""
 
 
 def columns(events: Sequence[object]) -> Columns:
@@ -50,4 +52,6 @@ def _walk(event: object) -> Iterator[tuple[Steps, object]]:
         elif isinstance(data, list) and None not in path:
             if data and path and path[-1] in _FIRST_OF:
                 ahead.append(((*path, 0), data[0]))
+            if data and path and path[-1] in _LAST_OF:
+                ahead.append(((*path, -1), data[-1]))
             ahead.extend(((*path, None), item) for item in data[:_ITEMS])

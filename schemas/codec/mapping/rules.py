@@ -80,7 +80,7 @@ def _path_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
         read = list_reader(segment, read, select, scope.field, is_flat=is_flat)
         is_flat, select = False, None
     if then:
-        uses += within(then.uses, path_steps, TRANSFORMATIONS["parse"](rule, scope) if "parse" in rule else None)
+        uses += within(then.uses, path_steps, _structuring(rule, scope))
         if then.lists:
             tail = path_text(last)
             lists += [f"{tail}.{then.lists[0]}" if tail else then.lists[0], *then.lists[1:]]
@@ -99,6 +99,18 @@ def _transformed(read: Reader, change: Reader) -> Reader:
 
 
 # Transformations of a path's value.
+
+
+def _structuring(rule: Mapping[str, Any], scope: Scope) -> Reader:
+    """Return the function that makes the value of a path the structure in which `then` begins."""
+    changes = [TRANSFORMATIONS[name](rule, scope) for name in ("parse", "split") if name in rule]
+
+    def change(value: Any) -> Any:
+        for each in changes:
+            value = each(value)
+        return value
+
+    return change
 
 
 def _transformation(rule: Mapping[str, Any], scope: Scope) -> tuple[Reader | None, Rule | None]:

@@ -1,0 +1,103 @@
+"""Scores the events of a command's inputs, one file after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from ragweir.errors import ConfigurationError, PermanentError, Rejected, UnreadableFile
+from ragweir.schemas.codec.intake import TIME_DEFAULTED
+from ragweir.streams.cli.inputs import Input
+from ragweir.streams.cli.progress import FileProgress
+from ragweir.streams.cli.stopping import Stop
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.records import Outcome, Record
+from ragweir.streams.runtimes import files
+from ragweir.streams.sources.bytestreams import ByteSource
+from ragweir.streams.sources.events import EventReader
+from ragweir.streams.sources.formats import Format
+
+_SAMPLE_EVENTS = 100
+_NO_TIME = "has no time, which --windows needs: give --default-time, or name it in a map (--map) as ended_at"
+
+
+@dataclass(slots=True)
+class ScoredFiles:
+    """The outcomes of the events of files. A file that cannot be read to its end does not stop the others."""
+
+    inputs: Sequence[Input]
+    config: EvaluateConfig
+    stop: Stop
+    progress: FileProgress
+    formats: Counter[Format] = field(default_factory=Counter)
+    """Files by format."""
+    problems: list[str] = field(default_factory=list)
+    """Reasons why files could not be read to their ends."""
+    present: Format = field(default_factory=Format)
+    """Format of the file that is read."""
+
+    def run(self, first: ByteSource) -> Iterator[tuple[Record, Outcome]]:
+        """Yield the events as records, with their outcomes.
+
+        Args:
+            first: the first input, which is open.
+
+        Raises:
+            OSError: if an input cannot be read.
+            typer.BadParameter: if another one cannot be opened.
+        """
+        yield from self._run(self.inputs[0], first)
+        for source in self.inputs[1:]:
+            if self.stop.cut:
+                return
+            with source.open() as stream:
+                yield from self._run(source, stream)
+
+    def _run(self, source: Input, stream: ByteSource) -> Iterator[tuple[Record, Outcome]]:
+        config = _config_of(self.config, source)
+        reader = EventReader(stream, source.name, config.max_event_bytes, self.progress.on_bytes)
+        events = self.stop.ending(iter(reader))
+        try:
+            for line in files.run(EvaluateAgent(config), events, source.name):
+                self.present = reader.format
+                yield line
+                self.progress.on_event()
+        except UnreadableFile as error:
+            self.problems.append(str(error))
+        self.formats[reader.format] += 1
+
+    def place(self, record: Record, index: int | None = None) -> str:
+        """Return the place of an event, with the name of its file if there are several."""
+        place = f"{self.present.unit} {record.offset}" + (f", index {index}" if index else "")
+        return place if len(self.inputs) == 1 else f"{record.topic}, {place}"
+
+
+def _config_of(config: EvaluateConfig, source: Input) -> EvaluateConfig:
+    """Return the configuration for one file, whose name is the topic and whose time is the default."""
+    decoders = dict(zip([source.name], config.decoders.values(), strict=False))
+    return replace(config, decoders=decoders, default_time=config.default_time or source.modified)
+
+
+def check_times(inputs: Sequence[Input], config: EvaluateConfig) -> None:
+    """Check that the first events of the first file have times, unless it is a pipe.
+
+    Raises:
+        ConfigurationError: if one of them has none.
+    """
+    source = inputs[0]
+    if source.size is None:
+        return
+    agent, topic = EvaluateAgent(_config_of(config, source)), source.name
+    with source.open() as stream:
+        reader = EventReader(stream, source.name, config.max_event_bytes)
+        for number, value in islice(reader, _SAMPLE_EVENTS):
+            for found in agent.read(Record(topic, 0, number, None, value, None)):
+                if not isinstance(found, Rejected) and TIME_DEFAULTED in found[0].flags:
+                    raise ConfigurationError(f"{reader.format.unit} {number} of {topic} {_NO_TIME}")
+
+
+def no_time(place: str) -> PermanentError:
+    """Return the error of an event without a time, which is in no window."""
+    return PermanentError(f"{place} {_NO_TIME}")

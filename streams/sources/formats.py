@@ -1,0 +1,125 @@
+"""Recognises the format of a file by its content, and by its name where the content leaves a choice."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import orjson
+from typing_extensions import override
+
+from ragweir.errors import UnreadableFile
+from ragweir.streams.sources import parquet
+from ragweir.streams.sources.tables import delimiter_of
+
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+"""Suffixes of data files, which may be followed by one of `COMPRESSED`."""
+COMPRESSED = (".gz", ".zst", ".zstd")
+
+_JSON_SUFFIXES = frozenset({".jsonl", ".ndjson", ".json"})
+_TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
+_MAX_BLANK_BYTES = 64 * 1024
+_CONTINUED = (b"{", b"[", b",", b":")
+"""Ends of the first line of an object that goes over several lines."""
+_COLUMN = re.compile(r"[^\W\d][\w .\-/()\[\]#:]{0,60}")
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """The format of a file.
+
+    >>> str(Format("CSV", "row", layers=("UTF-16", "gzip")))
+    'CSV (UTF-16, gzip)'
+    """
+
+    name: str = "JSON lines"
+    """JSON lines, JSON, CSV, TSV or Parquet."""
+    unit: str = "line"
+    """The name of that which is numbered: a line, an element or a row."""
+    delimiter: str = ""
+    """The delimiter of a table of text."""
+    layers: tuple[str, ...] = ()
+    """The encoding, if it is not UTF-8, and the compression, if any."""
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.name} ({', '.join(self.layers)})" if self.layers else self.name
+
+
+def suffix_of(name: str) -> str:
+    """Return the suffix of a file's name before that of a compression.
+
+    >>> suffix_of("a/b.CSV.gz"), suffix_of("b.tar.gz"), suffix_of("-")
+    ('.csv', '.tar', '')
+    """
+    path = PurePath(name.lower())
+    return PurePath(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
+
+
+def recognise(content: io.BufferedReader, name: str, max_bytes: int) -> tuple[Format, bytes]:
+    """Return the format of a text or a Parquet file, and the bytes that were read of it to find it out.
+
+    No more is read than the first line that is not blank, or two of them if that is no JSON.
+
+    Args:
+        content: the file, decompressed and in UTF-8.
+        name: the name of the file.
+        max_bytes: the size of the largest event.
+
+    Raises:
+        UnreadableFile: if the content is UTF-16 without a byte order mark.
+    """
+    head = content.read(len(parquet.MAGIC))
+    if head == parquet.MAGIC:
+        return Format("Parquet", "row"), head
+    if _is_utf_16(head):
+        raise UnreadableFile(f"{name} looks like UTF-16 without a byte order mark; save it as UTF-8")
+    head += content.readline(max_bytes) if b"\n" not in head else b""
+    while not head.strip() and len(head) < _MAX_BLANK_BYTES and (line := content.readline(_MAX_BLANK_BYTES)):
+        head += line
+    first, suffix = head.strip(), suffix_of(name)
+    if first.startswith(b"[") or (first.startswith(b"{") and _is_continued(first)):
+        return Format("JSON", "element"), head
+    if first.startswith(b"{") or suffix in _JSON_SUFFIXES or not first:
+        return Format(), head
+    text = first.decode(errors="replace")
+    delimiter = "\t" if suffix == ".tsv" else delimiter_of(text)
+    table = Format("TSV" if delimiter == "\t" else "CSV", "row", delimiter)
+    if suffix in _TABLE_SUFFIXES:
+        return table, head
+    if _is_header(text, delimiter):
+        second = content.readline(max_bytes)
+        return Format() if second.lstrip().startswith(b"{") else table, head + second
+    return Format(), head
+
+
+def _is_utf_16(head: bytes) -> bool:
+    """Return true if every other byte is zero.
+
+    >>> _is_utf_16("id".encode("utf-16-le")), _is_utf_16("id".encode("utf-16-be")), _is_utf_16(bytes(4))
+    (True, True, False)
+    """
+    return len(head) > 1 and (set(head[::2]) == {0}) != (set(head[1::2]) == {0})
+
+
+def _is_continued(line: bytes) -> bool:
+    """Return true if an object goes on after its first line; a line that is cut off ends anywhere else."""
+    if not line.endswith(_CONTINUED):
+        return False
+    try:
+        orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return True
+    return False
+
+
+def _is_header(line: str, delimiter: str) -> bool:
+    r"""Return true if a line can only be the header of a table.
+
+    >>> _is_header("id,question,answer", ","), _is_header("not json, really!", ","), _is_header("id", ",")
+    (True, False, False)
+    """
+    names = [name.strip().strip('"') for name in line.split(delimiter)]
+    return len(names) > 1 and len(set(names)) == len(names) and all(map(_COLUMN.fullmatch, names))
