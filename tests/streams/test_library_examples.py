@@ -17,10 +17,10 @@ GATE = ROOT / "examples/ci_gate"
 GUIDE = ROOT / "docs/guides/python.md"
 
 
-def outputs(notebook: Any) -> list[list[str]]:
-    """The text that each cell shows."""
+def outputs(notebook: Any) -> list[list[Any]]:
+    """The text and the HTML that each cell shows."""
     return [
-        ["".join(output.get("text") or output["data"]["text/plain"]) for output in cell["outputs"]]
+        [output.get("text") or output["data"] for output in cell["outputs"]]
         for cell in notebook.cells
         if cell["cell_type"] == "code"
     ]
