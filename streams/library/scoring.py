@@ -20,6 +20,8 @@ from ragweir.streams.library.python_values import as_json
 from ragweir.streams.records import Record
 
 _TOPIC = "python"
+_HINTS = {"columns": "score_frame() takes a data frame", "model_dump": "model_dump() makes one of a model"}
+"""Advice by an attribute of what is iterable and no iterable of events."""
 
 
 class Scorer:
@@ -141,9 +143,11 @@ def score(
         ConfigurationError: if the map or a setting is wrong.
         TypeError: if it is neither a mapping nor an iterable of mappings, such as JSON text or a data frame.
     """
-    if isinstance(event, str | bytes | bytearray | memoryview | io.IOBase) or hasattr(event, "columns"):
-        other = "; score_frame() takes a data frame" if hasattr(event, "columns") else "; json.loads makes one of JSON"
-        raise TypeError(f"an event is a mapping, not a {type(event).__name__}{other}")
+    if isinstance(event, str | bytes | bytearray | memoryview | io.IOBase):
+        raise TypeError(f"an event is a mapping, not a {type(event).__name__}; json.loads() makes one of JSON")
+    for attribute, hint in _HINTS.items():
+        if hasattr(event, attribute):
+            raise TypeError(f"an event is a mapping, not a {type(event).__name__}; {hint}")
     found = scorer(map, settings, explain=explain)
     if isinstance(event, Mapping):
         return score_one(event, found)

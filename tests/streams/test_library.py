@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_overloads, get_type_hints
 
 import numpy as np
 import orjson
@@ -27,6 +27,8 @@ from hypothesis import strategies as st
 import ragweir
 from ragweir import ConfigurationError, Evaluation, PermanentError, Rejected
 from ragweir.schemas.codec.json import encode
+from ragweir.schemas.interaction import Interaction
+from ragweir.streams.library import scoring
 
 Event = dict[str, Any]
 
@@ -127,6 +129,12 @@ def test_every_public_name_is_there_typed_and_documented() -> None:
         _ = ragweir.metric  # type: ignore[attr-defined]
 
 
+def test_type_checkers_know_what_one_and_many_events_give() -> None:
+    one, many = (get_type_hints(each, vars(scoring))["return"] for each in get_overloads(ragweir.score))
+    assert one is Evaluation
+    assert many == Iterator[Evaluation | Rejected]
+
+
 # Scores.
 
 
@@ -197,6 +205,7 @@ def test_an_event_without_a_time_has_the_present_one_and_a_flag() -> None:
         (json.dumps(EVENT).encode(), "json.loads"),
         (pd.DataFrame([EVENT]), "score_frame"),
         (pl.DataFrame({"event_id": ["1"]}), "score_frame"),
+        (Interaction.model_validate(EVENT), "model_dump"),
         (7, "not iterable"),
     ],
 )
