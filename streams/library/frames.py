@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sized
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from ragweir.errors import Rejected
 from ragweir.metrics.metric import Metric
+from ragweir.schemas.codec.mapping.unmatched import unmatched_paths
+from ragweir.schemas.codec.ready_maps import READY_MAPS
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.library.arguments import MapArgument, SettingsArgument
+from ragweir.streams.library.arguments import MapArgument, SettingsArgument, map_of
+from ragweir.streams.library.python_values import as_json
 from ragweir.streams.library.scoring import scorer
+from ragweir.streams.terminal import printable
 
 _ROWS = 256
 """Rows that are Python values at a time."""
+_SAMPLE = 100
+"""Rows in which the paths of a map are looked for."""
+_SHOWN_PATHS = 3
 
 Texts = list[str | None]
 Column = NDArray[np.float64] | Texts
@@ -31,6 +41,9 @@ class Frame(Sized, Protocol):
     @property
     def columns(self) -> Any:
         """The names of the columns."""
+
+    def head(self, n: int = ..., /) -> Any:
+        """Return the first rows."""
 
 
 FrameT = TypeVar("FrameT", bound=Frame)
@@ -114,6 +127,13 @@ def rows_of(frame: Any, fields: frozenset[str] | None) -> Iterator[Mapping[Any, 
     return _LIBRARIES[name].rows(frame, fields)
 
 
+def _sample(rows: Any) -> Iterator[object]:
+    """Yield the rows of a frame as parsed JSON, without those that cannot be written as JSON."""
+    for row in rows_of(rows, None):
+        with suppress(Rejected):
+            yield orjson.loads(as_json(row))
+
+
 class _Scores:
     """The columns of the scores of a number of rows."""
 
@@ -173,6 +193,9 @@ def score_frame(frame: FrameT, *, map: MapArgument = None, settings: SettingsArg
         map: see `score`; paths begin with the name of a column.
         settings: see `score`.
 
+    Warns:
+        UserWarning: of a path in a map of one's own that leads to nothing in the first 100 rows.
+
     Returns:
         A frame of the same library, with a row for each row, in order, and with the same index in pandas. Its columns
         are `event_id`; each metric that needs no judge, as a float (booleans as 1 and 0, NaN in pandas and null in
@@ -187,6 +210,9 @@ def score_frame(frame: FrameT, *, map: MapArgument = None, settings: SettingsArg
     fields = frozenset(Interaction.model_fields) if map is None else None
     rows = rows_of(frame, fields)
     found = scorer(map, settings)
+    if map is not None and (isinstance(map, Mapping) or str(map) not in READY_MAPS):
+        for unmatched in unmatched_paths(map_of(map), list(_sample(frame.head(_SAMPLE))))[:_SHOWN_PATHS]:
+            warnings.warn(f"the map, {printable(str(unmatched), None)}", stacklevel=2)
     scores = _Scores(found.catalogue.free, len(frame))
     for number, result in enumerate(found.scores(rows)):
         scores.put(number, result)

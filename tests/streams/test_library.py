@@ -417,6 +417,24 @@ def test_a_frame_of_a_foreign_schema_is_read_through_a_map(make: Make) -> None:
     assert "response" in second["rejected"]
 
 
+@BOTH
+def test_a_frame_of_ragas_is_read_through_its_ready_map(make: Make) -> None:
+    """Without ids, with lists as arrays, and without the columns that are optional."""
+    contexts = [np.array(["Ada wrote it."], dtype=object) if make is pd.DataFrame else ["Ada wrote it."]] * 2
+    frame = make({"user_input": ["Who?", "Who?"], "response": ["Ada.", "Bob."], "retrieved_contexts": contexts})
+    first, second = table(ragweir.score_frame(frame, map="ragas"))
+    assert (first["context_support"], second["context_support"]) == (1, 0)
+    assert len({first["event_id"], second["event_id"], None}) == 3
+
+
+@BOTH
+def test_a_path_that_leads_to_nothing_is_a_warning_with_the_nearest_one(make: Make) -> None:
+    frame = make([FOREIGN] * 2)
+    with pytest.warns(UserWarning, match="nothing is at dcos.*the nearest path that exists is docs") as warned:
+        ragweir.score_frame(frame, map=RULES | {"contexts[].text": "dcos[]"})
+    assert [each.filename for each in warned] == [__file__]
+
+
 def test_cells_of_any_kind_are_read() -> None:
     """Arrays, categories, timestamps of three kinds and missing values of four; other columns may hold anything."""
     count = 3
