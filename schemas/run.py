@@ -38,6 +38,8 @@ class ReplayRequest(RecordPart):
     only: tuple[str, ...] = ()
     judge: JudgeMode = "never"
     budget_usd: Annotated[float, Field(ge=0)] | None = None
+    default_time: str | None = None
+    """Time of events of files that have none, which are rejected without it."""
 
 
 class Run(RecordPart):

@@ -47,7 +47,7 @@ def compare(
 ) -> None:
     """Compare two evaluations of the same events, B with the baseline A.
 
-    Each side is a file of evaluations (JSON lines, as `ragweir score --out` writes them), `live` for the live
+    Each side is a file of evaluations (as `ragweir score --out` writes them), `live` for the live
     evaluations, or the id of a replay. Events are paired by id; of several evaluations of an event the newest counts.
     The report has for each metric the mean of the differences B - A with its 95 % interval, the standardised effect
     (that mean divided by the standard deviation of the differences), and the shares of events that are better and

@@ -20,7 +20,8 @@ from ragweir.streams.backfill.openmetrics import OpenMetrics
 from ragweir.streams.backfill.output_formats import JsonLines, OutputFormat, write
 from ragweir.streams.backfill.windows import UnusedReason, windows
 from ragweir.streams.cli.app import STOPPED, app, err, out, settings, shared_flags
-from ragweir.streams.cli.options import MapFile, Workers
+from ragweir.streams.cli.inputs import files_of
+from ragweir.streams.cli.options import DefaultTime, MapFile, Workers
 from ragweir.streams.cli.progress import Bars
 from ragweir.streams.cli.worker_exit import as_worker
 from ragweir.streams.kafka.reader import offset_range, read
@@ -47,7 +48,10 @@ def replay(
     run_id: Annotated[str, typer.Option(help="Id of the replay, in its topics' names; an id that exists is resumed.")],
     files: Annotated[
         list[Path] | None,
-        typer.Argument(exists=True, dir_okay=False, help="Files to read in place of a topic: JSON lines or Parquet."),
+        typer.Argument(
+            exists=True,
+            help="Files, or folders of files, to read in place of a topic: JSON, CSV or Parquet, also compressed.",
+        ),
     ] = None,
     since: Annotated[
         str | None,
@@ -60,6 +64,7 @@ def replay(
         str | None, typer.Option(help="Topic to read, which is not changed. Default: the live input topic.")
     ] = None,
     map_file: MapFile = None,
+    default_time: DefaultTime = None,
     only: Annotated[
         list[str] | None,
         typer.Option(
@@ -100,9 +105,10 @@ def replay(
     """Evaluate past events again, by the present settings or those of `--config`, without changing anything live.
 
     The offsets to read are fixed when the replay is created: interactions and redriven records in Kafka, or whole
-    files. Results are written exactly once, to the replay's topics `rag.run.RUN_ID.evaluations`, `.windows`,
-    `.dead-letter` and so on. A replay that was stopped or killed is resumed by the same command; other settings under
-    the same id are an error. `ragweir compare live RUN_ID` shows the differences afterwards.
+    files of any format that `ragweir score` reads. Events of files that have no time are rejected without
+    `--default-time`. Results are written exactly once, to the replay's topics `rag.run.RUN_ID.evaluations`, `.windows`,
+    `.dead-letter` and so on. A replay that was stopped or killed is resumed by the same command; other settings or
+    arguments under the same id are an error. `ragweir compare live RUN_ID` shows the differences afterwards.
 
     No event is judged without `--judge`. The budget of a replay is separate from the live one (judge.daily_budget_usd).
     """
@@ -117,7 +123,8 @@ def replay(
         return
     if windows_file and openmetrics and windows_file.resolve() == openmetrics.resolve():
         raise typer.BadParameter("--windows and --openmetrics are two files")
-    request, archives = _request(topic, since, until, only, judge, budget, files), files or []
+    request = _request(topic, since, until, only, judge, budget, files, default_time)
+    archives = [file for path in files or () for file in files_of(path)]
     found = find_run(effective, run_id)
     if found is None:
         found = StoredRun(create_run(effective, run_id, request, archives), Loaded())
@@ -144,6 +151,7 @@ def _request(
     judge: str,
     budget: float | None,
     files: Iterable[Path] | None,
+    default_time: str | None,
 ) -> ReplayRequest:
     modes: dict[str, JudgeMode] = {"never": "never", "cached-only": "cached-only", "budget": "budget"}
     if judge not in modes:
@@ -154,8 +162,16 @@ def _request(
         raise typer.BadParameter(
             "files are read whole: --topic, --from and --to are for topics; --only 'time>…' is not"
         )
+    if default_time is not None and not files:
+        raise typer.BadParameter("--default-time is for files: the records of a topic have timestamps")
     return ReplayRequest(
-        topic=topic, since=since, until=until, only=tuple(only or ()), judge=modes[judge], budget_usd=budget
+        topic=topic,
+        since=since,
+        until=until,
+        only=tuple(only or ()),
+        judge=modes[judge],
+        budget_usd=budget,
+        default_time=default_time,
     )
 
 

@@ -39,7 +39,8 @@ def compare(
     """Compare two files of evaluations.
 
     Args:
-        files: files in JSON lines, the baseline first; of several records with the same id the last one counts.
+        files: files of any format that is read, the baseline first; of several records with the same id the last one
+            counts.
         names: display names of the sides.
         by: dimensions whose values are slices.
         metrics: the catalogue, for units and directions.
@@ -51,7 +52,7 @@ def compare(
     on_progress(0.0, "reading both sides")
     with (
         TemporaryDirectory(prefix="ragweir-compare-") as folder,
-        closing(Pairing(files, names, by, Path(folder))) as pairing,
+        closing(Pairing(files, names, by, Path(folder), on_progress)) as pairing,
     ):
         slices = _slices(pairing, by)
         columns = (*pairing.metrics, *pairing.categories)

@@ -7,7 +7,7 @@ memory does not grow with their number; `bench/compare.py` measures it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.comparison import OTHERS, Floats, Ints
 from ragweir.streams.compare.comparison import Side
+from ragweir.streams.sources.events import is_plain, read_events
 
 try:
     import duckdb
@@ -33,6 +34,8 @@ NONE = "(none)"
 
 _SIDES = ("a", "b")
 _MEMORY = "512MB"
+_MAX_BYTES = 16 * 1024 * 1024
+"""Size of the largest evaluation; DuckDB reads no longer lines."""
 
 # Names of tables and columns are formatted into the queries, since parameters cannot be names.
 _KEYS_QUERY = """
@@ -78,16 +81,28 @@ class Pairing:
     """Pairs of two files, ordered by event id, so that the order of lines makes no difference.
 
     Args:
-        files: JSON lines; of several records with the same id the last one counts.
+        files: evaluations in any format that is read; of several records with the same id the last one counts.
         names: display names of the sides.
         by: dimensions to read: fields of the evaluation, or `labels.NAME`.
-        folder: directory of the database.
+        folder: directory of the database, and of copies of files that are no plain JSON lines.
+        on_progress: called with the part of a file that is copied, and its name.
 
     Raises:
         PermanentError: if a file does not hold evaluations.
     """
 
-    def __init__(self, files: Sequence[Path], names: Sequence[str], by: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self,
+        files: Sequence[Path],
+        names: Sequence[str],
+        by: Sequence[str],
+        folder: Path,
+        on_progress: Callable[[float, str], None] = lambda _, __: None,
+    ) -> None:
+        files = [
+            _json_lines(file, name, folder / f"{side}.jsonl", on_progress)
+            for file, name, side in zip(files, names, _SIDES, strict=True)
+        ]
         config: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": _MEMORY,
             "temp_directory": str(folder),
@@ -180,6 +195,24 @@ class Pairing:
         """Return the event ids of some pairs."""
         lines = self._lines["a"][list(places)].tolist()
         return [event_id for (event_id,) in self._rows(_IDS, {"lines": lines})] if lines else []
+
+
+def _json_lines(file: Path, name: str, copy: Path, on_progress: Callable[[float, str], None]) -> Path:
+    """Return a file that DuckDB reads: the file itself, if it is plain JSON lines, or its events as a copy."""
+    if is_plain(file):
+        return file
+    size, done = max(1, file.stat().st_size), 0
+
+    def on_bytes(count: int) -> None:
+        nonlocal done
+        done += count
+        on_progress(done / size, f"reading {name}")
+
+    with copy.open("wb") as lines:
+        for _, value in read_events(file, _MAX_BYTES, on_bytes):
+            # Line ends within the value are between its tokens.
+            lines.write(value.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n")
+    return copy
 
 
 def _sorted(names: Iterable[str | None]) -> tuple[str, ...]:

@@ -49,8 +49,9 @@ def compare(
     ()
 
     Args:
-        a: the baseline: the path of a file of evaluations, as `ragweir score` writes them; evaluations, of which those
-            that are `Rejected` are left out; or a data frame that `score_frame` gave, with its rejected rows left out.
+        a: the baseline: the path of a file of evaluations, in any format that `ragweir score` reads; evaluations, of
+            which those that are `Rejected` are left out; or a data frame that `score_frame` gave, with its rejected
+            rows left out.
         b: the side that is compared with it.
         by: dimensions whose values are compared separately as well: application, tenant, environment,
             pipeline_version, model, question_id or labels.NAME; of a data frame columns with these names.

@@ -1,4 +1,4 @@
-"""Archives of interactions, JSON lines or Parquet, loaded into the topic of a run.
+"""Archives of interactions, files of any format that is read, loaded into the topic of a run.
 
 The number of the last loaded line is written to the run's record topic in the same transaction as the events, so that
 each line is loaded once, however often loading is interrupted.
@@ -7,6 +7,7 @@ each line is loaded once, however often loading is interrupted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -38,7 +39,8 @@ def load_archives(
         settings: the run's settings.
         archives: the files, in order.
         read_loaded: returns the stored progress; called once no earlier transaction is open.
-        on_progress: called with a file's number and the bytes that were read of it since the last call.
+        on_progress: called with a file's number and the bytes that were read of it, compressed as they are, since the
+            last call.
         is_stopped: called before each batch.
 
     Raises:
@@ -50,7 +52,8 @@ def load_archives(
     topic, line_decoder = f"{settings.topics.prefix}interactions", decoder(settings)
     for number in range(loaded.file, len(archives)):
         last = loaded.line if number == loaded.file else 0
-        lines = read_events(Path(archives[number].path), max_bytes)
+        on_bytes = partial(on_progress, number)
+        lines = read_events(Path(archives[number].path), max_bytes, on_bytes)
         remaining = (numbered for numbered in lines if numbered[0] > last)
         while batch := list(islice(remaining, _BATCH_LINES)):
             if is_stopped():
@@ -62,7 +65,6 @@ def load_archives(
                 for line in fitting:
                     sender.produce(topic, line, _key(line_decoder, line))
                 sender.produce(*loaded_record(settings, loaded))
-            on_progress(number, sum(len(line) + 1 for _, line in batch))
     return loaded
 
 

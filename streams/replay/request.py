@@ -28,7 +28,7 @@ from ragweir.streams.replay.runs import StoredRun, fingerprint, prefix_of, resul
 from ragweir.streams.service import SERVICES, Service
 from ragweir.streams.settings import Settings
 from ragweir.streams.sources.events import read_events
-from ragweir.streams.time_arguments import time_argument
+from ragweir.streams.time_arguments import default_time_argument, time_argument
 
 SERVICE: Mapping[Phase, str] = {"evaluating": "evaluate", "judging": "judge", "summing": "aggregate"}
 """The service of each phase."""
@@ -149,7 +149,14 @@ def replay_config(settings: Settings, run: Run) -> EvaluateConfig:
     """
     config = evaluate_config(settings, run.topic)
     filters = Filters.read(run.asked.only, config.catalogue)
-    return replace(config, run_id=run.run_id, filters=filters, ignore_record_timestamp=bool(run.files))
+    asked = run.asked.default_time
+    return replace(
+        config,
+        run_id=run.run_id,
+        filters=filters,
+        ignore_record_timestamp=bool(run.files),
+        default_time=None if asked is None else default_time_argument(asked),
+    )
 
 
 def phase_service(run: Run, workers: int, rate: float | None) -> Service:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +16,7 @@ from ragweir.streams.sources.tables import read_table
 from ragweir.streams.sources.values import read_values
 
 Events = Iterator[tuple[int, bytes]]
+_HEAD_BYTES = 1024 * 1024
 
 
 def read_events(file: Path, max_bytes: int, on_bytes: OnBytes = lambda _: None) -> Events:
@@ -38,6 +40,23 @@ def read_events(file: Path, max_bytes: int, on_bytes: OnBytes = lambda _: None) 
         raise UnreadableFile(f"{file} cannot be read: {error.strerror}") from None
 
 
+def is_plain(file: Path) -> bool:
+    """Return true if a file is JSON lines that any program reads: not compressed, in UTF-8 without byte order mark.
+
+    Raises:
+        UnreadableFile: if the file cannot be read, or has another format than those that are read.
+    """
+    try:
+        with file.open("rb") as stream:
+            if stream.peek(len(BOM_UTF8)).startswith(BOM_UTF8):
+                return False
+            reader = EventReader(stream, str(file), _HEAD_BYTES)
+            next(iter(reader), None)
+    except OSError as error:
+        raise UnreadableFile(f"{file} cannot be read: {error.strerror}") from None
+    return reader.format == Format()
+
+
 class EventReader:
     r"""The events of an open file, whose format is known once the first one is read.
 
@@ -55,6 +74,7 @@ class EventReader:
 
     def __init__(self, stream: ByteSource, name: str, max_bytes: int, on_bytes: OnBytes = lambda _: None) -> None:
         self._stream, self._name, self._max_bytes, self._on_bytes = stream, name, max_bytes, on_bytes
+        self._counted = 0
         self.format = Format()
         self.number = 0
         """The number of the last event that was read."""
@@ -77,14 +97,18 @@ class EventReader:
         except UnicodeDecodeError as error:
             raise UnreadableFile(f"{self._name} is not valid {error.encoding.upper()}, {self._place}") from None
 
+    def _count(self, count: int) -> None:
+        self._counted += count
+        self._on_bytes(count)
+
     @property
     def _place(self) -> str:
         return f"after {self.format.unit} {self.number:,}"
 
     def _events(self, stack: ExitStack) -> Events:
         name, max_bytes = self._name, self._max_bytes
-        content, layers = open_bytes(self._stream, name, self._on_bytes)
-        found, head = recognise(content, name, max_bytes)
+        content, layers = open_bytes(self._stream, name, self._count)
+        found, head = recognise(content, name)
         self.format = Format(found.name, found.unit, found.delimiter, layers)
         content = unread(head, content)
         if found.name == "JSON lines":
@@ -94,7 +118,7 @@ class EventReader:
         if found.delimiter:
             return read_table(content, max_bytes, name, found.delimiter)
         if not layers and (path := _regular_file(self._stream)) is not None:
-            return read_parquet(path, max_bytes, self._on_bytes, name)
+            return read_parquet(path, max_bytes, self._on_bytes, name, self._counted)
         return read_parquet(stack.enter_context(spooled(content, name)), max_bytes, lambda _: None, name)
 
 

@@ -20,7 +20,7 @@ COMPRESSED = (".gz", ".zst", ".zstd")
 
 _JSON_SUFFIXES = frozenset({".jsonl", ".ndjson", ".json"})
 _TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
-_MAX_BLANK_BYTES = 64 * 1024
+_MAX_HEAD_BYTES = 64 * 1024
 _CONTINUED = (b"{", b"[", b",", b":")
 """Ends of the first line of an object that goes over several lines."""
 _COLUMN = re.compile(r"[^\W\d][\w .\-/()\[\]#:]{0,60}")
@@ -58,15 +58,14 @@ def suffix_of(name: str) -> str:
     return PurePath(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
 
-def recognise(content: io.BufferedReader, name: str, max_bytes: int) -> tuple[Format, bytes]:
+def recognise(content: io.BufferedReader, name: str) -> tuple[Format, bytes]:
     """Return the format of a text or a Parquet file, and the bytes that were read of it to find it out.
 
-    No more is read than the first line that is not blank, or two of them if that is no JSON.
+    No more is read than the first line that is not blank, or two of them if that is no JSON, or the head of these.
 
     Args:
         content: the file, decompressed and in UTF-8.
         name: the name of the file.
-        max_bytes: the size of the largest event.
 
     Raises:
         UnreadableFile: if the content is UTF-16 without a byte order mark.
@@ -76,10 +75,9 @@ def recognise(content: io.BufferedReader, name: str, max_bytes: int) -> tuple[Fo
         return Format("Parquet", "row"), head
     if _is_utf_16(head):
         raise UnreadableFile(f"{name} looks like UTF-16 without a byte order mark; save it as UTF-8")
-    head += content.readline(max_bytes) if b"\n" not in head else b""
-    while not head.strip() and len(head) < _MAX_BLANK_BYTES and (line := content.readline(_MAX_BLANK_BYTES)):
+    while b"\n" not in head.lstrip() and len(head) < _MAX_HEAD_BYTES and (line := content.readline(_MAX_HEAD_BYTES)):
         head += line
-    first, suffix = head.strip(), suffix_of(name)
+    first, suffix = head.strip().partition(b"\n")[0].rstrip(), suffix_of(name)
     if first.startswith(b"[") or (first.startswith(b"{") and _is_continued(first)):
         return Format("JSON", "element"), head
     if first.startswith(b"{") or suffix in _JSON_SUFFIXES or not first:
@@ -90,7 +88,7 @@ def recognise(content: io.BufferedReader, name: str, max_bytes: int) -> tuple[Fo
     if suffix in _TABLE_SUFFIXES:
         return table, head
     if _is_header(text, delimiter):
-        second = content.readline(max_bytes)
+        second = content.readline(_MAX_HEAD_BYTES)
         return Format() if second.lstrip().startswith(b"{") else table, head + second
     return Format(), head
 

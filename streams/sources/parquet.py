@@ -22,7 +22,9 @@ _ROWS = 'select to_json("ragweir row")::blob from read_parquet($file) as "ragwei
 """A column that has the name of the table would be taken for it."""
 
 
-def read_parquet(file: Path, max_bytes: int, on_bytes: OnBytes, name: str) -> Iterator[tuple[int, bytes]]:
+def read_parquet(
+    file: Path, max_bytes: int, on_bytes: OnBytes, name: str, reported: int = 0
+) -> Iterator[tuple[int, bytes]]:
     """Yield the rows of a Parquet file as JSON objects with their numbers, from 1.
 
     A row over `max_bytes` is cut to `max_bytes` + 1 bytes, which the decoder rejects for their size.
@@ -32,6 +34,7 @@ def read_parquet(file: Path, max_bytes: int, on_bytes: OnBytes, name: str) -> It
         max_bytes: the size of the largest whole event.
         on_bytes: called with the part of the file that the rows since the last call are, in bytes.
         name: the name of the file, for messages.
+        reported: the number of bytes of which `on_bytes` knows already.
 
     Raises:
         UnreadableFile: if the file cannot be read.
@@ -46,11 +49,11 @@ def read_parquet(file: Path, max_bytes: int, on_bytes: OnBytes, name: str) -> It
             # Timestamps with a zone are converted to UTC; those without are read as UTC, as in JSON.
             db.execute("set timezone = 'UTC'")
             counted = db.execute("select sum(num_rows) from parquet_file_metadata($file)", parameters).fetchone()
-            total, reported = int(counted[0] or 0) if counted else 0, 0
+            total = int(counted[0] or 0) if counted else 0
             rows = db.execute(_ROWS, parameters)
             for number, (row,) in enumerate(iter(rows.fetchone, None), 1):
                 yield number, _without_nan(row)[: max_bytes + 1]
-                now = size * number // max(total, number)
+                now = max(reported, size * number // max(total, number))
                 on_bytes(now - reported)
                 reported = now
         except duckdb.Error as error:

@@ -1,6 +1,7 @@
 """`import ragweir`: what it loads, and that its functions give what the commands give, whatever Python holds."""
 
 import ast
+import gzip
 import inspect
 import itertools
 import json
@@ -605,10 +606,12 @@ def sides(shift: int, folder: Path) -> dict[str, Any]:
     events = answers(shift)
     file = folder / f"{shift}.jsonl"
     file.write_bytes(b"".join(encode(scored(each)) + b"\n" for each in ragweir.score(events)))
+    packed = folder / f"{shift}.gz"
+    packed.write_bytes(gzip.compress(file.read_bytes()))
     tenants = [each["tenant"] for each in events]
     return {
         "path": file,
-        "text": str(file),
+        "text": str(packed),
         "iterator": ragweir.score([*events, UNREADABLE]),
         "pandas": ragweir.score_frame(pd.DataFrame([*events, UNREADABLE])).assign(tenant=[*tenants, None]),
         "polars": ragweir.score_frame(pl.DataFrame(events)).with_columns(tenant=pl.Series(tenants)),
