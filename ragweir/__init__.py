@@ -1,5 +1,90 @@
-"""Event-driven streaming evaluation of RAG traffic on Kafka.
+"""Event-driven streaming evaluation of RAG traffic on Kafka, and its metrics as a library.
 
-The code is `ragweir.schemas` (the records), `ragweir.metrics` (pure functions over them) and `ragweir.streams` (how
-records flow). Importing one of them loads nothing of those behind it.
+    score           score an event, or an iterable of events
+    score_frame     score the rows of a pandas or polars data frame
+    explain         show the value, or the reason for none, and the evidence of each metric for an event
+    compare         compare two evaluations of the same events
+    catalogue       the metrics by name
+    publish         record an application's interactions, and send them to Kafka
+
+The other names are types of their arguments, results and errors. Each is imported on first use; `import ragweir` alone
+loads nothing else. The code is in `ragweir.schemas` (the records), `ragweir.metrics` (pure functions over them) and
+`ragweir.streams` (how records flow). Importing one of them loads nothing of those behind it.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import MappingProxyType
+
+TYPE_CHECKING = False  # That of `typing` takes longer than everything else here.
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ragweir.errors import ConfigurationError, MapError, PermanentError, RagweirError, Rejected
+    from ragweir.metrics.metric import Metric
+    from ragweir.schemas.evaluation import Evaluation
+    from ragweir.streams.compare.comparison import Comparison
+    from ragweir.streams.library.comparing import compare
+    from ragweir.streams.library.explaining import Explanation, catalogue, explain
+    from ragweir.streams.library.frames import score_frame
+    from ragweir.streams.library.scoring import score
+    from ragweir.streams.publish import Publisher, publish
+    from ragweir.streams.settings import Settings
+
+__all__ = [
+    "Comparison",
+    "ConfigurationError",
+    "Evaluation",
+    "Explanation",
+    "MapError",
+    "Metric",
+    "PermanentError",
+    "Publisher",
+    "RagweirError",
+    "Rejected",
+    "Settings",
+    "catalogue",
+    "compare",
+    "explain",
+    "publish",
+    "score",
+    "score_frame",
+]
+
+_MODULES: Mapping[str, str] = MappingProxyType(
+    {
+        "Comparison": "ragweir.streams.compare.comparison",
+        "ConfigurationError": "ragweir.errors",
+        "Evaluation": "ragweir.schemas.evaluation",
+        "Explanation": "ragweir.streams.library.explaining",
+        "MapError": "ragweir.errors",
+        "Metric": "ragweir.metrics.metric",
+        "PermanentError": "ragweir.errors",
+        "Publisher": "ragweir.streams.publish",
+        "RagweirError": "ragweir.errors",
+        "Rejected": "ragweir.errors",
+        "Settings": "ragweir.streams.settings",
+        "catalogue": "ragweir.streams.library.explaining",
+        "compare": "ragweir.streams.library.comparing",
+        "explain": "ragweir.streams.library.explaining",
+        "publish": "ragweir.streams.publish",
+        "score": "ragweir.streams.library.scoring",
+        "score_frame": "ragweir.streams.library.frames",
+    }
+)
+"""The module of each public name."""
+
+
+if not TYPE_CHECKING:  # Type checkers would take any name as public.
+
+    def __getattr__(name: str) -> object:
+        """Import a public name on its first use."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

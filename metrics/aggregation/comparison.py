@@ -69,6 +69,12 @@ class Difference:
     p: float | None
     """The p-value; None with fewer than 6 changed events."""
 
+    @property
+    def interval(self) -> str:
+        """The mean and its interval as text, as far as there are any: `+0.12 (+0.08 to +0.16)`."""
+        mean = "" if self.mean is None else f"{self.mean:+.3g}"
+        return mean if self.low is None else f"{mean} ({self.low:+.3g} to {self.high:+.3g})"
+
 
 def differences(before: Floats, after: Floats, cells: Ints, slices: Flags) -> list[Difference]:
     """Return the difference of one metric in each of several slices, which may overlap.

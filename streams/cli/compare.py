@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated
@@ -15,82 +13,22 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ragweir.errors import PermanentError
-from ragweir.metrics.aggregation.comparison import OTHERS
-from ragweir.metrics.aggregation.estimate import estimate_name, parse_estimate_name
+from ragweir.metrics.aggregation.estimate import parse_estimate_name
 from ragweir.metrics.metric import Metric
 from ragweir.streams.cli.app import FAILURE, app, err, out, settings
 from ragweir.streams.cli.progress import Bars
 from ragweir.streams.cli.reports import By, JsonFile, dimensions_of, write
+from ragweir.streams.compare.gates import EXAMPLE, Gate
 from ragweir.streams.evaluations import EvaluationSource, ShowProgress
 from ragweir.streams.from_settings import known_catalogue
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import printable
 
 if TYPE_CHECKING:
-    from ragweir.metrics.aggregation.comparison import Difference
-    from ragweir.streams.compare.compare import Change, Comparison, MetricChange
+    from ragweir.streams.compare.comparison import Change, Comparison, MetricChange
 
-_EXAMPLE = '"context_support -0.02"'
 _METRIC_ROWS, _SLICE_ROWS, _EVENT_METRICS, _EVENT_ROWS, _ONE_SIDED = 20, 15, 3, 3, 8
 _STYLE: Mapping[str, str] = {"worse": "red", "better": "green", "changed": "", "unchanged": "dim"}
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """A condition of `--fail-on`: a metric, and the least change of its mean for the worse, with its sign."""
-
-    metric: str
-    least: float
-
-    @classmethod
-    def read(cls, text: str, metrics: Mapping[str, Metric]) -> Gate:
-        """Read a gate from its text.
-
-        >>> Gate.read("context_support -0.02", {})
-        Gate(metric='context_support', least=-0.02)
-
-        Raises:
-            typer.BadParameter: if it is no gate, or its change is for the better.
-        """
-        match = re.fullmatch(r"\s*(\S.*?)\s+([+-]?(?:\d+\.?\d*|\.\d+))\s*", text)
-        if match is None or not float(match[2]):
-            raise typer.BadParameter(f"--fail-on {text!r}: a metric and a change other than 0, as in {_EXAMPLE}")
-        gate = cls(match[1], float(match[2]))
-        better = metrics[gate.metric].better if gate.metric in metrics else "neither"
-        if better == ("higher" if gate.least > 0 else "lower"):
-            raise typer.BadParameter(f"--fail-on {text!r}: {gate.metric} is better {better}, so change the sign")
-        return gate
-
-    def failure(self, found: Mapping[str, MetricChange]) -> str | None:
-        """Return why the gate fails; None if it passes.
-
-        Raises:
-            typer.BadParameter: if there is no such metric or label.
-        """
-        if self.metric not in found:
-            return self._failure_of_absent_label(found)
-        difference = found[self.metric].whole.difference
-        low, high, mean = difference.low, difference.high, difference.mean
-        if low is None or high is None or mean is None:
-            return f"{self.metric} cannot be compared: only {difference.pairs} events have it on both sides"
-        far = mean <= self.least if self.least < 0 else mean >= self.least
-        if far and not low <= 0 <= high:
-            return f"{self.metric} changed by {mean:+.4g} ({low:+.4g} to {high:+.4g}); the limit is {self.least:+g}"
-        return None
-
-    def _failure_of_absent_label(self, found: Mapping[str, MetricChange]) -> str | None:
-        """Return why the gate fails for a label that no event has, whose share is 0 on both sides; else None."""
-        category, label = parse_estimate_name(self.metric)
-        others = [name for name in found if name.startswith(estimate_name(category, ""))]
-        if not label or not others:
-            raise typer.BadParameter(f"--fail-on: neither side has a metric {self.metric}")
-        pairs = found[others[0]].whole.difference.pairs
-        if found[others[0]].whole.difference.low is None:
-            return f"{self.metric} cannot be compared: only {pairs} events have {category} on both sides"
-        if estimate_name(category, OTHERS) in found:
-            return f"{self.metric} cannot be compared: {category} has too many labels"
-        return None
 
 
 @app.command()
@@ -102,7 +40,7 @@ def compare(
     by: By = None,
     fail_on: Annotated[
         list[str] | None,
-        typer.Option(help=f"Least change for the worse with exit status 1, as {_EXAMPLE}. Repeatable."),
+        typer.Option(help=f"Least change for the worse with exit status 1, as {EXAMPLE}. Repeatable."),
     ] = None,
     json_file: JsonFile = None,
     html: Annotated[Path | None, typer.Option(help="File for a report with plots, HTML without scripts.")] = None,
@@ -125,10 +63,11 @@ def compare(
     effective = settings()
     dimensions = dimensions_of(effective, by)
     metrics = known_catalogue(effective).metrics
-    gates = [Gate.read(text, metrics) for text in fail_on or ()]
+    directions = {name: metric.better for name, metric in metrics.items()}
+    for text in fail_on or ():  # Before the comparison, which takes longer.
+        Gate.read(text, directions)
     comparison = _compared(effective, (a, b), dimensions, metrics)
-    found = {metric.metric: metric for metric in comparison.metrics}
-    failures = [failure for gate in gates if (failure := gate.failure(found))]
+    failures = comparison.failures(*fail_on or ())
     _report(comparison)
     if json_file:
         write(json_file, orjson.dumps(comparison, option=orjson.OPT_INDENT_2))
@@ -145,12 +84,8 @@ def compare(
 def _compared(
     effective: Settings, sides: tuple[str, str], by: Sequence[str], metrics: Mapping[str, Metric]
 ) -> Comparison:
-    try:
-        from ragweir.streams.compare.compare import compare as compared  # noqa: PLC0415 - others need no DuckDB
-    except ModuleNotFoundError as error:
-        raise PermanentError(
-            f"comparing needs the package {error.name}; pip install 'ragweir[compare]' brings it"
-        ) from None
+    from ragweir.streams.compare.compare import compare as compared  # noqa: PLC0415 - others need no DuckDB
+
     with ExitStack() as stack:
         bars = stack.enter_context(Bars())
         first, second = (stack.enter_context(_file(effective, side, bars.shown)) for side in sides)
@@ -180,20 +115,12 @@ def _file(effective: Settings, side: str, shown: ShowProgress) -> Iterator[Path]
 
 def _report(comparison: Comparison) -> None:
     """Print the sides, the changes over all events and in slices, and the most changed events; long lists are cut."""
-    a, b = comparison.a, comparison.b
-    out.say(
-        f"{comparison.pairs:,} events on both sides; {a.only:,} only in A ({a.name}), {b.only:,} only in B ({b.name})."
-    )
-    if comparison.versions:
-        out.say(comparison.versions + ".")
+    for sentence in comparison.headline:
+        out.say(sentence)
     changes = comparison.changes
     met = [change for change in changes if change.dimension is None and change.difference.pairs]
     moved = [change for change in met if change.difference.rose or change.difference.fell]
     sliced = [change for change in changes if change.dimension is not None and change.significant]
-    out.say(
-        f"{sum(change.significant for change in met)} of {len(met)} metrics and {len(sliced)} slices changed "
-        f"significantly (false discovery rate 5 %, {comparison.tests} tests)."
-    )
     _table("All events", moved, _METRIC_ROWS)
     _table("Slices that changed significantly", sliced, _SLICE_ROWS)
     _one_sided(comparison.metrics)
@@ -216,7 +143,7 @@ def _table(title: str, changes: Sequence[Change], most: int) -> None:
         table.add_row(
             Text(name, "bold" if change.significant else ""),
             *("" if side is None else f"{side:.4g}" for side in (found.before, found.after)),
-            _interval(found),
+            found.interval,
             "" if found.effect is None else f"{found.effect:+.2f}",
             "" if change.better is None or change.worse is None else f"{change.better:.0%}/{change.worse:.0%}",
             f"{found.pairs:,}",
@@ -235,11 +162,6 @@ def _one_sided(metrics: Sequence[MetricChange]) -> None:
     if names:
         more = f" and {len(names) - _ONE_SIDED} more" if len(names) > _ONE_SIDED else ""
         out.say(f"\nEvents with a value on one side only: {', '.join(names[:_ONE_SIDED])}{more}.")
-
-
-def _interval(found: Difference) -> str:
-    mean = "" if found.mean is None else f"{found.mean:+.3g}"
-    return mean if found.low is None else f"{mean} ({found.low:+.3g} to {found.high:+.3g})"
 
 
 def _events(metrics: Sequence[MetricChange]) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from ragweir.metrics.metric import Metric
 from ragweir.streams.cli.app import app, out, settings
 from ragweir.streams.from_settings import known_catalogue
-from ragweir.streams.screens.story import DIRECTIONS
+from ragweir.streams.screens.scores import DIRECTIONS
 
 _COST = {
     "free": "computed for every event",

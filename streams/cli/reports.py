@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +10,8 @@ import typer
 
 from ragweir.errors import PermanentError
 from ragweir.streams.permissions import create
-from ragweir.streams.settings import Settings
+from ragweir.streams.settings import Settings, check_dimensions
 
-_DIMENSION = r"application|tenant|environment|pipeline_version|model|question_id|labels\.\w{1,60}"
 By = Annotated[
     list[str] | None,
     typer.Option(
@@ -31,8 +29,10 @@ def dimensions_of(effective: Settings, by: Sequence[str] | None) -> tuple[str, .
         typer.BadParameter: if there is no such dimension.
     """
     dimensions = tuple(dict.fromkeys(by or effective.windows.dimensions))
-    if wrong := [name for name in dimensions if not re.fullmatch(_DIMENSION, name)]:
-        raise typer.BadParameter(f"--by {wrong[0]}: there is no such dimension")
+    try:
+        check_dimensions(dimensions)
+    except ValueError as error:
+        raise typer.BadParameter(f"--by {error}") from None
     return dimensions
 
 

@@ -7,102 +7,17 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
 
 import numpy as np
 
 from ragweir.metrics.aggregation.comparison import RATE, Difference, Flags, Floats, Ints, adjusted, differences
 from ragweir.metrics.aggregation.estimate import estimate_name
 from ragweir.metrics.metric import Better, Metric, Unit
-from ragweir.streams.compare.pairing import Pairing, Side
-
-Verdict = Literal["better", "worse", "changed", "unchanged"]
+from ragweir.streams.compare.comparison import Change, ChangedEvent, Comparison, MetricChange, Verdict
+from ragweir.streams.compare.pairing import Pairing
 
 MAX_EVENTS = 5
 """Number of most changed events listed for each metric."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Change of a metric over all pairs or over one slice."""
-
-    metric: str
-    dimension: str | None
-    """None for all pairs."""
-    value: str | None
-    """Value of the dimension."""
-    difference: Difference
-    better: float | None
-    """Share of pairs whose value is better on the second side; None for metrics without a direction."""
-    worse: float | None
-    verdict: Verdict = "unchanged"
-    """Direction of a significant change."""
-    q: float | None = None
-    """The p-value adjusted over all metrics and slices."""
-
-    @property
-    def significant(self) -> bool:
-        """True if it is a discovery at a false discovery rate of 5 %."""
-        return self.verdict != "unchanged"
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedEvent:
-    """An event with a metric's values on both sides."""
-
-    event_id: str
-    before: float
-    after: float
-
-
-@dataclass(frozen=True, slots=True)
-class MetricChange:
-    """All changes of a metric, or of the share of one label of a category (`answer_class=WRONG`)."""
-
-    metric: str
-    unit: Unit | None
-    """None if the metric is not in the catalogue; its direction is then "neither"."""
-    direction: Better
-    only_a: int
-    """Pairs that have a value on the first side only."""
-    only_b: int
-    whole: Change
-    slices: tuple[Change, ...]
-    events: tuple[ChangedEvent, ...]
-    """The most changed events."""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Result of a comparison."""
-
-    a: Side
-    b: Side
-    pairs: int
-    tests: int
-    """Number of p-values that were adjusted together."""
-    metrics: tuple[MetricChange, ...]
-
-    @property
-    def changes(self) -> list[Change]:
-        """Changes of all metrics and slices: significant ones first, then by descending effect."""
-        every = [change for metric in self.metrics for change in (metric.whole, *metric.slices)]
-        return sorted(every, key=_rank)
-
-    @property
-    def versions(self) -> str:
-        """A warning about different catalogue versions; empty if both sides have the same one."""
-        first, second = (sorted(side.catalogue_versions) for side in (self.a, self.b))
-        if first == second and len(first) <= 1:
-            return ""
-        versions = f"{self.a.name} has catalogue version {' and '.join(first)}, {self.b.name} {' and '.join(second)}"
-        return f"{versions}: metrics may differ because they are computed differently"
-
-
-def _rank(change: Change) -> tuple[bool, float, str, str, str]:
-    effect = change.difference.effect
-    size = float("inf") if effect is None and change.difference.mean else abs(effect or 0.0)
-    return not change.significant, -size, change.metric, change.dimension or "", change.value or ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.comparison import OTHERS, Floats, Ints
+from ragweir.streams.compare.comparison import Side
 from ragweir.streams.sources.events import is_plain, read_events
+
+try:
+    import duckdb
+except ModuleNotFoundError:
+    raise PermanentError("comparing needs the package duckdb; pip install 'ragweir[compare]' brings it") from None
 
 MAX_METRICS = 2_000
 """Limit for the metrics, and for the categories, of both sides."""
@@ -71,20 +75,6 @@ select place, case when x = y then x else x || ' → ' || y end as v from (
 _VALUES = "select v from dimension group by v order by count(*) desc, v limit $most"
 _VALUED = "select coalesce(list_position($known, v) - 1, len($known))::bigint as v from dimension order by place"
 _IDS = "select event_id from a where rowid in (select unnest($lines::bigint[])) order by list_position($lines, rowid)"
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """Contents of one side."""
-
-    name: str
-    records: int
-    events: int
-    """Number of distinct ids; the last record of each counts."""
-    only: int
-    """Events that the other side does not have."""
-    catalogue_versions: dict[str, int]
-    """Number of events by catalogue version."""
 
 
 class Pairing:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ragweir.metrics.aggregation.comparison import Difference
-from ragweir.streams.compare.compare import Change, Comparison, MetricChange
-from ragweir.streams.compare.pairing import Side
+from ragweir.streams.compare.comparison import Change, Comparison, MetricChange, Side
 from ragweir.streams.html import document, drawing, row, table, text
 
 _MAX_ROWS = 60

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
@@ -16,11 +15,27 @@ from confluent_kafka.admin import AdminClient
 
 from ragweir.errors import PermanentError, Unreachable
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.settings import Settings, import_function
+from ragweir.streams.kafka.properties import build, client_properties, publisher_properties
+from ragweir.streams.settings import Settings
+
+__all__ = [
+    "SILENCE_SECONDS",
+    "Assignor",
+    "Connection",
+    "Identity",
+    "build",
+    "client_properties",
+    "connected_admin",
+    "consumer_properties",
+    "is_transient",
+    "partition_counts",
+    "producer_properties",
+    "publisher_properties",
+    "reader_properties",
+    "wait_for_topics",
+]
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
-_LIBRDKAFKA_LOG = logging.getLogger("librdkafka")
-_LIBRDKAFKA_LOG.setLevel(logging.CRITICAL)  # It repeats each connection error once a second; `Connection` logs it once.
 
 _CALL_SECONDS = 5.0
 _PAUSE_SECONDS = 0.2
@@ -30,7 +45,6 @@ SILENCE_SECONDS = 5.0
 """Time after which a broker that does not answer a call is lost. The error callback reports broken connections only,
 and may have reported one to another client."""
 
-Client = TypeVar("Client")
 Assignor = Literal["roundrobin", "range"]
 """Assignment strategy: evenly over all topics, or the same partition of every topic to the same member."""
 
@@ -135,57 +149,6 @@ class Connection:
         self.lost_reason = self.auth_error = ""
 
 
-def client_properties(settings: Settings, connection: Connection | None = None) -> dict[str, Any]:
-    """Return the properties that all clients share, with those of the user.
-
-    Raises:
-        ConfigurationError: if `kafka.oauth` names no function.
-    """
-    properties: dict[str, Any] = {
-        "bootstrap.servers": settings.kafka.bootstrap_servers,
-        "client.id": "ragweir",
-        "reconnect.backoff.max.ms": 2_000,
-        "logger": _LIBRDKAFKA_LOG,
-        **settings.kafka.client,
-    }
-    if connection is not None:
-        properties["error_cb"] = connection.on_error
-    if settings.kafka.oauth:
-        properties["oauth_cb"] = _OauthCallback(settings.kafka.oauth)
-    return properties
-
-
-class _OauthCallback:
-    """The user's function for OAuth tokens, and its last error, which librdkafka does not report."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._function = import_function(name)
-        self.failed = ""
-
-    def __call__(self, _: str) -> Any:
-        try:
-            return self._function()
-        except Exception as error:
-            # The class only: the message may have parts of the token.
-            self.failed = f"kafka.oauth: {self._name} raised {type(error).__name__}"
-            raise
-
-
-def build(make: Callable[[dict[str, Any]], Client], properties: dict[str, Any]) -> Client:
-    """Make a client.
-
-    Raises:
-        PermanentError: if librdkafka does not accept a property.
-    """
-    try:
-        return make(properties)
-    except KafkaException as error:
-        callback = properties.get("oauth_cb")
-        failed = callback.failed if isinstance(callback, _OauthCallback) else ""
-        raise PermanentError(failed or f"the Kafka client rejects its settings: {error.args[0].str()}") from None
-
-
 def consumer_properties(
     settings: Settings, identity: Identity, connection: Connection, assignor: Assignor = "roundrobin"
 ) -> dict[str, Any]:
@@ -223,19 +186,6 @@ def producer_properties(settings: Settings, identity: Identity, connection: Conn
         "delivery.report.only.error": True,
         **client_properties(settings, connection),
         "transactional.id": identity.member,
-        "partitioner": "murmur2_random",
-    }
-
-
-def publisher_properties(settings: Settings, connection: Connection) -> dict[str, Any]:
-    """Return the properties of an idempotent producer without transactions."""
-    return {
-        "message.max.bytes": max_record_bytes(settings.limits.max_event_bytes),
-        "message.timeout.ms": 30_000,
-        "queue.buffering.max.kbytes": 64 * 1024,
-        "compression.type": "lz4",
-        **client_properties(settings, connection),
-        "enable.idempotence": True,
         "partitioner": "murmur2_random",
     }
 

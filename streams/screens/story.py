@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-
-from rich.padding import Padding
-from rich.text import Text
 
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.dead_letter import DeadLetter
@@ -15,12 +11,12 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.dead_letters.listing import Letter, position, shown
 from ragweir.streams.explain import Searched, Story
 from ragweir.streams.kafka.reader import StoredRecord
+from ragweir.streams.screens.scores import ScoreScreen
 from ragweir.streams.settings import WindowSettings
 from ragweir.streams.terminal import Terminal, record_time
 
-DIRECTIONS = {"higher": "higher is better", "lower": "lower is better", "neither": "neither way is better"}
 _MAX_REASON = 400
-"""Characters of an explanation or a piece of evidence that are shown."""
+"""Characters of a judge's reason that are shown."""
 
 
 def redriven_from(record: StoredRecord) -> DeadLetter | None:
@@ -65,7 +61,7 @@ class StoryScreen:
             say("It was not evaluated, as far as was searched.")
         else:
             self._origin(story, story.evaluation)
-            self._scores(story.evaluation)
+            ScoreScreen(self.terminal, self.catalogue, self.metrics).show(story.evaluation)
             self._judge(story, story.evaluation)
             self._windows(story)
         for each in story.letters:
@@ -95,39 +91,6 @@ class StoryScreen:
             say(f"documents {', '.join(shown(each, 100) for each in evaluation.document_ids)}")
         if evaluation.flags:
             say(f"flags {', '.join(shown(flag, 200) for flag in evaluation.flags)}")
-
-    def _scores(self, evaluation: Evaluation) -> None:
-        values: dict[str, float | str | None] = {**evaluation.scores, **evaluation.categories}
-        order = {name: number for number, name in enumerate(self.catalogue)}
-        missing: defaultdict[str, list[str]] = defaultdict(list)
-        self.terminal.say("\nScores", "bold underline")
-        for name in sorted(values, key=lambda each: order.get(each, len(order))):
-            value = values[name]
-            if self.metrics is not None and name not in self.metrics:
-                continue
-            if value is None:
-                missing[evaluation.reasons.get(name, "no reason is given")].append(name)
-            else:
-                self._score(name, value, evaluation)
-        if missing:
-            self.terminal.say("\nNot computed", "bold underline")
-        for reason, names in missing.items():
-            self.terminal.say(f"  {shown(reason)}:")
-            self._indented(", ".join(map(shown, names)), "dim")
-
-    def _score(self, name: str, value: float | str, evaluation: Evaluation) -> None:
-        metric = self.catalogue.get(name)
-        line = Text(f"  {shown(name)}  ", "bold")
-        line.append(_formatted(value, metric), "default")
-        if metric is not None:
-            line.append(f"  {metric.unit}, {DIRECTIONS[metric.better]}", "dim")
-        self.terminal.say(line)
-        if metric is not None:
-            self._indented(metric.meaning, "dim")
-        if name in evaluation.explanations:
-            self._indented(f"the judge: {shown(evaluation.explanations[name], _MAX_REASON)}")
-        for piece in evaluation.evidence.get(name, ()):
-            self._indented(f"- {shown(piece, _MAX_REASON)}")
 
     def _judge(self, story: Story, evaluation: Evaluation) -> None:
         say = self.terminal.say
@@ -167,17 +130,6 @@ class StoryScreen:
         written, reason = record_time(each.record.timestamp_ms), f"{said.error_class}: {shown(said.message)}"
         say(f"  rejected {written} by {shown(each.service)} as {reason}")
         say(f"  read at {_read_at(said)}")
-
-    def _indented(self, text: str, style: str = "") -> None:
-        self.terminal.print(Padding(Text(text, style), (0, 0, 0, 6)))
-
-
-def _formatted(value: float | str, metric: Metric | None) -> str:
-    if isinstance(value, str):
-        return shown(value)
-    if metric is not None and metric.unit == "boolean":
-        return "yes" if value else "no"
-    return f"{value:,.6g}"
 
 
 def _read_at(said: DeadLetter) -> str:

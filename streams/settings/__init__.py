@@ -6,7 +6,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError, field_validator
 from pydantic_settings import (
@@ -25,6 +25,7 @@ from ragweir.streams.settings.group import SettingsGroup
 from ragweir.streams.settings.imports import import_function
 from ragweir.streams.settings.judge import JudgeSettings, Price
 from ragweir.streams.settings.kafka import GUARDED, KafkaSettings, TopicSettings
+from ragweir.streams.settings.publish import PublishSettings
 from ragweir.streams.settings.routing import (
     DEFAULT_ROUTING_KEY,
     DEFAULT_ROUTING_KEY_WARNING,
@@ -33,7 +34,7 @@ from ragweir.streams.settings.routing import (
     Rule,
 )
 from ragweir.streams.settings.telemetry import TelemetrySettings
-from ragweir.streams.settings.windows import Slo, WindowSettings
+from ragweir.streams.settings.windows import Slo, WindowSettings, check_dimensions
 
 __all__ = [
     "DEFAULT_ROUTING_KEY",
@@ -42,9 +43,12 @@ __all__ = [
     "BatchSettings",
     "JudgeSettings",
     "KafkaSettings",
+    "LimitSettings",
     "MetricSettings",
     "Price",
     "Probability",
+    "PublishSettings",
+    "PublisherSettings",
     "RoutingSettings",
     "Rule",
     "Settings",
@@ -53,9 +57,12 @@ __all__ = [
     "TelemetrySettings",
     "TopicSettings",
     "WindowSettings",
+    "check_dimensions",
     "check_not_world_writable",
+    "from_groups",
     "import_function",
     "load",
+    "load_publisher",
 ]
 
 DEFAULT_FILE = Path("ragweir.toml")
@@ -87,6 +94,7 @@ class Settings(BaseSettings):
     windows: WindowSettings = WindowSettings()
     routing: RoutingSettings = RoutingSettings()
     judge: JudgeSettings = JudgeSettings()
+    publish: PublishSettings = PublishSettings()
     slo: tuple[Slo, ...] = ()
 
     @field_validator("slo")
@@ -107,6 +115,25 @@ class Settings(BaseSettings):
         return self.input.topic or f"{self.topics.prefix}interactions"
 
 
+class PublisherSettings(BaseSettings):
+    """The settings that an application needs to publish; those of other groups are ignored, even if they are wrong."""
+
+    model_config = SettingsConfigDict({**Settings.model_config, "extra": "ignore"})
+
+    kafka: KafkaSettings = KafkaSettings()
+    topics: TopicSettings = TopicSettings()
+    limits: LimitSettings = LimitSettings()
+    publish: PublishSettings = PublishSettings()
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic that interactions are published to."""
+        return self.publish.topic or f"{self.topics.prefix}interactions"
+
+
+_Model = TypeVar("_Model", bound=BaseSettings)
+
+
 def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
     """Read the settings from a file (`ragweir.toml` of this folder by default), the environment and flags.
 
@@ -118,18 +145,62 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         ConfigurationError: if a setting is wrong, or a file that the settings come from or name can be changed by every
             user of the machine. The message is one sentence and has no value that might be secret.
     """
-    if file is not None and not file.is_file():
-        raise ConfigurationError(f"there is no settings file {file}")
-    chosen = file or DEFAULT_FILE
-    if chosen.is_file():
-        check_not_world_writable(chosen)
     # pydantic-settings ignores variables of unknown groups, so that a typing mistake would silently be a default.
     for variable in os.environ:
         group, nested, _ = variable.lower().removeprefix("ragweir_").partition("__")
         if variable.lower().startswith("ragweir_") and nested and group not in Settings.model_fields:
             raise ConfigurationError(f"the environment sets {variable}, and there is no group {group!r} of settings")
 
-    class Layered(Settings):
+    settings = _read(Settings, file, overrides)
+    _check_named_files(settings)
+    return settings
+
+
+def load_publisher(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> PublisherSettings:
+    """Read the settings of an application that publishes, from the same places as `load`.
+
+    Raises:
+        ConfigurationError: if one of them is wrong; see `load`.
+    """
+    return _read(PublisherSettings, file, overrides)
+
+
+def from_groups(groups: Mapping[str, Any]) -> Settings:
+    """Return the settings of these groups; all others have their defaults.
+
+    Neither a file nor the environment is read.
+
+    >>> from_groups({"limits": {"max_contexts": 8}}).limits.max_contexts
+    8
+
+    Args:
+        groups: the settings of each group by name, as a settings file has them.
+
+    Raises:
+        ConfigurationError: as `load`.
+    """
+
+    class Given(Settings):
+        @classmethod
+        @override
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *_: Any, **__: Any
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return (init_settings,)
+
+    settings = _validated(Given, {str(group): values for group, values in groups.items()}, DEFAULT_FILE)
+    _check_named_files(settings)
+    return settings
+
+
+def _read(model: type[_Model], file: Path | None, overrides: Mapping[str, Any] | None) -> _Model:
+    if file is not None and not file.is_file():
+        raise ConfigurationError(f"there is no settings file {file}")
+    chosen = file or DEFAULT_FILE
+    if chosen.is_file():
+        check_not_world_writable(chosen)
+
+    class Layered(model):  # type: ignore[misc,valid-type]
         @classmethod
         @override
         def settings_customise_sources(
@@ -146,8 +217,12 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         group: {name: value for name, value in values.items() if value is not None}
         for group, values in (overrides or {}).items()
     }
+    return _validated(Layered, given, chosen)
+
+
+def _validated(model: type[_Model], given: Mapping[str, Any], chosen: Path) -> _Model:
     try:
-        settings = Layered(**given)
+        return model(**given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         name = ".".join(str(step) for step in first["loc"] if step not in _UNION_BRANCHES)
@@ -157,8 +232,6 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         raise ConfigurationError(f"the settings file {chosen} is not TOML: {error}") from None
     except (SettingsError, ValueError, OSError) as error:
         raise ConfigurationError(f"the settings cannot be read: {error}") from None
-    _check_named_files(settings)
-    return settings
 
 
 def _check_named_files(settings: Settings) -> None:

@@ -12,7 +12,12 @@ from ragweir.schemas.window import duration_s
 from ragweir.streams.settings.group import SettingsGroup
 
 
-def _must_be_dimensions(names: Iterable[str]) -> None:
+def check_dimensions(names: Iterable[str]) -> None:
+    """Check that each name is that of a dimension.
+
+    Raises:
+        ValueError: if one is not.
+    """
     plain = {"application", "tenant", "environment", "pipeline_version", "model", "question_id"}
     if unknown := [name for name in names if name not in plain and not re.fullmatch(r"labels\.\w{1,60}", name)]:
         raise ValueError(f"{', '.join(unknown)}: a dimension is one of {', '.join(sorted(plain))}, or labels.NAME")
@@ -71,7 +76,7 @@ class WindowSettings(SettingsGroup):
     @field_validator("dimensions")
     @classmethod
     def _are_fields(cls, dimensions: tuple[str, ...]) -> tuple[str, ...]:
-        _must_be_dimensions(dimensions)
+        check_dimensions(dimensions)
         return dimensions
 
 
@@ -94,7 +99,7 @@ class Slo(SettingsGroup):
     @field_validator("dimensions")
     @classmethod
     def _are_fields(cls, dimensions: dict[str, str]) -> dict[str, str]:
-        _must_be_dimensions(dimensions)
+        check_dimensions(dimensions)
         return dimensions
 
     @model_validator(mode="after")

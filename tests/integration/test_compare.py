@@ -21,8 +21,9 @@ from scipy import stats
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.comparison import RATE, Floats, adjusted, differences, interval
 from ragweir.metrics.catalogue import everything
-from ragweir.streams.cli.compare import Gate
-from ragweir.streams.compare.compare import Comparison, compare
+from ragweir.streams.compare.compare import compare
+from ragweir.streams.compare.comparison import Comparison
+from ragweir.streams.compare.gates import Gate
 from ragweir.streams.compare.report import page
 
 METRICS = {metric.name: metric for metric in everything()}
@@ -378,7 +379,8 @@ def test_a_gate_needs_an_interval_without_zero(tmp_path: Path, changes: tuple[fl
     for a latency."""
     before = [line(number) for number in range(40)]
     after = [line(number, scores={"total_latency_ms": 900.0 + changes[number % 2]}) for number in range(40)]
-    metrics = {metric.metric: metric for metric in compared(tmp_path, before, after).metrics}
+    found = compared(tmp_path, before, after)
+    metrics = {metric.metric: metric.whole.difference for metric in found.metrics}
     assert (Gate("total_latency_ms", 1.0).failure(metrics) is not None) == fails
     assert "cannot be compared: only 0 events" in str(Gate("rouge_l", -0.1).failure(metrics))
 
@@ -402,7 +404,7 @@ def test_a_gate_on_a_label(tmp_path: Path, metric: str, labels: Sequence[str | N
     b = [line(number, categories={"kind": labels[number % len(labels)]}) for number in range(40)]
     if labels == (None,):
         a[0]["categories"] = {"kind": "RIGHT"}
-    metrics = {each.metric: each for each in compared(tmp_path, a, b).metrics}
+    metrics = {each.metric: each.whole.difference for each in compared(tmp_path, a, b).metrics}
     assert Gate(metric, 0.1).failure(metrics) == expected
 
 

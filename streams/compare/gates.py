@@ -1,0 +1,80 @@
+"""Gates: conditions on the change of a metric, which a comparison fails or passes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ragweir.errors import ConfigurationError
+from ragweir.metrics.aggregation.comparison import OTHERS, Difference
+from ragweir.metrics.aggregation.estimate import estimate_name, parse_estimate_name
+from ragweir.metrics.metric import Better
+from ragweir.streams.terminal import printable
+
+EXAMPLE = '"context_support -0.02"'
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A metric, and the least change of its mean for the worse, with its sign."""
+
+    metric: str
+    least: float
+
+    @classmethod
+    def read(cls, text: str, directions: Mapping[str, Better]) -> Gate:
+        """Read a gate from its text.
+
+        >>> Gate.read("context_support -0.02", {})
+        Gate(metric='context_support', least=-0.02)
+
+        Args:
+            text: the metric and the change.
+            directions: the better direction of each metric; those of other metrics are not checked.
+
+        Raises:
+            ConfigurationError: if it is no gate, or its change is for the better.
+        """
+        match = re.fullmatch(r"\s*(\S.*?)\s+([+-]?(?:\d+\.?\d*|\.\d+))\s*", text)
+        if match is None or not float(match[2]):
+            raise ConfigurationError(
+                f"the condition {printable(text)!r} must be a metric and a change other than 0, as in {EXAMPLE}"
+            )
+        gate = cls(match[1], float(match[2]))
+        better = directions.get(gate.metric, "neither")
+        if better == ("higher" if gate.least > 0 else "lower"):
+            raise ConfigurationError(
+                f"the condition {printable(text)!r}: {gate.metric} is better {better}, so change the sign"
+            )
+        return gate
+
+    def failure(self, found: Mapping[str, Difference]) -> str | None:
+        """Return why the gate fails; None if it passes.
+
+        Raises:
+            ConfigurationError: if there is no such metric or label.
+        """
+        if self.metric not in found:
+            return self._failure_of_absent_label(found)
+        difference = found[self.metric]
+        low, high, mean = difference.low, difference.high, difference.mean
+        if low is None or high is None or mean is None:
+            return f"{self.metric} cannot be compared: only {difference.pairs} events have it on both sides"
+        far = mean <= self.least if self.least < 0 else mean >= self.least
+        if far and not low <= 0 <= high:
+            return f"{self.metric} changed by {mean:+.4g} ({low:+.4g} to {high:+.4g}); the limit is {self.least:+g}"
+        return None
+
+    def _failure_of_absent_label(self, found: Mapping[str, Difference]) -> str | None:
+        """Return why the gate fails for a label that no event has, whose share is 0 on both sides; else None."""
+        category, label = parse_estimate_name(self.metric)
+        others = [name for name in found if name.startswith(estimate_name(category, ""))]
+        if not label or not others:
+            raise ConfigurationError(f"neither side has a metric {printable(self.metric)}")
+        pairs = found[others[0]].pairs
+        if found[others[0]].low is None:
+            return f"{self.metric} cannot be compared: only {pairs} events have {category} on both sides"
+        if estimate_name(category, OTHERS) in found:
+            return f"{self.metric} cannot be compared: {category} has too many labels"
+        return None

@@ -1,0 +1,1 @@
+"""The Python API, which `import ragweir` offers: scores, frames, explanations and comparisons."""

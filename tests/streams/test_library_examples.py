@@ -1,0 +1,70 @@
+"""The notebook and the gate of examples/ do what they show, and the guide's Python runs."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from commands import ROOT, environment
+
+from tools.notebook import NOTEBOOK, executed
+
+GATE = ROOT / "examples/ci_gate"
+GUIDE = ROOT / "docs/guides/python.md"
+
+
+def outputs(notebook: Any) -> list[list[Any]]:
+    """The text and the HTML that each cell shows."""
+    return [
+        [output.get("text") or output["data"] for output in cell["outputs"]]
+        for cell in notebook.cells
+        if cell["cell_type"] == "code"
+    ]
+
+
+@pytest.mark.heavy
+def test_the_notebook_shows_what_it_computes() -> None:
+    """No cell raises, and the saved outputs are those of this code: `python -m tools.notebook` writes them."""
+    saved = nbformat.read(NOTEBOOK, as_version=4)
+    shown = outputs(saved)
+    assert len(shown) > 5
+    assert all(shown)
+    assert outputs(executed()) == shown
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("sides", "status"), [((), 1), (("candidate.jsonl", "baseline.jsonl"), 0)])
+def test_the_gate_fails_for_the_worse_and_passes_for_the_better(sides: tuple[str, ...], status: int) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [GATE / "check.sh", *sides], capture_output=True, text=True, check=False, env=environment(PATH=path)
+    )
+    assert done.returncode == status, done.stderr
+    assert ("failed: context_support changed by -0.3" in done.stderr) == bool(status)
+    assert "12 events on both sides" in done.stdout
+
+
+def test_the_table_of_examples_names_all_of_them() -> None:
+    listed = set(re.findall(r"\]\(([^)/]+)", (ROOT / "examples/README.md").read_text(encoding="utf-8")))
+    there = {
+        file.name
+        for file in (ROOT / "examples").iterdir()
+        if not file.name.startswith(("_", ".")) and file.suffix not in {".md", ".patch"}
+    }
+    assert listed == there
+
+
+def test_the_python_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """All blocks, in order, as one program; its assertions hold."""
+    text = GUIDE.read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) > 5
+    exec(compile("\n".join(blocks), GUIDE.name, "exec"), {})
+    printed = capsys.readouterr().out
+    assert "not scored: response: Field required" in printed
+    assert "12 events on both sides" in printed
+    assert len(text.encode()) <= 6 * 1024
