@@ -14,7 +14,7 @@ from ragweir.streams.cli.app import FAILURE, app, err, settings
 from ragweir.streams.cli.options import MapFile
 from ragweir.streams.cli.progress import Bars
 from ragweir.streams.from_settings import read_map
-from ragweir.streams.kafka.publisher import Publisher
+from ragweir.streams.kafka.publisher import BlockingPublisher
 from ragweir.streams.sources.lines import read_lines
 from ragweir.streams.terminal import printable
 
@@ -35,7 +35,7 @@ def publish(
     limit = effective.limits.max_event_bytes
     mapping = read_map(map_file) if map_file else None
     rejected = sent = 0
-    with Publisher(effective) as publisher, Bars() as bars, file.open("rb") as source:
+    with BlockingPublisher(effective) as publisher, Bars() as bars, file.open("rb") as source:
         published = bars.watch("Publishing", file.stat().st_size)
         for number, line in read_lines(source, limit, str(file)):
             try:

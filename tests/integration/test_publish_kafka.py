@@ -121,6 +121,7 @@ def test_what_waits_is_sent_at_the_end_of_the_process(kafka: SharedBroker, prefi
     program = """
         import sys
         import ragweir
+        ragweir.publish.exit_timeout_s = 20.0
         for number in range(500):
             with ragweir.publish(query="Who?", event_id=sys.argv[1] + str(number)) as event:
                 event.response = "Ada."
