@@ -18,7 +18,7 @@ from rich.text import Text
 from ragweir.errors import DemoError, LocalServerError
 from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, out, shared_flags
 from ragweir.streams.from_settings import evaluate_config
-from ragweir.streams.kafka.publisher import Publisher
+from ragweir.streams.kafka.publisher import BlockingPublisher
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.permissions import create
 from ragweir.streams.playground.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
@@ -122,7 +122,7 @@ def _run(
         out.say(f"Created the topics {', '.join(topics)}")
         out.say(f"Simulated judge at {judge.base_url}: word overlap, no model is asked; {JUDGE_MS} ms an answer")
         out.say(f"Starting `ragweir up`: evaluate with {WORKERS} workers, judge, aggregate, export")
-        with services(settings, Path(folder)) as check, Publisher(settings) as publisher:
+        with services(settings, Path(folder)) as check, BlockingPublisher(settings) as publisher:
             wait_until_ready(settings, check)
             out.say(f"Publishing {events} interactions of fictional companies, and a few unreadable records\n")
             show_columns(out, found)
@@ -153,7 +153,13 @@ def _programs_found() -> bool:
 
 
 def _alert(
-    settings: Settings, found: Results, publisher: Publisher, folder: Path, check: Callable[[], None], *, keep: bool
+    settings: Settings,
+    found: Results,
+    publisher: BlockingPublisher,
+    folder: Path,
+    check: Callable[[], None],
+    *,
+    keep: bool,
 ) -> None:
     """Let quality drop until the alert fires, and return until it is resolved."""
     (slo,) = settings.slo

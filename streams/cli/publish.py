@@ -15,7 +15,7 @@ from ragweir.streams.cli.options import MapFile
 from ragweir.streams.cli.progress import Bars, FileProgress
 from ragweir.streams.cli.rejections import Rejections
 from ragweir.streams.from_settings import is_ready, read_map
-from ragweir.streams.kafka.publisher import Publisher
+from ragweir.streams.kafka.publisher import BlockingPublisher
 from ragweir.streams.sources.events import EventReader
 
 
@@ -37,7 +37,7 @@ def publish(
     mapping = read_map(map_file) if map_file else None
     rejections, sent, skipped = Rejections(mapping, is_ready(map_file)), 0, 0
     problem: UnreadableFile | None = None
-    with Publisher(effective) as publisher, Bars() as bars, file.open("rb") as source:
+    with BlockingPublisher(effective) as publisher, Bars() as bars, file.open("rb") as source:
         progress = FileProgress(bars, "Publishing", file.stat().st_size)
         reader = EventReader(source, str(file), limit, progress.on_bytes)
         try:

@@ -12,8 +12,10 @@ from ragweir.streams.kafka.client import Connection, build, connected_admin, pub
 from ragweir.streams.settings import Settings
 
 
-class Publisher:
-    """A producer for the interactions topic. Leaving its block waits until Kafka has acknowledged all events.
+class BlockingPublisher:
+    """A producer of commands for the interactions topic.
+
+    Leaving its block waits until Kafka has acknowledged all events.
 
     Raises:
         PermanentError: on entering if the topic does not exist, on leaving if Kafka has rejected an event.

@@ -27,6 +27,7 @@ from ragweir.errors import Rejected
 from ragweir.schemas.codec import intake
 from ragweir.schemas.codec.json import decode
 from ragweir.schemas.interaction import Interaction
+from ragweir.streams.publish import publisher as publisher_module
 from ragweir.streams.publish import recorders, sender
 from ragweir.streams.publish.backlog import CapturedEvent, CapturedSpan
 from ragweir.streams.publish.drop_log import DropLog
@@ -231,6 +232,25 @@ def test_nothing_that_is_assigned_raises(
     assert publisher.flush(60)
     stats = publisher.stats
     assert stats.published + sum(stats.dropped.values()) == 1
+
+
+def test_an_exception_in_the_callers_thread_is_counted(
+    monkeypatch: pytest.MonkeyPatch, publishers: list[Publisher]
+) -> None:
+    """Code of the application that runs there, and an end of memory or of the stack, do not reach the application."""
+    publisher, producer = faulty(monkeypatch, publishers, lambda: None)
+    publisher.publish(HostileDict(WHOLE), application="a")  # type: ignore[call-overload]
+    publisher.publish(WHOLE)
+    assert publisher.flush(60)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(publisher_module, "snapshot", fail)
+    with publisher.publish(query="Who?", response="Ada."):
+        pass
+    assert publisher.stats.dropped["invalid"] == 2
+    assert len(producer.values) == publisher.stats.published == 1
 
 
 def test_a_caller_does_not_wait_for_a_producer_that_hangs(

@@ -14,7 +14,7 @@ from rich.text import Text
 from ragweir.errors import DemoError
 from ragweir.schemas.codec.json import encode_json
 from ragweir.schemas.window import duration_s
-from ragweir.streams.kafka.publisher import Publisher
+from ragweir.streams.kafka.publisher import BlockingPublisher
 from ragweir.streams.playground.demo.samples import drill
 from ragweir.streams.playground.demo.scrape import Means, counted, means
 from ragweir.streams.playground.demo.services import targets
@@ -84,7 +84,7 @@ class AlertDrill:
     def __init__(
         self,
         settings: Settings,
-        publisher: Publisher,
+        publisher: BlockingPublisher,
         monitoring: Monitoring,
         check: Callable[[], None],
         terminal: Terminal,

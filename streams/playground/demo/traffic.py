@@ -16,7 +16,7 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.judge.results import chosen
 from ragweir.streams.kafka.client import build, client_properties
-from ragweir.streams.kafka.publisher import Publisher
+from ragweir.streams.kafka.publisher import BlockingPublisher
 from ragweir.streams.playground.demo.samples import UNREADABLE, Unreadable, interaction
 from ragweir.streams.settings import Settings
 
@@ -52,7 +52,7 @@ class PacedPublisher:
 
     def __init__(
         self,
-        publisher: Publisher,
+        publisher: BlockingPublisher,
         record: Callable[[int], tuple[str, bytes | None]],
         interval_s: float,
         total: int = sys.maxsize,
@@ -70,7 +70,7 @@ class PacedPublisher:
             self.sent += 1
 
 
-def sample_publisher(publisher: Publisher, events: int, seconds: float) -> PacedPublisher:
+def sample_publisher(publisher: BlockingPublisher, events: int, seconds: float) -> PacedPublisher:
     """Return the publisher of a number of interactions, each of which ends when it is sent, and unreadable records."""
     planned = plan(events)
 

@@ -1,0 +1,1 @@
+"""An application before and after it publishes its interactions; no part of the package."""
