@@ -247,6 +247,13 @@ def test_an_export_is_recognised(name: str) -> None:
     assert chosen.product == PRODUCTS[chosen.ready]
 
 
+def test_one_rejected_event_is_enough_to_name_no_ready_map() -> None:
+    """A ready map is named only if it rejects nothing: that of a similar export would lose events."""
+    good = {"user_input": "Who?", "response": "Ada."}
+    assert choose([good] * 3).ready == "ragas"
+    assert not choose([good, good, {"user_input": "Who?", "response": ["Ada."]}]).ready
+
+
 @pytest.mark.parametrize(
     "event",
     [

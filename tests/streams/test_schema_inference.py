@@ -602,7 +602,6 @@ UNREAD_MAP = """
 event_id = { hash = ["q", { first = ["a", "b.c"] }] }
 query = "q"
 response = { path = "out", parse = "any", then = { first = ["text", "said"] } }
-started_at = "begin"
 ended_at = { path = "seconds", unit = "s", after = "begin" }
 expected = "says[0]"
 "contexts[].text" = { path = "docs[].text", where = { path = "kind", in = ["doc"] } }
