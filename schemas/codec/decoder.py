@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -12,6 +12,7 @@ from typing_extensions import override
 from ragweir.errors import Rejected
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
 from ragweir.schemas.codec.json import interaction, parse
+from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 
@@ -96,16 +97,14 @@ class JsonDecoder(Decoder):
     Args:
         max_bytes: maximum size of a value.
         max_items: maximum number of elements by list; see `ragweir.schemas.codec.intake`.
-        mapping: gives the fields of an interaction for an event of a foreign schema; see
-            `ragweir.schemas.codec.mapping`. It is called with the parsed event and its row number; None as result
-            skips the event.
+        mapping: gives the fields of an interaction for an event of a foreign schema.
     """
 
     def __init__(
         self,
         max_bytes: int = MAX_EVENT_BYTES,
         max_items: Mapping[str, int] = DEFAULT_MAX_ITEMS,
-        mapping: Callable[[object, int | None], object] | None = None,
+        mapping: FieldMap | None = None,
     ) -> None:
         self._max_bytes, self._max_items, self._mapping = max_bytes, max_items, mapping
 
@@ -113,12 +112,12 @@ class JsonDecoder(Decoder):
     def row_events(self, value: bytes | None, row: int | None) -> Iterator[Interaction | Skipped]:
         """Yield the one interaction, or that it is skipped."""
         data = parse(value, self._max_bytes)
-        if self._mapping is not None:
-            data = self._mapping(data, row)
-            if data is None:
-                yield Skipped()
-                return
-        yield interaction(data, self._max_items)
+        if self._mapping is None:
+            yield interaction(data, self._max_items)
+        elif (fields := self._mapping(data, row)) is None:
+            yield Skipped()
+        else:
+            yield interaction(fields, self._max_items, self._mapping.origins)
 
     @override
     def events(self, value: bytes | None) -> Iterator[Interaction | Skipped]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -15,21 +16,30 @@ from ragweir.schemas.topics import MAX_EVENT_BYTES
 _REGISTRY_BYTES = 5
 """Size of the Schema Registry's header: a zero, and the schema's id in four bytes."""
 _OPTIONS = orjson.OPT_UTC_Z
-_MESSAGES = {"missing": "Field required", "string_type": "not text"}
-"""Messages that replace pydantic's, by type of error."""
+_MESSAGES = {
+    "missing": "missing",
+    "string_type": "not text",
+    "too_short": "empty",
+    "too_long": "longer than {max_length} characters; a map makes a short id with {{ hash = [...] }}",
+    "value_error": "{error}",
+}
+"""Messages by pydantic's type of error."""
+_NO_MAP: Mapping[str, str] = MappingProxyType({})
 
 
-def _explain(invalid: ValidationError) -> str:
-    """Return a message with the invalid fields, which are required ones, and with lines for the map."""
-    errors = invalid.errors(include_url=False, include_context=False, include_input=False)
+def _explain(invalid: ValidationError, origins: Mapping[str, str]) -> str:
+    """Return a message with the invalid fields, which are required ones, and their paths or lines for a map."""
     messages = {
-        str(error["loc"][0]): _MESSAGES.get(error["type"], error["msg"].removeprefix("Value error, "))
-        for error in errors
+        str(error["loc"][0]): _MESSAGES.get(error["type"], "not valid").format(**error.get("ctx", {}))
+        for error in invalid.errors(include_url=False, include_input=False)
         if error["loc"]
     }
     if not messages:
         return "the event: must be an object"
-    wrong = "; ".join(f"{field}: {message}" for field, message in messages.items())
+    named = {field: f"{field} (from {origins[field]})" if origins.get(field) else field for field in messages}
+    wrong = "; ".join(f"{named[field]}: {message}" for field, message in messages.items())
+    if origins:
+        return wrong
     rules = ", ".join(f'{field} = "PATH"' for field in messages)
     return f"{wrong}; if the event has it elsewhere, say where in the map of input.map: {rules}"
 
@@ -61,13 +71,20 @@ def parse(value: bytes | None, max_bytes: int = MAX_EVENT_BYTES) -> object:
         raise Rejected("unreadable", f"parsing raised {type(error).__name__}") from None
 
 
-def interaction(data: object, max_items: Mapping[str, int] = intake.DEFAULT_MAX_ITEMS) -> Interaction:
+def interaction(
+    data: object, max_items: Mapping[str, int] = intake.DEFAULT_MAX_ITEMS, origins: Mapping[str, str] = _NO_MAP
+) -> Interaction:
     """Make an interaction of parsed JSON; see `ragweir.schemas.codec.intake`.
 
     >>> interaction({"event_id": "1", "query": "q"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    ragweir.errors.Rejected: response: Field required; if the event has it elsewhere, ...
+    ragweir.errors.Rejected: response: missing; if the event has it elsewhere, ...
+
+    Args:
+        data: parsed JSON, or the fields that a map made of it.
+        max_items: maximum number of elements by list.
+        origins: the paths of the map by field, which the reason names.
 
     Raises:
         Rejected: with the reason.
@@ -75,7 +92,7 @@ def interaction(data: object, max_items: Mapping[str, int] = intake.DEFAULT_MAX_
     try:
         return intake.read(data, max_items)
     except ValidationError as error:
-        raise Rejected("invalid", _explain(error)) from None
+        raise Rejected("invalid", _explain(error, origins)) from None
     except MemoryError:
         raise
     except Exception as error:  # As above.

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ragweir.errors import ErrorClass
+from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.cli.app import app, out, settings
 from ragweir.streams.cli.options import MapFile
 from ragweir.streams.cli.progress import Bars
@@ -180,7 +181,7 @@ def redrive(
     _show_report(report, run.target, dry_run=dry_run)
 
 
-def _mapping(effective: Settings, given: Path | None) -> Callable[[Letter], Callable[[object], object] | None]:
+def _mapping(effective: Settings, given: Path | None) -> Callable[[Letter], FieldMap | None]:
     """Return the function that finds the map of a letter: the given one, or that of its source topic."""
     if given is not None:
         chosen = read_map(given)

@@ -80,4 +80,4 @@ def _checked(event: bytes, number: int, mapping: FieldMap | None, limit: int) ->
     value = encode_json(ours)
     if len(value) > limit:
         raise Rejected("too_large", f"mapped, the event is over the limit of {limit} bytes")
-    return interaction(ours).event_id, value
+    return interaction(ours, origins=mapping.origins).event_id, value

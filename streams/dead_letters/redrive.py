@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from ragweir.errors import PermanentError, Rejected
 from ragweir.schemas.codec.json import encode_json, event_time, interaction, parse
+from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.dead_letters.listing import Letter, read_letter
 from ragweir.streams.dead_letters.progress import RedriveProgress, RedriveResult
 from ragweir.streams.emissions import cloud_event
@@ -39,7 +40,7 @@ class RedriveOptions:
 
     error_class: str | None
     """None selects all classes."""
-    mapping: Callable[[Letter], Callable[[object], object] | None]
+    mapping: Callable[[Letter], FieldMap | None]
     """Returns the map for a letter, None for none."""
     max_bytes: int
     """Size limit of one event."""
@@ -69,12 +70,13 @@ class RedriveOptions:
         """
         value, mapping = letter.record.value or b"", self.mapping(letter)
         data = parse(value, self.max_bytes)
-        if mapping:
-            data = mapping(data)
-            if data is None:
-                raise Rejected("unmapped", "`where` of the map does not select the event")
-            value = encode_json(data)
-        event = interaction(data)
+        if mapping is None:
+            event = interaction(data)
+        elif (fields := mapping(data)) is None:
+            raise Rejected("unmapped", "`where` of the map does not select the event")
+        else:
+            value = encode_json(fields)
+            event = interaction(fields, origins=mapping.origins)
         time = event_time(event, letter.details.source_timestamp)
         if event.ended_at is None and event.started_at is None:
             # The new record has today's timestamp. Other bytes do not change; of two equal names the last one counts.

@@ -118,7 +118,7 @@ def test_redrive_through_a_map_makes_evaluations_of_dead_letters(
     with evaluating(kafka.bootstrap, prefix, tmp_path):
         eventually(lambda: len(read_to_end(kafka.bootstrap, f"{prefix}dead-letter")) == 44, "all are refused")
         listed = dead_letter(kafka, prefix, "list")
-        assert re.search(r"41 invalid of evaluate: response: Field required; .*\n    41 waiting; from ", listed)
+        assert re.search(r"41 invalid of evaluate: response: missing; .*\n    41 waiting; from ", listed)
         assert "1 too_large of evaluate: the event is over the limit of 1048576 bytes\n    0 waiting;" in listed
 
         dry = dead_letter(kafka, prefix, "redrive", "--map", mapped(tmp_path), "--dry-run")
@@ -146,7 +146,7 @@ def test_redrive_through_a_map_makes_evaluations_of_dead_letters(
     assert set(times.values()) == {datetime.fromtimestamp(SENT_MS / 1000, UTC)}, "a redrive must not move an event"
     assert len(read_to_end(kafka.bootstrap, f"{prefix}dead-letter")) == 44
     settled_now = dead_letter(kafka, prefix, "list")
-    assert re.search(r"41 invalid of evaluate: response: Field required; .*\n    0 waiting", settled_now)
+    assert re.search(r"41 invalid of evaluate: response: missing; .*\n    0 waiting", settled_now)
 
 
 def test_without_a_map_the_bytes_are_sent_as_they_were(kafka: SharedBroker, prefix: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from arrays import ArrayDecoder, array
@@ -109,6 +110,14 @@ class Raising(ArrayDecoder):
         raise self.error
 
 
+class BrokenMap(FieldMap):
+    """Fails for every event."""
+
+    @override
+    def __call__(self, data: object, row: int | None = None) -> dict[str, Any]:
+        raise ValueError("secret")
+
+
 class Endless(Decoder):
     """Finds more and more."""
 
@@ -120,7 +129,7 @@ class Endless(Decoder):
 DECODERS = (
     JsonDecoder(),
     JsonDecoder(mapping=MAP),
-    JsonDecoder(mapping=lambda _event, _row: 1 / 0),
+    JsonDecoder(mapping=BrokenMap({"event_id": "a", "query": "b", "response": "c"})),
     ArrayDecoder(),
     Raising(ValueError("secret")),
     Raising(Rejected("not_json", "no more")),

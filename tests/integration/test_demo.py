@@ -439,7 +439,7 @@ def test_one_command_shows_the_whole_system(tmp_path: Path) -> None:
     assert "Starting Kafka" in output
     assert "2 workers" in output
     assert "204 records published: 200 scored, 4 rejected; " in output
-    for reason in ("not_json: not JSON", "tombstone: the record has no value", "invalid: response: Field required"):
+    for reason in ("not_json: not JSON", "tombstone: the record has no value", "invalid: response: missing"):
         assert f"1 {reason}" in output
     assert re.search(r"^v1: \d+ evaluations.*^v2: \d+ evaluations", output, re.MULTILINE | re.DOTALL)
     assert "ragweir --bootstrap-servers HOST:9092 doctor" in output

@@ -93,7 +93,7 @@ def test_our_own_shape_is_recognised(kafka: SharedBroker, prefix: str) -> None:
     assert "\n     1  the event is not an object\n" in printed
     assert re.search(r"\n {5}2  not JSON: .*, or the like\n", printed)
     assert "They have ragweir's schema." in printed
-    assert "1 of them cannot be evaluated:\n     1  query: Field required; response: Field required; " in printed
+    assert "1 of them cannot be evaluated:\n     1  query: missing; response: missing; " in printed
     assert "Of 40 events" in printed
     assert shares(printed).items() >= {"context_support": "100 %", "exact_match": "50 %"}.items()
     assert re.search(r"\n  exact_match +50 % +0.000 +no expected\b", printed)
@@ -150,7 +150,8 @@ def test_a_map_that_reads_nothing_fails(kafka: SharedBroker, prefix: str, tmp_pa
     file = tmp_path / "map.toml"
     file.write_text('event_id = "id"\nquery = "q"\nresponse = "a"\n')
     printed = tap(kafka, filled(kafka, prefix, map(foreign, range(5))), "--map", file, status=1)
-    assert "5 of them cannot be evaluated:\n     5  event_id: Field required; query: Field required; " in printed
+    missing = "; ".join(f"{field} (from {path}): missing" for field, path in (("event_id", "id"), ("query", "q")))
+    assert f"5 of them cannot be evaluated:\n     5  {missing}; response (from a): missing\n" in printed
     assert "Next" not in printed
 
 

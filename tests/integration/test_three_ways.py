@@ -132,3 +132,34 @@ def test_real_interactions_go_three_ways(kafka: SharedBroker, prefix: str, tmp_p
     if not DATA.exists():
         pytest.skip("the MTRAG answers are not here: ../shared/data/mtrag.jsonl")
     must_agree(kafka, prefix, DATA.read_bytes().splitlines(), 0, tmp_path)
+
+
+def test_events_that_the_map_does_not_select_are_counted_in_all_three_ways(
+    kafka: SharedBroker, prefix: str, tmp_path: Path
+) -> None:
+    """They are neither sent nor dead letters, and their offsets are committed."""
+    lines = [orjson.dumps({"id": number, "q": "Who?", "a": "Ada.", "kind": number % 3}) for number in range(9)]
+    chosen = tmp_path / "map.toml"
+    chosen.write_text(
+        'event_id = "id"\nquery = "q"\nresponse = "a"\nended_at = { constant = 2026-11-21T00:00:00Z }\n'
+        'where = { path = "kind", in = [0, 1] }\n'
+    )
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(b"\n".join(lines) + b"\n")
+    scored = ragweir("score", file, "--map", chosen)
+    assert (scored.returncode, len(scored.stdout.splitlines())) == (0, 6)
+    assert b"6 scored, 3 skipped by the map's `where`" in scored.stderr
+
+    shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix)
+    assert ragweir(*shared, "topics", "create", RAGWEIR_TOPICS__PARTITIONS="2").returncode == 0
+    published = ragweir(*shared, "publish", file, "--map", chosen)
+    assert published.returncode == 0
+    assert b"6 published" in published.stderr
+    assert b", 3 skipped by the map's `where`" in published.stderr
+    assert len(read_to_end(kafka.bootstrap, f"{prefix}interactions")) == 6
+
+    topic = f"{prefix}foreign-answers"
+    create_topic(kafka.bootstrap, topic, 1, {})
+    produce(kafka.bootstrap, topic, lines)
+    assert len(evaluated(kafka, prefix, topic, tmp_path, "--input-topic", topic, "--map", chosen)) == 6
+    assert read_to_end(kafka.bootstrap, f"{prefix}dead-letter") == []

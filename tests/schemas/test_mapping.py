@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweir.errors import MapError, Rejected
+from ragweir.schemas.codec.decoder import JsonDecoder
 from ragweir.schemas.codec.intake import MAX_ITEMS_LIMIT
 from ragweir.schemas.codec.json import decode, encode_json, interaction
 from ragweir.schemas.codec.mapping import FieldMap
@@ -30,6 +31,7 @@ FOREIGN: dict[str, Any] = {
     "as_python": "['a', \"it's\"]",
     "as_array": "['a' 'b']",
     "grid": [[1, 2], [], None, [3]],
+    "tree": '[{"a": "p", "b": [{"c": [1, 2], "d": "q"}, {"c": [3]}]}, {"a": "r"}]',
     "steps": [
         {"kind": "r", "docs": [{"t": "1"}, {"t": "2", "s": 0.2}, {"s": 0.3}]},
         {"kind": "r"},
@@ -93,6 +95,8 @@ RULES = (
     ('tenant = { first = [{ path = "a", parse = "json" }, "a"] }', {"tenant": "Ada."}),
     ('expected = { first = ["docs[].nowhere", "list[]"] }', {"expected": ["x", "y"]}),
     ('expected = { first = ["a[].nowhere", "list[]"] }', {"expected": ["x", "y"]}),
+    ('expected = { first = ["docs[9]", "list[]"] }', {"expected": ["x", "y"]}),
+    ('expected = { first = ["a[]", "nowhere[]"] }', {}),  # It may have the other form, without the field.
     ('"contexts[].text" = { first = ["nowhere[]", "a"] }', {"contexts": [{"text": "Ada."}]}),
     ('"contexts[].text" = { first = ["list[]", "a"] }', {"contexts": [{"text": "x"}, {"text": "y"}]}),
     (
@@ -122,11 +126,66 @@ RULES = (
     ('expected = { path = "as_array", parse = "python" }', {"expected": ["a", "b"]}),
     ('expected = { path = "list", parse = "json" }', {"expected": ["x", "y"]}),
     ('tenant = { path = "blank", parse = "json" }', {}),
+    # Whatever a cell holds: JSON, a Python literal, or text as it is.
+    ('expected = { path = "as_json", parse = "any" }', {"expected": ["a", {"b": ["c", "d"]}]}),
+    ('expected = { path = "as_python", parse = "any" }', {"expected": ["a", "it's"]}),
+    ('tenant = { path = "a", parse = "any" }', {"tenant": "Ada."}),
+    ('tenant = { path = "a", parse = "any", then = "b" }', {}),
+    ('expected = { path = "nowhere", parse = "any", then = "[]" }', {}),
+    ('"contexts[].text" = { path = "n", parse = "any", then = "[]" }', {}),
+    # Places from the end.
+    ('tenant = "list[-1]"', {"tenant": "y"}),
+    ('tenant = "list[-2]"', {"tenant": "x"}),
+    ('tenant = "list[-3]"', {}),
+    ('tenant = "docs[-4].t"', {"tenant": "one"}),
+    # Texts that hold a list.
+    ('expected = { path = "a", split = "d" }', {"expected": ["A", "a."]}),
+    ('expected = { path = "list", split = "d" }', {"expected": ["x", "y"]}),
+    (
+        '"contexts[].text" = { path = "list[]", split = "x", then = "[-1]" }',
+        {"contexts": [{"text": ""}, {"text": "y"}]},
+    ),
+    # Values as text.
+    ('tenant = { path = "a", text = true }', {"tenant": "Ada."}),
+    ('tenant = { path = "list", text = true }', {"tenant": '["x","y"]'}),
+    ('tenant = { path = "list", text = true, then = "[1]" }', {"tenant": "y"}),
+    ('tenant = { path = "n", text = true }', {"tenant": None}),
     # Lists within lists.
     ('"contexts[].text" = "steps[].docs[].t"', {"contexts": [{"text": "1"}, {"text": "2"}, {}, {"text": "4"}]}),
     (
         '"contexts[].text" = "steps[].docs[].t"\n"contexts[].score" = "steps[].docs[].s"',
         {"contexts": [{"text": "1"}, {"text": "2", "score": 0.2}, {"score": 0.3}, {"text": "4"}]},
+    ),
+    (
+        '"contexts[].text" = "steps[].docs[].t"\n"contexts[].retrieval_method" = "steps[].kind"',
+        {
+            "contexts": [
+                {"text": "1", "retrieval_method": "r"},
+                {"text": "2", "retrieval_method": "r"},
+                {"retrieval_method": "r"},
+                {"text": "4", "retrieval_method": "x"},
+            ]
+        },
+    ),
+    (
+        """
+        "contexts[].text" = { path = "steps[]", where = { path = "kind", in = ["x"] }, then = "docs[].t" }
+        "contexts[].score" = { path = "steps[].n", where = { path = "kind", in = ["x"] } }
+        "contexts[].retrieval_method" = { path = "steps[]", where = { path = "kind", in = ["x"] }, then = "kind" }
+        """,
+        {"contexts": [{"text": "4", "retrieval_method": "x"}]},
+    ),
+    (
+        """"contexts[].text" = { path = "tree", parse = "json", then = "[].b[].c[]" }
+        "contexts[].page" = { path = "tree", parse = "json", then = "[].a" }
+        "contexts[].chunk_id" = { path = "tree", parse = "json", then = "[].b[].d" }""",
+        {
+            "contexts": [
+                {"text": 1, "page": "p", "chunk_id": "q"},
+                {"text": 2, "page": "p", "chunk_id": "q"},
+                {"text": 3, "page": "p"},
+            ]
+        },
     ),
     ('expected = "grid[][]"', {"expected": [1, 2, 3]}),
     # Elements that are selected.
@@ -229,8 +288,8 @@ def test_a_text_that_cannot_be_parsed_rejects_the_event_without_being_quoted() -
         "1 2",
         "[" * 5000,
     ):
-        for kind in ("json", "python"):
-            with pytest.raises(Rejected, match=rf"^tenant: the text is not what `parse = '{kind}'` expects$"):
+        for kind, what in (("json", "JSON"), ("python", "a Python literal")):
+            with pytest.raises(Rejected, match=rf"^tenant \(from a\): the text is not {what}$"):
                 mapped(f'tenant = {{ path = "a", parse = "{kind}" }}', FOREIGN | {"a": text})
 
 
@@ -271,7 +330,7 @@ ERRORS = (
     (REQUIRED + 'tenant = ".a"', "the path '.a' is not understood at character 1"),
     (REQUIRED + 'tenant = "a..b"', "the path 'a..b' is not understood at character 3"),
     (REQUIRED + 'tenant = "a."', "the path 'a.' ends in a dot"),
-    (REQUIRED + 'tenant = "a[-1]"', "the path 'a[-1]' is not understood at character 2"),
+    (REQUIRED + 'tenant = "a[-]"', "the path 'a[-]' is not understood at character 2"),
     (REQUIRED + 'tenant = "a[1234567]"', "is not understood at character 2"),
     (REQUIRED + "tenant = { first = [] }", "tenant: `first` must be a list of paths"),
     (REQUIRED + 'tenant = { first = "a" }', "tenant: `first` must be a list of paths"),
@@ -282,6 +341,8 @@ ERRORS = (
     (REQUIRED + 'tenant = { path = "a", translate = "x" }', "tenant: `translate` must be a table"),
     (REQUIRED + 'tenant = { path = "a", parse = "yaml" }', "tenant: `parse` must be one of json, python"),
     (REQUIRED + 'tenant = { path = "a", parse = ["json"] }', "tenant: `parse` must be one of json, python"),
+    (REQUIRED + 'tenant = { path = "a", split = "" }', "tenant: `split` must be the text between the elements"),
+    (REQUIRED + 'tenant = { path = "a", text = "b" }', "tenant: `text` must be true"),
     (REQUIRED + 'tenant = { path = "a", then = "b", translate = { a = 1 } }', "tenant: `translate` belongs into the"),
     (REQUIRED + 'tenant = { path = "a", where = { path = "b", absent = true } }', "tenant: `where` selects elements"),
     (REQUIRED + 'tenant = ["a", "list[]"]', "tenant: a list cannot be joined"),
@@ -294,15 +355,21 @@ ERRORS = (
     (REQUIRED + 'where = { path = "a", in = [["x"]] }', "where: `in` must be a list"),
     (REQUIRED + 'where = { path = "a", absent = 1 }', "where: `absent` must be true or false"),
     (REQUIRED + "where = { in = [1] }", "where: a table needs one of `path`"),
+    (REQUIRED + 'where = { row = true, in = ["1"] }', "where: `where` cannot select by `row`"),
     (
         REQUIRED + '"contexts[].text" = { path = "docs[].t", where = { path = "k", in = [1] } }\n'
         '"contexts[].score" = "docs[].s"',
         "contexts[].text: needs the same `where` as contexts[].score, which goes through the same list",
     ),
     (
-        REQUIRED + '"contexts[].text" = "steps[].docs[].t"\n"contexts[].score" = "steps[].s"',
-        "contexts[].score: goes through steps[] alone, but contexts[].text also through lists within",
+        REQUIRED + '"contexts[].text" = "steps[].docs[].t"\n"contexts[].score" = "steps[].s"\n'
+        '"contexts[].page" = "steps[].pages[]"',
+        "contexts[].score: contexts[].text and contexts[].page go through different lists within steps[]",
     ),
+    (REQUIRED + 'tenant = { path = "a", text = true, then = "b[]" }', "tenant: `text` belongs into the table"),
+    (REQUIRED + 'ended_at = { path = "a", after = "b" }', "ended_at: `after` needs the `unit` of the duration"),
+    (REQUIRED + 'ended_at = { path = "a[]", unit = "s", after = "b" }', "ended_at: `after` needs single values"),
+    (REQUIRED + 'tenant = { path = "a", unit = "s", after = "b" }', "tenant: only a time has a unit"),
     (REQUIRED + "tenant = 'a.\"b'", "is not understood at character 3"),
 )
 
@@ -327,15 +394,52 @@ def test_a_foreign_event_is_an_object(foreign: object) -> None:
 def test_a_list_marker_needs_a_list() -> None:
     """A path through a list that leads to something else rejects the event by our field's name, not by its content."""
     for other in ("secret", 5, {"secret": 1}, True):
-        with pytest.raises(Rejected, match=r"^contexts\[\].text: the map's path does not lead to a list$") as caught:
+        with pytest.raises(
+            Rejected, match=r"^contexts\[\].text \(from list\[\].t\): what is at list is no list$"
+        ) as caught:
             mapped('"contexts[].text" = "list[].t"', FOREIGN | {"list": other})
         assert caught.value.error_class == "unmapped"
 
 
+def test_the_first_that_is_present_hides_no_broken_text() -> None:
+    """A text that cannot be parsed rejects the event although other paths are absent, unless one of them is there."""
+    rule = 'expected = { first = [{ path = "a", parse = "json" }, "b[]"] }'
+    with pytest.raises(Rejected, match="the text is not JSON"):
+        mapped(rule)
+    assert mapped(rule, FOREIGN | {"b": ["x"]}) == {"expected": ["x"]}
+    with pytest.raises(Rejected, match="what is at a is no list"):
+        mapped('expected = { first = ["a[]", "q[]"] }')
+
+
 def test_a_missing_required_field_is_ours_to_name() -> None:
     """A foreign event without what we require is invalid, and the reason names our fields."""
-    with pytest.raises(Rejected, match=r"^event_id: Field required; query: Field required; "):
+    with pytest.raises(Rejected, match=r"^event_id: missing; query: missing; "):
         interaction(FieldMap.parse(REQUIRED)({"a": "secret"}))
+
+
+WRONG: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"id": 7, "q": "Who?"}, "response (from a, reply): missing"),
+    ({"id": 7, "q": "Who?", "a": ["secret"]}, "response (from a, reply): not text"),
+    ({"id": "x" * 201, "q": "Who?", "a": ""}, "event_id (from id): longer than 200 characters"),
+    ({"id": "", "q": "Who?", "a": ""}, "event_id (from id): empty"),
+    (
+        {"id": 1.5, "q": None, "a": ""},
+        "event_id (from id): an id is text or a 64-bit integer; query (from q): not text",
+    ),
+    ({"id": 7, "q": "Who?", "a": "", "end": "secret"}, "ended_at (from end): not a time: write RFC 3339, or a number"),
+    ([], "the event is not an object"),
+)
+
+
+@pytest.mark.parametrize(("foreign", "message"), WRONG)
+def test_a_reason_names_the_path_of_the_map(foreign: object, message: str) -> None:
+    """Who wrote the map reads where in the own file something is wrong, and no word of a library's."""
+    rules = 'event_id = "id"\nquery = "q"\nresponse = { first = ["a", "reply"] }\nended_at = "end"'
+    (rejected,) = JsonDecoder(mapping=FieldMap.parse(rules)).decode(encode_json(foreign))
+    assert isinstance(rejected, Rejected)
+    assert rejected.message.startswith(message)
+    assert "secret" not in rejected.message
+    assert "input.map" not in rejected.message
 
 
 TIMED: tuple[tuple[object, str, str | None], ...] = (
@@ -363,6 +467,29 @@ def test_the_unit_of_a_map_wins(sent: object, unit: str, read: str | None) -> No
     assert event.ended_at == expected
     assert [span.started_at for span in event.spans or ()] == [expected, None]
     assert decode(encode_json(ours)) == event
+
+
+LATER: tuple[tuple[object, object, str, object], ...] = (
+    (1.5, 1_764_000_000_250, "s", "2025-11-24T16:00:01.750000+00:00"),
+    ("1500", "2025-11-24T16:00:00+01:00", "ms", "2025-11-24T15:00:01.500000+00:00"),
+    (0, "2025-11-24T16:00:00Z", "s", "2025-11-24T16:00:00+00:00"),
+    (-1, "2025-11-24T16:00:00Z", "s", "2025-11-24T15:59:59+00:00"),
+    (None, "2025-11-24T16:00:00Z", "s", None),
+    (1, None, "s", None),
+    ("long", "2025-11-24T16:00:00Z", "s", "no time"),
+    (1, "yesterday", "s", "no time"),
+    (1e300, "2025-11-24T16:00:00Z", "s", "no time"),
+    (10**12, "2025-11-24T16:00:00Z", "s", "no time"),
+)
+
+
+@pytest.mark.parametrize(("duration", "start", "unit", "read"), LATER)
+def test_a_time_is_a_duration_after_another(duration: object, start: object, unit: str, read: object) -> None:
+    rule = f'ended_at = {{ path = "took", unit = "{unit}", after = "began" }}'
+    assert mapped(rule, OURS | FOREIGN | {"took": duration, "began": start}).get("ended_at") == read
+    spans = f'"spans[].ended_at" = {{ path = "s[]", then = {{ path = "took", unit = "{unit}", after = "began" }} }}'
+    found = mapped(spans, FOREIGN | {"s": [{"took": duration, "began": start}, {}]})
+    assert found == {"spans": [{} if read is None else {"ended_at": read}, {}]}
 
 
 def test_a_number_that_its_unit_does_not_fit_is_no_time() -> None:

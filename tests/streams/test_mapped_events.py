@@ -1,16 +1,20 @@
 """Maps in agents and commands: events that are skipped are counted, and rows are numbered only where there are rows."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
+from typing_extensions import override
 
-from ragweir.errors import ConfigurationError
+from ragweir.errors import ConfigurationError, Rejected
 from ragweir.metrics.catalogue import Catalogue
-from ragweir.schemas.codec.decoder import JsonDecoder
+from ragweir.schemas.codec.decoder import MAX_EVENTS, Decoder, JsonDecoder, Skipped
+from ragweir.schemas.codec.json import interaction
 from ragweir.schemas.codec.mapping import FieldMap
+from ragweir.schemas.interaction import Interaction
 from ragweir.streams.cli.app import app
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.from_settings import evaluate_config
@@ -45,6 +49,23 @@ def test_an_event_that_the_map_does_not_select_is_counted_and_leaves_nothing() -
     assert outcome.counts["ragweir_evaluations_total", "scored"] == 2
     assert list(agent.identities(records[1])) == []
     assert list(agent.evaluate(records[1])) == []
+
+
+class Skipping(Decoder):
+    """Skips more events than a record may hold, before the only one."""
+
+    @override
+    def events(self, value: bytes | None) -> Iterator[Interaction | Rejected | Skipped]:
+        yield from [Skipped()] * (MAX_EVENTS + 1)
+        yield interaction({"event_id": "1", "query": "", "response": "", "ended_at": 0})
+
+
+def test_skipped_events_are_no_events_of_a_record() -> None:
+    agent = EvaluateAgent(EvaluateConfig(Catalogue([]), decoders={"t": Skipping()}))
+    outcome = agent.handle([Record("t", 0, 7, None, b"", 0)])
+    (emission,) = outcome.emissions
+    assert "index" not in orjson.loads(emission.value or b"")["source"]
+    assert outcome.counts["ragweir_filtered_total",] == MAX_EVENTS + 1
 
 
 def test_only_a_file_has_rows(tmp_path: Path) -> None:

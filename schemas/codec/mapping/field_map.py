@@ -18,13 +18,14 @@ from typing import Any
 from ragweir.errors import MapError, Rejected
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
 from ragweir.schemas.codec.mapping.lists import single
-from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, steps
+from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, path_text, steps
 from ragweir.schemas.codec.mapping.rules import ROW, compile_condition, compile_rule
 from ragweir.schemas.codec.mapping.scope import Rule, Scope
 from ragweir.schemas.codec.mapping.uses import Alternatives
 from ragweir.schemas.interaction import Interaction
 
 _WHERE = "where"
+_SHOWN_PATHS = 3
 Names = tuple[str, ...]
 
 
@@ -53,6 +54,8 @@ class FieldMap:
         self._selects = None
         self._conditions: tuple[Alternatives, ...] = ()
         self._uses: list[Alternatives] = []
+        self.origins: dict[str, str] = {}
+        """The paths of each field, for messages; empty for a constant."""
         if _WHERE in rules:
             self._selects, self._conditions = compile_condition(rules[_WHERE], Scope(_WHERE))
         _check_distinct(fields)
@@ -62,6 +65,7 @@ class FieldMap:
             compiled = compile_rule(rule, Scope(field, columns=is_column))
             self.numbers_rows |= compiled.numbers_rows
             self._uses += compiled.uses
+            self.origins[field] = _origin(compiled)
             if not is_column:
                 if compiled.lists and len(names) > 1 and field not in DEFAULT_MAX_ITEMS:
                     raise MapError(f"{field}: a path through a list needs [] on both sides")
@@ -70,12 +74,10 @@ class FieldMap:
                 self._constants.setdefault(names[0], []).append((names[1:], compiled.read(None)))
             else:
                 columns.setdefault(names[0], {})[field] = compiled
-                read = compiled.read if compiled.lists else single(compiled.read)
-                self._columns.setdefault(names[0], []).append((names[1:], read))
         for name in self._constants.keys() - columns.keys():
             raise MapError(f"{name}[]: a constant needs another field of {name}[] that is read from a list")
-        for group in columns.values():
-            _check_aligned(group)
+        for name, group in columns.items():
+            self._columns[name] = [(_target(field)[0][1:], _aligned(field, group)) for field in group]
         missing = {"event_id", "query", "response"} - set(rules)
         if missing:
             raise MapError(f"the map must name {', '.join(sorted(missing))}")
@@ -143,7 +145,8 @@ def _items(
     data: object, columns: Sequence[tuple[Names, Reader]], constants: Sequence[tuple[Names, Any]]
 ) -> list[dict[str, Any]] | None:
     """Return the elements of a list that is read column by column; None if no column is there."""
-    lists = [(names, values) for names, read in columns if (values := read(data)) is not ABSENT]
+    found = ((names, read(data)) for names, read in columns)
+    lists = [(names, values) for names, values in found if values is not ABSENT and values is not None]
     if not lists:
         return None
     items: list[dict[str, Any]] = [{} for _ in range(max(len(values) for _, values in lists))]
@@ -165,6 +168,12 @@ def _check_distinct(fields: Mapping[str, object]) -> None:
             raise MapError(f"{field}: {whole} is already set as a whole")
 
 
+def _origin(rule: Rule) -> str:
+    """Return the paths of a rule, the first three of them."""
+    paths = list(dict.fromkeys(path_text(use.path) for alternatives in rule.uses for use in alternatives))
+    return ", ".join(paths[:_SHOWN_PATHS]) + (", ..." if len(paths) > _SHOWN_PATHS else "")
+
+
 def _target(field: str) -> tuple[Names, bool]:
     """Return the names of a field, and true if it is one of a list's elements.
 
@@ -183,14 +192,31 @@ def _target(field: str) -> tuple[Names, bool]:
     return names, is_column
 
 
-def _check_aligned(columns: Mapping[str, Rule]) -> None:
-    """Check that fields which go through the same list have the same elements of it."""
-    for field, rule in columns.items():
-        for other, fellow in columns.items():
-            depth = min(len(rule.lists), len(fellow.lists))
-            if not depth or rule.lists[:depth] != fellow.lists[:depth]:
-                continue
-            if rule.conditions[:depth] != fellow.conditions[:depth]:
-                raise MapError(f"{field}: needs the same `where` as {other}, which goes through the same list")
-            if len(rule.lists) < len(fellow.lists):
-                raise MapError(f"{field}: goes through {rule.lists[-1]} alone, but {other} also through lists within")
+def _aligned(field: str, columns: Mapping[str, Rule]) -> Reader:
+    """Return the reader of a field of a list's elements, with as many values as the fields of the same list.
+
+    Raises:
+        MapError: if other fields select other elements, or go through different lists within its own.
+    """
+    rule = columns[field]
+    if not rule.lists:
+        return single(rule.read)
+    deepest, its_field = rule, field
+    for other, fellow in columns.items():
+        depth = min(len(rule.lists), len(fellow.lists))
+        if rule.lists[:depth] != fellow.lists[:depth] or not depth:
+            continue
+        if rule.conditions[:depth] != fellow.conditions[:depth]:
+            raise MapError(f"{field}: needs the same `where` as {other}, which goes through the same list")
+        if depth == len(rule.lists) < len(fellow.lists):
+            common = min(len(deepest.lists), len(fellow.lists))
+            if deepest.lists[:common] != fellow.lists[:common]:
+                raise MapError(
+                    f"{field}: {its_field} and {other} go through different lists within {rule.lists[-1]}, so that it "
+                    "has no number of values"
+                )
+            if len(fellow.lists) > len(deepest.lists):
+                deepest, its_field = fellow, other
+    if deepest is rule or rule.repeat is None:
+        return rule.read
+    return rule.repeat(deepest.below[len(rule.lists) - 1])

@@ -8,14 +8,21 @@ from typing import Any
 
 from ragweir.errors import Rejected
 from ragweir.schemas.codec.intake import MAX_ITEMS_LIMIT
-from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, Steps, walker
+from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, Steps, path_text, walker
 
 _MOST = MAX_ITEMS_LIMIT + 1
 """Maximum number of elements that are read: one more than the upper limit, so that the intake flags the list."""
 
 
+class NotAList(Rejected):
+    """A path goes through a list, but the event has something else there."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("unmapped", message)
+
+
 def list_reader(
-    segment: Steps, inner: Reader, select: Callable[[Any], bool] | None, field: str, *, is_flat: bool
+    segment: Steps, inner: Reader, select: Callable[[Any], bool] | None, origin: str, *, is_flat: bool
 ) -> Reader:
     """Return the reader of a list.
 
@@ -23,17 +30,17 @@ def list_reader(
         segment: the path to the list.
         inner: reads the value of an element.
         select: returns true for the elements that are read; None for all.
-        field: the field that messages name.
+        origin: the field and its path, for messages.
         is_flat: False if `inner` reads lists, which become one list.
     """
-    walk = walker(segment)
+    walk, place = walker(segment), path_text(segment) or "an element"
 
     def elements(data: Any) -> Any:
         items = walk(data)
         if items is ABSENT or items is None:
             return ABSENT
         if not isinstance(items, list):
-            raise Rejected("unmapped", f"{field}: the map's path does not lead to a list")
+            raise NotAList(f"{origin}: what is at {place} is no list")
         return items if select is None else filter(select, items)
 
     def each(data: Any) -> Any:
@@ -53,6 +60,16 @@ def _flat(found: Iterable[Any]) -> Iterator[Any]:
             yield from each
         elif each is not ABSENT and each is not None:
             yield each
+
+
+def copies(read: Reader, deeper: Reader) -> Reader:
+    """Return a reader that reads a value as often as another one, of the same data, reads values."""
+
+    def read_copies(data: Any) -> Any:
+        values = deeper(data)
+        return [read(data)] * len(values) if isinstance(values, list) else ABSENT
+
+    return read_copies
 
 
 def single(read: Reader) -> Reader:

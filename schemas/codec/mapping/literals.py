@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -15,6 +18,7 @@ _TOKEN = re.compile(
         |(?P<sign>[,:])
         |(?P<name>(?:None|True|False|nan|NaN|-?inf)\b)
         |(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+        |(?P<time>datetime\.datetime\([0-9,\s]+\))
         |(?P<wrapper>(?:np\.|numpy\.)?(?:array|str_|bool_?|u?int[0-9]+|float[0-9]+)\(|(?:UUID|Timestamp|Decimal)\()
         |(?P<dtype>dtype=[\w.<>'"]+)
     )""",
@@ -25,6 +29,10 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 _NAMES = {"None": "null", "True": "true", "False": "false"}
 _BRACKETS = {"[": ("[", "]", "]"), "(": ("[", ")", "]"), "{": ("{", "}", "}")}
 """For an opening bracket: what is written for it, the bracket that closes it, and what is written for that."""
+
+_REMEMBERED_TEXTS, _REMEMBERED_CHARACTERS = 8, 65_536
+_DEEPEST = 1_000
+"""Maximum depth of a literal; that of JSON is similar."""
 
 
 def parse_json(text: str) -> Any:
@@ -89,6 +97,8 @@ class _Rewriting:
         elif kind != "dtype":
             self._begin_value()
             self._is_after_value = kind not in {"open", "wrapper"}
+            if len(self._closing) == _DEEPEST:
+                raise ValueError("nested too deeply")
             if kind == "open":
                 opening, closing, written = _BRACKETS[found]
                 self._closing.append((closing, written))
@@ -140,7 +150,47 @@ def _name(found: str) -> str:
     return _NAMES.get(found, "null")
 
 
-_WRITERS = {"string": _string, "number": _number, "name": _name}
+def _time(found: str) -> str:
+    """Return the time that `repr` writes of a datetime without a zone.
 
-PARSERS = {"json": parse_json, "python": parse_python}
-"""The values of `parse` in a map."""
+    >>> _time("datetime.datetime(2026, 10, 1, 9, 0)")
+    '"2026-10-01T09:00:00"'
+    """
+    return f'"{datetime(*map(int, re.findall("[0-9]+", found))).isoformat()}"'  # type: ignore[arg-type]  # noqa: DTZ001
+
+
+_WRITERS = {"time": _time, "string": _string, "number": _number, "name": _name}
+
+
+def parse_any(text: str) -> Any:
+    """Return the JSON value or the Python literal that a text holds, or the text itself if it holds neither.
+
+    It is for fields of which a tool writes text as it is, and other values as JSON or as Python shows them.
+
+    >>> parse_any('{"a": 1}'), parse_any("{'a': None}"), parse_any("[1] says so."), parse_any("1843")
+    ({'a': 1}, {'a': None}, '[1] says so.', '1843')
+    """
+    if text.lstrip()[:1] in _OPENING:
+        for parser in (parse_json, parse_python):
+            try:
+                return parser(text)
+            except ValueError:
+                continue
+    return text
+
+
+_OPENING = ("{", "[", '"')
+
+
+def _remembering(parser: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a parser that remembers a few short texts, since several rules of a map often parse the same cell."""
+    remembering = lru_cache(_REMEMBERED_TEXTS)(parser)
+    return lambda text: remembering(text) if len(text) <= _REMEMBERED_CHARACTERS else parser(text)
+
+
+PARSERS = {
+    "json": _remembering(parse_json),
+    "python": _remembering(parse_python),
+    "any": _remembering(parse_any),
+}
+"""The values of `parse` in a map. Values are shared between calls, and must not be changed."""

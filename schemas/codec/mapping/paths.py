@@ -21,7 +21,7 @@ Reader = Callable[[Any], Any]
 MOST_VALUES = 1_000
 """Maximum number of values of a path that `values` returns."""
 
-_STEP = re.compile(r'"([^"]+)"|\[(\d{0,6})\]|([^.\[\]"]+)')
+_STEP = re.compile(r'"([^"]+)"|\[(-?\d{1,6}|)\]|([^.\[\]"]+)')
 _BARE = re.compile(r'[^.\[\]"]+')
 
 
@@ -86,7 +86,7 @@ def walker(segment: Steps) -> Reader:
     def walk(data: Any) -> Any:
         for step in segment:
             if isinstance(step, int):
-                if not isinstance(data, list) or step >= len(data):
+                if not isinstance(data, list) or not -len(data) <= step < len(data):
                     return ABSENT
                 data = data[step]
             elif isinstance(data, dict) and step in data:

@@ -9,14 +9,14 @@ from typing import Any
 import orjson
 
 from ragweir.errors import Rejected
-from ragweir.schemas.codec.mapping.lists import list_reader, single
+from ragweir.schemas.codec.mapping.lists import NotAList, copies, list_reader, single
 from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, path_text, segments, steps, walker
 from ragweir.schemas.codec.mapping.scope import Rule, Scope
-from ragweir.schemas.codec.mapping.transformations import TRANSFORMATIONS, as_json
+from ragweir.schemas.codec.mapping.transformations import TRANSFORMATIONS, as_json, as_text, in_turn, later, origin
 from ragweir.schemas.codec.mapping.uses import Alternatives, Use, within
 
 _SOURCES: Mapping[str, frozenset[str]] = {
-    "path": frozenset({"where", "parse", "then", "translate", "otherwise", "unit"}),
+    "path": frozenset({"where", "parse", "split", "then", "text", "translate", "otherwise", "unit", "after"}),
     "first": frozenset(),
     "hash": frozenset(),
     "row": frozenset(),
@@ -58,15 +58,17 @@ def compile_rule(rule: object, scope: Scope) -> Rule:
 
 
 def _path_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
+    if "after" in rule:
+        return _duration_rule(rule, scope)
     path = rule["path"]
     if not isinstance(path, str):
         raise scope.error("`path` must be a path")
     path_steps = steps(path)
     *outer, last = segments(path_steps)
-    transform, then = _transformation(rule, scope)
+    then = _then(rule, scope)
     uses: list[Alternatives] = [(Use(scope.field, path_steps),)]
-    walk = walker(last)
-    read = walk if transform is None else _transformed(walk, transform)
+    walk, change = walker(last), _transformation(rule, scope)
+    leaf = _transformed(walk, change(then.read if then else None))
     lists, conditions = [f"{path_text(segment)}[]" for segment in outer], ["" for _ in outer]
     select = None
     if "where" in rule:
@@ -75,21 +77,35 @@ def _path_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
         select, used = compile_condition(rule["where"], scope.inner(is_root=False))
         conditions[-1] = repr(rule["where"])
         uses += within(used, path_steps[: len(path_steps) - len(last)])
-    is_flat = not (then and then.lists)
-    for segment in reversed(outer):
-        read = list_reader(segment, read, select, scope.field, is_flat=is_flat)
-        is_flat, select = False, None
     if then:
         uses += within(then.uses, path_steps, TRANSFORMATIONS["parse"](rule, scope) if "parse" in rule else None)
-        if then.lists:
-            tail = path_text(last)
-            lists += [f"{tail}.{then.lists[0]}" if tail else then.lists[0], *then.lists[1:]]
-            conditions += then.conditions
-    return Rule(read, tuple(lists), tuple(conditions), tuple(uses))
+    inner = then if then and then.lists else None
+    if inner:
+        tail = path_text(last)
+        lists += [f"{tail}.{inner.lists[0]}" if tail else inner.lists[0], *inner.lists[1:]]
+        conditions += inner.conditions
+
+    def through(read: Reader, *, is_flat: bool) -> list[Reader]:
+        """Return the reader of an innermost element, and those of the lists around it, the outermost last."""
+        readers, chosen = [read], select
+        for segment in reversed(outer):
+            readers.append(list_reader(segment, readers[-1], chosen, origin(rule, scope), is_flat=is_flat))
+            is_flat, chosen = False, None
+        return readers
+
+    def repeat(deeper: Reader) -> Reader:
+        repeated = _transformed(walk, change(inner.repeat(deeper))) if inner and inner.repeat else copies(leaf, deeper)
+        return through(repeated, is_flat=False)[-1]
+
+    *below, read = through(leaf, is_flat=inner is None)
+    readers = (*reversed(below), *(inner.below if inner else ()))
+    return Rule(read, tuple(lists), tuple(conditions), tuple(uses), readers, repeat)
 
 
-def _transformed(read: Reader, change: Reader) -> Reader:
-    """Return a reader that changes the values that are present."""
+def _transformed(read: Reader, change: Reader | None) -> Reader:
+    """Return a reader that changes the values that are present, if there is a change."""
+    if change is None:
+        return read
 
     def read_changed(data: Any) -> Any:
         value = read(data)
@@ -101,31 +117,39 @@ def _transformed(read: Reader, change: Reader) -> Reader:
 # Transformations of a path's value.
 
 
-def _transformation(rule: Mapping[str, Any], scope: Scope) -> tuple[Reader | None, Rule | None]:
-    """Return the function of a value that is present, if any, and the rule that follows it, if any."""
-    then = None
-    if "then" in rule:
-        if misplaced := [name for name in _LAST if name in rule]:
-            raise scope.error(f"`{misplaced[0]}` belongs into the table of `then`")
-        then = compile_rule(rule["then"], scope.inner(is_root=False))
+def _then(rule: Mapping[str, Any], scope: Scope) -> Rule | None:
+    """Return the rule that follows a path."""
+    if "then" not in rule:
+        return None
+    if misplaced := [name for name in _LAST if name in rule]:
+        raise scope.error(f"`{misplaced[0]}` belongs into the table of `then`")
+    then = compile_rule(rule["then"], scope.inner(is_root=False))
+    if then.lists and "text" in rule:
+        raise scope.error("`text` belongs into the table of `then`, which goes through a list")
+    return then
+
+
+def _transformation(rule: Mapping[str, Any], scope: Scope) -> Callable[[Reader | None], Reader | None]:
+    """Return a function that makes the transformation of a value, if any, with a given reader for `then`."""
     if "otherwise" in rule and "translate" not in rule:
         raise scope.error("'otherwise' has no meaning without `translate`")
-    chain = [make(rule, scope) for name, make in TRANSFORMATIONS.items() if name in rule]
-    if then is not None:
-        chain.append(then.read)
-    if not chain:
-        return None, None
-    first, *others = chain
+    before = [make(rule, scope) for name, make in TRANSFORMATIONS.items() if name in rule]
+    after = [as_text(rule, scope)] if "text" in rule else []
 
-    def change(value: Any) -> Any:
-        value = first(value)
-        for each in others:
-            if value is ABSENT or value is None:
-                return value
-            value = each(value)
-        return value
+    def with_then(then: Reader | None) -> Reader | None:
+        chain = [*before, *([then] if then else []), *after]
+        return in_turn(*chain) if chain else None
 
-    return change if others else first, then
+    return with_then
+
+
+def _duration_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
+    """Return the rule of a time that is a duration after another one."""
+    duration = compile_rule({name: rule[name] for name in rule if name not in {"unit", "after"}}, scope.inner())
+    start = compile_rule(rule["after"], scope.inner())
+    if duration.lists or start.lists:
+        raise scope.error("`after` needs single values; for those of a list write it into `then`")
+    return Rule(later(rule, scope, duration.read, start.read), uses=_uses([duration, start]))
 
 
 # Other sources.
@@ -156,23 +180,28 @@ def _first_rule(rule: Mapping[str, Any], scope: Scope) -> Rule:
     readers = [single(each.read) if through_lists and scope.columns and not each.lists else each.read for each in rules]
 
     def first(data: Any) -> Any:
-        rejected = None
+        rejected: Rejected | None = None
+        others = 0
         for read in readers:
             try:
                 value = read(data)
+            except NotAList as reason:
+                rejected, others = rejected or reason, others + 1
+                continue
             except Rejected as reason:
-                rejected = reason
+                rejected, others = reason, len(readers)
                 continue
             if value is ABSENT or value is None:
                 continue
             if not isinstance(value, list) or not value or any(v is not ABSENT and v is not None for v in value):
                 return value
-        if rejected is not None:
+        # What is no list has another form than this path's, which the others may have without the value.
+        if rejected is not None and others >= len(readers):
             raise rejected
         return ABSENT
 
-    lists = tuple(f"first {each.lists}" for each in through_lists)
-    conditions = tuple(repr(each.conditions) for each in through_lists)
+    lists = (f"first {[each.lists for each in through_lists]}",) if through_lists else ()
+    conditions = tuple(repr([each.conditions for each in through_lists]) for _ in lists)
     alternatives = tuple(use for each in rules for uses in each.uses for use in uses)
     has_default = any(not each.uses for each in rules)
     uses = (alternatives,) if alternatives and not has_default else ()
@@ -257,6 +286,8 @@ def compile_condition(condition: object, scope: Scope) -> Condition:
     if ("in" in condition) == ("absent" in condition):
         raise scope.error("`where` needs one of `in` and `absent`")
     compiled = compile_rule(rule, scope.inner())
+    if compiled.numbers_rows:
+        raise scope.error("`where` cannot select by `row`")
     read = compiled.read
     if "absent" in condition:
         if not isinstance(condition["absent"], bool):

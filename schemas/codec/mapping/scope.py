@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ragweir.errors import MapError
@@ -21,6 +22,10 @@ class Rule:
     conditions: tuple[str, ...] = ()
     """The condition on the elements of each of these lists, in a form that can be compared."""
     uses: tuple[Alternatives, ...] = ()
+    below: tuple[Reader, ...] = ()
+    """For each of the lists, the reader of an element's values."""
+    repeat: Callable[[Reader], Reader] | None = None
+    """Returns a reader of the same values, each as often as its element has values for the given reader."""
     is_constant: bool = False
     numbers_rows: bool = False
 

@@ -11,9 +11,13 @@ from ragweir.errors import Rejected
 from ragweir.schemas.codec.mapping.literals import PARSERS
 from ragweir.schemas.codec.mapping.paths import ABSENT, Reader
 from ragweir.schemas.codec.mapping.scope import Scope
-from ragweir.schemas.times import UNITS, Unit, epoch_number, from_epoch
+from ragweir.schemas.times import UNITS, Unit, epoch_number, from_epoch, parse_time
 
 _TIMES = ("started_at", "ended_at", "first_token_at", "spans[].started_at", "spans[].ended_at")
+_EPOCH = from_epoch(0, "s")
+_NONE = "no time"
+"""Text that is no time, so that the event is rejected or the time flagged."""
+_NAMES_OF_FORMATS = {"json": "JSON", "python": "a Python literal"}
 
 
 def as_json(constant: object, scope: Scope) -> Any:
@@ -28,12 +32,34 @@ def as_json(constant: object, scope: Scope) -> Any:
         raise scope.error("this constant cannot be written as JSON") from None
 
 
+def in_turn(first: Reader, *others: Reader) -> Reader:
+    """Return a function that applies functions in turn, as long as there is a value."""
+    if not others:
+        return first
+
+    def change(value: Any) -> Any:
+        value = first(value)
+        for each in others:
+            if value is ABSENT or value is None:
+                return value
+            value = each(value)
+        return value
+
+    return change
+
+
+def origin(rule: Mapping[str, Any], scope: Scope) -> str:
+    """Return the field and the path of a rule, for messages."""
+    return f"{scope.field} (from {rule['path']})"
+
+
 def _parsing(rule: Mapping[str, Any], scope: Scope) -> Reader:
     """Return the parser of a value's text; a value that is no text is parsed already."""
     kind = rule["parse"]
     if not isinstance(kind, str) or kind not in PARSERS:
         raise scope.error(f"`parse` must be one of {', '.join(PARSERS)}")
     parser = PARSERS[kind]
+    message = f"{origin(rule, scope)}: the text is not {_NAMES_OF_FORMATS.get(kind)}"
 
     def parse(value: Any) -> Any:
         if not isinstance(value, str):
@@ -43,9 +69,37 @@ def _parsing(rule: Mapping[str, Any], scope: Scope) -> Reader:
         try:
             return parser(value)
         except ValueError:
-            raise Rejected("unmapped", f"{scope.field}: the text is not what `parse = {kind!r}` expects") from None
+            raise Rejected("unmapped", message) from None
 
     return parse
+
+
+def _splitting(rule: Mapping[str, Any], scope: Scope) -> Reader:
+    """Return the function that splits text into a list; a value that is no text is kept."""
+    separator = rule["split"]
+    if not isinstance(separator, str) or not separator:
+        raise scope.error("`split` must be the text between the elements")
+    return lambda value: (value.split(separator) if value else ABSENT) if isinstance(value, str) else value
+
+
+def as_text(rule: Mapping[str, Any], scope: Scope) -> Reader:
+    """Return the function that makes text of any value: compact JSON of what is no text.
+
+    Raises:
+        MapError: if `text` is not true.
+    """
+    if rule["text"] is not True:
+        raise scope.error("`text` must be true")
+
+    def text(value: Any) -> Any:
+        if isinstance(value, str):
+            return value
+        try:
+            return orjson.dumps(value).decode()
+        except TypeError:
+            raise Rejected("unmapped", f"{scope.field}: a value is nested too deeply to be text") from None
+
+    return text
 
 
 def _translating(rule: Mapping[str, Any], scope: Scope) -> Reader:
@@ -73,14 +127,45 @@ def _key(value: Any) -> object:
     return str(value) if isinstance(value, int | float) else None
 
 
-def _timing(rule: Mapping[str, Any], scope: Scope) -> Reader:
-    """Return the function that makes RFC 3339 text of a time in a unit."""
+def _unit(rule: Mapping[str, Any], scope: Scope) -> Unit:
     unit: Unit = rule["unit"]
     if scope.field not in _TIMES:
         raise scope.error(f"only a time has a unit, which are {', '.join(_TIMES)}")
     if unit not in UNITS:
         raise scope.error(f"the unit must be one of {', '.join(UNITS)}")
+    return unit
+
+
+def _timing(rule: Mapping[str, Any], scope: Scope) -> Reader:
+    """Return the function that makes RFC 3339 text of a time in a unit."""
+    unit = _unit(rule, scope)
     return lambda value: _rfc3339(value, unit)
+
+
+def later(rule: Mapping[str, Any], scope: Scope, duration: Reader, start: Reader) -> Reader:
+    """Return the reader of a time that is a duration after another one.
+
+    Raises:
+        MapError: if there is no unit, or the field is no time.
+    """
+    if "unit" not in rule:
+        raise scope.error("`after` needs the `unit` of the duration")
+    unit = _unit(rule, scope)
+
+    def read_later(data: Any) -> Any:
+        length, began = duration(data), start(data)
+        if length is ABSENT or length is None or began is ABSENT or began is None:
+            return ABSENT
+        number = epoch_number(length)
+        if number is None:
+            return _NONE
+        try:
+            # A duration is the distance of two times.
+            return (parse_time(began) + (from_epoch(number, unit) - _EPOCH)).isoformat()
+        except (ValueError, OverflowError):
+            return _NONE
+
+    return read_later
 
 
 def _rfc3339(value: object, unit: Unit) -> object:
@@ -95,6 +180,7 @@ def _rfc3339(value: object, unit: Unit) -> object:
 
 TRANSFORMATIONS: Mapping[str, Callable[[Mapping[str, Any], Scope], Reader]] = {
     "parse": _parsing,
+    "split": _splitting,
     "translate": _translating,
     "unit": _timing,
 }
