@@ -1,4 +1,18 @@
-"""Reads the steps of a page of the documents: the files it shows, the commands it tells to type, the Python it runs."""
+"""Reads the steps of a page of the documents: the files it shows, the commands it tells to type, the Python it runs.
+
+A page is written for its reader, and these are all the conventions:
+
+- A ```console fence has commands behind `$ `, and below each the output that it is to have: see `shown_output`. Without
+  any, all output will do. Each command ends with status 0; `...; echo "exit status $?"` shows another one.
+- A command that runs on (`ragweir up`, `... &`) runs until the page ends, or until `<!-- stop: ragweir up -->`. While
+  one runs, a command that only reads is repeated until its output is the shown one, for a minute.
+- A fence is a file if the line before it ends with its name and a colon ("Write `map.toml`:"), or if it has
+  `title="map.toml"`. With "add" in that line, the text is added to the file.
+- Other ```python fences run in one process per page; those with `>>> ` as doctests. Other fences are illustrations.
+- `localhost:9092` is a Kafka of the page's own, and the default ports of telemetry, the simulated judge, Prometheus and
+  Alertmanager are free ones. `deploy/` and `examples/` are there as copies.
+- `<!-- not run: the reason in some words -->` before a fence leaves it out; a test limits their number.
+"""
 
 import re
 import shlex
