@@ -13,6 +13,7 @@
     │   ├── Unreachable       the broker does not answer
     │   └── RestartRequired   the process has to be replaced by a new one
     ├── Rejected              a record's bytes are not an interaction
+    │   └── NotAList          a path of a map goes through a list, and the event has something else there
     └── Interrupted           the process was stopped while waiting
 
 A command that ends with one of them prints its message and exits with `exit_status`; a worker exits with
@@ -108,6 +109,13 @@ class Rejected(RagweirError):
         super().__init__(message)
         self.error_class = error_class
         self.message = message
+
+
+class NotAList(Rejected):
+    """A path of a map goes through a list, and the event has something else there."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("unmapped", message)
 
 
 class Interrupted(RagweirError):

@@ -184,7 +184,7 @@ def test_many_events_are_scored_in_order_when_they_are_asked_for() -> None:
 
 
 def test_one_event_that_cannot_be_scored_raises() -> None:
-    with pytest.raises(Rejected, match="query: Field required") as rejected:
+    with pytest.raises(Rejected, match="query: missing") as rejected:
         ragweir.score(UNREADABLE)
     assert rejected.value.error_class == "invalid"
     assert isinstance(rejected.value, ragweir.RagweirError)

@@ -65,6 +65,6 @@ def test_the_python_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> Non
     assert len(blocks) > 5
     exec(compile("\n".join(blocks), GUIDE.name, "exec"), {})
     printed = capsys.readouterr().out
-    assert "not scored: response: Field required" in printed
+    assert "not scored: response: missing" in printed
     assert "12 events on both sides" in printed
     assert len(text.encode()) <= 6 * 1024

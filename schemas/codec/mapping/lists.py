@@ -6,19 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from ragweir.errors import Rejected
+from ragweir.errors import NotAList
 from ragweir.schemas.codec.intake import MAX_ITEMS_LIMIT
 from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, Steps, path_text, walker
 
 _MOST = MAX_ITEMS_LIMIT + 1
 """Maximum number of elements that are read: one more than the upper limit, so that the intake flags the list."""
-
-
-class NotAList(Rejected):
-    """A path goes through a list, but the event has something else there."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__("unmapped", message)
 
 
 def list_reader(

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from ragweir.errors import Rejected
-from ragweir.schemas.codec.mapping.lists import NotAList, copies, list_reader, single
+from ragweir.errors import NotAList, Rejected
+from ragweir.schemas.codec.mapping.lists import copies, list_reader, single
 from ragweir.schemas.codec.mapping.paths import ABSENT, Reader, path_text, segments, steps, walker
 from ragweir.schemas.codec.mapping.scope import Rule, Scope
 from ragweir.schemas.codec.mapping.transformations import TRANSFORMATIONS, as_json, as_text, in_turn, later, origin
