@@ -37,7 +37,7 @@ class EventSample:
                 self._bytes += len(value)
 
 
-def missing_fields(event: object, mapping: FieldMap | None) -> set[str]:
+def _missing_fields(event: object, mapping: FieldMap | None) -> set[str]:
     """Return the required fields that an event has not, as a map reads it."""
     ours = event
     if mapping is not None:
@@ -48,10 +48,13 @@ def missing_fields(event: object, mapping: FieldMap | None) -> set[str]:
     return {name for name in REQUIRED if ours.get(name) is None} if isinstance(ours, Mapping) else set()
 
 
-def missing_field_advice(events: Sequence[object], mapping: FieldMap | None = None) -> Iterator[str]:
+def missing_field_advice(
+    rejected: Sequence[object], events: Sequence[object], mapping: FieldMap | None = None
+) -> Iterator[str]:
     r"""Yield lines that propose rules of a map for events without required fields.
 
-    >>> for line in missing_field_advice([{"id": 1, "question": "Who?", "answer": "Ada."}]):
+    >>> events = [{"id": 1, "question": "Who?", "answer": "Ada."}]
+    >>> for line in missing_field_advice(events, events):
     ...     print(line)
     The events have other fields than ragweir's. This map reads 1 of 1 sampled ones; save it as map.toml, correct it,
     and add --map map.toml:
@@ -60,20 +63,25 @@ def missing_field_advice(events: Sequence[object], mapping: FieldMap | None = No
       response = "answer"
 
     Args:
-        events: rejected events in JSON.
+        rejected: a sample of rejected events, in JSON.
+        events: a sample of all events.
         mapping: the map through which they were read.
     """
-    missing = {name for event in events for name in missing_fields(event, mapping)}
+    lacking = [(event, fields) for event in rejected if (fields := _missing_fields(event, mapping))]
+    # A field that other events have is only empty in these.
+    nowhere = set(REQUIRED).intersection(*(_missing_fields(event, mapping) for event in events))
+    missing = {name for _, fields in lacking for name in fields if mapping is None or name in nowhere}
     if not missing:
         return
-    if mapping is None and (ready := choose(events)).ready:
+    sample = [event for event, _ in lacking]
+    if mapping is None and (ready := choose(sample)).ready:
         yield f"This is an export of {ready.product}: add --map {ready.ready}"
         return
-    rules = propose(events)
+    rules = propose(sample)
     found = {name: rules[name] for name in REQUIRED if name in missing and name in rules}
-    if mapping is None and (readable := _readable(rules, events)):
+    if mapping is None and (readable := _readable(rules, sample)):
         yield (
-            f"The events have other fields than ragweir's. This map reads {readable} of {len(events)} sampled ones; "
+            f"The events have other fields than ragweir's. This map reads {readable} of {len(sample)} sampled ones; "
             "save it as map.toml, correct it, and add --map map.toml:"
         )
         yield from (f"  {line}" for line in written(rules).splitlines())
@@ -81,9 +89,9 @@ def missing_field_advice(events: Sequence[object], mapping: FieldMap | None = No
     if found:
         yield "These lines of a map may read them:"
         yield from (f"  {line}" for line in written(found).splitlines() if not line.startswith("#"))
-    if lacking := [name for name in REQUIRED if name in missing and name not in found]:
-        paths = ", ".join(innermost(events)) or "none"
-        yield f"No field looks like {' or '.join(lacking)}. Fields that a map (--map) can name: {paths}"
+    if unknown := [name for name in REQUIRED if name in missing & nowhere and name not in found]:
+        paths = ", ".join(innermost(sample)) or "none"
+        yield f"No field looks like {' or '.join(unknown)}. Fields that a map (--map) can name: {paths}"
 
 
 def _readable(rules: Mapping[str, object], events: Sequence[object]) -> int:

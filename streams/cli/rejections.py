@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.cli.app import err
-from ragweir.streams.cli.map_advice import EventSample, missing_field_advice, missing_fields, unmatched_advice
+from ragweir.streams.cli.map_advice import EventSample, missing_field_advice, unmatched_advice
 from ragweir.streams.terminal import printable
 
 _SHOWN = 3
@@ -44,9 +44,8 @@ class Rejections:
     _rejected: EventSample = field(default_factory=lambda: EventSample(_SAMPLED_REJECTED))
 
     def on_event(self, value: bytes | None) -> None:
-        """Add an event in JSON, whatever becomes of it, to the sample with which the paths of the map are compared."""
-        if self.mapping is not None and not self.is_ready:
-            self._read.add(value)
+        """Add an event in JSON, whatever becomes of it, to the sample that tells which fields all events lack."""
+        self._read.add(value)
 
     def add(self, place: str, message: str, value: bytes | None) -> None:
         """Add a rejected event, and report it if it is one of the first.
@@ -73,10 +72,9 @@ class Rejections:
             err.say(f"{self.count:,} rejected, by reason:")
             for line in self._by_reason():
                 err.say(f"  {line}")
-        lacking = [event for event in self._rejected.events if missing_fields(event, self.mapping)]
-        for line in missing_field_advice(lacking, self.mapping):
+        for line in missing_field_advice(self._rejected.events, self._read.events, self.mapping):
             err.say(line)
-        if self.mapping is not None:
+        if self.mapping is not None and not self.is_ready:
             for line in unmatched_advice(self._read.events, self.mapping):
                 err.say(line)
 

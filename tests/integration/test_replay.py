@@ -1,5 +1,6 @@
 """`ragweir replay`: history once more, exactly once, the same whatever is killed, and nothing live is touched."""
 
+import gzip
 import json
 import os
 import random
@@ -17,6 +18,7 @@ from typing import Any
 import duckdb
 import orjson
 import pytest
+from backports import zstd
 from commands import COMMAND, ROOT, environment, evaluating, ragweir, settled, told
 from confluent_kafka.admin import AdminClient
 from conftest import SharedBroker, create_topic, produce, read_to_end
@@ -230,6 +232,25 @@ def test_files_come_to_the_same_as_their_topic(past: History, tmp_path: Path) ->
     assert {each["run_id"] for each in past.evaluations("rows")} == {"rows"}
 
 
+def test_a_folder_of_other_formats_comes_to_the_same_as_its_topic(past: History, tmp_path: Path) -> None:
+    """An array, compressed; an event without a time gets that of the option, which is part of the run's identity."""
+    values = [value for part in past.values for value in part if value != b"not json"]
+    (tmp_path / "a.json.zst").write_bytes(zstd.compress(b"[" + b",\n".join(values) + b"]"))
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"event_id,query,response\nlast,q,r\n"))
+    (tmp_path / "notes.txt").touch()
+    command = (tmp_path, "--run-id", "folder", "--default-time")
+    done = past.replay(*command, "2026-11-01T00:00:00Z")
+    assert done.returncode == 0
+    assert b"left out, since they are no data files: notes.txt" in done.stderr
+    found = {each["event_id"]: each for each in past.evaluations("folder")}
+    assert found.keys() == {*past.expected[0], "last"}
+    assert found["last"]["event_time"] == "2026-11-01T00:00:00Z"
+    assert [each for each in found if "time_defaulted" in found[each]["flags"]] == ["last"]
+    other = past.replay(*command, "2026-11-02T00:00:00Z")
+    assert "was created with other default_time (2026-11-01T00:00:00Z)" in other.stderr.decode()
+    assert other.returncode == 1
+
+
 def test_loading_goes_on_at_the_line_where_it_was_stopped(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """Stopped again and again after some thousand lines, each is loaded once, and no line is lost."""
     files = [tmp_path / "1.jsonl", tmp_path / "2.jsonl"]
@@ -419,6 +440,7 @@ def test_the_life_of_a_run(past: History) -> None:
         (["--run-id", "x", "--topic", "nowhere"], "there is no topic nowhere"),
         (["--run-id", "x", "--from", "yesterday"], "nor a time before now such as 24h"),
         (["--run-id", "x", "--judge", "budget"], "go together"),
+        (["--run-id", "x", "--default-time", "2026-11-01"], "--default-time is for files"),
         (["--run-id", "x", "--judge", "sometimes"], "it is never, cached-only or budget"),
         (["--run-id", "x", "--judge", "cached-only"], "there is no judge"),
         (["--run-id", "x", "--only", "tenant"], "is no condition"),
