@@ -194,6 +194,7 @@ RULES = (
         {"contexts": [{"text": "1"}, {"text": "2"}, {}]},
     ),
     ('expected = { path = "steps[].docs[].t", where = { path = "s", absent = false } }', {"expected": ["2"]}),
+    ('expected = { path = "list[]", where = { path = "s", absent = false } }', {}),
     (
         'expected = { path = "steps[].docs[].t", where = [{ path = "s", absent = true }, { path = "t", in = ["4"] }] }',
         {"expected": ["4"]},

@@ -33,6 +33,7 @@ COUNTS = {
     "langfuse-3.15.0/traces.jsonl": (58, 2, 23, 58, 0),
     "langfuse-3.15.0/traces.csv": (58, 2, 23, 58, 0),
     "langfuse-3.15.0/detailed.json.gz": (58, 2, 58, 58, 58),
+    "langfuse-3.15.0/listed.jsonl.gz": (58, 2, 23, 58, 58),
     "langfuse-3.15.0/observations.jsonl": (0, 40, 0, 0, 0),
     "langfuse-5.0.4/roots.json.gz": (60, 0, 23, 60, 60),
     "langfuse-5.0.4/observations.jsonl.gz": (60, 120, 23, 60, 60),
@@ -206,6 +207,30 @@ def test_a_source_within_a_context_is_not_its_text() -> None:
     (context, _) = interactions("deepeval-4.3.1/dataset.csv")["Denmark"].contexts or (None, None)
     assert context
     assert context.text == "Copenhagen is the capital of Denmark."
+
+
+TRACE = {"id": "t", "timestamp": "2026-10-01T09:00:00Z", "sessionId": "s", "input": "Who?", "output": "Ada."}
+RUN = {"id": "r", "run_type": "chain", "trace_id": "r", "inputs": {"question": "Who?"}, "outputs": {"answer": "Ada."}}
+RECORD = {"record_id": "r", "app_id": "a", "input": "Who?", "output": "Ada."}
+ODD: tuple[tuple[str, dict[str, object]], ...] = (
+    ("langfuse", TRACE | {"observations": ["a", "b"]}),
+    ("langfuse", TRACE | {"observations": []}),
+    ("langfuse", TRACE | {"observations": 3}),
+    ("langfuse", TRACE | {"observations": "[1]"}),
+    ("langfuse", TRACE | {"observations": [{"type": "SPAN", "output": None}]}),
+    ("langsmith", RUN | {"child_runs": "[{'id': UUID('x'), 'start_time': datetime.datetime(2026, 1, 1, tzinfo=x)}]"}),
+    ("trulens", RECORD | {"Context Relevance_calls": "[{'args': <object>}]"}),
+    ("ragas", {"user_input": "Who?", "response": "Ada.", "retrieved_context_ids": "x"}),
+    ("deepeval", {"input": "Who?", "actual_output": "Ada.", "retrieval_context": None}),
+)
+
+
+@pytest.mark.parametrize(("name", "event"), ODD)
+def test_odd_values_cost_no_event_and_claim_nothing(name: str, event: dict[str, object]) -> None:
+    """Where the steps or documents of an export have a form that cannot be read, they are absent, and not empty."""
+    (read,) = JsonDecoder(mapping=read_map(Path(name))).decode(orjson.dumps(event))
+    assert isinstance(read, Interaction), read
+    assert (read.query, read.response, read.contexts) == ("Who?", "Ada.", None)
 
 
 DOCUMENTED = {

@@ -88,7 +88,7 @@ def test_rejected_events_are_grouped_and_a_map_is_proposed_that_reads_them(tmp_p
     done = ragweir("score", file, "--rejected", rejected)
     assert done.returncode == 1
     said = done.stderr.decode().splitlines()
-    missing = "event_id: Field required; query: Field required; response: Field required"
+    missing = "event_id: missing; query: missing; response: missing"
     assert said[:4] == [*(f"line {number}: {missing}" for number in (1, 2, 3)), "33 rejected, by reason:"]
     assert said[4] == f"       30  {missing} (first: line 1)"
     assert said[5].startswith("        3  not JSON: ")
@@ -125,7 +125,10 @@ def test_what_is_wrong_in_a_map_is_told_with_what_would_mend_it(rules: str, said
 def test_a_field_that_is_empty_in_one_event_is_no_matter_of_the_map(tmp_path: Path) -> None:
     (tmp_path / "file.csv").write_text("event_id,query,response\n1,q,r\n2,q,\n")
     done = ragweir("score", tmp_path / "file.csv", "--default-time", "2026-11-01")
-    assert done.stderr.decode().splitlines()[:2] == ["row 2: response: Field required", "read as CSV"]
+    assert done.stderr.decode().splitlines()[:2] == ["row 2: response: missing", "read as CSV"]
+    (tmp_path / "map.toml").write_text('event_id = "event_id"\nquery = "query"\nresponse = "response"\n')
+    done = ragweir("score", tmp_path / "file.csv", "--map", tmp_path / "map.toml", "--default-time", "2026-11-01")
+    assert done.stderr.decode().splitlines()[:2] == ["row 2: response (from response): missing", "read as CSV"]
 
 
 def test_names_of_fields_cannot_control_a_terminal(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from langfuse.api.resources.commons.types.model_usage_unit import ModelUsageUnit
 from langfuse.api.resources.commons.types.observation_level import ObservationLevel
 from langfuse.api.resources.commons.types.observations_view import ObservationsView
 from langfuse.api.resources.commons.types.trace import Trace
+from langfuse.api.resources.commons.types.trace_with_details import TraceWithDetails
 from langfuse.api.resources.commons.types.trace_with_full_details import TraceWithFullDetails
 from langfuse.api.resources.commons.types.usage import Usage
 
@@ -96,6 +97,13 @@ def write(folder: Path) -> None:
         for question in everything
     ]
     (folder / "detailed.json").write_text(json.dumps([json.loads(trace.json()) for trace in detailed], indent=1))
+    # Lists of traces have the ids of their observations.
+    with (folder / "listed.jsonl").open("w") as file:
+        for question in everything:
+            ids = [each.id for each in _observations(question)]
+            path = f"/project/example/traces/{_id('trace', question.number)}"
+            details = {"htmlPath": path, "latency": question.seconds, "totalCost": 0.00042}
+            file.write(TraceWithDetails(**_about(question), **details, observations=ids, scores=[]).json() + "\n")
     # Observations alone, as their table is exported. All are parts of traces.
     with (folder / "observations.jsonl").open("w") as file:
         for question in everything[:20]:

@@ -22,7 +22,7 @@ def list_reader(
     Args:
         segment: the path to the list.
         inner: reads the value of an element.
-        select: returns true for the elements that are read; None for all.
+        select: returns true for the elements that are read; None for all. If it selects none, the list is absent.
         origin: the field and its path, for messages.
         is_flat: False if `inner` reads lists, which become one list.
     """
@@ -34,7 +34,10 @@ def list_reader(
             return ABSENT
         if not isinstance(items, list):
             raise NotAList(f"{origin}: what is at {place} is no list")
-        return items if select is None else filter(select, items)
+        if select is None:
+            return items
+        # An empty list would say that there are no such elements, which a list of other ones does not.
+        return list(islice(filter(select, items), _MOST)) or ABSENT
 
     def each(data: Any) -> Any:
         items = elements(data)
