@@ -9,8 +9,8 @@ A page is written for its reader, and these are all the conventions:
 - A fence is a file if the line before it ends with its name and a colon ("Write `map.toml`:"), or if it has
   `title="map.toml"`. With "add" in that line, the text is added to the file.
 - Other ```python fences run in one process per page; those with `>>> ` as doctests. Other fences are illustrations.
-- `localhost:9092` is a Kafka of the page's own, and the default ports of telemetry, the simulated judge, Prometheus and
-  Alertmanager are free ones. `deploy/` and `examples/` are there as copies.
+- `localhost:9092` (or 127.0.0.1) is a Kafka of the page's own, and the default ports of telemetry, the simulated judge,
+  Prometheus and Alertmanager are free ones. `deploy/`, `examples/` and an empty `.venv/bin/activate` are there.
 - `<!-- not run: the reason in some words -->` before a fence leaves it out; a test limits their number.
 """
 

@@ -19,6 +19,7 @@ from pages import Command, File, NotRun, Python, Step, Stop, is_service, only_re
 from python_process import PythonProcess
 from shown_output import difference
 
+KAFKA: Final = re.compile(r"(?:localhost|127\.0\.0\.1):9092\b")
 _COMMAND_S: Final = 120
 _REPEAT_S: Final = 60
 _START_S: Final = 3
@@ -76,6 +77,9 @@ class Reader:
         for name in _REPOSITORY:
             if (ROOT / name).exists():
                 shutil.copytree(ROOT / name, self.folder / name, ignore=shutil.ignore_patterns("__pycache__", ".env"))
+        activate = self.folder / ".venv" / "bin" / "activate"  # the environment is the tests' own
+        activate.parent.mkdir(parents=True)
+        activate.touch()
         # COLUMNS is what fits on a page.
         self._variables = environment(COLUMNS="100", RAGWEIR_TELEMETRY__PORT=str(self.base_port))
         site, programs = (str(self.folder.parent / f"{self.folder.name}-{part}") for part in ("site", "bin"))
@@ -174,7 +178,7 @@ class Reader:
     def _problem(step: Command, status: int, output: str) -> str | None:
         if status:
             return f"exit status {status} instead of 0"
-        return difference(step.output, output.splitlines()) if step.output else None
+        return difference(_shown(step), output.splitlines()) if step.output else None
 
     def _repeat(self, step: Command) -> None:
         """Repeat a command that reads until the services have done what it is to show."""
@@ -201,7 +205,7 @@ class Reader:
         service = Service(step.line, step.text, process, log)
         self._services.append(service)
         deadline = time.monotonic() + _REPEAT_S
-        while problem := difference((*step.output, "..."), self._foreign(log.read_bytes()).splitlines()):
+        while problem := difference((*_shown(step), "..."), self._foreign(log.read_bytes()).splitlines()):
             self._require_services(step)
             if time.monotonic() > deadline:
                 raise Unlike(self._told(step, problem, self._foreign(log.read_bytes())))
@@ -249,7 +253,7 @@ class Reader:
     def _local(self, text: str) -> str:
         """Replace the addresses of the page by those of this run."""
         if self.bootstrap is not None:
-            text = text.replace("localhost:9092", self.bootstrap)
+            text = KAFKA.sub(self.bootstrap, text)
         for documented, offset in _PORTS.items():
             text = re.sub(rf"(?<=localhost:|127\.0\.0\.1:){documented}\b", str(self.base_port + offset), text)
             text = re.sub(rf"(?<=--port ){documented}\b", str(self.base_port + offset), text)
@@ -290,6 +294,10 @@ def reading(page: str, folder: Path, bootstrap: str | None, base_port: int) -> I
         _quietly(reader.close)
         raise
     reader.close()
+
+
+def _shown(step: Command) -> tuple[str, ...]:
+    return tuple(KAFKA.sub("localhost:9092", line) for line in step.output)
 
 
 def _quietly(close: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import QUICK_BROKER, coordinated
 from pages import File, NotRun, Step, steps
-from reader import _PORTS, Unlike, reading
+from reader import _PORTS, KAFKA, Unlike, reading
 
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local.kafka import local_kafka
@@ -40,7 +40,7 @@ def _failure(page: str, planned: Sequence[Step], folder: Path) -> str | None:
     try:
         with ExitStack() as stack:
             bootstrap = None
-            if "localhost:9092" in text:
+            if KAFKA.search(text):
                 bootstrap = stack.enter_context(local_kafka(properties=QUICK_BROKER)).bootstrap
                 coordinated(bootstrap)
             reader = stack.enter_context(reading(page, folder, bootstrap, _free_range()))

@@ -93,7 +93,10 @@ def test_a_true_page_is_followed_to_its_end(tmp_path: Path) -> None:
         (console("$ echo a", "b"), ["page.md:2", "$ echo a", "expected: b", "got:      a"]),
         (console("$ echo a; echo b", "a"), ["expected: the end of the output", "got:      b"]),
         (console("$ true", "a"), ["expected: a", "got:      the end of the output"]),
-        (console("$ make demo"), ["exit status 1", "make is not run here; say why in the page"]),
+        (
+            console("$ . .venv/bin/activate", "$ make demo"),
+            ["exit status 1", "make is not run here; say why in the page"],
+        ),
         (console("$ true", "$ (exit 3)"), ["page.md:3", "exit status 3 instead of 0"]),
         (console("$ ragweir score absent.jsonl"), ["exit status", "absent.jsonl"]),
         (
@@ -171,11 +174,10 @@ ANSWER = 42
 
 def test_addresses_of_the_page_are_those_of_the_run(tmp_path: Path) -> None:
     """A page says localhost:9092 and the default ports; the run has its own, and shows the page's again."""
-    (tmp_path / "page.md").write_text(
-        console("$ echo localhost:9092 127.0.0.1:9664 > it; cat it", "localhost:9092 127.0.0.1:9664")
-    )
+    written, shown = "localhost:9092 127.0.0.1:9092 127.0.0.1:9664", "127.0.0.1:9092 localhost:9092 127.0.0.1:9664"
+    (tmp_path / "page.md").write_text(console(f"$ echo {written} > it; cat it", shown))
     (tmp_path / "reader").mkdir()
     with reading("page.md", tmp_path / "reader", "127.0.0.1:20123", 30_000) as reader:
         for step in steps(tmp_path / "page.md"):
             reader.follow(step)
-    assert (tmp_path / "reader" / "it").read_text() == "127.0.0.1:20123 127.0.0.1:30200\n"
+    assert (tmp_path / "reader" / "it").read_text() == "127.0.0.1:20123 127.0.0.1:20123 127.0.0.1:30200\n"
