@@ -222,7 +222,7 @@ class _Writer:
         """Write the outcome of an event, or, without one, of the judge."""
         summary = self.summary
         if record is not None:
-            self.last_place = self.scored.place(record)
+            self.last_place = self.scored.place(record, number_format=",")
             self.rejections.on_event(record.value)
         summary.duplicates += outcome.counts["ragweir_duplicates_total",]
         summary.skipped += outcome.counts["ragweir_filtered_total",]

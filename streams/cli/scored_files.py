@@ -68,9 +68,9 @@ class ScoredFiles:
             self.problems.append(str(error))
         self.formats[reader.format] += 1
 
-    def place(self, record: Record, index: int | None = None) -> str:
+    def place(self, record: Record, index: int | None = None, number_format: str = "") -> str:
         """Return the place of an event, with the name of its file if there are several."""
-        place = f"{self.present.unit} {record.offset}" + (f", index {index}" if index else "")
+        place = f"{self.present.unit} {record.offset:{number_format}}" + (f", index {index}" if index else "")
         return place if len(self.inputs) == 1 else f"{record.topic}, {place}"
 
 
