@@ -136,7 +136,8 @@ class Reader:
     def _write(self, step: File) -> None:
         path = self._where / step.name
         if (ROOT / step.name).exists() and step.name.startswith(_REPOSITORY):
-            if step.text.strip() not in (ROOT / step.name).read_text(encoding="utf-8"):
+            lines = iter((ROOT / step.name).read_text(encoding="utf-8").splitlines())
+            if not all(line in lines for line in step.text.splitlines() if line.strip()):  # in this order
                 raise Unlike(f"{self.page}:{step.line}: {step.name} of the repository does not hold this text")
             return
         path.parent.mkdir(parents=True, exist_ok=True)
