@@ -7,7 +7,8 @@ A page is written for its reader, and these are all the conventions:
 - A command that runs on (`ragweir up`, `... &`) runs until the page ends, or until `<!-- stop: ragweir up -->`. While
   one runs, a command that only reads is repeated until its output is the shown one, for a minute.
 - A fence is a file if the line before it ends with its name and a colon ("Write `map.toml`:"), or if it has
-  `title="map.toml"`. With "add" in that line, the text is added to the file.
+  `title="map.toml"`. With "add" in that line, the text is added to the file. A part of a file of `deploy/` or
+  `examples/` is compared with it.
 - Other ```python fences run in one process per page; those with `>>> ` as doctests. Other fences are illustrations.
 - `localhost:9092` (or 127.0.0.1) is a Kafka of the page's own, and the default ports of telemetry, the simulated judge,
   Prometheus and Alertmanager are free ones. `deploy/`, `examples/` and an empty `.venv/bin/activate` are there.

@@ -34,7 +34,7 @@ _PIP: Final = {
     "PIP_NO_INDEX": "1",
 }
 # What a page may use of the repository that its reader stands in.
-_REPOSITORY: Final = ("deploy", "examples")
+_REPOSITORY: Final = ("deploy/", "examples/")
 
 
 class Unlike(AssertionError):
@@ -135,6 +135,11 @@ class Reader:
 
     def _write(self, step: File) -> None:
         path = self._where / step.name
+        if (ROOT / step.name).exists() and step.name.startswith(_REPOSITORY):
+            lines = iter((ROOT / step.name).read_text(encoding="utf-8").splitlines())
+            if not all(line in lines for line in step.text.splitlines() if line.strip()):  # in this order
+                raise Unlike(f"{self.page}:{step.line}: {step.name} of the repository does not hold this text")
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         text = self._local(step.text)
         if step.added and path.exists():

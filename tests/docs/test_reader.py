@@ -4,6 +4,7 @@ import importlib
 from pathlib import Path
 
 import pytest
+from commands import ROOT
 from pages import Command, File, NotRun, PageError, Python, Stop, steps
 from reader import Unlike, reading
 
@@ -107,6 +108,7 @@ def test_a_true_page_is_followed_to_its_end(tmp_path: Path) -> None:
         (console("$ trap 'exit 5' TERM; while true; do sleep 0.1; done &"), ["page.md:2", "when stopped: status 5"]),
         ("```python\nx = 1\nassert x == 2\n```\n", ["page.md:1", "line 3", "assert x == 2", "AssertionError"]),
         ("```python\n>>> 1 + 1\n3\n```\n", ["Expected:", "3", "Got:", "2"]),
+        ("In `deploy/secrets.sh`:\n\n```sh\nnot in it\n```\n", ["page.md:3", "deploy/secrets.sh of the repository"]),
         ("<!-- stop: ragweir up -->\n", ["page.md:1", "no `ragweir up` runs"]),
     ],
     ids=lambda value: value.split("\n")[1] if isinstance(value, str) else "",
@@ -170,6 +172,12 @@ ANSWER = 42
     follow(project + console("$ pip install --quiet ./own", f"$ {used}", "42"), tmp_path)
     with pytest.raises(ImportError):
         importlib.import_module("own_of_a_page")
+
+
+def test_a_part_of_a_file_of_the_repository_leaves_the_file_whole(tmp_path: Path) -> None:
+    follow("In `deploy/secrets.sh`:\n\n```sh\nset -eu\numask 077\n```\n", tmp_path)
+    copy = tmp_path / "reader" / "deploy" / "secrets.sh"
+    assert copy.read_text() == (ROOT / "deploy" / "secrets.sh").read_text()
 
 
 def test_addresses_of_the_page_are_those_of_the_run(tmp_path: Path) -> None:
