@@ -63,7 +63,7 @@ docs: setup ## build the documents as a site in .cache/docs; links and anchors a
 	@echo "The first page is .cache/docs/index.html"
 
 test-docs: docs ## build the documents, and run the commands that they show
-	@$(BIN)/python -m pytest tests/docs
+	@$(BIN)/python -m pytest --numprocesses 2 tests/docs
 
 chaos: setup ## minutes of kills, zombies, broken networks and lost brokers; then every output is checked; CHAOS="--brokers 3"
 	@$(BIN)/python -m chaos --preset minutes $(CHAOS)

@@ -20,3 +20,4 @@ if __name__ == "__main__":
     print(f"Answers of {MODEL}, which only repeats what was found:")
     for each in QUESTIONS:
         print(f"{each} {answer(each)}")
+    ragweir.publish.flush(timeout=30)  # The end of a process waits 2 seconds; the first event may take longer.
