@@ -98,6 +98,7 @@ def test_a_metric_that_breaks_a_law(tmp_path: Path) -> None:
     assert "Traceback" not in shown + done.stderr.decode()
 
 
+@pytest.mark.long
 def test_a_metric_without_end_is_stopped(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(BROKEN)
     done = ragweir("metrics", "check", folder=tmp_path, RAGWEIR_METRICS__MODULES="mine:SLOW")

@@ -66,7 +66,7 @@ def _first_context(view: View) -> Value:
 CALLS = count()
 BROKEN: dict[str, tuple[str, Metric, str]] = {
     "above 1": (RESULTS, metric(lambda view: len(view.query.tokens) / 4), "not within 0 to 1"),
-    "not finite": (RESULTS, metric(lambda _: Null("")), "the reason of a null is ''"),
+    "an empty reason": (RESULTS, metric(lambda _: Null("")), "the reason of a null is ''"),
     "raises": (RESULTS, metric(lambda view: 1 / len(view.response.tokens)), "it raised ZeroDivisionError"),
     "a reason that quotes": (
         RESULTS,
