@@ -30,7 +30,7 @@ _ENOUGH_S = 0.5
 def calls(work: Callable[[], object]) -> int:
     """Return the number of functions that are called: a measure of work that no other load disturbs.
 
-    >>> calls(lambda: [len(str(number)) for number in range(10)]) > 20
+    >>> calls(lambda: [abs(number) for number in range(10)]) > 10
     True
     """
     number = 0
