@@ -14,11 +14,11 @@ from typing import Any
 
 import orjson
 
-Fields = dict[str, Any]
+from ragweir.metrics.laws.corpus import RICH, START, VALUES, Fields, changed, paths
+
 Make = Callable[[int], str]
 """Returns a text of about that many bytes of UTF-8."""
 
-_START = 1_764_000_000_000
 _LETTERS = "bcdfghjklmnpqrstvwxz"
 
 
@@ -208,7 +208,7 @@ def _in(field: str, name: str, make: Callable[[int], Fields], *, listed: bool = 
 
 
 def _span(number: int) -> Fields:
-    return {"kind": "tool", "started_at": _START + number, "ended_at": _START + 10**6 - number}
+    return {"kind": "tool", "started_at": START + number, "ended_at": START + 10**6 - number}
 
 
 LISTS: dict[str, Callable[[int], Fields]] = {
@@ -302,7 +302,7 @@ PRODUCTS: dict[str, Callable[[int], Fields]] = {
 
 def event(fields: Fields, event_id: str = "hostile") -> bytes:
     """Return the bytes of an interaction with these fields."""
-    base: Fields = {"event_id": event_id, "ended_at": _START, "query": "Who wrote it?", "response": "Ada wrote it."}
+    base: Fields = {"event_id": event_id, "ended_at": START, "query": "Who wrote it?", "response": "Ada wrote it."}
     return orjson.dumps(base | fields)
 
 
@@ -327,92 +327,6 @@ def sized(make: Callable[[int], Fields], size: int) -> bytes:
         asked = int(asked * (size - 100) / len(value))
         value = event(make(asked))
     return value
-
-
-VALUES: tuple[Any, ...] = (
-    *(None, True, False, 0, -0.0, 1, -1, 0.5, 5e-324, 1.7e308, -1.7e308, 2**53 + 1, 2**63, -(2**63), 2**64 - 1),
-    *("", " ", "a", "0", "NaN", "1e999", "2026-11-21T10:00:00Z", "20261121", "\u0000", "\ufeff", "İ", "\u202e[1]" * 9),
-    *(_START, _START // 1000, _START * 10**6, str(_START * 10**6), 253_402_300_799_999, 10**17),
-    "word " * 2_000,
-    "9" * 5_000,
-    "\u0301\u0323" * 500,
-    *([], [[]], [None], [0] * 1_001, ["a"] * 1_001, [{}] * 40, [1.7e308, 1.7e308], ["a", None, 1, True, {}, []]),
-    *({}, {"": ""}, {"a": {"a": {"a": []}}}, {"text": "a", "kind": "llm"}, {str(number): "a" for number in range(100)}),
-)
-"""Values to replace any field by."""
-
-RICH: Fields = {
-    "event_id": "rich",
-    "query": "What does the policy of Territory 118 cover?",
-    "response": "It covers hail [1] and may cost $604 from Dec 9, 2025 [2]. Rule C-1 applies.",
-    "started_at": _START,
-    "first_token_at": _START + 480,
-    "ended_at": _START + 4_230,
-    "application": "app",
-    "tenant": "tenant",
-    "environment": "test",
-    "pipeline_version": "v1",
-    "model": "m",
-    "session_id": "s",
-    "trace_id": "t",
-    "span_id": "p",
-    "labels": {"region": "eu"},
-    "question_id": "EF_1",
-    "expected": ["* Rule C-1: hail\n* Rule C-2: wind", "It covers hail and costs $604."],
-    "answerable": True,
-    "finish_reason": "stop",
-    "error": "none",
-    "history": [{"role": "user", "text": "Hello."}, {"role": "assistant", "text": "Yes?"}],
-    "feedback": {"score": 1.0, "label": "up", "comment": "good"},
-    "contexts": [
-        {
-            "text": f"The policy of Territory {number} covers hail from Dec 9, 2025.",
-            "chunk_id": f"c{number}",
-            "document_id": f"d{number}",
-            "score": 0.5,
-            "rank": number - 116,
-            "page": number,
-            "retrieval_method": "hybrid",
-            "relevant": 1,
-        }
-        for number in (117, 118)
-    ],
-    "retrieval": {"bm25_limit": 10, "knn_limit": 10, "retrieved_before_filter": 12, "relevant_ids": ["c117", "c9"]},
-    "extractions": [
-        {"field": "peril", "value": value, "chunk_number": 1, "confidence": 0.5, "evidence": "It covers hail."}
-        for value in ("hail", "wind")
-    ],
-    "aggregation": [{"field": "peril", "value": "hail", "confidence": "HIGH"}] * 2,
-    "spans": [
-        {"kind": kind, "name": "n", "started_at": _START + 100, "ended_at": _START + 1_300, "error": ""}
-        for kind in ("llm", "tool")
-    ],
-    "usage": {"input_tokens": 812, "output_tokens": 96, "cost_usd": 0.0004},
-    "extra": {"own": 1},
-}
-"""A valid interaction with a value in every field."""
-
-Path = tuple[str, ...]
-
-
-def paths(fields: Fields = RICH, above: Path = ()) -> Iterator[Path]:
-    """Yield the path of every field of an interaction and of its parts; the items of a list share their paths."""
-    for name, value in fields.items():
-        yield (*above, name)
-        part = value[0] if isinstance(value, list) else value
-        if isinstance(part, dict):
-            yield from paths(part, (*above, name))
-
-
-def changed(fields: Any, path: Path, value: Any) -> Any:
-    """Return the fields with this value at a path, in every item of the lists on the way."""
-    if not path:
-        return value
-    if isinstance(fields, list):
-        return [changed(item, path, value) for item in fields]
-    if not isinstance(fields, dict):
-        return fields
-    return {**fields, path[0]: changed(fields.get(path[0]), path[1:], value)}
 
 
 _PATHS = tuple(paths())

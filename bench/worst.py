@@ -25,6 +25,7 @@ from bench.interactions import interactions
 from ragweir.metrics import packs
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.judged.suites import suites
+from ragweir.metrics.laws.corpus import Fields
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.records import Record
@@ -87,7 +88,7 @@ def _record(value: bytes) -> Record:
     return Record("interactions", 0, 0, None, value, None)
 
 
-def _cost(agent: EvaluateAgent, shape: str, make: Callable[[int], hostile.Fields], size: int) -> Cost:
+def _cost(agent: EvaluateAgent, shape: str, make: Callable[[int], Fields], size: int) -> Cost:
     """Measure the cost of the event of a shape in this process."""
     record = _record(hostile.sized(make, size))
     _reset_peak()
@@ -98,7 +99,7 @@ def _cost(agent: EvaluateAgent, shape: str, make: Callable[[int], hostile.Fields
     return Cost(shape, len(record.value or b""), spent, _peak_mb() - before, raised)
 
 
-def measured(agent: EvaluateAgent, shape: str, make: Callable[[int], hostile.Fields], size: int) -> Cost:
+def measured(agent: EvaluateAgent, shape: str, make: Callable[[int], Fields], size: int) -> Cost:
     """Measure the cost in a new process; over the limits the minimum of some rounds.
 
     Raises:

@@ -1,0 +1,1 @@
+"""The laws that every metric keeps, and the events that they are checked on."""
