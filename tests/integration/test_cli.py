@@ -74,7 +74,7 @@ USAGE = (
     (("score", "."), "the folder . has no data files (.jsonl, .ndjson, .json, .csv, .tsv, .parquet"),
     (("score", "-", "--default-time", "soon"), "--default-time 'soon' is no time such as"),
     (("score", "-", "--out", "no/such/folder"), "no/such/folder cannot be opened: No such file or directory"),
-    (("score", "-", "--map", "nowhere.toml"), "the map nowhere.toml cannot be read: No such file or directory"),
+    (("score", "-", "--map", "nowhere.toml"), "there is no map nowhere.toml"),
     (("score", "-", "--map", "wrong.toml"), "the map wrong.toml is wrong: the map must name event_id"),
     (("publish", "nowhere.jsonl"), "nowhere.jsonl"),
     (("metrics", "contxt_support"), "there is no metric 'contxt_support'; near it: context_support"),

@@ -183,7 +183,10 @@ def test_odd_and_hostile_events_through_the_command_line(tmp_path: Path, number:
     assert told, run.said[-2_000:]
     evaluated, refused, duplicates = map(int, told.groups())
     assert evaluated + refused + duplicates == number
-    assert refused == len(re.findall(r"^line \d+: ", run.said, re.MULTILINE))
+    grouped = re.search(r"^([\d,]+) rejected, by reason:\n((?: +[\d,]+  .*\n)+)", run.said, re.MULTILINE)
+    assert grouped, run.said[-2_000:]
+    counts = re.findall(r"^ +([\d,]+)  ", grouped[2], re.MULTILINE)
+    assert refused == int(grouped[1].replace(",", "")) == sum(int(count.replace(",", "")) for count in counts)
     assert min(evaluated, refused, duplicates) > number / 100, "the generator makes some of each"
     raised: Counter[str] = Counter()
     written = 0

@@ -100,7 +100,7 @@ def test_our_own_shape_is_recognised(kafka: SharedBroker, prefix: str) -> None:
     assert re.search(r"\nOn none of them\n", printed)
     assert "\n  spans: 9 more need it\n    llm_latency_ms, " in printed
     assert "\n  started_at and ended_at: 1 more needs both\n    total_latency_ms" in printed
-    assert "\n  question_id that has a question pack: 18 more need it\n    EF_1.rules_found, " in printed
+    assert "\n  question_id that has a question pack: 3 more need it\n    EF_1.rules_found, " in printed
     command = f"  ragweir --bootstrap-servers {kafka.bootstrap}"
     assert printed.endswith(f"\n{command} topics create\n{command} evaluate --input-topic {topic}\n")
     assert ".toml" not in printed

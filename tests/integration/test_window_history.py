@@ -353,12 +353,12 @@ def test_merged_windows_have_all_catalogue_versions() -> None:
 
 def held(count: int) -> int:
     """The most accumulators alive at any window's turn, while so many base windows are merged."""
-    before = sum(isinstance(each, WindowAggregate) for each in gc.get_objects())
+    before = sum(type(each) is WindowAggregate for each in gc.get_objects())
     most = 0
     bases = (base(minute, "a", "b", "c") for minute in range(count))
     for number, _ in enumerate(of_all_sizes(bases, one_dimension(sizes=("1m", "5m", "1h")))):
         if number % 40 == 0:
-            most = max(most, sum(isinstance(each, WindowAggregate) for each in gc.get_objects()) - before)
+            most = max(most, sum(type(each) is WindowAggregate for each in gc.get_objects()) - before)
     return most
 
 
