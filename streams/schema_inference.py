@@ -99,12 +99,16 @@ FIELDS: tuple[Row, ...] = (
 )
 """Ragweir's fields, the checks of their values, and their usual names, the most usual first."""
 
-_LIST = ("contexts", _is_list, "contexts retrieved_contexts retrieval_context context documents docs chunks passages")
+_LIST_NAMES = (
+    "contexts retrieved_contexts retrieval_context context documents docs chunks passages sources search_results hits "
+    "snippets references citations"
+)
+_LIST = ("contexts", _is_list, _LIST_NAMES)
 LIST_FIELDS: tuple[Row, ...] = (
     ("text", _is_text, "text content page_content passage body chunk snippet ."),
     ("chunk_id", _is_id, "chunk_id passage_id id"),
     ("document_id", _is_id, "document_id doc_id source_id source url"),
-    ("score", _is_number, "score similarity relevance_score"),
+    ("score", _is_number, "score similarity sim relevance_score"),
     ("page", _is_whole, "page page_number"),
     ("retrieval_method", _is_text, "retrieval_method retriever method"),
 )

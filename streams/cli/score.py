@@ -122,7 +122,7 @@ def score(
     if scored.problems and not summary.scored and not rejections.count:
         raise PermanentError(scored.problems[0])
     rejections.report()
-    _report(scored, summary, config.default_time)
+    _report(scored, summary, config.default_time, out)
     if stop.cut or (judging and judging.stopping):
         size = total_size(inputs)
         share = f", {scored.progress.bytes / size:.0%} of {file}" if size else ""
@@ -136,10 +136,12 @@ def score(
         raise typer.Exit(FAILURE)
 
 
-def _report(scored: ScoredFiles, summary: EvaluationSummary, default_time: datetime | None) -> None:
+def _report(scored: ScoredFiles, summary: EvaluationSummary, default_time: datetime | None, out: Path | None) -> None:
     """Print the summary, and that which was not read as usual."""
     if err.is_terminal:
         err.print(summary.table())
+        for remark in summary.remarks(out):
+            err.say(remark)
     if len(scored.inputs) > 1:
         formats = ", ".join(f"{form} {number:,}" for form, number in scored.formats.most_common())
         err.say(f"read {len(scored.inputs):,} files: {formats}")

@@ -23,6 +23,7 @@ from ragweir.schemas.interaction import Interaction
 from ragweir.streams.library.arguments import MapArgument, SettingsArgument, map_of
 from ragweir.streams.library.python_values import as_json
 from ragweir.streams.library.scoring import scorer
+from ragweir.streams.schema_inference import propose
 from ragweir.streams.terminal import printable
 
 _ROWS = 256
@@ -83,7 +84,11 @@ class _Polars(_Library):
     @override
     def rows(self, frame: Any, fields: frozenset[str] | None) -> Iterator[Mapping[Any, Any]]:
         if fields is not None:
-            frame = frame.select([name for name in frame.columns if name in fields])
+            known = [name for name in frame.columns if name in fields]
+            if not known:  # A frame without columns has no rows in polars.
+                yield from ({} for _ in range(len(frame)))
+                return
+            frame = frame.select(known)
         for part in frame.iter_slices(_ROWS):
             yield from part.iter_rows(named=True)
 
@@ -174,6 +179,12 @@ class _Scores:
         return self._texts.setdefault(text, text)
 
 
+def _propose_map(sample: list[object]) -> None:
+    """Warn of a frame without rows that can be scored, if a map may read them."""
+    if {"query", "response"} <= (rules := propose(sample)).keys():
+        warnings.warn(f"no row could be scored; try map={printable(repr(rules), None)}", stacklevel=3)
+
+
 def score_frame(frame: FrameT, *, map: MapArgument = None, settings: SettingsArgument = None) -> FrameT:
     """Score the rows of a data frame of pandas or polars.
 
@@ -194,7 +205,8 @@ def score_frame(frame: FrameT, *, map: MapArgument = None, settings: SettingsArg
         settings: see `score`.
 
     Warns:
-        UserWarning: of a path in a map of one's own that leads to nothing in the first 100 rows.
+        UserWarning: of a path in a map of one's own that leads to nothing in the first 100 rows, and of a map that may
+            read a frame of which no row could be scored.
 
     Returns:
         A frame of the same library, with a row for each row, in order, and with the same index in pandas. Its columns
@@ -216,4 +228,6 @@ def score_frame(frame: FrameT, *, map: MapArgument = None, settings: SettingsArg
     scores = _Scores(found.catalogue.free, len(frame))
     for number, result in enumerate(found.scores(rows)):
         scores.put(number, result)
+    if map is None and None not in scores.rejected:
+        _propose_map(list(_sample(frame.head(_SAMPLE))))
     return _LIBRARIES[library_of(frame) or ""].frame(scores.take(), frame)  # type: ignore[no-any-return]

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.streams.screens.summary import decimal
 from ragweir.streams.terminal import printable
 
 _SHOWN = 3
@@ -118,11 +119,7 @@ def _mean(found: Sequence[float | str]) -> str:
     labels = Counter(value for value in found if isinstance(value, str))
     if labels:
         return ", ".join(f"{label} {number}" for label, number in labels.most_common(3))
-    return _number(fmean(value for value in found if not isinstance(value, str)))
-
-
-def _number(value: float) -> str:
-    return f"{value:,.3f}" if value == 0 or abs(value) >= 0.001 else f"{value:.1e}"
+    return decimal(fmean(value for value in found if not isinstance(value, str)))
 
 
 def samples(evaluations: Sequence[Evaluation]) -> Table:
@@ -135,5 +132,5 @@ def samples(evaluations: Sequence[Evaluation]) -> Table:
     for name in _HEADLINES:
         row = [evaluation.scores.get(name) for evaluation in shown]
         if any(value is not None for value in row):
-            table.add_row(f"  {name}", *("" if value is None else _number(value) for value in row))
+            table.add_row(f"  {name}", *("" if value is None else decimal(value) for value in row))
     return table

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from heapq import heappush, heappushpop
+from pathlib import Path
 from statistics import fmean
 
 from rich.table import Table
@@ -20,6 +23,10 @@ _MAX_VALUES = 100_000
 """Values that are kept of each metric for its quantiles, as a bound on memory."""
 _BATCH = 1_000
 """Evaluations that are aggregated at a time, which costs far less than one by one."""
+_NO_CONTEXTS = "the event has no contexts"
+_WORST = 3
+"""Events that are named for their high risk."""
+_ID_CHARACTERS = 40
 _MAX_MODELS = 5
 """Names of models that are shown; an endpoint may report another one in each answer."""
 
@@ -31,6 +38,15 @@ def dollars(micro: int) -> str:
     '$0.0123'
     """
     return f"${micro / 1_000_000:,.4f}"
+
+
+def decimal(value: float) -> str:
+    """Format a number with three decimals, or its first digits if it is small.
+
+    >>> decimal(1234.5678), decimal(0), decimal(0.00042)
+    ('1,234.568', '0.000', '4.2e-04')
+    """
+    return f"{value:,.3f}" if value == 0 or abs(value) >= 0.001 else f"{value:.1e}"
 
 
 def judge_outcome(evaluation: Evaluation) -> Status:
@@ -66,6 +82,9 @@ class EvaluationSummary:
         """Events by flag of a repair."""
         self._models: dict[str, None] = {}
         """The judge's models, in the order of their first answers."""
+        self._without_contexts = self._empty = 0
+        self._risks: list[tuple[float, str]] = []
+        """A heap of the highest risks, with the ids of their events."""
         self._values: defaultdict[str, list[float]] = defaultdict(list)
         self._labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._waiting: list[WindowEntry[None]] = []
@@ -77,6 +96,11 @@ class EvaluationSummary:
         if evaluation.stage == "scored":
             self.scored += 1
             self.selected += any(suite.status == "selected" for suite in evaluation.decision.suites)
+            self._without_contexts += evaluation.reasons.get("context_support") == _NO_CONTEXTS
+            self._empty += evaluation.scores.get("empty_response") == 1
+            if (risk := evaluation.scores.get("unsupported_risk")) is not None:
+                put = heappush if len(self._risks) < _WORST else heappushpop
+                put(self._risks, (risk, evaluation.event_id))
         else:
             self.outcomes[judge_outcome(evaluation)] += 1
             if evaluation.judge is not None and len(self._models) <= _MAX_MODELS:
@@ -110,6 +134,23 @@ class EvaluationSummary:
         """Return the estimates of judged metrics over all events."""
         self._aggregate()
         return self._contents.results()
+
+    def remarks(self, file: Path | None) -> Iterator[str]:
+        """Yield sentences about events to look at first.
+
+        Args:
+            file: the file of the evaluations, if there is one.
+        """
+        if self._without_contexts:
+            yield f"{self._without_contexts} of {self.scored} have no contexts: how grounded they are is not known"
+        if self._empty:
+            yield f"{self._empty} of {self.scored} have an empty response (empty_response)"
+        if self._risks:
+            worst = sorted(self._risks, reverse=True)
+            named = ", ".join(f"{printable(event_id, _ID_CHARACTERS)} {risk:.3f}" for risk, event_id in worst)
+            yield f"highest unsupported_risk: {named}"
+            if file is not None:
+                yield f"  ragweir explain {printable(shlex.quote(worst[0][1]), None)} --file {shlex.quote(str(file))}"
 
     def line(self) -> str:
         """Return the numbers of events by outcome, and the cost, in one line."""
@@ -167,7 +208,7 @@ class EvaluationSummary:
         for metric, values in self._values.items():
             ordered = sorted(values)
             shown = (fmean(ordered), ordered[0], ordered[len(ordered) // 2], ordered[-1])
-            rows[metric] = (str(len(ordered)), *(f"{value:,.3f}" for value in shown))
+            rows[metric] = (str(len(ordered)), *map(decimal, shown))
         for metric, labels in self._labels.items():
             most = ", ".join(f"{label} {count}" for label, count in labels.most_common(4))
             rows[metric] = (str(labels.total()), most)

@@ -501,6 +501,7 @@ def test_a_column_that_json_cannot_hold_is_named() -> None:
     assert rejected.startswith("waited: it cannot be written as JSON")
 
 
+@pytest.mark.filterwarnings("ignore:no row could be scored")
 @BOTH
 @given(values=st.lists(st.one_of(st.none(), st.text(), st.floats(), st.booleans()), min_size=1, max_size=3))
 def test_no_cell_ends_the_frame(make: Make, values: list[Any]) -> None:
@@ -673,3 +674,19 @@ def test_what_is_no_side_is_an_error(a: Any, error: type[Exception]) -> None:
         ragweir.compare(a, a)
     with pytest.raises(ConfigurationError, match="colour"):
         ragweir.compare(a, a, by=["colour"])
+
+
+@BOTH
+def test_a_frame_of_which_no_row_is_scored_is_told_of_a_map(make: Any) -> None:
+    frame = make({"question": ["Who?"], "answer": ["Ada."]})
+    with pytest.warns(UserWarning, match="no row could be scored; try map=.*'query': 'question'") as warned:
+        ragweir.score_frame(frame)
+    rules = ast.literal_eval(str(warned[0].message).partition("map=")[2])
+    assert ragweir.score_frame(frame, map=rules)["response_words"][0] == 1
+
+
+@BOTH
+@pytest.mark.filterwarnings("ignore:no row could be scored")
+def test_a_row_without_any_of_our_fields_is_rejected(make: Any) -> None:
+    scores = ragweir.score_frame(make({"a": [1, 2]}))
+    assert [each.partition(":")[0] for each in scores["rejected"]] == ["event_id"] * 2
