@@ -17,6 +17,9 @@ from ragweir.streams.terminal import Terminal, record_time
 
 _MAX_REASON = 400
 """Characters of a judge's reason that are shown."""
+_MAX_TEXT = 400
+_MAX_CONTEXTS = 5
+"""Limits on the texts of an event that are shown."""
 
 
 def redriven_from(record: StoredRecord) -> DeadLetter | None:
@@ -61,6 +64,7 @@ class StoryScreen:
             say("It was not evaluated, as far as was searched.")
         else:
             self._origin(story, story.evaluation)
+            self._texts(story.evaluation)
             ScoreScreen(self.terminal, self.catalogue, self.metrics).show(story.evaluation)
             self._judge(story, story.evaluation)
             self._windows(story)
@@ -91,6 +95,14 @@ class StoryScreen:
             say(f"documents {', '.join(shown(each, 100) for each in evaluation.document_ids)}")
         if evaluation.flags:
             say(f"flags {', '.join(shown(flag, 200) for flag in evaluation.flags)}")
+
+    def _texts(self, evaluation: Evaluation) -> None:
+        """Print the beginnings of the texts, which evaluations have only with `output.include_text`."""
+        if (texts := evaluation.text) is None:
+            return
+        contexts = (("context", context) for context in texts.contexts[:_MAX_CONTEXTS])
+        for name, text in (("query", texts.query), ("response", texts.response), *contexts):
+            self.terminal.say(f"{name}: {shown(text, _MAX_TEXT)}")
 
     def _judge(self, story: Story, evaluation: Evaluation) -> None:
         say = self.terminal.say

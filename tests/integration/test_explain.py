@@ -214,6 +214,17 @@ def test_the_story_in_a_file(tmp_path: Path) -> None:
     assert f"nothing of the event no in {file} (all 3 records)" in told(ragweir("explain", "no", "--file", file))
 
 
+def test_the_texts_are_shown_if_the_evaluation_has_them(tmp_path: Path) -> None:
+    file, out = tmp_path / "events.jsonl", tmp_path / "evaluations.jsonl"
+    file.write_bytes(orjson.dumps(RISKY))
+    shown = []
+    for include in ("false", "true"):
+        assert ragweir("score", file, "--out", out, RAGWEIR_OUTPUT__INCLUDE_TEXT=include).returncode == 0
+        shown.append(ragweir("explain", "risky-1", "--file", out).stdout.decode())
+    assert RISKY["response"] not in shown[0]
+    assert f"query: {RISKY['query']}\nresponse: {RISKY['response']}\ncontext: The bridge in Mostar" in shown[1]
+
+
 def test_hostile_events_are_shown_safely(tmp_path: Path) -> None:
     """Whatever stands on an evaluation, a terminal gets printable characters."""
     hostile = evaluation(
