@@ -30,26 +30,27 @@ STOPPED = 130
 """The exit status of a command that Ctrl-C ended, as in shells."""
 
 _MODULES: Mapping[str, str] = {
-    "compare": "compare",
-    "dead-letter": "dead_letter",
     "demo": "demo",
-    "doctor": "doctor",
+    "score": "score",
+    "tap": "tap",
     "explain": "explain",
+    "compare": "compare",
     "metrics": "metrics",
     "publish": "publish",
-    "replay": "replay",
-    "runs": "runs",
-    "score": "score",
+    "doctor": "doctor",
+    "topics": "topics",
     "evaluate": "services",
     "judge": "services",
     "aggregate": "services",
     "up": "services",
-    "simulate-judge": "simulate_judge",
+    "replay": "replay",
+    "runs": "runs",
     "slo": "slo",
-    "tap": "tap",
-    "topics": "topics",
+    "dead-letter": "dead_letter",
+    "simulate-judge": "simulate_judge",
 }
-"""The module of each command. The help lists them in this order, groups of commands last."""
+"""The module of each command. The help lists them in this order, and then those of the projections."""
+_ORDER = {name: number for number, name in enumerate(_MODULES)}
 _PROJECTIONS_MODULE = "services"
 """The module of all other commands: those of the projections, whose table takes too long to import here."""
 
@@ -78,7 +79,8 @@ class _Commands(Mapping[str, Any]):
     @override
     def __iter__(self) -> Iterator[str]:
         self._import(*_MODULES.values())
-        return iter(self._built)
+        # Not in the order of the imports, which differs between processes.
+        return iter(sorted(self._built, key=lambda name: _ORDER.get(name, len(_ORDER))))
 
     @override
     def __len__(self) -> int:
