@@ -39,7 +39,7 @@ from ragweir.streams.runtimes.judged_files import JudgedFiles
 from ragweir.streams.screens.summary import EvaluationSummary, dollars
 from ragweir.streams.settings import Settings
 from ragweir.streams.sources.formats import Format
-from ragweir.streams.terminal import printable_json
+from ragweir.streams.terminal import printable, printable_json
 from ragweir.streams.time_arguments import default_time_argument
 
 
@@ -150,6 +150,8 @@ def _report(scored: ScoredFiles, summary: EvaluationSummary, default_time: datet
     if defaulted := summary.repaired[TIME_DEFAULTED]:
         time = f"--default-time, {default_time.isoformat()}" if default_time else "that of their file"
         err.say(f"{defaulted:,} without a time got {time}")
+    for metric, number in summary.failed.most_common():
+        err.say(f"{printable(metric, None)} failed on {number:,} of {summary.scored:,} events and is null there")
     err.say(summary.line())
 
 
@@ -231,6 +233,8 @@ class _Writer:
         for (counter, *names), number in outcome.counts.items():
             if counter == "ragweir_repaired_total":
                 summary.repaired.update(dict.fromkeys(names, number))
+            elif counter == "ragweir_metric_errors_total":
+                summary.failed.update(dict.fromkeys(names, number))
         for emission in outcome.emissions:
             if emission.topic == "evaluations" and emission.value is not None:
                 self._write_evaluation(emission.value)

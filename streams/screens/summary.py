@@ -80,6 +80,8 @@ class EvaluationSummary:
         """Events whose judging has ended, by outcome."""
         self.repaired: Counter[str] = Counter()
         """Events by flag of a repair."""
+        self.failed: Counter[str] = Counter()
+        """Events by metric that raised or returned what it may not."""
         self._models: dict[str, None] = {}
         """The judge's models, in the order of their first answers."""
         self._without_contexts = self._empty = 0

@@ -66,7 +66,9 @@ def import_named(name: str, group: str | None = None, attribute: str | None = No
     except ConfigurationError:
         raise
     except (Exception, SystemExit) as error:
-        raise ConfigurationError(f"{name!r} cannot be imported{_expected(group, attribute)} ({_why(error)})") from None
+        searched = f"; the working folder is {Path.cwd()}" if isinstance(error, ModuleNotFoundError) else ""
+        expected = _expected(group, attribute)
+        raise ConfigurationError(f"{name!r} cannot be imported{expected} ({_why(error)}){searched}") from None
     return Imported(value, owner, _version(imported) if version is None else version)
 
 

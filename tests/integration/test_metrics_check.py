@@ -111,3 +111,13 @@ def test_there_has_to_be_something_to_check(tmp_path: Path) -> None:
     assert 'metrics.modules = ["my_metrics"]' in told(ragweir("metrics", "check", folder=tmp_path))
     assert "there is no metric 'nothing'" in told(ragweir("metrics", "check", "nothing", folder=tmp_path))
     assert "computed by a suite" in told(ragweir("metrics", "check", "ragas_score", folder=tmp_path))
+
+
+def test_score_names_a_metric_that_failed_on_live_events(tmp_path: Path) -> None:
+    """A value out of bounds and an exception are null in the evaluation, and told on standard error."""
+    (tmp_path / "broken.py").write_text(BROKEN)
+    lines = [{"event_id": name, "ended_at": 0, "query": "q", "response": name} for name in ("a", "a b c d")]
+    text = b"\n".join(orjson.dumps(line) for line in lines)
+    done = ragweir("score", "-", text=text, folder=tmp_path, RAGWEIR_METRICS__MODULES="broken", PYTHONPATH=str(ROOT))
+    assert "share failed on 1 of 2 events and is null there" in done.stderr.decode()
+    assert [orjson.loads(line)["scores"]["share"] for line in done.stdout.splitlines()] == [None, 0.75]
