@@ -373,7 +373,7 @@ def test_a_ledger_without_the_brokers_time_is_told_and_works_by_our_own_clock(
     assert change in ledger_time.missing(admin, own)
     other = own.model_copy(update={"topics": own.topics.model_copy(update={"prefix": f"{prefix}other."})})
     create_topics(other, [TOPICS["judge.ledger"]])
-    assert not ledger_time.missing(admin, other)
+    eventually(lambda: not ledger_time.missing(admin, other), "the broker has the settings of the created topic")
 
 
 @pytest.mark.parametrize("last", [pytest.param("judge.requests", marks=pytest.mark.long), "judge.ledger"])
