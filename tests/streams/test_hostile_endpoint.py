@@ -196,7 +196,7 @@ GARBLED: dict[str, tuple[Attack, str, str]] = {
     "a negative length": (always(HEAD + b"Content-Length: -2\r\n\r\n{}"), "unusable", NONE),
     # Bodies.
     "switching protocols": (always(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"), "unusable", NONE),
-    "no content": (always(b"HTTP/1.1 204 No Content\r\n\r\n"), "unusable", NONE),
+    "no content": (always(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"), "unusable", NONE),
     "an empty body": (always(http(b"")), "unusable", NONE),
     "a part of a body": (always(http(b"{}", length=100)), "cut", BROKE),
     "a reset in the middle": (reset, "cut", BROKE),
