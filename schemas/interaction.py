@@ -91,7 +91,7 @@ class Message(RecordPart):
     role: str
     """Speaker, such as `user` or `assistant`."""
     text: AnyText
-    """What the speaker said: text, or any JSON value."""
+    """Words of the speaker: text, or any JSON value."""
 
 
 class Feedback(RecordPart):

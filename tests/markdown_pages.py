@@ -36,7 +36,7 @@ RENDERERS = {"CommonMark": by_commonmark, "mkdocs": by_mkdocs}
 
 @dataclass
 class Shown:
-    """What a renderer shows of a page."""
+    """Contents of a page as a renderer shows it."""
 
     tables: list[list[list[str]]] = field(default_factory=list)
     """The texts of the cells by table and row, without the head."""

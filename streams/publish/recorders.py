@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar, Token
@@ -36,18 +37,18 @@ class Sink(Protocol):
         """Take the event that a function makes. It raises nothing, whatever the function raises."""
 
 
-class _Timed:
+class _Timed(ABC):
     """A context manager for `with` and `async with`."""
 
     __slots__ = ()
 
-    def __enter__(self) -> Self:
-        raise NotImplementedError
+    @abstractmethod
+    def __enter__(self) -> Self: ...
 
+    @abstractmethod
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        raise NotImplementedError
+    ) -> None: ...
 
     async def __aenter__(self) -> Self:
         return self.__enter__()

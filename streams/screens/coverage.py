@@ -48,7 +48,7 @@ _NO_PACK = f"{_LACKS}question_id that has a question pack"
 def _gathered(evaluations: Sequence[Evaluation]) -> tuple[dict[str, list[float | str]], dict[str, str]]:
     """Return for each metric all values, and the most frequent reason why there is none.
 
-    Of a metric without any value, an absent field that some events have is no reason, if there is another.
+    An absent field that some events have is no reason for a metric without any value, if there is another reason.
     """
     values: defaultdict[str, list[float | str]] = defaultdict(list)
     reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)

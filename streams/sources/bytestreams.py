@@ -11,6 +11,7 @@ import gzip
 import io
 import sys
 import zlib
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import BinaryIO, Protocol
 
@@ -77,9 +78,9 @@ class _Raw(io.RawIOBase):
         view[: len(data)] = data
         return len(data)
 
+    @abstractmethod
     def next_bytes(self, size: int) -> bytes:
         """Return at most `size` bytes; empty at the end."""
-        raise NotImplementedError
 
 
 class _Counted(_Raw):

@@ -56,7 +56,7 @@ def _failure(page: str, planned: Sequence[Step], folder: Path) -> str | None:
 
 
 def test_few_fences_are_not_run() -> None:
-    """What is not run may be wrong: each such fence has its reason, and there are few."""
+    """Each fence that is not run has its reason, and there are few, since such a fence may be wrong."""
     found = [
         f"{page.relative_to(ROOT)}:{step.line}: {step.reason}"
         for page in PAGES

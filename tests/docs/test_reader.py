@@ -137,7 +137,7 @@ def test_a_fence_that_cannot_be_read_is_an_error(page: str, told: str, tmp_path:
 
 
 def test_a_reader_is_repeated_until_a_service_has_done_its_work(tmp_path: Path) -> None:
-    """What is read while services run may come a moment later; what writes is done once."""
+    """A command that reads is repeated while services run; one that writes is run once."""
     later = "import time; time.sleep(1); open('result', 'w').write('done'); time.sleep(60)"
     follow(console(f'$ python -c "{later}" &', "$ cat result", "done"), tmp_path)
     once = console("$ sleep 60 &", "$ echo x >> count; cat absent")

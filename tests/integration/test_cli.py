@@ -110,7 +110,7 @@ def test_a_traceback_is_for_those_who_ask() -> None:
 
 
 def test_score_names_bad_lines_and_scores_the_rest(tmp_path: Path) -> None:
-    """Of a file with poison the first bad lines are named, all are counted by reason, and every good one is scored."""
+    """The first bad lines of a file are named, all are counted by reason, and every good line is scored."""
     bad = [poison.value for poison in POISON if poison.value and b"\n" not in poison.value and poison.value.strip()]
     lines = [line for at, poison in enumerate(bad) for line in (event(event_id=f"{at}"), poison, b"", b"  ")]
     file = tmp_path / "mixed.jsonl"

@@ -20,7 +20,7 @@ from ragweir.streams.publish.publisher import Publisher
 
 
 def run(version: str, **settings: str) -> str:
-    """What the application prints."""
+    """Return the output of the application."""
     line = [sys.executable, "-m", f"examples.app.{version}"]
     done = subprocess.run(
         line, env=environment(**settings), cwd=ROOT, capture_output=True, text=True, check=False, timeout=60

@@ -29,7 +29,7 @@ def application(program: str, *arguments: str, timeout_s: float = 60) -> subproc
 
 
 def succeeded(done: subprocess.CompletedProcess[str]) -> Any:
-    """What a program printed as JSON in its last line, after it ended well and quietly."""
+    """Return the JSON of the last line that a program printed; it ended with status 0 and no error."""
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr, done.stderr
     return json.loads(done.stdout.splitlines()[-1]) if done.stdout else None

@@ -360,7 +360,7 @@ EXPORTS = ROOT / "tests" / "exports"
 
 
 def tapped(*arguments: str | Path, status: int = 0, folder: Path = ROOT) -> str:
-    """What `ragweir tap` prints about a file, for which there need be no broker."""
+    """Return the output of `ragweir tap` for a file, which needs no broker."""
     done = ragweir("--bootstrap-servers", "127.0.0.1:1", "tap", *arguments, folder=folder)
     assert (done.returncode, done.stderr) == (status, b"")
     return done.stdout.decode()
@@ -377,7 +377,7 @@ def tapped(*arguments: str | Path, status: int = 0, folder: Path = ROOT) -> str:
     ],
 )
 def test_an_export_is_named_and_read(file: str, product: str, read: int, unread: str) -> None:
-    """Of a product's export it says the option that reads it, and what that leaves unread."""
+    """The report names the option that reads a product's export, and the fields that it leaves unread."""
     printed = tapped(EXPORTS / file, "--records", "1000")
     name = product.lower()
     assert f"This is an export of {product}: --map {name} reads it." in printed

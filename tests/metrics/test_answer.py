@@ -1,4 +1,4 @@
-"""What kind of answer it is: the guide's phrases and their bounds, refusals, and what the event says."""
+"""Metrics of the kind of an answer: the guide's phrases and their bounds, refusals, and facts of the event."""
 
 import json
 from collections.abc import Iterable

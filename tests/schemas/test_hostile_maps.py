@@ -154,7 +154,7 @@ def test_a_literal_is_as_deep_as_json_may_be() -> None:
 
 
 def test_a_cell_is_parsed_once_for_several_rules_unless_it_is_large() -> None:
-    """What is remembered is bounded, so that large cells leave nothing in memory."""
+    """The memory of parsed cells is bounded, so that large cells are not kept."""
     for parser in PARSERS.values():
         small, large = "[1, 2]", f"[{' ' * 2**16}1]"
         assert parser(small) is parser(small)
