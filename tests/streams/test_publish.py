@@ -253,47 +253,48 @@ def test_an_exception_in_the_callers_thread_is_counted(
     assert len(producer.values) == publisher.stats.published == 1
 
 
+class Hang:
+    """A call of the client that waits until it is released."""
+
+    def __init__(self) -> None:
+        self.entered, self.released = threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.entered.set()
+        self.released.wait(60)
+
+
 def test_a_caller_does_not_wait_for_a_producer_that_hangs(
     monkeypatch: pytest.MonkeyPatch, publishers: list[Publisher]
 ) -> None:
     """While a call of the client hangs, the queue takes its number of events and the rest are dropped at once."""
-    entered, released = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        entered.set()
-        released.wait(60)
-
+    hang = Hang()
     publisher, producer = faulty(monkeypatch, publishers, hang, queue_events=10)
     publisher.publish(WHOLE)
-    assert entered.wait(60)
+    assert hang.entered.wait(60)
     for _ in range(100):
         with publisher.publish(query="Who?", response="Ada."):
             pass
-    assert not released.is_set()
+    assert not hang.released.is_set()
     assert publisher.stats.dropped["queue_full"] == 90
     assert publisher.stats.waiting == 11
     assert not publisher.flush(0.01)
-    released.set()
+    hang.released.set()
     assert publisher.flush(60)
     assert len(producer.values) == publisher.stats.published == 11
 
 
 def test_the_queue_is_bounded_by_memory(monkeypatch: pytest.MonkeyPatch, publishers: list[Publisher]) -> None:
     """Few large events fill the queue as many small ones do."""
-    entered, released = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        entered.set()
-        released.wait(60)
-
+    hang = Hang()
     publisher, _ = faulty(monkeypatch, publishers, hang, queue_bytes=4_000_000)
     publisher.publish(WHOLE)
-    assert entered.wait(60)
+    assert hang.entered.wait(60)
     for number in range(10):
         publisher.publish({**WHOLE, "response": str(number) * 900_000})
     assert publisher.stats.dropped["queue_full"] == 6
     assert 3_600_000 < publisher.stats.queued_bytes <= 4_000_000
-    released.set()
+    hang.released.set()
     assert publisher.flush(60)
     assert publisher.stats.queued_bytes == 0
 
@@ -327,21 +328,16 @@ def test_the_application_may_change_what_it_has_published(
     monkeypatch: pytest.MonkeyPatch, publishers: list[Publisher]
 ) -> None:
     """Lists and objects are copied: what is appended to them afterwards is not sent."""
-    entered, released = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        entered.set()
-        released.wait(60)
-
+    hang = Hang()
     publisher, producer = faulty(monkeypatch, publishers, hang)
     publisher.publish(WHOLE)
-    assert entered.wait(60)
+    assert hang.entered.wait(60)
     history = [{"role": "user", "text": "Who?"}]
     with publisher.publish(query="When?", response="1843.", history=history):
         pass
     history[0]["text"] = "changed"
     history.append({"role": "user", "text": "later"})
-    released.set()
+    hang.released.set()
     assert publisher.flush(60)
     sent = decode(producer.values[-1]).history
     assert sent is not None
