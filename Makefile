@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
-.PHONY: help setup demo test checks tests test-fast test-long docs test-docs chaos chaos-long chaos-cluster compatibility bench bench-worst bench-peers soak lock jars clean
+.PHONY: help setup demo test checks tests test-fast test-long docs test-docs test-otel chaos chaos-long chaos-traces chaos-cluster compatibility bench bench-worst bench-peers soak lock jars clean
 
 help: ## list the targets
 	@echo "ragweir: scores RAG traffic on Kafka. Two commands show all of it: make demo, then make test."
@@ -65,11 +65,19 @@ docs: setup ## build the documents as a site in .cache/docs; links and anchors a
 test-docs: docs ## build the documents, and run the commands that they show
 	@$(BIN)/python -m pytest --numprocesses 2 tests/docs
 
+test-otel: setup ## the real Collector, built with Go, and live LangChain, LlamaIndex and Haystack applications, there and back
+	@$(BIN)/python -m tools.otel
+	@$(BIN)/python -m pytest tests/otel
+
 chaos: setup ## minutes of kills, zombies, broken networks and lost brokers; then every output is checked; CHAOS="--brokers 3"
 	@$(BIN)/python -m chaos --preset minutes $(CHAOS)
+	@$(BIN)/python -m chaos --preset traces $(TRACES)
 
 chaos-long: setup ## the same for hours: 2 million events, 300 kills; CHAOS="--kills 50 --minutes 30" and the like change it
 	@$(BIN)/python -m chaos --preset hours $(CHAOS)
+
+chaos-traces: setup ## key and join over a million spans with 100 kills, half an hour; TRACES="--events 200000 --seed 2"
+	@$(BIN)/python -m chaos --preset traces-long $(TRACES)
 
 chaos-cluster: setup ## half an hour on three brokers: a million events, 150 kills, 28 faults of brokers; CHAOS="--seed 2"
 	@$(BIN)/python -m chaos --preset cluster $(CHAOS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench import aggregation, growth, judging, kafka_to_kafka, publish, scoring
+from bench import aggregation, assemble, growth, judging, kafka_to_kafka, publish, scoring
 from tools import tables
 
 
@@ -13,8 +13,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=kafka_to_kafka.EVENTS, help="events per row of the Kafka table")
     events = parser.parse_args().events
-    without_kafka = (scoring.table, scoring.costliest, growth.table, aggregation.table)
-    with_kafka = (publish.callers, publish.overload, publish.behind, lambda: kafka_to_kafka.table(events))
+    without_kafka = (scoring.table, scoring.costliest, growth.table, aggregation.table, assemble.cpu, assemble.memory)
+    with_kafka = (
+        assemble.delay,
+        publish.callers,
+        publish.overload,
+        publish.behind,
+        lambda: kafka_to_kafka.table(events),
+    )
     made = (make() for make in (*without_kafka, judging.table, *with_kafka))
     print("Shared machines are noisy: compare within one run.")
     tables.show(made, as_markdown=False)

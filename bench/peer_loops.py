@@ -51,7 +51,12 @@ def _aiokafka(task: Task, agent: MeteredAgent) -> None:
                 records = [Record(m.topic, m.partition, m.offset, m.key, m.value, m.timestamp) for m in messages]
                 async with producer.transaction():
                     for each in agent.handle(records).emissions:
-                        await producer.send(task.output, each.value, each.key, headers=list(each.headers))
+                        await producer.send(
+                            task.output,
+                            each.value,
+                            each.key,
+                            headers=[(name, value or b"") for name, value in each.headers],
+                        )
                     offsets = {partition: batch[-1].offset + 1 for partition, batch in batches.items()}
                     await producer.send_offsets_to_transaction(offsets, group)
                 agent.on_commit()
@@ -84,7 +89,9 @@ def _faust(task: Task, agent: MeteredAgent) -> None:
                 timestamp = round(read.timestamp * 1000)
                 record = Record(read.topic, read.partition, read.offset, read.key, read.value, timestamp)
                 for each in agent.handle([record]).emissions:
-                    await output.send(key=each.key, value=each.value, headers=list(each.headers))
+                    await output.send(
+                        key=each.key, value=each.value, headers=[(name, value or b"") for name, value in each.headers]
+                    )
                 if agent.handled and not agent.done:
                     await app.producer.flush()
                     agent.on_commit()

@@ -51,7 +51,7 @@ def _events() -> list[Interaction]:
 
 
 def _texts(event: Interaction) -> list[str]:
-    return [context.text for context in event.contexts or ()]
+    return [context.text or "" for context in event.contexts or ()]
 
 
 def _ragweir(*names: str) -> Work:
@@ -92,7 +92,7 @@ def _tfidf(events: Sequence[Interaction]) -> object:
 
 def _bm25(events: Sequence[Interaction]) -> object:
     return [
-        BM25Okapi([text.lower().split() for text in _texts(event)]).get_scores(event.query.lower().split())
+        BM25Okapi([text.lower().split() for text in _texts(event)]).get_scores((event.query or "").lower().split())
         for event in events
     ]
 

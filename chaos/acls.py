@@ -13,7 +13,7 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 _SCRIPT = Path(__file__).parent.parent / "deploy" / "kafka" / "acls.sh"
-USERS = ("publish", "evaluate", "judge", "aggregate", "export", "operator")
+USERS = ("publish", "evaluate", "key", "join", "judge", "aggregate", "export", "operator")
 """The users of the script, without the prefix ragweir-."""
 _RESOURCES = ("topic", "group", "transactional_id")
 

@@ -82,6 +82,7 @@ class FaultInjector:
             "kill": self._kill,
             "zombie": self._zombie,
             "rolling restart": self._rolling_restart,
+            "outage": self._no_workers,
             "join": self._join,
             "leave": self._leave,
             "delay": self._delay,
@@ -205,6 +206,16 @@ class FaultInjector:
         for slot in slots:
             self._fleet.restart(slot)
             self._running(fault)
+        return bool(slots)
+
+    def _no_workers(self, fault: Fault) -> bool:
+        """Stop all workers of a service, and start them again later."""
+        slots = self._candidates(fault.service)
+        for slot in slots:
+            self._fleet.leave(slot)
+        time.sleep(self._target.lengths.outage)
+        for slot in slots:
+            slot.wanted = True
         return bool(slots)
 
     def _leave(self, fault: Fault) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
@@ -16,8 +17,13 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as PartitionOffset
 from typing_extensions import override
 
+from ragweir.schemas.assembly import ClockMark
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.aggregate import agent as aggregate
+from ragweir.streams.assemble.clock import SourceClock
+from ragweir.streams.assemble.emitted import EmittedTraces
+from ragweir.streams.assemble.ledger import Position
+from ragweir.streams.assemble.partition import PartitionAssembly
 from ragweir.streams.kafka.client import build, producer_properties, reader_properties
 from ragweir.streams.records import Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.runtimes import kafka, transactions
@@ -153,6 +159,63 @@ def count_before_commit() -> None:
     _break(KafkaRuntime, "_handle", broken)
 
 
+def newest_offset() -> None:
+    """Commit the offset after the last record, not that of the oldest open trace."""
+    move = PartitionAssembly._move
+
+    def broken(self: PartitionAssembly, position: Position) -> None:
+        move(self, position)
+        self._position = self._position._replace(floor=self._position.next)
+
+    _break(PartitionAssembly, "_move", broken)
+
+
+def no_ledger() -> None:
+    """Leave the ledger's entries out of the transactions that have interactions."""
+    send = PartitionAssembly.send
+
+    def broken(self: PartitionAssembly, outcome: Outcome, *given: Any) -> int:
+        size = send(self, outcome, *given)
+        if any(each.topic == "interactions" for each in outcome.emissions):
+            outcome.emissions = [each for each in outcome.emissions if each.topic != "assembly"]
+        return size
+
+    _break(PartitionAssembly, "send", broken)
+
+
+def timers_behind_the_batch() -> None:
+    """Close what is due behind a batch, not between its records."""
+    close = PartitionAssembly._close_due
+
+    def broken(self: PartitionAssembly, max_results: int) -> bool:
+        return bool(self.backlog) or close(self, max_results)
+
+    _break(PartitionAssembly, "_close_due", broken)
+
+
+def forgotten_ids() -> None:
+    """Forget the traces that were emitted."""
+    _break(EmittedTraces, "get", lambda *_: None)
+
+
+def greatest_clock() -> None:
+    """Let the clock of join follow the source partition that was read farthest."""
+    after = SourceClock.after
+
+    def broken(self: SourceClock, mark: ClockMark) -> SourceClock:
+        clock = after(self, mark)
+        return replace(clock, time_ms=max([clock.time_ms, *(each.time_ms for each in clock.marks)]))
+
+    _break(SourceClock, "after", broken)
+
+
+TRACE_MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(
+    {
+        mutant.__name__.replace("_", "-"): mutant
+        for mutant in (newest_offset, no_ledger, timers_behind_the_batch, forgotten_ids, greatest_clock)
+    }
+)
+"""Mutants of join, which a run over traces has to detect."""
 MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(
     {
         mutant.__name__.replace("_", "-"): mutant
@@ -173,5 +236,5 @@ MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(
 if __name__ == "__main__":
     from ragweir.streams.cli import main
 
-    MUTANTS[sys.argv.pop(1)]()
+    {**MUTANTS, **TRACE_MUTANTS}[sys.argv.pop(1)]()
     main()

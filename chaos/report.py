@@ -15,6 +15,7 @@ from chaos.fault_injector import Recovery
 from chaos.findings import DEFECTS
 from chaos.latencies import quantile, quantiles
 from chaos.run import Result
+from chaos.trace_run import TraceResult
 
 _LONGEST = 10
 
@@ -136,6 +137,26 @@ def show(result: Result, console: Console) -> None:
     console.print("[green]healthy[/]" if result.healthy else "[red]not healthy[/]")
 
 
+def show_traces(result: TraceResult, console: Console) -> None:
+    """Print the result of a run over traces as tables."""
+    told = result.as_json()
+    outputs = told.pop("outputs")
+    told.pop("options")
+    rows = {
+        name: {"expected": found["expected"], "found": found["found"]} | dict.fromkeys(DEFECTS, 0) | found["defects"]
+        for name, found in outputs.items()
+    }
+    _print(console, "Outputs", rows)
+    facts = {name: _counts(value) if isinstance(value, dict) else value for name, value in told.items()}
+    _print(console, "Run", {name.replace("_", " "): {"": value} for name, value in facts.items()})
+    for name, found in outputs.items():
+        for defect, examples in found["examples"].items():
+            console.print(f"[red]{name} {defect}[/]: {'; '.join(examples)}", highlight=False)
+    for service, count in result.fatal_exits.items():
+        console.print(f"[red]{service} cannot start[/]: {count} times", highlight=False)
+    console.print("[green]healthy[/]" if result.healthy else "[red]not healthy[/]")
+
+
 def _print(console: Console, title: str, rows: Mapping[str, Mapping[str, object]]) -> None:
     """Print a table, unless it is empty."""
     columns = [*next(iter(rows.values()), ())]
@@ -152,7 +173,7 @@ def _text(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _counts(counts: Mapping[str, int]) -> str:
+def _counts(counts: Mapping[str, float | None]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 

@@ -42,6 +42,7 @@ KINDS: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "growths": (("topic grown",), "partitions added to the topic of interactions"),
         "clock_shifts": (("clock shift",), "periods in which the clock of a judge worker is four days ahead"),
         "offset_resets": (("offset reset",), "times at which evaluate is stopped and its offsets are set back"),
+        "outages": (("outage",), "periods in which a service has no worker"),
         "twins": (("twin",), "periods in which two processes have the same slot"),
     }
 )
@@ -69,12 +70,13 @@ class Fault:
         return among[int(self.draw * len(among))]
 
 
-def schedule(seed: int, numbers: Mapping[str, int]) -> list[Fault]:
+def schedule(seed: int, numbers: Mapping[str, int], services: Sequence[str] = _SERVICES) -> list[Fault]:
     """Return all faults, in order.
 
     Args:
         seed: the seed of the draws.
         numbers: the number of units of each of `KINDS`; those not named have none.
+        services: the services that faults are aimed at, in turn.
 
     >>> [(fault.kind, fault.service) for fault in schedule(1, {"kills": 2, "resets": 1})]
     [('reset', 'evaluate'), ('kill', 'evaluate'), ('kill', 'aggregate')]
@@ -84,6 +86,6 @@ def schedule(seed: int, numbers: Mapping[str, int]) -> list[Fault]:
     for name, (kinds, _) in KINDS.items():
         for fault in kinds * numbers.get(name, 0):
             drawn = len(faults)
-            at, service = rng.uniform(_FIRST, _LAST), _SERVICES[drawn % len(_SERVICES)]
+            at, service = rng.uniform(_FIRST, _LAST), services[drawn % len(services)]
             faults.append(Fault(at, fault, service, rng.random(), _WHEN[drawn % len(_WHEN)]))
     return sorted(faults, key=lambda fault: fault.at)

@@ -24,6 +24,7 @@ class Lengths:
     """Longer than clients wait for a broker."""
     network: float = 5.0
     outage: float = 10.0
+    """Time without the judge, or without any worker of a service."""
     delay: float = 0.2
     """Delay of each packet while the network is slow."""
     idle: float = 30.0

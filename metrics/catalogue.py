@@ -11,7 +11,6 @@ from ragweir.errors import ConfigurationError
 from ragweir.metrics import packs
 from ragweir.metrics.extension import Extension, digest
 from ragweir.metrics.judged.suites import suites
-from ragweir.metrics.list_cut import LIST_CUT, ListCut
 from ragweir.metrics.metric import Flagged, Metric, Null
 from ragweir.metrics.scores import (
     answer,
@@ -25,6 +24,7 @@ from ragweir.metrics.scores import (
     retrieval,
     risk,
 )
+from ragweir.metrics.unavailable import Unavailable, absence_flags
 from ragweir.metrics.view import View
 
 CATALOGUE_VERSION = "3"
@@ -116,6 +116,7 @@ class Catalogue:
                     value = None
             results[name] = value  # type: ignore[assignment]
         scored.flags.extend(view.cuts)
+        scored.flags.extend(absence_flags(view.absent))
         return scored
 
     def explain(self, view: View) -> dict[str, tuple[str, ...]]:
@@ -128,7 +129,7 @@ class Catalogue:
                 if any(getattr(view.interaction, need) is None for need in metric.needs):
                     continue
                 lines = metric.explain(view)
-            except ListCut:
+            except Unavailable:
                 continue
             except MemoryError:
                 raise
@@ -140,14 +141,14 @@ class Catalogue:
 
 
 def _value(metric: Metric, view: View, scored: Scored) -> object:
-    """Compute a metric for an event; null if a need is absent, a list was cut or an exception was raised."""
+    """Compute a metric for an event; null if a need is absent, a field is unavailable or it raised an exception."""
     try:
         for need in metric.needs:
             if getattr(view.interaction, need) is None:
                 return Null(f"the event has no {need}")
         return metric.compute(view)
-    except ListCut:
-        return Null(LIST_CUT)
+    except Unavailable as unavailable:
+        return Null(str(unavailable))
     except MemoryError:  # It may not be the metric's fault.
         raise
     except Exception as error:  # One metric must not fail the event; a series counts it.

@@ -7,8 +7,8 @@ from itertools import islice
 from typing import Any
 
 from ragweir.metrics.lazy import lazy
-from ragweir.metrics.list_cut import ListCut, cut_fields, guard_fields
 from ragweir.metrics.text.text import Text
+from ragweir.metrics.unavailable import Unavailable, absent_contents, guard_fields, unavailable_fields
 from ragweir.metrics.values import leaves
 from ragweir.schemas.interaction import Interaction
 
@@ -40,8 +40,11 @@ class View:
     """An interaction with texts that are tokenised once, on first access."""
 
     def __init__(self, interaction: Interaction, limits: TextLimits = TextLimits()) -> None:
-        self.interaction = guard_fields(interaction, cut_fields(interaction.flags))
-        """The event. Reading a list that was cut raises `ragweir.metrics.list_cut.ListCut`."""
+        self.absent = absent_contents(interaction)
+        """The fields whose content was not captured."""
+        self.interaction = guard_fields(interaction, unavailable_fields(interaction, self.absent))
+        """The event. Reading a list that was cut, or content that was not captured, raises
+        `ragweir.metrics.unavailable.Unavailable`."""
         self.limits = limits
         self._contexts = len(interaction.contexts or ())
         self.memo: dict[Callable[..., Any], Any] = {}
@@ -50,12 +53,12 @@ class View:
     @lazy
     def query(self) -> Text:
         """The query."""
-        return Text(self.interaction.query, self.limits.max_tokens)
+        return Text(self.interaction.query or "", self.limits.max_tokens)
 
     @lazy
     def response(self) -> Text:
         """The response."""
-        return Text(self.interaction.response, self.limits.max_tokens)
+        return Text(self.interaction.response or "", self.limits.max_tokens)
 
     @lazy
     def expected(self) -> tuple[Text, ...]:
@@ -66,7 +69,9 @@ class View:
     def contexts(self) -> tuple[Text, ...]:
         """The retrieved contexts in their order."""
         contexts = (self.interaction.contexts or ())[: self.limits.max_contexts]
-        return self._texts([context.text for context in contexts], self._tokens_left("query", "response", "expected"))
+        return self._texts(
+            [context.text or "" for context in contexts], self._tokens_left("query", "response", "expected")
+        )
 
     @lazy
     def extracted(self) -> tuple[Extracted, ...] | None:
@@ -87,10 +92,10 @@ class View:
         return tuple(Extracted(tuple(islice(rest, size)), next(rest)) for size in sizes)
 
     def _tokens_left(self, *before: str) -> int:
-        """Return the number of the event's tokens that these fields leave; a list that was cut takes none."""
+        """Return the number of the event's tokens that these fields leave; an unavailable one takes none."""
         left = self.limits.max_event_tokens
         for name in before:
-            with suppress(ListCut):
+            with suppress(Unavailable):
                 texts = getattr(self, name)
                 left -= sum(map(len, texts)) if isinstance(texts, tuple) else len(texts)
         return left

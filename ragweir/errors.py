@@ -25,10 +25,10 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 ErrorClass = Literal[
-    "too_large", "tombstone", "not_json", "invalid", "no_time", "unmapped", "unreadable", "refused", "fatal"
+    "too_large", "tombstone", "not_json", "invalid", "no_time", "unmapped", "unreadable", "no_root", "refused", "fatal"
 ]
-"""The reason why a record could not be evaluated. `fatal`: evaluating it alone, twice, ended the process or exceeded a
-limit of time or memory."""
+"""The reason why a record could not be evaluated. `no_root`: the spans of a trace hold no interaction. `fatal`:
+evaluating it alone, twice, ended the process or exceeded a limit of time or memory."""
 
 DO_NOT_RESTART = 2
 """Exit status of a worker that must not be restarted."""

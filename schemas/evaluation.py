@@ -79,12 +79,12 @@ class Judgement(RecordPart):
 class Texts(RecordPart):
     """The texts of the interaction; only if `output.include_text` is on."""
 
-    query: str
-    """The interaction's query."""
-    response: str
-    """The interaction's response."""
-    contexts: tuple[str, ...] = ()
-    """Texts of the interaction's contexts."""
+    query: str | None
+    """The interaction's query; null if its content was not captured."""
+    response: str | None
+    """The interaction's response; null if its content was not captured."""
+    contexts: tuple[str | None, ...] = ()
+    """Texts of the interaction's contexts; null for one whose content was not captured."""
 
 
 class Evaluation(RecordPart):

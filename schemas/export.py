@@ -6,6 +6,7 @@ from typing import Literal
 import orjson
 from pydantic import BaseModel
 
+from ragweir.schemas.assembly import AssemblyEntry, ClockMark
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import Interaction
@@ -22,6 +23,8 @@ RECORDS: dict[str, tuple[type[BaseModel], Literal["validation", "serialization"]
     "window": (Window, "serialization"),
     "judge_request": (JudgeRequest, "serialization"),
     "judge_ledger": (LedgerEntry, "serialization"),
+    "clock_mark": (ClockMark, "serialization"),
+    "assembly_entry": (AssemblyEntry, "serialization"),
     "run": (Run, "serialization"),
 }
 """Model by file name. The mode is "validation" for records that others write, "serialization" for those that we do."""

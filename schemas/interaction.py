@@ -108,8 +108,8 @@ class Feedback(RecordPart):
 class Context(RecordPart):
     """One retrieved chunk. Its rank is `rank`, or its place in the list if that is absent."""
 
-    text: AnyText = ""
-    """Text of the chunk, or any JSON value, such as a table."""
+    text: AnyText | None = None
+    """Text of the chunk, or any JSON value, such as a table; absent or null if its content was not captured."""
     chunk_id: str | None = None
     """Id of the chunk; `retrieval.relevant_ids` refers to it."""
     document_id: str | None = None
@@ -178,6 +178,14 @@ class Span(RecordPart):
     """Time at which the step ended."""
     error: AnyText | None = None
     """Error of the step; absent if it succeeded."""
+    id: str | None = None
+    """Id of the step, unique in the interaction; that of its OpenTelemetry span."""
+    parent_id: str | None = None
+    """Id of the step that it is a part of."""
+    input_digest: str | None = None
+    """Digest of the step's input: equal inputs have equal digests."""
+    output_digest: str | None = None
+    """Digest of the step's output: equal outputs have equal digests."""
 
 
 class Usage(RecordPart):
@@ -191,6 +199,23 @@ class Usage(RecordPart):
     """Cost of the answer, in dollars."""
 
 
+AssemblyFlag = Literal["attributes_cut", "spans_missed", "spans_missing", "incomplete", "several_roots"]
+
+
+class Assembly(RecordPart):
+    """The origin of an interaction that was assembled from an OpenTelemetry trace."""
+
+    dialect: str | None = None
+    """Convention of the spans, such as `openinference`."""
+    spans: NonNegativeInt | None = None
+    """Number of its spans."""
+    flags: tuple[AssemblyFlag, ...] = ()
+    """Defects of the trace: `attributes_cut`, the SDK left out attributes of a span; `spans_missed`, retention deleted
+    spans unread; `spans_missing`, a span's parent never came; `incomplete`, a limit or the deadline closed the trace;
+    `several_roots`, the interaction was chosen among several spans without a parent. Each is a flag of the evaluation.
+    """
+
+
 class Interaction(RecordPart):
     """One answered question.
 
@@ -201,10 +226,10 @@ class Interaction(RecordPart):
 
     event_id: Annotated[str, BeforeValidator(_exact_id), Field(min_length=1, max_length=200)]
     """Id of the event, unique in the topic. It is the key of the record and of its evaluation."""
-    query: str
-    """The user's question."""
-    response: str
-    """The answer that the user got."""
+    query: str | None
+    """The user's question; null if its content was not captured."""
+    response: str | None
+    """The answer that the user got; null if its content was not captured."""
     started_at: Time | None = None
     """Time at which the question arrived."""
     ended_at: Time | None = None
@@ -256,6 +281,10 @@ class Interaction(RecordPart):
     """Timed steps, such as model calls and tools."""
     usage: Usage | None = None
     """Tokens and cost."""
+    expected_tools: tuple[str, ...] | None = None
+    """Names of the tools that a right answer needs."""
+    assembly: Assembly | None = None
+    """Origin of an interaction that was assembled from an OpenTelemetry trace."""
     extra: dict[str, Any] = Field(default_factory=dict)
     """Unknown fields, as they were received."""
     _flags: tuple[str, ...] = PrivateAttr(default=())
@@ -272,9 +301,9 @@ class Interaction(RecordPart):
         """
         return self._flags
 
-    def with_flags(self, flags: Iterable[str]) -> Self:
-        """Return a copy of the event with these flags."""
-        copy = self.model_copy()
+    def with_flags(self, flags: Iterable[str], changed: Mapping[str, Any] | None = None) -> Self:
+        """Return a copy of the event with these flags, and with changed fields, which are not validated."""
+        copy = self.model_copy(update=changed)
         copy._flags = tuple(sorted(flags))
         return copy
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from ragweir.schemas.assembly import AssemblyEntry, ClockMark
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import Interaction
@@ -44,8 +45,18 @@ TOPICS = {
     topic.name: topic
     for topic in (
         Topic("interactions", "event_id", Interaction, "delete", 24 * 7, "query, response, contexts, all of the event"),
+        Topic("spans", "trace id", ClockMark, "delete", 24, "all content of the spans and log records"),
+        Topic("assembly", "partition", AssemblyEntry, "delete", 24, "none"),
         Topic("redrive", "event_id", Interaction, "delete", 24 * 7, "query, response, contexts, all of the event"),
         Topic("evaluations", "event_id", Evaluation, "delete", 24 * 30, "none, unless output.include_text is on"),
+        Topic(
+            "otlp.evaluations",
+            "trace id, else event_id",
+            Evaluation,
+            "delete",
+            24 * 7,
+            "none, unless output.otlp.explanations is on",
+        ),
         Topic("judge.requests", "event_id", JudgeRequest, "delete", 24 * 7, _JUDGED_TEXT),
         Topic("judge.retry", "event_id", JudgeRequest, "delete", 24 * 7, _JUDGED_TEXT),
         Topic("judge.deferred", "event_id", JudgeRequest, "delete", 24 * 7, _JUDGED_TEXT),
@@ -69,7 +80,7 @@ TOPICS = {
             # Only closed segments are compacted, and an open window is written about once a second.
             (("segment.ms", "600000"), ("min.cleanable.dirty.ratio", "0.2")),
         ),
-        Topic("dead-letter", "as received", DeadLetter, "delete", 24 * 14, "the rejected record's bytes"),
+        Topic("dead-letter", "as received", DeadLetter, "delete", 24 * 14, "the rejected record's bytes and headers"),
     )
 }
 

@@ -80,6 +80,8 @@ class Assignment:
     topic."""
     partitions: int | None = None
     """The current partition count of the topic; None if unknown."""
+    note: str = ""
+    """The note that was committed with the offset; see `Agent.note`."""
 
 
 class Origin(NamedTuple):
@@ -98,7 +100,8 @@ class Agent(ABC):
     A runtime makes all calls from one thread, in this order::
 
         on_assigned                                              once for each assigned partition, before its records
-        handle or dead_letter ... tick, on_commit or on_abort, drain_metrics        each transaction
+        on_partition_counts                                      when a count is known or has changed
+        handle or dead_letter ... on_ends, tick, on_commit or on_abort, drain_metrics        each transaction
         on_revoked, drain_metrics                                when partitions are revoked, between transactions
         drain                                                    before a stop
         tick, on_commit or on_abort, drain_metrics               each transaction from then on, while `in_flight`
@@ -152,6 +155,14 @@ class Agent(ABC):
             StateError: if the stored state does not fit the committed offset. The runtime reads both again.
         """
 
+    def resumes_at(self, topic_partition: TopicPartition) -> int | None:  # noqa: ARG002
+        """Return the offset from which it needs records of a partition that was just assigned; None for the start.
+
+        An agent that settles late may still have the records from the start to this offset, as after a rebalance that
+        gives a partition back to its owner. After an abort they are read again from the committed offset all the same.
+        """
+        return None
+
     def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Remove partitions. State may be kept in case they come back at the same offset."""
 
@@ -187,6 +198,41 @@ class Agent(ABC):
     def on_abort(self) -> None:
         """Undo the state changes of the last outcomes, which are not committed."""
 
+    # Partitions and their ends.
+
+    @property
+    def confirms_ends(self) -> bool:
+        """True if it needs `on_ends`, for which the runtime asks Kafka for the ends of all partitions each second."""
+        return False
+
+    def on_ends(self, confirmed: Mapping[TopicPartition, float]) -> None:
+        """Take the partitions that are read to their ends, each with a time, in epoch seconds, at which that is sure.
+
+        Every record that Kafka had accepted before that time was given to `handle` or `dead_letter`, in this
+        transaction or an earlier one. Records of transactions that were open at the time count as accepted. The time is
+        that before Kafka was asked, so that it is no later however long an answer, or this process, was delayed.
+
+        Called before `tick`, with new answers only. A time may be given again after an abort.
+        """
+
+    @property
+    def counted_outputs(self) -> tuple[str, ...]:
+        """The outputs whose partition counts it needs."""
+        return ()
+
+    def on_partition_counts(self, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> None:
+        """Take the partition counts: of the inputs by full name, of `counted_outputs` by name in the topic table.
+
+        Topics that do not exist at the moment are left out.
+        """
+
+    def note(self, topic_partition: TopicPartition) -> str:  # noqa: ARG002
+        """Return a note to commit with the offset of a partition, for its next owner; at most 100 characters.
+
+        Called when a transaction is committed, after its `tick`.
+        """
+        return ""
+
     # Backpressure and stopping.
 
     @property
@@ -203,6 +249,14 @@ class Agent(ABC):
     def held(self) -> Collection[TopicPartition]:
         """The partitions of which it has records that it has not settled."""
         return ()
+
+    @property
+    def lag_from_read(self) -> bool:
+        """True if `ragweir_lag` counts from the last record that was read, and not from the last that was settled.
+
+        For an agent that settles records long after it has used them, whose committed offset never reaches the end.
+        """
+        return False
 
     @property
     def in_flight(self) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from ragweir.errors import ErrorClass
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter, kept_bytes
+from ragweir.streams.headers import producer_headers, trace_headers
 from ragweir.streams.records import Emission, Headers, Outcome, Record
 
 
@@ -21,6 +23,13 @@ def cloud_event(service: str, kind: str, identity: str, time: datetime, content_
     )
 
 
+def with_trace(emissions: list[Emission], record: Record) -> list[Emission]:
+    """Return emissions with the trace context of the record that they are made of."""
+    if not record.headers or not (trace := trace_headers(record.headers)):
+        return emissions
+    return [replace(each, headers=(*each.headers, *trace)) for each in emissions]
+
+
 def add_dead_letter(
     outcome: Outcome,
     service: str,
@@ -32,7 +41,7 @@ def add_dead_letter(
     *,
     repeated: bool = False,
 ) -> None:
-    """Add a dead letter to an outcome; only the head of a value over `max_bytes` is kept.
+    """Add a dead letter to an outcome, with the headers of its record; of a value over `max_bytes` the head is kept.
 
     Args:
         outcome: gets the dead letter and its count.
@@ -60,11 +69,13 @@ def add_dead_letter(
     # A timestamp can be any number; dates end with the year 9999.
     time = datetime.fromtimestamp(max(0, min(record.timestamp_ms or 0, 2**43)) / 1000, UTC)
     identity = f"{record.topic}/{record.partition}/{record.offset}" + (f"/{index}" if index else "")
+    theirs = producer_headers(record.headers) if record.headers else ()
     headers = (
         *cloud_event(service, "dead_letter", identity, time, "application/octet-stream"),
         *letter.headers(),
+        *theirs,
     )
     # A key may have any size, and a dead letter must not be too large to write.
-    key = record.key and record.key[:HEAD_BYTES]
+    key = record.key and record.key[: HEAD_BYTES - sum(len(name) + len(value or b"") for name, value in theirs)]
     outcome.emissions.append(Emission("dead-letter", key, value, headers))
     outcome.counts["ragweir_dead_letters_total", error_class] += 1

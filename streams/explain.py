@@ -25,9 +25,11 @@ from ragweir.streams.aggregate.dimensions import Dimensions
 from ragweir.streams.aggregate.window_times import start_of
 from ragweir.streams.dead_letters.listing import Letter, read_letter
 from ragweir.streams.kafka.client import Identity, build, reader_properties
-from ragweir.streams.kafka.reader import OffsetRange, OnProgress, StoredRecord, offset_range, read, topics
+from ragweir.streams.kafka.reader import OffsetRange, OnProgress, offset_range, read, topics
+from ragweir.streams.records import Record
 from ragweir.streams.settings import Settings, WindowSettings
 from ragweir.streams.sources.events import EventReader
+from ragweir.streams.traces.story import TraceStory, read_to, trace_id_of, trace_story
 
 NEWEST_OFFSETS = 200_000
 """Offsets of each partition that a search covers by default."""
@@ -108,7 +110,7 @@ class Story:
     found_at: str = ""
     times: int = 0
     """Number of times that the event was scored."""
-    source: StoredRecord | None = None
+    source: Record | None = None
     """The record that held the event, if Kafka still has it."""
     source_searched: bool = False
     """True if the source was looked up in Kafka."""
@@ -116,11 +118,13 @@ class Story:
     letters: list[Letter] = field(default_factory=list)
     """Dead letters whose key is the event's id."""
     windows: list[EventWindow] = field(default_factory=list)
+    trace: TraceStory | None = None
+    """The trace that the event was assembled from; None for any other event."""
 
     @property
     def known(self) -> bool:
         """True if anything was found."""
-        return self.evaluation is not None or bool(self.letters)
+        return self.evaluation is not None or bool(self.letters) or bool(self.trace and self.trace.records)
 
 
 def from_file(file: Path, event_id: str, settings: Settings, watch: Watch) -> Story:
@@ -221,20 +225,44 @@ class TopicSearch:
             story.windows = list(windows(story.evaluation, self._settings.windows))
             if _is_selected(story.evaluation):
                 story.pending = list(self._pending(scored_ms - _CLOCK_SKEW_MS))
+        if trace_id := trace_id_of(story.event_id):
+            story.trace = self._trace(trace_id)
         return story
 
-    def _records(self, name: str, *, since_ms: int | None = None, required: bool = False) -> Iterator[StoredRecord]:
+    def _trace(self, trace_id: str) -> TraceStory | None:
+        """Return the story of a trace; None if there is no topic of spans. Replays have none of their own."""
+        spans, ledger = (f"{self._settings.topics.prefix}{name}" for name in ("spans", "assembly"))
+        if spans not in self._topics:
+            return None
+        key = trace_id.encode()
+        partition = partition_of(key, self._topics[spans])
+        part, whole = self._searched(spans, partition, None)
+        records = [each for each in read(self._settings, part, self._watch(spans, len(part))) if each.key == key]
+        closed = None
+        if records and partition < self._topics.get(ledger, 0):
+            entries, _ = self._searched(ledger, partition, None)
+            closed = read_to(trace_id, read(self._settings, entries, self._watch(ledger, len(entries))))
+        story = trace_story(trace_id, records, self._settings.assemble, closed)
+        story.whole = part.starts == whole.starts
+        story.deleted = any(whole.starts.values())
+        return story
+
+    def _records(self, name: str, *, since_ms: int | None = None, required: bool = False) -> Iterator[Record]:
         """Yield the records of one topic that have the event's key, within the limit."""
         topic = self._prefix + name
         if topic not in self._topics and not required:
             return
-        partition = partition_of(self._key, self._topics.get(topic, 1))
-        whole = offset_range(self._settings, topic, partitions=[partition])
-        part = self._limited(whole, partition, since_ms)
-        self._story.searched.append(Searched(f"{topic}/{partition}", len(part), whole=part.starts == whole.starts))
+        part, _ = self._searched(topic, partition_of(self._key, self._topics.get(topic, 1)), since_ms)
         for record in read(self._settings, part, self._watch(topic, len(part))):
             if record.key == self._key:
                 yield record
+
+    def _searched(self, topic: str, partition: int, since_ms: int | None) -> tuple[OffsetRange, OffsetRange]:
+        """Return the offsets of a partition to search, and all that it has."""
+        whole = offset_range(self._settings, topic, partitions=[partition])
+        part = self._limited(whole, partition, since_ms)
+        self._story.searched.append(Searched(f"{topic}/{partition}", len(part), whole=part.starts == whole.starts))
+        return part, whole
 
     def _limited(self, whole: OffsetRange, partition: int, since_ms: int | None) -> OffsetRange:
         if self._since_s is not None:
@@ -243,7 +271,7 @@ class TopicSearch:
             return offset_range(self._settings, whole.topic, partitions=[partition], since_ms=since_ms)
         return whole.newest(self._newest)
 
-    def _source(self, evaluation: Evaluation) -> StoredRecord | None:
+    def _source(self, evaluation: Evaluation) -> Record | None:
         """Return the record that held the event, if Kafka still has it."""
         at = evaluation.source
         if at is None or at.partition >= self._topics.get(at.topic, 0):

@@ -17,6 +17,7 @@ from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything, shipped_groups, version_with
 from ragweir.metrics.extension import Extension, own_metrics
 from ragweir.metrics.judged.suites import suites
+from ragweir.metrics.packs import unloaded_pack
 from ragweir.schemas.codec.decoder import Decoder, JsonDecoder
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.codec.ready_maps import READY_MAPS, ready_map
@@ -25,11 +26,15 @@ from ragweir.streams.evaluate.agent import EvaluateConfig
 from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.judge.config import JudgeConfig
 from ragweir.streams.judge.redaction import Redactor
+from ragweir.streams.otlp_results import MAX_BYTES, OtlpResults
 from ragweir.streams.settings import MetricSettings, Settings, check_not_world_writable
-from ragweir.streams.settings.events import JSON
+from ragweir.streams.settings.events import JSON, OTLP
 from ragweir.streams.settings.imports import DECODERS, METRICS, PACKS, available, import_function, import_named
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+_RECORD_OVERHEAD_BYTES = 8 * 1024
+"""Bytes of a record's key and headers, which have ids of at most 200 characters."""
 
 
 def is_ready(map_: Path | None) -> bool:
@@ -168,7 +173,7 @@ def decoder(settings: Settings, *, is_file: bool = False) -> Decoder:
             ragweir's and gives no decoder.
     """
     limits, given = settings.limits, settings.input
-    if given.format == JSON:
+    if given.format in (JSON, OTLP):  # Interactions that `join` wrote are in ragweir's own JSON.
         mapping = None if given.map is None else read_map(given.map)
         if mapping is not None and mapping.numbers_rows and not is_file:
             raise ConfigurationError(
@@ -210,9 +215,10 @@ def evaluate_config(settings: Settings, topic: str, *, explain: bool = False, is
         max_event_bytes=settings.limits.max_event_bytes,
         max_items=settings.limits.max_items,
         decoders={topic: decoder(settings, is_file=is_file)}
-        if settings.input.map or settings.input.format != JSON
+        if settings.input.map or settings.input.format not in (JSON, OTLP)
         else {},
         include_text=settings.output.include_text,
+        otlp=otlp_results(settings, metrics),
         explain=explain,
         router=Router(settings.routing, metrics, tuple(suites())) if settings.judge.base_url else None,
         duplicate_horizon=settings.input.duplicate_horizon,
@@ -235,13 +241,41 @@ def judge_config(settings: Settings, partitions: int) -> JudgeConfig:
                 f'judge.prices."{model}" = {{ input_usd = ..., output_usd = ... }} (dollars per million tokens), or '
                 'judge.daily_budget_usd = "none"'
             )
-    published = catalogue(settings).metrics
+    metrics = catalogue(settings)
     every = suites(judge.ragas_weights)
     return JudgeConfig(
         suites=every,
         judge=judge,
         partitions=partitions,
         redact=Redactor(judge).redact,
-        off=frozenset(m.name for suite in every.values() for m in suite.metrics if m.name not in published),
+        off=frozenset(m.name for suite in every.values() for m in suite.metrics if m.name not in metrics.metrics),
         max_bytes=max_record_bytes(settings.limits.max_event_bytes),
+        otlp=otlp_results(settings, metrics),
+    )
+
+
+def otlp_results(settings: Settings, metrics: Catalogue) -> OtlpResults | None:
+    """Return the maker of the OpenTelemetry form of evaluations; None if `output.otlp` is unset.
+
+    Default metrics that are switched off are left out.
+
+    Raises:
+        ConfigurationError: if a metric is named that does not exist or is switched off.
+    """
+    given = settings.output.otlp
+    if given is None:
+        return None
+    groups = {metric.group for metric in metrics.metrics.values()}
+    unknown = [name for name in given.metrics if name not in metrics.metrics and name not in groups]
+    if unknown and "metrics" in given.model_fields_set:
+        why = unloaded_pack(unknown[0])
+        raise ConfigurationError(
+            f"output.otlp.metrics has {unknown[0]!r}, which is no metric or group that is switched on{why}"
+        )
+    chosen = [each for each in metrics.metrics.values() if {each.name, each.group} & set(given.metrics)]
+    return OtlpResults(
+        scored=tuple(metric.name for metric in chosen if metric.cost == "free"),
+        judged={metric.name: metric.group for metric in chosen if metric.cost != "free"},
+        explanations=given.explanations,
+        max_bytes=min(MAX_BYTES, max_record_bytes(settings.limits.max_event_bytes) - _RECORD_OVERHEAD_BYTES),
     )

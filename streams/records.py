@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-Headers = tuple[tuple[str, bytes], ...]
+Headers = tuple[tuple[str, bytes | None], ...]
+"""Headers of a record, in order. Kafka allows repeated names and null values."""
 TopicPartition = tuple[str, int]
 """A topic's full name and a partition number."""
 EventPosition = tuple[int, int]
@@ -27,6 +28,10 @@ class Record:
     value: bytes | None
     timestamp_ms: int | None
     """The record's timestamp, in epoch milliseconds; None if the source has none."""
+    headers: Headers = ()
+    """Its headers, in order."""
+    headers_lost: bool = False
+    """True if it has headers that the client cannot read: a name that is not UTF-8. `headers` is empty then."""
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -9,9 +9,11 @@ import structlog
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.packs import unloaded_pack
-from ragweir.schemas.topics import max_record_bytes
+from ragweir.schemas.topics import TOPICS, max_record_bytes
 from ragweir.streams.agent import Agent
 from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
+from ragweir.streams.assemble.join_agent import JoinAgent
+from ragweir.streams.assemble.key_agent import KeyAgent
 from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.from_settings import catalogue, evaluate_config, judge_config, totals
 from ragweir.streams.judge.agent import JudgeAgent
@@ -34,7 +36,7 @@ class Service:
     agent: Callable[[Settings, int], Agent]
     """Makes the agent from the settings and the partition count of the first input."""
     check: Callable[[Settings], object]
-    """Raises ConfigurationError where `agent` would."""
+    """Raises ConfigurationError if the settings do not suit the service."""
     inputs: Callable[[Settings], list[str]]
     """Returns the full names of the topics to read."""
     port: int = 0
@@ -47,6 +49,8 @@ class Service:
     """The offsets to read; None reads the inputs without end."""
     tries_suspects: bool = False
     """True if records on which a process may have died are tried one by one in a canary process first."""
+    enabled: Callable[[Settings], bool] = lambda _: True
+    """Returns true if `ragweir up` runs it with these settings."""
     known: Callable[[Settings], KnownLabels] = lambda _: KnownLabels()
     """Returns the label values that its telemetry shows from the start, without its inputs."""
 
@@ -85,6 +89,29 @@ def _aggregate_known(settings: Settings) -> KnownLabels:
     return KnownLabels(slos=[slo.name for slo in settings.slo], levels=objectives)
 
 
+def _check_traces(settings: Settings) -> None:
+    """Raise ConfigurationError if the settings do not suit the services of assemble."""
+    if not settings.reads_traces:
+        raise ConfigurationError(
+            'only with input.format = "otlp" are there traces to assemble; input.topic and assemble.topics name the '
+            "topics to read"
+        )
+    own = {settings.topics.prefix + name for name in TOPICS}
+    if repeated := sorted(own.intersection(settings.trace_topics)):
+        raise ConfigurationError(
+            f"{repeated[0]} is ragweir's own topic and no source of traces: input.topic and assemble.topics name the "
+            "topics that a Collector writes"
+        )
+
+
+def _key_agent(settings: Settings, _: int) -> Agent:
+    return KeyAgent(settings.assemble, settings.limits.max_event_bytes)
+
+
+def _join_agent(settings: Settings, _: int) -> Agent:
+    return JoinAgent(settings.assemble, settings.limits.max_event_bytes)
+
+
 _JUDGED = ("judge.requests", "judge.retry", "judge.deferred")
 
 
@@ -105,6 +132,24 @@ SERVICES: Mapping[str, Service] = {
             known=_evaluate_known,
         ),
         Service(
+            "key",
+            agent=_key_agent,
+            check=_check_traces,
+            inputs=lambda settings: list(settings.trace_topics),
+            port=500,
+            tries_suspects=True,
+            enabled=lambda settings: settings.reads_traces,
+        ),
+        Service(
+            "join",
+            agent=_join_agent,
+            check=_check_traces,
+            inputs=lambda settings: [f"{settings.topics.prefix}spans"],
+            port=600,
+            enabled=lambda settings: settings.reads_traces,
+            copartitioned=("assembly",),
+        ),
+        Service(
             "aggregate",
             agent=_aggregate_agent,
             check=lambda settings: _aggregate_agent(settings, 1),
@@ -123,6 +168,7 @@ SERVICES: Mapping[str, Service] = {
             check=lambda settings: judge_config(settings, 1),
             inputs=lambda settings: [f"{settings.topics.prefix}{name}" for name in _JUDGED],
             port=300,
+            enabled=lambda settings: settings.judge.base_url is not None,
             # Finished calls are collected once a batch, and each lets another begin.
             batch=lambda settings: settings.batch.model_copy(
                 update={"max_wait_ms": min(25, settings.batch.max_wait_ms)}

@@ -110,7 +110,7 @@ def run_slot(
         if (present := wait_for_topics(settings, inputs, own.stopped)) is None:
             return
         agent = service.agent(settings, present[inputs[0]])
-        needed = [*inputs, *(settings.topics.prefix + name for name in agent.outputs)]
+        needed = [*inputs, *map(settings.output_topic, agent.outputs)]
         if (present := wait_for_topics(settings, needed, own.stopped)) is None:
             return
         _check_partitions(service, settings, present)

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -177,11 +177,22 @@ def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping
     admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
     created = admin.create_topics([NewTopic(name, partitions, 1, config=dict(config or {}))])
     created[name].result(_SECONDS)
+    # The controller answers before the broker's own metadata has the topic.
+    end = time.monotonic() + _SECONDS
+    while name not in admin.list_topics(timeout=_SECONDS).topics:
+        assert time.monotonic() < end, f"{name} was created and is not listed"
+        time.sleep(0.02)
     return name
 
 
 def produce(
-    bootstrap: str, topic: str, values: Iterable[bytes | None], *, key: bytes | None = None, partition: int = -1
+    bootstrap: str,
+    topic: str,
+    values: Iterable[bytes | None],
+    *,
+    key: bytes | None = None,
+    partition: int = -1,
+    headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> None:
     """Append values (None is a tombstone) and return when the broker has them all; raise if it refuses one."""
     refused: list[KafkaError] = []
@@ -194,7 +205,7 @@ def produce(
     for value in values:
         while True:
             try:
-                producer.produce(topic, value, key, partition, on_delivery=delivered)
+                producer.produce(topic, value, key, partition, on_delivery=delivered, headers=list(headers))
                 break
             except BufferError:
                 producer.poll(1)

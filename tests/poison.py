@@ -24,8 +24,8 @@ _ITEM: Final = [_HOSTILE | {"text": MARK}, MARK]
 
 WRONG: Final[dict[str, tuple[Any, ...]]] = {
     "event_id": (None, "", MARK * 30, [MARK], _HOSTILE, True, 1.5, 1e300),
-    "query": (None, [MARK], _HOSTILE, True),
-    "response": (None, [MARK], _HOSTILE, False),
+    "query": ([MARK], _HOSTILE, True),
+    "response": ([MARK], _HOSTILE, False),
     "started_at": (MARK, "", [MARK], _HOSTILE, True, 1e300, -1e300, "2026-13-01T00:00:00Z"),
     "ended_at": (MARK, f"2026-11-21T10:00:00{MARK}", [MARK], True, 1e300, -1e300, "2026-02-30T00:00:00Z"),
     "first_token_at": (MARK, [MARK], _HOSTILE, 1e300),
@@ -86,6 +86,17 @@ WRONG: Final[dict[str, tuple[Any, ...]]] = {
         [{"kind": MARK}],
         [{"kind": "llm", "started_at": MARK}],
         [{"kind": MARK}] * 9,
+    ),
+    "expected_tools": (MARK, _HOSTILE, [[MARK]], [None], 5),
+    "assembly": (
+        MARK,
+        [MARK],
+        {"dialect": [MARK]},
+        {"spans": MARK},
+        {"spans": -1},
+        {"flags": MARK},
+        {"flags": [MARK]},
+        {"flags": [None, _HOSTILE]},
     ),
     "usage": (MARK, [MARK], {"input_tokens": MARK}, {"input_tokens": -1}, {"output_tokens": 1.5}, {"cost_usd": -0.1}),
 }

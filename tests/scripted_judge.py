@@ -22,7 +22,7 @@ from ragweir.streams.judge.config import JudgeConfig
 from ragweir.streams.judge.job import Job, JobId, JobResult, JobUsage, JudgePool
 from ragweir.streams.judge.pricing import allowance
 from ragweir.streams.judge.results import case_of
-from ragweir.streams.records import Emission, Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.records import Emission, Headers, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.settings import JudgeSettings, Price
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -146,16 +146,25 @@ class Log:
     counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
     levels: dict[tuple[str, ...], float] = field(default_factory=dict)
 
-    def append(self, topic: str, partition: int, key: bytes | None, value: bytes | None, at: datetime) -> None:
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        at: datetime,
+        headers: Headers = (),
+    ) -> None:
         lane = self.records[topic, partition]
-        lane.append(Record(topic, partition, len(lane), key, value, round(at.timestamp() * 1000)))
+        lane.append(Record(topic, partition, len(lane), key, value, round(at.timestamp() * 1000), headers))
 
     def ask(self, asked: JudgeRequest, partition: int = 0, at: datetime = NOON) -> None:
         self.append("judge.requests", partition, asked.evaluation.event_id.encode(), encode(asked), at)
 
     def commit(self, outcome: Outcome, at: datetime) -> None:
         for emission in outcome.emissions:
-            self.append(emission.topic, max(0, emission.partition), emission.key, emission.value, at)
+            place = emission.topic, max(0, emission.partition)
+            self.append(*place, emission.key, emission.value, at, emission.headers)
         self.committed.update({record.topic_partition: record.offset + 1 for record in outcome.settled})
         self.counts.update(outcome.counts)
         self.levels.update(outcome.levels)

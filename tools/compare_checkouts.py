@@ -34,8 +34,9 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from ragweir.streams.kafka.reader import StoredRecord, offset_range, read
+from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.playground.local.kafka import local_kafka
+from ragweir.streams.records import Record
 from ragweir.streams.settings import load
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -169,7 +170,7 @@ def by_files(side: Checkout, files: dict[str, tuple[Path, Path | None]]) -> None
     side.run("slo", "rehearse", baseline, *slo, *rehearsed, "--write", reports / "rules")
 
 
-def records(bootstrap: str, topic: str) -> list[StoredRecord]:
+def records(bootstrap: str, topic: str) -> list[Record]:
     """Return the committed records of a topic."""
     settings = load(None, {"kafka": {"bootstrap_servers": bootstrap}})
     return list(read(settings, offset_range(settings, topic)))

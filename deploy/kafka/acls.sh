@@ -3,13 +3,16 @@
 #   deploy/kafka/acls.sh --bootstrap-server kafka:9092 --command-config admin.properties
 # The arguments are passed to Kafka's kafka-acls.sh, or to the command in KAFKA_ACLS: KAFKA_ACLS=echo only prints.
 # PREFIX is topics.prefix; INPUT_TOPIC is input.topic, if it is set. JUDGE=yes adds the rights for judging, if
-# judge.base_url is set; FAUST=yes lets evaluate run on Faust.
+# judge.base_url is set; FAUST=yes lets evaluate run on Faust; OTLP=yes lets both write the topic of output.otlp, if it is
+# set, which is OTLP_TOPIC if output.otlp.topic is. TRACES="otlp_spans ..." names the topics of OpenTelemetry data, if
+# input.format is "otlp".
 set -euo pipefail
 
 connection=("$@")
 prefix=${PREFIX-rag.}
 input=${INPUT_TOPIC:-${prefix}interactions}
 judge=${JUDGE:-}
+read -ra traces <<<"${TRACES:-}"
 # Group name of readers without a group; Kafka's clients look it up nevertheless.
 reader=ragweir-reader
 
@@ -43,6 +46,32 @@ if [[ $judge == yes ]]; then
     allow ragweir-judge Describe --group "$reader"
     allow ragweir-judge Write --transactional-id "${prefix}judge-" --resource-pattern-type prefixed
     allow ragweir-operator Describe --group "${prefix}judge"
+fi
+
+# Evaluations as OpenTelemetry log records, by evaluate and judge.
+if [[ ${OTLP:-} == yes ]]; then
+    allow ragweir-evaluate Write --topic "${OTLP_TOPIC:-${prefix}otlp.evaluations}"
+    if [[ $judge == yes ]]; then
+        allow ragweir-judge Write --topic "${OTLP_TOPIC:-${prefix}otlp.evaluations}"
+    fi
+fi
+
+# ragweir assemble, whose two services are key and join. join reads its ledger when it is assigned a partition.
+if ((${#traces[@]})); then
+    for topic in "${traces[@]}"; do
+        allow ragweir-key Read --topic "$topic"
+        allow ragweir-operator Read --topic "$topic"
+        allow ragweir-operator DescribeConfigs --topic "$topic"
+    done
+    allow ragweir-key Write --topic "${prefix}spans" --topic "${prefix}dead-letter"
+    allow ragweir-key Read --group "${prefix}key"
+    allow ragweir-key Write --transactional-id "${prefix}key-" --resource-pattern-type prefixed
+    allow ragweir-join Read --topic "${prefix}spans" --topic "${prefix}assembly"
+    allow ragweir-join Write --topic "${prefix}interactions" --topic "${prefix}assembly" --topic "${prefix}dead-letter"
+    allow ragweir-join Read --group "${prefix}join"
+    allow ragweir-join Describe --group "$reader"
+    allow ragweir-join Write --transactional-id "${prefix}join-" --resource-pattern-type prefixed
+    allow ragweir-operator Describe --group "${prefix}key" --group "${prefix}join"
 fi
 
 # ragweir aggregate. It reads its own windows when it is assigned a partition.

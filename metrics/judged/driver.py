@@ -13,8 +13,8 @@ from typing import Any, Literal
 from ragweir.metrics.judged import answers
 from ragweir.metrics.judged.framing import RULES, Framed, frame
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Embed, Suite, SuiteResult
-from ragweir.metrics.list_cut import LIST_CUT
 from ragweir.metrics.metric import Flagged, Metric, Null
+from ragweir.metrics.unavailable import CONTENT_ABSENT, LIST_CUT
 
 EXPLANATION_CHARACTERS = 500
 """Maximum length of the explanation of one metric for one event."""
@@ -92,7 +92,7 @@ def judge(case: Case, suites: Sequence[Suite], draw: Callable[[], str]) -> Gener
             except Exception as error:  # One suite must not fail the others; status, flag and reason show it.
                 result, raised = suite.null(f"the suite raised {type(error).__name__}"), True
                 judged.flags.append(f"{suite.name}:raised")
-        have_values = [_record(metric, result, judged) for metric in suite.metrics]
+        have_values = [_record(metric, result, case, judged) for metric in suite.metrics]
         judged.statuses[suite.name] = "failed" if raised or (unanswered and not any(have_values)) else "judged"
     return judged
 
@@ -140,7 +140,7 @@ def _identity(ask: Ask, suite: Suite, shape: Mapping[str, Any]) -> bytes:
     return blake2b(json.dumps(asked, ensure_ascii=False).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _record(metric: Metric, result: SuiteResult, judged: Judged) -> bool:
+def _record(metric: Metric, result: SuiteResult, case: Case, judged: Judged) -> bool:
     """Add a suite's result for one metric; return True if it is a value."""
     name = metric.name
     found = result.values.get(name, Null("the suite left it out"))
@@ -154,7 +154,7 @@ def _record(metric: Metric, result: SuiteResult, judged: Judged) -> bool:
     else:
         judged.scores[name] = value if isinstance(value, float) else None
     if isinstance(value, Null):
-        judged.reasons[name] = value.reason
+        judged.reasons[name] = CONTENT_ABSENT if case.absent.intersection(metric.needs) else value.reason
     if explanation := result.explanations.get(name):
         judged.explanations[name] = _UNPRINTABLE.sub(" ", explanation[:EXPLANATION_CHARACTERS])
     return not isinstance(value, Null)

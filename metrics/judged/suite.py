@@ -43,6 +43,9 @@ class Case:
     """The scores of the event's free metrics."""
     cut: frozenset[str] = frozenset()
     """The lists of the event that were cut on reading; a suite that needs one is null, without a call."""
+    absent: frozenset[str] = frozenset()
+    """The fields that are None since their content was not captured; a metric that needs one is null for that
+    reason."""
 
 
 class Answer(BaseModel):

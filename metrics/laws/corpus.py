@@ -76,9 +76,12 @@ RICH: Fields = {
     "aggregation": [{"field": "peril", "value": "hail", "confidence": "HIGH"}] * 2,
     "spans": [
         {"kind": kind, "name": "n", "started_at": START + 100, "ended_at": START + 1_300, "error": ""}
+        | {"id": "s2", "parent_id": "s1", "input_digest": "i", "output_digest": "o"}
         for kind in ("llm", "tool")
     ],
     "usage": {"input_tokens": 812, "output_tokens": 96, "cost_usd": 0.0004},
+    "expected_tools": ["n"],
+    "assembly": {"dialect": "d", "spans": 2, "flags": ["incomplete"]},
     "extra": {"own": 1},
 }
 """A valid interaction with a value in every field."""
@@ -186,6 +189,7 @@ def ordinary() -> Iterator[Fields]:
     """Yield ordinary events, an empty one, one without each field, and one whose texts all have the marker."""
     yield from ORDINARY
     yield {"query": "", "response": ""}
+    yield {"query": None, "response": None, "contexts": [{"chunk_id": "c1", "score": 0.5}]}
     for name in RICH:
         yield {field: value for field, value in RICH.items() if field != name}
     yield _marked(RICH)

@@ -18,7 +18,7 @@ from ragweir.metrics.laws.corpus import MARKER
 from ragweir.metrics.metric import Metric
 from ragweir.metrics.view import TextLimits, View, example
 from ragweir.schemas.codec.intake import CUT, DEFAULT_MAX_ITEMS
-from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.interaction import Context, Interaction
 
 _TIGHT = TextLimits(max_tokens=3, max_contexts=1, max_event_tokens=12)
 _TOLERANCE = 2e-6
@@ -120,6 +120,23 @@ def cuts(subject: Subject, event: Interaction) -> Findings:
     yield from _faults(subject.catalogue, subject.catalogue.score(View(cut)), View(cut))
 
 
+def absence(subject: Subject, event: Interaction) -> Findings:
+    """Check the same where no content was captured; a metric that has a value then has it whatever the content is."""
+    contexts = None if event.contexts is None else tuple(_without_text(each) for each in event.contexts)
+    absent = event.model_copy(update={"query": None, "response": None, "contexts": contexts})
+    scored = subject.catalogue.score(View(absent))
+    yield from _faults(subject.catalogue, scored, View(absent))
+    with_content = subject.catalogue.score(View(event))
+    for name, value in (scored.scores | scored.categories).items():
+        captured = (with_content.scores | with_content.categories).get(name)
+        if None not in (value, captured) and value != captured:
+            yield name, f"it takes content that was not captured for empty: {value!r}, and {captured!r} with content"
+
+
+def _without_text(context: Context) -> Context:
+    return context.model_copy(update={"text": None})
+
+
 def repetition(subject: Subject, event: Interaction) -> Findings:
     """Check that the same event gives the same result again, after another event."""
     first = subject.catalogue.score(View(event))
@@ -181,6 +198,7 @@ LAWS: Mapping[str, Law] = {
     "the same event gives the same result": repetition,
     **BESIDE,
     "the order of contexts has no effect if order_free": order,
+    "content that was not captured is not empty": absence,
     "explanations are texts": evidence,
 }
 """The laws by what they say."""

@@ -40,7 +40,7 @@ _UNSUPPORTED_LANGUAGE = Null("no word list serves the response's language")
 
 @shared
 def _is_empty(view: View) -> bool:
-    return not view.interaction.response.strip()
+    return not (view.interaction.response or "").strip()
 
 
 @shared
@@ -109,7 +109,7 @@ def answered_without_context(view: View) -> Value:
     >>> answered_without_context(example(contexts=[], response="I don't have that information."))
     0
     """
-    if any(context.text.strip() for context in view.interaction.contexts or ()) or _is_empty(view):
+    if any((context.text or "").strip() for context in view.interaction.contexts or ()) or _is_empty(view):
         return 0
     refuses = _refuses(view)
     return refuses if isinstance(refuses, Null) else int(not refuses)

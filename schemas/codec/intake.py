@@ -18,6 +18,8 @@ from pydantic.fields import FieldInfo
 
 from ragweir.schemas.interaction import (
     Aggregate,
+    Assembly,
+    AssemblyFlag,
     Context,
     Extraction,
     Feedback,
@@ -40,6 +42,8 @@ DEFAULT_MAX_ITEMS: Mapping[str, int] = MappingProxyType(
         "history": 200,
         "labels": 64,
         "expected": 32,
+        "expected_tools": 64,
+        "assembly.flags": 16,
     }
 )
 """Default of `limits.max_items`: the maximum number of elements of each list of an interaction. A longer list is cut to
@@ -58,6 +62,10 @@ _AS_TEXTS, _UNKNOWN_KIND = "contexts_as_text", "unknown_span_kind"
 _MIXED, _IMPLAUSIBLE = "time_units_mixed", "time_implausible"
 TIME_DEFAULTED = "time_defaulted"
 """Flag of an event without a time, which was given that of its file or of an option."""
+HEADERS_CUT = "headers_cut"
+"""Flag of an event whose record has more headers than are kept."""
+TRACEPARENT_INVALID = "traceparent_invalid"
+"""Flag of an event whose record has a header `traceparent` that is not valid."""
 
 _HOLDERS_AND_NAMES = {path: path.rpartition(".")[::2] for path in DEFAULT_MAX_ITEMS}
 _MAX_REPAIRS = 4
@@ -87,6 +95,8 @@ def read(data: object, max_items: Mapping[str, int] = DEFAULT_MAX_ITEMS) -> Inte
     event = _validate(data, flags)
     if not _has_plausible_times(event):
         flags.add(_IMPLAUSIBLE)
+    if event.assembly is not None:
+        flags.update(event.assembly.flags)
     return event.with_flags(flags) if flags else event
 
 
@@ -195,12 +205,12 @@ def _field(info: FieldInfo) -> _Field:
 
     types = list(within(info.annotation))
     part = next((each for each in types if isinstance(each, type) and issubclass(each, RecordPart)), None)
-    return _Field(tuple in types, part, "" if info.is_required() else None)
+    return _Field(tuple in types, part, "" if info.is_required() else info.get_default(call_default_factory=True))
 
 
 _FIELDS: dict[type[RecordPart], dict[str, _Field]] = {
     model: {name: _field(info) for name, info in model.model_fields.items()}
-    for model in (Interaction, Message, Feedback, Context, Retrieval, Extraction, Aggregate, Span, Usage)
+    for model in (Interaction, Message, Feedback, Context, Retrieval, Extraction, Aggregate, Span, Usage, Assembly)
 }
 
 
@@ -308,7 +318,8 @@ def _paths(model: type[RecordPart] = Interaction, before: str = "") -> Iterator[
 
 
 REPAIRS = frozenset(
-    {_MIXED, _IMPLAUSIBLE, TIME_DEFAULTED, _UNKNOWN_KIND, _AS_TEXTS}
+    {_MIXED, _IMPLAUSIBLE, TIME_DEFAULTED, _UNKNOWN_KIND, _AS_TEXTS, HEADERS_CUT, TRACEPARENT_INVALID}
+    | set(get_args(AssemblyFlag))
     | {CUT + path for path in DEFAULT_MAX_ITEMS}
     | {_UNREADABLE + path for path in _paths()}
     - {_UNREADABLE + path for path in ("event_id", "query", "response", "ended_at", "extra", "spans[].kind")}

@@ -22,9 +22,11 @@ from ragweir.streams.kafka.publisher import BlockingPublisher
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.permissions import create
 from ragweir.streams.playground.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
+from ragweir.streams.playground.demo.assembly import create_trace_topic, show_assembly
 from ragweir.streams.playground.demo.samples import DROPPED_SHARE, interactions, samples
 from ragweir.streams.playground.demo.screen import Results, screen, show_columns, show_worst, summarise
 from ragweir.streams.playground.demo.services import (
+    DEFAULT_PREFIX,
     JUDGE_MS,
     WORKERS,
     demo_settings,
@@ -32,7 +34,7 @@ from ragweir.streams.playground.demo.services import (
     targets,
     wait_until_ready,
 )
-from ragweir.streams.playground.demo.traffic import results, sample_publisher
+from ragweir.streams.playground.demo.traffic import Encode, as_event, as_trace, results, sample_publisher
 from ragweir.streams.playground.demo.words import ALERT, explain
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.prometheus import programs
@@ -74,6 +76,12 @@ def demo(
     alerts: Annotated[
         bool, typer.Option("--alerts/--no-alerts", help="End with a drop in quality and its alert, or without.")
     ] = True,
+    traces: Annotated[
+        bool,
+        typer.Option(
+            "--traces", help="Send OpenTelemetry traces in place of interactions, as an instrumented application does."
+        ),
+    ] = False,
     write_samples: Annotated[
         Path | None,
         typer.Option(dir_okay=False, help="File for the samples, as JSON lines; nothing else is done then."),
@@ -82,9 +90,10 @@ def demo(
     """Run everything on a local Kafka: sample traffic and its scores, then a drop in quality and the alert it causes.
 
     No configuration is needed, and none is read. Kafka runs in Docker, or from its jars with Java 17 and Maven. The
-    judge is simulated, by word overlap, and its scores are marked so. Prometheus and Alertmanager are found on the PATH
-    or fetched from Debian's packages; without them the alert is left out. All that was started is stopped at the end
-    and on Ctrl-C.
+    judge is simulated, by word overlap, and its scores are marked so. With --traces a simulated exporter writes
+    OpenTelemetry traces to the topic otlp_spans, and `assemble` makes interactions of them. Prometheus and Alertmanager
+    are found on the PATH or fetched from Debian's packages; without them the alert is left out. All that was started is
+    stopped at the end and on Ctrl-C.
     """
     if write_samples is not None:
         _write(write_samples, events or len(samples()))
@@ -99,7 +108,7 @@ def demo(
             signal.signal(number, signal.default_int_handler)
     try:
         with local_kafka(say=out.say) as kafka:
-            _run(kafka.bootstrap, events or _EVENTS, seconds, alerts=alerts, keep=keep)
+            _run(kafka.bootstrap, events or _EVENTS, seconds, alerts=alerts, keep=keep, traces=traces)
     except KeyboardInterrupt:
         out.say("Stopped early; everything that the demo started is gone.")
         raise typer.Exit(STOPPED) from None
@@ -109,32 +118,43 @@ def demo(
 
 
 def _run(
-    bootstrap: str, events: int, seconds: float, prefix: str = "rag.", *, alerts: bool = False, keep: bool = False
+    bootstrap: str,
+    events: int,
+    seconds: float,
+    prefix: str = DEFAULT_PREFIX,
+    *,
+    alerts: bool = False,
+    keep: bool = False,
+    traces: bool = False,
 ) -> None:
     """Run the demo on a broker: topics, services, traffic, summary, alert."""
     with (
         tempfile.TemporaryDirectory(prefix="ragweir-demo-") as folder,
         simulated_judge(faults=Faults(latency_ms=JUDGE_MS)) as judge,
     ):
-        settings = demo_settings(bootstrap, judge.base_url, prefix)
+        settings = demo_settings(bootstrap, judge.base_url, prefix, traces=traces)
         found = Results(evaluate_config(settings, settings.input_topic).catalogue, events)
-        topics = create_topics(settings)
+        topics = [*create_trace_topic(settings), *create_topics(settings)]
         out.say(f"Created the topics {', '.join(topics)}")
         out.say(f"Simulated judge at {judge.base_url}: word overlap, no model is asked; {JUDGE_MS} ms an answer")
-        out.say(f"Starting `ragweir up`: evaluate with {WORKERS} workers, judge, aggregate, export")
-        with services(settings, Path(folder)) as check, BlockingPublisher(settings) as publisher:
+        assembling = "key and join, which assemble interactions of traces, " if traces else ""
+        out.say(f"Starting `ragweir up`: {assembling}evaluate with {WORKERS} workers, judge, aggregate, export")
+        topic, encode = (settings.trace_topics[0], as_trace) if traces else (settings.input_topic, as_event)
+        with services(settings, Path(folder)) as check, BlockingPublisher(settings, topic) as publisher:
             wait_until_ready(settings, check)
-            out.say(f"Publishing {events} interactions of fictional companies, and a few unreadable records\n")
+            what = f"traces to {topic}, by a simulated exporter, of" if traces else "interactions of"
+            out.say(f"Publishing {events} {what} fictional companies, and a few unreadable records\n")
             show_columns(out, found)
-            traffic = sample_publisher(publisher, events, seconds)
+            traffic = sample_publisher(publisher, events, seconds, encode)
             with screen(out, found) as show:
                 for result in results(settings, traffic, check):
                     if result is not None:
                         show(result)
             summarise(out, found, traffic.sent, settings, judge.calls()["count"])
+            show_assembly(out, settings)
             show_worst(out, found, settings)
             if alerts and _programs_found():
-                _alert(settings, found, publisher, Path(folder), check, keep=keep)
+                _alert(settings, found, publisher, Path(folder), check, encode, keep=keep)
             else:
                 out.print(_NEXT, markup=True, soft_wrap=True)
                 if keep:
@@ -158,6 +178,7 @@ def _alert(
     publisher: BlockingPublisher,
     folder: Path,
     check: Callable[[], None],
+    encode: Encode,
     *,
     keep: bool,
 ) -> None:
@@ -181,7 +202,7 @@ def _alert(
     explain(out, ALERT)
     out.say("")
     with monitoring(settings, folder) as monitor:
-        drill = AlertDrill(settings, publisher, monitor, check, out)
+        drill = AlertDrill(settings, publisher, monitor, check, out, encode)
         drill.run()
         out.print(_NEXT, markup=True, soft_wrap=True)
         if keep:

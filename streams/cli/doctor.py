@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 from rich.text import Text
 
 from ragweir.streams.cli.app import FAILURE, app, out, settings
-from ragweir.streams.cli.checks import events, judge, kafka, local
+from ragweir.streams.cli.checks import events, judge, kafka, local, traces
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckWarning
 from ragweir.streams.masking import masked
 
@@ -31,13 +31,16 @@ CHECKS: tuple[Callable[[CheckContext], str], ...] = (
     local.telemetry,
     local.supervision,
 )
+TRACE_CHECKS: tuple[Callable[[CheckContext], str], ...] = (traces.trace_topics, traces.assembly, traces.traces)
+"""The checks if interactions are assembled from traces."""
 
 
 @app.command()
 def doctor() -> None:
     """Check the configuration, Kafka, the topics, the judge and the clocks; say what is wrong and how to fix it.
 
-    The effective settings are printed first, with secrets masked. If there is a judge, it is asked one small question,
+    With `input.format = "otlp"` the newest traces, their topics and the times of assembly are checked, too. The
+    effective settings are printed first, with secrets masked. If there is a judge, it is asked one small question,
     which costs a fraction of a cent. Exit status 1 when something is wrong; warnings do not change it.
     """
     effective = settings()
@@ -47,7 +50,7 @@ def doctor() -> None:
             out.say(Text.assemble((f"{group}{name} =", "dim"), f" {value!r}"))
     context = CheckContext(effective)
     wrong = 0
-    for check in CHECKS:
+    for check in (*CHECKS, *(TRACE_CHECKS if effective.reads_traces else ())):
         try:
             verdict, style, text = "ok   ", "green", check(context)
         except CheckFailed as error:

@@ -18,9 +18,10 @@ from ragweir.streams.cli.progress import Bars
 from ragweir.streams.dead_letters.listing import shown
 from ragweir.streams.explain import NEWEST_OFFSETS, Story, TopicSearch, from_file
 from ragweir.streams.from_settings import known_catalogue
-from ragweir.streams.kafka.reader import StoredRecord
+from ragweir.streams.records import Record
 from ragweir.streams.screens.story import StoryScreen, place, redriven_from, searched
-from ragweir.streams.terminal import printable_json
+from ragweir.streams.terminal import printable, printable_json
+from ragweir.streams.traces.story import TraceStory
 
 
 def _seconds(text: str | None) -> int | None:
@@ -49,7 +50,8 @@ def explain(
 
     The event id is the key of the records, so that one partition of each topic is searched. The windows are those that
     the present settings give the event. A request to the judge that has no answer yet is shown with the topic where it
-    waits. Exit status 1 when nothing is found.
+    waits. Of an event that was assembled from an OpenTelemetry trace, the tree of its spans is shown, with the use of
+    each; a trace id alone shows a trace that gave no interaction. Exit status 1 when nothing is found.
     """
     since_s, effective = _seconds(since), settings()
     with Bars() as bars:
@@ -93,11 +95,43 @@ def _data(story: Story, catalogue: Mapping[str, Metric]) -> dict[str, Any]:
             }
             for each in story.letters
         ],
+        "trace": story.trace and _trace(story.trace),
         "looked": story.searched,
     }
 
 
-def _record(record: StoredRecord) -> dict[str, Any]:
+def _trace(story: TraceStory) -> dict[str, Any]:
+    return {
+        "trace_id": story.trace_id,
+        "records": story.records,
+        "log_records": story.logs,
+        "interactions": story.interactions,
+        "gaps": story.gaps,
+        "deleted": story.deleted and not story.records and story.whole,
+        "whole": story.whole,
+        "closed": story.closed,
+        "spans": [
+            {
+                "id": each.span.span_id,
+                "parent_id": each.span.parent_id,
+                "depth": each.depth,
+                "name": printable(each.span.name, None),
+                "kind": each.kind,
+                "called": printable(each.name, None),
+                "use": each.use,
+                "offset_ms": (each.span.started_ns - story.began_ns) / 1e6,
+                "duration_ms": (each.span.ended_ns - each.span.started_ns) / 1e6,
+                "error": each.span.error,
+                "dropped_attributes": each.span.dropped_attributes,
+                "copies": each.copies,
+                "at": each.position,
+            }
+            for each in story.spans
+        ],
+    }
+
+
+def _record(record: Record) -> dict[str, Any]:
     before = redriven_from(record)
     return {
         "at": place(record),

@@ -65,10 +65,14 @@ def score(
         bool, typer.Option("--judge", help="Judge the events that routing selects, at cost, by judge.base_url.")
     ] = False,
 ) -> None:
-    """Score files of interactions, without a broker.
+    """Score files of interactions or OpenTelemetry traces, without a broker.
 
     JSON lines, JSON arrays, CSV, TSV and Parquet are read, also compressed by gzip or Zstandard and in UTF-16; the
     format is recognised by the content. The header row of CSV names the fields, and its empty cells are absent.
+
+    Export requests of traces and log records (OTLP) are read in protobuf and JSON, as a Collector's file or kafka
+    exporter writes them. The spans of all files are put together by trace, and the interactions of each trace are
+    scored; the share of traces that give a full interaction is reported, with the line to change for the others.
 
     Evaluations are written to `--out` or standard output, as JSON lines. The first three events that could not be
     scored are reported as they come, and all of them by reason at the end, with the lines of a map that would read
@@ -107,7 +111,9 @@ def score(
         windows_sink = stack.enter_context(_open(windows)) if windows else None
         rejected_sink = stack.enter_context(_open(rejected)) if rejected else None
         bars = stack.enter_context(Bars())
-        scored = ScoredFiles(inputs, config, stop, FileProgress(bars, "Scoring", total_size(inputs)))
+        progress = FileProgress(bars, "Scoring", total_size(inputs))
+        has_map = map_file is not None
+        scored = ScoredFiles(inputs, config, stop, progress, file.name, effective.assemble, has_map=has_map)
         windowing = Windowing(effective.windows, totals) if windows_sink else None
         writer = _Writer(scored, summary, rejections, sink, rejected_sink, windowing)
         lines = scored.run(first)
@@ -147,6 +153,9 @@ def _report(scored: ScoredFiles, summary: EvaluationSummary, default_time: datet
         err.say(f"read {len(scored.inputs):,} files: {formats}")
     elif scored.present != Format():
         err.say(f"read as {scored.present}")
+    if scored.traces.traces:
+        for line in scored.traces.lines():
+            err.say(line)
     if defaulted := summary.repaired[TIME_DEFAULTED]:
         time = f"--default-time, {default_time.isoformat()}" if default_time else "that of their file"
         err.say(f"{defaulted:,} without a time got {time}")

@@ -1,11 +1,13 @@
-"""Scores the events of a command's inputs, one file after the other."""
+"""Scores the events of a command's inputs, one file after the other, and then the traces of all of them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
+
+import typer
 
 from ragweir.errors import ConfigurationError, PermanentError, Rejected, UnreadableFile
 from ragweir.schemas.codec.intake import TIME_DEFAULTED
@@ -15,9 +17,12 @@ from ragweir.streams.cli.stopping import Stop
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.records import Outcome, Record
 from ragweir.streams.runtimes import files
+from ragweir.streams.settings import AssembleSettings
 from ragweir.streams.sources.bytestreams import ByteSource
-from ragweir.streams.sources.events import EventReader
+from ragweir.streams.sources.events import EventReader, Events
 from ragweir.streams.sources.formats import Format
+from ragweir.streams.traces.collection import TraceCollection
+from ragweir.streams.traces.report import TraceReport
 
 _SAMPLE_EVENTS = 100
 _NO_TIME = "has no time, which --windows needs: give --default-time, or name it in a map (--map) as ended_at"
@@ -31,12 +36,22 @@ class ScoredFiles:
     config: EvaluateConfig
     stop: Stop
     progress: FileProgress
+    name: str
+    """Name of the file or folder, which is the topic of assembled interactions."""
+    assembly: AssembleSettings = field(default_factory=AssembleSettings)
+    """Limits on traces."""
+    has_map: bool = False
+    """True if a map is given for these files."""
     formats: Counter[Format] = field(default_factory=Counter)
     """Files by format."""
     problems: list[str] = field(default_factory=list)
     """Reasons why files could not be read to their ends."""
     present: Format = field(default_factory=Format)
     """Format of the file that is read."""
+    unit: str = "line"
+    """The name of that which is numbered in it."""
+    traces: TraceReport = field(default_factory=TraceReport)
+    """The traces of all files."""
 
     def run(self, first: ByteSource) -> Iterator[tuple[Record, Outcome]]:
         """Yield the events as records, with their outcomes.
@@ -46,31 +61,69 @@ class ScoredFiles:
 
         Raises:
             OSError: if an input cannot be read.
-            typer.BadParameter: if another one cannot be opened.
+            typer.BadParameter: if another one cannot be opened, or holds traces and there is a map.
         """
-        yield from self._run(self.inputs[0], first)
-        for source in self.inputs[1:]:
-            if self.stop.cut:
-                return
-            with source.open() as stream:
-                yield from self._run(source, stream)
+        with TraceCollection(self.assembly) as collection:
+            yield from self._run(self.inputs[0], first, collection)
+            for source in self.inputs[1:]:
+                if self.stop.cut:
+                    return
+                with source.open() as stream:
+                    yield from self._run(source, stream, collection)
+            if not self.stop.cut:  # Without the rest of the files all traces might lack spans.
+                yield from self._assembled(collection)
 
-    def _run(self, source: Input, stream: ByteSource) -> Iterator[tuple[Record, Outcome]]:
+    def _run(self, source: Input, stream: ByteSource, collection: TraceCollection) -> Iterator[tuple[Record, Outcome]]:
         config = _config_of(self.config, source)
         reader = EventReader(stream, source.name, config.max_event_bytes, self.progress.on_bytes)
         events = self.stop.ending(iter(reader))
         try:
-            for line in files.run(EvaluateAgent(config), events, source.name):
-                self.present = reader.format
+            first = list(islice(events, 1))  # The format is known with it.
+            if reader.format.has_traces and self.has_map:
+                raise typer.BadParameter(f"{source.name} holds OpenTelemetry traces, which are read without a map")
+            agent, rest = EvaluateAgent(config), chain(first, events)
+            if reader.format.has_traces:
+                lines = self._collect(collection, agent, rest, source)
+            else:
+                lines = files.run(agent, rest, source.name)
+            for line in lines:
+                self.present, self.unit = reader.format, reader.format.unit
                 yield line
                 self.progress.on_event()
         except UnreadableFile as error:
             self.problems.append(str(error))
+        self.present = reader.format
         self.formats[reader.format] += 1
+
+    def _collect(
+        self, collection: TraceCollection, agent: EvaluateAgent, requests: Events, source: Input
+    ) -> Iterator[tuple[Record, Outcome]]:
+        """Collect the traces of export requests; yield those that are none."""
+        for number, value in requests:
+            try:
+                collection.add(value)
+            except Rejected as rejected:
+                record = Record(source.name, 0, number, None, value, None)
+                yield record, agent.dead_letter(record, rejected.message, rejected.error_class)
+            self.progress.on_event()
+
+    def _assembled(self, collection: TraceCollection) -> Iterator[tuple[Record, Outcome]]:
+        """Yield the interactions of all traces, numbered from 1, with their outcomes."""
+        # A map in the settings is for other events: these are in ragweir's own schema.
+        agent = EvaluateAgent(_config_of(replace(self.config, decoders={}), self.inputs[-1]))
+        number = 1
+        self.unit = "interaction" if len(collection) else self.unit
+        for trace in self.stop.ending(iter(collection)):
+            self.traces.add(trace)
+            for record in trace.records(self.name, number):
+                number += 1
+                yield record, agent.handle([record])
+                agent.on_commit()
+                self.progress.on_event()
 
     def place(self, record: Record, index: int | None = None, number_format: str = "") -> str:
         """Return the place of an event, with the name of its file if there are several."""
-        place = f"{self.present.unit} {record.offset:{number_format}}" + (f", index {index}" if index else "")
+        place = f"{self.unit} {record.offset:{number_format}}" + (f", index {index}" if index else "")
         return place if len(self.inputs) == 1 else f"{record.topic}, {place}"
 
 
@@ -93,6 +146,8 @@ def check_times(inputs: Sequence[Input], config: EvaluateConfig) -> None:
     with source.open() as stream:
         reader = EventReader(stream, source.name, config.max_event_bytes)
         for number, value in islice(reader, _SAMPLE_EVENTS):
+            if reader.format.has_traces:  # Spans have times.
+                return
             for found in agent.read(Record(topic, 0, number, None, value, None)):
                 if not isinstance(found, Rejected) and TIME_DEFAULTED in found[0].flags:
                     raise ConfigurationError(f"{reader.format.unit} {number} of {topic} {_NO_TIME}")

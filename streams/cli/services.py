@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal, NoReturn
@@ -32,7 +32,7 @@ Slot = Annotated[
 CANARY = "--canary"
 Canary = Annotated[
     bool,
-    typer.Option(CANARY, hidden=True, help="Evaluate the records on standard input, to find those that end a process."),
+    typer.Option(CANARY, hidden=True, help="Try the records on standard input, to find those that end a process."),
 ]
 
 
@@ -97,6 +97,32 @@ def aggregate(workers: Workers = 1, slot: Slot = None) -> None:
     _run("aggregate", settings(), workers, slot, [])
 
 
+@app.command()
+def assemble(key_workers: Workers = 1, join_workers: Workers = 1) -> None:
+    """Assemble interactions from OpenTelemetry traces, exactly once; needs `input.format = "otlp"`.
+
+    Runs two services under one supervisor. `key` copies the topics of OTLP data to `spans`, by trace; `join` writes an
+    interaction for each question that a trace answers. Their ports are telemetry.port + 500 and + 600.
+    """
+    effective = settings()
+    _run_several({"key": key_workers, "join": join_workers}, effective, _RUNNERS["key"].port + OWN_PORT)
+
+
+@app.command(hidden=True)
+def key(slot: Slot = None, canary: Canary = False) -> None:
+    """Copy OTLP data to `spans`, by trace: one worker of `assemble`."""
+    if canary:
+        as_worker(partial(run_canary, SERVICES["key"], settings(), slot or 0))
+        return
+    _run("key", settings(), 1, slot, [])
+
+
+@app.command(hidden=True)
+def join(slot: Slot = None) -> None:
+    """Assemble the interactions of `spans`: one worker of `assemble`."""
+    _run("join", settings(), 1, slot, [])
+
+
 def _project(name: str) -> Callable[[int | None], None]:
     """Return the command that runs a projection."""
 
@@ -121,18 +147,15 @@ def up(
 ) -> None:
     """Run all services on this machine under one supervisor: evaluate, aggregate, export, and judge if configured.
 
-    Their telemetry ports are telemetry.port, + 100, + 200 and + 300, each plus the worker's number. The supervisor
+    With `input.format = "otlp"` the two services of `assemble` run as well. The telemetry ports are telemetry.port,
+    + 100, + 200 and + 300, of `assemble` + 500 and + 600, each plus the worker's number. The supervisor
     lists all of them for Prometheus (http_sd) under /targets on telemetry.port + 400.
     """
     effective = settings()
-    workers = {"evaluate": evaluate_workers, "aggregate": aggregate_workers}
+    workers = {service.name: 1 for service in SERVICES.values() if service.enabled(effective)}
+    workers |= {"evaluate": evaluate_workers, "aggregate": aggregate_workers}
     workers |= {service.name: 1 for service in enabled_projections(effective)}
-    if effective.judge.base_url is not None:
-        workers["judge"] = 1
-    for name in workers:
-        _RUNNERS[name].check(effective)
-    commands = [_command(name, slot, []) for name, number in workers.items() for slot in range(number)]
-    _supervise(commands, effective, UP_PORT, stop_flag())
+    _run_several(workers, effective, UP_PORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +189,14 @@ def _on_faust() -> _ServiceRunner:
 
 def _command(name: str, slot: int, flags: list[str]) -> Command:
     return Command(name, slot, own_command(*shared_flags(), name, *flags, "--slot", str(slot)))
+
+
+def _run_several(workers: Mapping[str, int], effective: Settings, port: int) -> NoReturn:
+    """Run workers of several services under one supervisor."""
+    for name in workers:
+        _RUNNERS[name].check(effective)
+    commands = [_command(name, slot, []) for name, number in workers.items() for slot in range(number)]
+    _supervise(commands, effective, port, stop_flag())
 
 
 def _run(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,26 +14,23 @@ from rich.padding import Padding
 
 from ragweir.errors import PermanentError, Rejected, Unreachable
 from ragweir.schemas.codec.decoder import JsonDecoder
-from ragweir.schemas.codec.intake import REPAIRS
 from ragweir.schemas.codec.json import parse
 from ragweir.schemas.codec.mapping import FieldMap
-from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.cli.app import FAILURE, app, out, settings, shared_flags
 from ragweir.streams.cli.inputs import read_inputs
 from ragweir.streams.cli.options import MapFile, Yes, check_can_confirm, confirm
-from ragweir.streams.cli.progress import Bars
-from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.event_times import Distances, distances
+from ragweir.streams.cli.sampled import evaluate, show_rejections, show_scores, show_times
+from ragweir.streams.cli.tap_traces import has_traces, show_traces
+from ragweir.streams.evaluate.agent import EvaluateAgent
+from ragweir.streams.event_times import distances
 from ragweir.streams.from_settings import evaluate_config, map_text
 from ragweir.streams.map_choice import OWN, Choice, choose, named_map, unread
 from ragweir.streams.permissions import replacing
 from ragweir.streams.records import Record
 from ragweir.streams.sample import read_first, read_newest
 from ragweir.streams.schema_inference import innermost
-from ragweir.streams.screens.coverage import coverage, further_fields, samples
 from ragweir.streams.settings import Settings
 from ragweir.streams.sources.formats import COMPRESSED, SUFFIXES
-from ragweir.streams.terminal import printable
 
 _UNREAD = 15
 """The most unread paths that are shown."""
@@ -60,6 +56,9 @@ def tap(
 
     A name of a file that exists, or with a slash, is a file; another name is a topic. Needs no Kafka for a file.
 
+    OpenTelemetry traces are assembled: shows the share that gives full interactions, and the line to change for the
+    others, what the records say of their exporter, and how to read them.
+
     If the events have another schema than ragweir's, they are read through `--map`, or a ready map that fits them, or a
     map that is inferred from names and types, which is then shown. `--write-map` writes the map to a file, for you to
     correct. Shows the paths that the map leaves unread, the metrics that can be computed, on what share of the events,
@@ -70,16 +69,20 @@ def tap(
     effective = settings(input={"map": map_file})
     file = _file(source)
     topic = source if file is None else str(file)
-    if write_map and write_map.exists():
-        check_can_confirm(yes=yes)
-        confirm(f"{write_map} exists. Overwrite it?", yes=yes)
+    _check_writable(write_map, yes=yes)
     config = evaluate_config(effective, topic, is_file=file is not None)
     flags = [] if file or topic == effective.input_topic else ["--input-topic", topic]
     if map_file is None and (file or flags):
         config = replace(config, decoders={})  # The map in the settings is for another source.
     if file:
         config = replace(config, ignore_record_timestamp=True, default_time=read_inputs(file)[0].modified)
-    objects = _objects(_records(effective, source, file, records), file, config.max_event_bytes)
+    found = _records(effective, source, file, records)
+    if has_traces(found):
+        if map_file or write_map:
+            raise typer.BadParameter(f"{source} holds OpenTelemetry traces, which are read without a map")
+        show_traces(effective, replace(config, decoders={}), source, file, found, has_older=len(found) >= records)
+        return
+    objects = _objects(found, file, config.max_event_bytes)
     events = list(objects.values())
     if config.decoders and effective.input.map:
         chosen = named_map(map_text(effective.input.map))
@@ -88,8 +91,7 @@ def tap(
     else:
         chosen = choose(events)
         saved = write_map or Path(f"{Path(topic).name.partition('.')[0]}.toml" if file else f"{topic}.toml")
-        _show_choice(chosen, saved)
-        flags += [] if chosen is OWN else ["--map", chosen.ready or str(saved)]
+        flags += _show_choice(chosen, saved)
     if write_map:
         _write(chosen, write_map)
     if not chosen.is_complete:
@@ -97,16 +99,20 @@ def tap(
     if chosen is not OWN:
         mapping = FieldMap.parse(chosen.toml)
         config = replace(config, decoders={topic: JsonDecoder(config.max_event_bytes, config.max_items, mapping)})
-    evaluations = _evaluate(list(objects), config)
+    evaluations = evaluate(list(objects), config)
     _show_structured(EvaluateAgent(config), objects)
     if not file:
-        _show_times(distances(EvaluateAgent(config), objects))
+        show_times(distances(EvaluateAgent(config), objects))
     _show_unread(unread(chosen, events), len(events))
-    out.say("")
-    out.print(coverage(evaluations, config.catalogue.free))
-    out.print(further_fields(evaluations, config.catalogue.free))
-    out.print(samples(evaluations))
+    show_scores(evaluations, config.catalogue.free)
     _show_next(source, file, flags)
+
+
+def _check_writable(file: Path | None, *, yes: bool) -> None:
+    """Ask for confirmation if a file exists that is to be written."""
+    if file and file.exists():
+        check_can_confirm(yes=yes)
+        confirm(f"{file} exists. Overwrite it?", yes=yes)
 
 
 def _file(source: str) -> Path | None:
@@ -159,24 +165,14 @@ def _objects(records: Sequence[Record], file: Path | None, max_bytes: int) -> di
         partitions = len({record.partition for record in records})
         topic = records[0].topic
         out.say(f"{len(records)} records of {topic} were read, the newest ones, from {partitions} of its partitions.")
-    _show_rejections("hold no event", rejections)
+    show_rejections("hold no event", rejections)
     if not objects:
         raise typer.Exit(FAILURE)
     return objects
 
 
-def _show_rejections(what: str, rejections: Sequence[Rejected]) -> None:
-    """Print the number of rejected records, and for each error class the most frequent message."""
-    if rejections:
-        out.say(f"{len(rejections)} of them {what}:")
-    for error_class, number in Counter(each.error_class for each in rejections).most_common():
-        messages = Counter(each.message for each in rejections if each.error_class == error_class)
-        others = ", or the like" if len(messages) > 1 else ""
-        out.say(f"{number:>6}  {printable(messages.most_common(1)[0][0], None)}{others}")
-
-
-def _show_choice(choice: Choice, saved: Path) -> None:
-    """Print the map that a sample is read through."""
+def _show_choice(choice: Choice, saved: Path) -> list[str]:
+    """Print the map that a sample is read through, and return the flags that name it."""
     if choice is OWN:
         out.say("They have ragweir's schema.")
     elif choice.ready:
@@ -191,6 +187,7 @@ def _show_choice(choice: Choice, saved: Path) -> None:
             out.say(
                 f"\nThe rest of this report is read through it. Correct it where it is wrong, and save it as {saved}."
             )
+    return [] if choice is OWN else ["--map", choice.ready or str(saved)]
 
 
 def _write(choice: Choice, file: Path) -> None:
@@ -221,63 +218,23 @@ def _show_unread(found: Sequence[tuple[str, int]], events: int) -> None:
     out.print(Padding(f"{shown}{more}", (0, 0, 0, 2)))
 
 
-def _evaluate(records: Sequence[Record], config: EvaluateConfig) -> list[Evaluation]:
-    """Return the evaluations of the records; exit if there are none."""
-    agent = EvaluateAgent(config)
-    evaluations: list[Evaluation] = []
-    rejections: list[Rejected] = []
-    skipped = 0
-    with Bars() as bars, bars.shown("Scoring", len(records)) as scored:
-        for record in records:
-            try:
-                results = list(agent.evaluate(record))
-            except Exception as error:  # One record must not end the command, as it does not end the service.
-                results = [Rejected("unreadable", f"evaluating raised {type(error).__name__}")]
-            skipped += not results
-            for found in results:
-                if isinstance(found, Rejected):
-                    rejections.append(found)
-                else:
-                    evaluations.append(found[0])
-            scored(1)
-    if skipped:
-        out.say(f"{skipped} of them are skipped, since `where` of the map does not select them.")
-    _show_rejections("cannot be evaluated", rejections)
-    if not evaluations:
-        raise typer.Exit(FAILURE)
-    if repeated := len(evaluations) - len({evaluation.event_id for evaluation in evaluations}):
-        out.say(f"{repeated} of them repeat an event_id; the newest evaluation of an event counts.")
-    repaired = Counter(flag for evaluation in evaluations for flag in evaluation.flags if flag in REPAIRS)
-    if repaired:
-        flags = ", ".join(f"{flag} {number}" for flag, number in repaired.most_common())
-        out.say(f"Some were repaired, and their evaluations flagged: {flags}.")
-    return evaluations
-
-
 def _show_structured(agent: EvaluateAgent, records: Iterable[Record]) -> None:
     """Print the number of events whose query or response is JSON, of which a map could read a part."""
     read = [found for record in records for found in agent.read(record) if not isinstance(found, Rejected)]
-    structured = sum(_is_structured(event.query) or _is_structured(event.response) for event, _ in read)
+    structured = sum(_is_structured(event.query or "") or _is_structured(event.response or "") for event, _ in read)
     if structured:
         out.say(f"{structured} of them have JSON as query or response: a path in the map may lead to the text in it.")
 
 
-def _is_structured(text: str) -> bool:
+def _is_structured(text: str | None) -> bool:
     """Return true if a text is a JSON object or list.
 
     >>> _is_structured('{"answer": "Ada."}'), _is_structured("[1] says so.")
     (True, False)
     """
     with suppress(Rejected):
-        return text[:1] in ("{", "[") and isinstance(parse(text.encode()), dict | list)
+        return text is not None and text[:1] in ("{", "[") and isinstance(parse(text.encode()), dict | list)
     return False
-
-
-def _show_times(found: Distances) -> None:
-    """Print the distance of event times from the timestamps of their records, and what may be wrong with them."""
-    out.say(f"Of the evaluated ones, {found}.")
-    if found.complaint:
-        out.say(f"Check this first: {found.complaint}.")
 
 
 def _show_next(source: str, file: Path | None, flags: Sequence[str]) -> None:

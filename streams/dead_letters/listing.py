@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from ragweir.schemas.dead_letter import DeadLetter
-from ragweir.streams.kafka.reader import StoredRecord
+from ragweir.streams.records import Record
 
 _NUMBER = re.compile(r"\d+")
 
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"\d+")
 class Letter:
     """A record of the dead-letter topic with its parsed headers."""
 
-    record: StoredRecord
+    record: Record
     details: DeadLetter
     service: str
     """Name of the service that wrote it."""
@@ -34,7 +34,7 @@ class Letter:
         return self.service == "evaluate" and whole
 
 
-def read_letter(record: StoredRecord) -> Letter | None:
+def read_letter(record: Record) -> Letter | None:
     """Return a record of the dead-letter topic as a letter; None if its headers are not those of one."""
     try:
         details = DeadLetter.from_headers(record.headers)

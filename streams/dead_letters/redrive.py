@@ -21,10 +21,11 @@ from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.dead_letters.listing import Letter, read_letter
 from ragweir.streams.dead_letters.progress import RedriveProgress, RedriveResult
 from ragweir.streams.emissions import cloud_event
+from ragweir.streams.headers import producer_headers
 from ragweir.streams.kafka.client import Identity, build, reader_properties
-from ragweir.streams.kafka.reader import OnProgress, StoredRecord, offset_range, read, topics
+from ragweir.streams.kafka.reader import OnProgress, offset_range, read, topics
 from ragweir.streams.kafka.transactional_sender import TransactionalSender
-from ragweir.streams.records import Headers
+from ragweir.streams.records import Headers, Record
 from ragweir.streams.settings import Settings
 
 _TIMEOUT_SECONDS = 30.0
@@ -178,7 +179,7 @@ class Redrive:
 
 
 def _check_batch(
-    batch: Iterable[StoredRecord],
+    batch: Iterable[Record],
     options: RedriveOptions,
     progress: dict[int, RedriveProgress],
     report: RedriveReport,
@@ -208,17 +209,18 @@ def _check_batch(
 
 
 def _headers(letter: Letter) -> Headers:
-    """Return the headers of a redriven event, with those of the dead letter, which name its first position."""
+    """Return the headers of a redriven event: ragweir's, which name its first position, and the producer's."""
     record = letter.record
     identity = f"{record.topic}/{record.partition}/{record.offset}"
     # Clamped as on the dead letter: the timestamp of a record may be any number.
     time = datetime.fromtimestamp(max(0, min(letter.details.source_timestamp or 0, 2**43)) / 1000, UTC)
-    return (*cloud_event("redrive", "interaction", identity, time, "application/json"), *letter.details.headers())
+    own = *cloud_event("redrive", "interaction", identity, time, "application/json"), *letter.details.headers()
+    return *own, *producer_headers(record.headers)
 
 
-def _batches(records: Iterator[StoredRecord]) -> Iterator[list[StoredRecord]]:
+def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
     """Yield records in batches for short transactions."""
-    batch: list[StoredRecord] = []
+    batch: list[Record] = []
     size = 0
     for record in records:
         batch.append(record)

@@ -24,10 +24,13 @@ from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.streams.agent import Agent, Assignment, Origin
-from ragweir.streams.emissions import add_dead_letter, cloud_event
+from ragweir.streams.emissions import add_dead_letter, cloud_event, with_trace
 from ragweir.streams.evaluate.deduplication import Duplicates
 from ragweir.streams.evaluate.filters import Filters
 from ragweir.streams.evaluate.routing import Router
+from ragweir.streams.headers import read_headers
+from ragweir.streams.otlp_results import TOPIC as OTLP_EVALUATIONS
+from ragweir.streams.otlp_results import OtlpResults
 from ragweir.streams.records import Count, Emission, EventPosition, Outcome, Record, TopicPartition
 
 _SERVICE = "evaluate"
@@ -47,6 +50,8 @@ class EvaluateConfig:
     decoders: Mapping[str, Decoder] = field(default_factory=dict)
     """The decoders of topics that a `JsonDecoder` cannot read."""
     include_text: bool = False
+    otlp: OtlpResults | None = None
+    """Makes the OpenTelemetry form of evaluations; None if it is not written."""
     explain: bool = False
     run_id: str | None = None
     router: Router | None = None
@@ -84,7 +89,8 @@ class EvaluateAgent(Agent):
     @override
     def outputs(self) -> tuple[str, ...]:
         requests = ("judge.requests",) if self._config.router else ()
-        return ("evaluations", *requests, "dead-letter")
+        results = (OTLP_EVALUATIONS,) if self._config.otlp else ()
+        return ("evaluations", *requests, *results, "dead-letter")
 
     @override
     def handle(self, records: Sequence[Record]) -> Outcome:
@@ -191,6 +197,9 @@ class EvaluateAgent(Agent):
         """
         config = self._config
         stamp_ms = None if config.ignore_record_timestamp else record.timestamp_ms
+        headers = None
+        if record.headers or record.headers_lost:
+            headers = read_headers(record.headers, is_lost=record.headers_lost)
         for event in config.decoders.get(record.topic, self._json).decode(record.value, record.offset):
             if isinstance(event, Skipped):
                 if counts is not None:
@@ -199,6 +208,8 @@ class EvaluateAgent(Agent):
             if isinstance(event, Rejected):
                 yield event
                 continue
+            if headers is not None:
+                event = headers.applied(event)  # noqa: PLW2901 - the event is read together with its headers
             try:
                 yield event, event_time(event, stamp_ms)
             except Rejected as rejected:
@@ -235,7 +246,7 @@ class EvaluateAgent(Agent):
             raise
         except Exception as error:  # One event must not stop the stream; it becomes a dead letter.
             return Rejected("unreadable", f"evaluating raised {type(error).__name__}")
-        outcome.emissions += emissions
+        outcome.emissions += with_trace(emissions, record)
         outcome.counts["ragweir_evaluations_total", evaluation.stage] += 1
         outcome.counts.update(("ragweir_repaired_total", flag) for flag in event.flags)
         outcome.counts.update(("ragweir_metric_errors_total", metric) for metric in raised)
@@ -255,7 +266,9 @@ class EvaluateAgent(Agent):
             reasons=scored.reasons,
             flags=(*event.flags, *scored.flags),
             evidence=config.catalogue.explain(view) if config.explain else {},
-            decision=config.router.decide(event, scored.scores, scored.categories) if config.router else Decision(),
+            decision=config.router.decide(event, scored.scores, scored.categories, view.absent)
+            if config.router
+            else Decision(),
             document_ids=document_ids(event),
             text=Texts(
                 query=event.query,
@@ -271,7 +284,7 @@ class EvaluateAgent(Agent):
         return evaluation, scored.raised
 
     def _emissions(self, evaluation: Evaluation, event: Interaction) -> tuple[Evaluation, list[Emission]]:
-        """Return the evaluation as it is emitted, and its emissions: itself and, if selected, its judge request."""
+        """Return the evaluation as it is emitted, and its emissions: itself, its judge request and its OTLP form."""
         requests = []
         if any(suite.status == "selected" for suite in evaluation.decision.suites):
             request = encode(self._request(evaluation, event))
@@ -281,15 +294,22 @@ class EvaluateAgent(Agent):
                 evaluation = _too_large_to_judge(evaluation)
         stage = evaluation.stage
         written = _emission("evaluations", f"evaluation.{stage}", stage, evaluation, encode(evaluation))
-        return evaluation, [written, *requests]
+        results = self._config.otlp.emissions(_SERVICE, evaluation) if self._config.otlp else []
+        return evaluation, [written, *requests, *results]
 
     def _request(self, evaluation: Evaluation, event: Interaction) -> JudgeRequest:
+        if event.query is None or event.response is None:
+            raise ValueError("an event without query or response is not selected")
         most = self._config.limits.max_contexts
+        texts = [each.text for each in event.contexts or ()]
+        captured = [text for text in texts if text is not None]
+        # No suite is asked about a part of the contexts, as the judge would miss in them what was not captured.
+        known = event.contexts is not None and len(captured) == len(texts)
         return JudgeRequest(
             evaluation=evaluation,
             query=event.query,
             response=event.response,
-            contexts=None if event.contexts is None else tuple(each.text for each in event.contexts[:most]),
+            contexts=tuple(captured[:most]) if known else None,
             expected=event.expected,
         )
 

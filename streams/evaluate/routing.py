@@ -19,13 +19,17 @@ from typing import Any, Literal
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.judged.suites import suites as judged_suites
 from ragweir.metrics.packs import unloaded_pack
+from ragweir.metrics.unavailable import CONTENT_ABSENT
 from ragweir.schemas.evaluation import Decision, SuiteDecision
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.settings import RoutingSettings, Rule
 
 FLOOR = "floor"
 """The last of the reasons, if a suite has a floor."""
+_READ_BY_ALL = frozenset({"query", "response"})
+"""The fields that every suite reads."""
 
 _DRAWS = struct.Struct(">8Q")
 """The longest digest of the hash, with a draw for each suite: another length would change all draws."""
@@ -117,14 +121,21 @@ class Router:
         self._keyed = blake2b(digest_size=_DRAWS.size, key=routing.key.encode())
         self._chances = lru_cache(_CACHED_DECISIONS)(self._chances_of)
         self._decision = lru_cache(_CACHED_DECISIONS)(self._decision_of)
+        needs = {name: _READ_BY_ALL.union(suite.needs) for name, suite in judged_suites().items()}
+        self._needs = tuple((bit, needs.get(name, _READ_BY_ALL)) for bit, _, name in self._suites)
 
     def decide(
-        self, event: Interaction, scores: Mapping[str, float | None], categories: Mapping[str, str | None]
+        self,
+        event: Interaction,
+        scores: Mapping[str, float | None],
+        categories: Mapping[str, str | None],
+        absent: Sequence[str] = (),
     ) -> Decision:
         """Decide about an event with its scores and categories of the free metrics.
 
         The decision has each suite of a rule or floor that is switched on, with its probability, and as reasons the
-        rules that fired, in the order of the settings, and the floor.
+        rules that fired, in the order of the settings, and the floor. A suite that reads a field in `absent`, whose
+        content was not captured, has the probability 0 and the reason `content_absent`.
         """
         sources = (scores, categories, event.__dict__, event.labels)
         fired = 0
@@ -139,7 +150,8 @@ class Router:
         for bit, index, bound in self._chances(fired):
             if draws[index] < bound:
                 selected |= bit
-        return self._decision(fired, selected)
+        barred = sum(bit for bit, needs in self._needs if not needs.isdisjoint(absent)) if absent else 0
+        return self._decision(fired, selected & ~barred, barred)
 
     def _reasons(self, suite: str, fired: int) -> dict[str, float]:
         """Return a suite's probabilities by the fired rules, in the order of the settings, and by its floor."""
@@ -159,7 +171,7 @@ class Router:
             if (reasons := self._reasons(suite, fired))
         )
 
-    def _decision_of(self, fired: int, selected: int) -> Decision:
+    def _decision_of(self, fired: int, selected: int, barred: int) -> Decision:
         return Decision(
             suites=tuple(
                 SuiteDecision(
@@ -169,7 +181,7 @@ class Router:
                     because=tuple(reasons),
                 )
                 for bit, _, suite in self._suites
-                for reasons in (self._reasons(suite, fired),)
+                for reasons in ({CONTENT_ABSENT: 0.0} if barred & bit else self._reasons(suite, fired),)
             )
         )
 

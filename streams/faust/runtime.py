@@ -23,7 +23,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, NoReturn, cast
 
@@ -44,7 +44,7 @@ from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.agent import Agent
 from ragweir.streams.faust.connection import connection_options
 from ragweir.streams.kafka.client import Identity, build, client_properties, wait_for_topics
-from ragweir.streams.records import Emission, Measurements, Record
+from ragweir.streams.records import Emission, Headers, Measurements, Record
 from ragweir.streams.runtimes.poison import RECORD_FAULTS
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.dead_letter_log import DeadLetterLog
@@ -105,7 +105,7 @@ class EvaluateApp(faust.App):
         self._settings, self._slot, self._member, self._stopped_outside = settings, slot, identity.member, stopped
         self._inputs = service.inputs(settings)
         self._agent: Agent = service.agent(settings, 1)
-        self._outputs = {name: settings.topics.prefix + name for name in self._agent.outputs}
+        self._outputs = {name: settings.output_topic(name) for name in self._agent.outputs}
         self._known, self._port = service.known_labels(settings), service.port
         self._dead_letters = DeadLetterLog()
         self._joined = False
@@ -196,7 +196,10 @@ class EvaluateApp(faust.App):
     async def _settle(self, message: Message) -> None:
         """Evaluate one event and write its outputs, with retries until that succeeds. Raise only when cancelled."""
         stamp = round(message.timestamp * 1000) if message.timestamp >= 0 else None
-        record = Record(message.topic, message.partition, message.offset, message.key, message.value, stamp)
+        position = message.topic, message.partition, message.offset
+        headers = message.headers or ()
+        pairs: Headers = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
+        record = Record(*position, message.key, message.value, stamp, pairs)
         began = time.perf_counter()
         outcome = self._agent.handle([record])
         handled = time.perf_counter()
@@ -238,7 +241,8 @@ class EvaluateApp(faust.App):
 
     async def _send(self, emission: Emission) -> None:
         # No timestamp: Kafka rejects timestamps far ahead, and retention would delete records with old ones.
-        to, headers = self._outputs[emission.topic], list(emission.headers)
+        to = self._outputs[emission.topic]
+        headers = [(name, value or b"") for name, value in emission.headers]  # The client knows no null values.
         partition = None if emission.partition < 0 else emission.partition
         await self.producer.send_and_wait(to, emission.key, emission.value, partition, None, headers)
 

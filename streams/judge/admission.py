@@ -14,7 +14,7 @@ from ragweir.streams.judge.held_requests import HeldRequest, JobReservation
 from ragweir.streams.judge.job import Job
 from ragweir.streams.judge.pricing import allowance
 from ragweir.streams.judge.request_state import RequestState
-from ragweir.streams.judge.results import by_floor_alone, case_of, chosen, result, unjudged, waiting
+from ragweir.streams.judge.results import by_floor_alone, case_of, chosen, evaluated, result, unjudged, waiting
 from ragweir.streams.judge.worker_ledgers import WorkerLedgers
 
 _DECIDING_S = 5.0
@@ -96,5 +96,5 @@ class RequestAdmission:
 
     def _resolve(self, held: HeldRequest, status: Literal["failed", "expired"], why: str) -> None:
         """Resolve a request with an evaluation whose judged metrics are null."""
-        emission = unjudged(held.request, status, why, self._config.suites, self._config.off)
-        held.resolve(result(held.record, emission, status))
+        evaluation = unjudged(held.request, status, why, self._config.suites, self._config.off)
+        held.resolve(evaluated(held.record, evaluation, status, self._config.otlp))

@@ -29,8 +29,9 @@ from ragweir.streams.judge.held_requests import UNREADABLE, HeldRequest, HeldReq
 from ragweir.streams.judge.job import JobResult, JudgePool
 from ragweir.streams.judge.ledger import Budget
 from ragweir.streams.judge.request_state import RequestState
-from ragweir.streams.judge.results import judged, result, unjudged, waiting
+from ragweir.streams.judge.results import evaluated, judged, result, unjudged, waiting
 from ragweir.streams.judge.worker_ledgers import WorkerLedgers
+from ragweir.streams.otlp_results import TOPIC as OTLP_EVALUATIONS
 from ragweir.streams.records import Emission, EventPosition, Measurements, Outcome, Record, TopicPartition
 
 _SERVICE, _REQUESTS = "judge", "judge.requests"
@@ -52,7 +53,7 @@ _RUNNING = RequestState.RESERVED, RequestState.IN_FLIGHT
 class JudgeAgent(Agent):
     """Judges requests by the jobs of a pool, within the budgets."""
 
-    outputs = "evaluations", "judge.retry", "judge.deferred", "judge.ledger", "dead-letter"
+    _OUTPUTS = "evaluations", "judge.retry", "judge.deferred", "judge.ledger", "dead-letter"
 
     def __init__(self, config: JudgeConfig, pool: JudgePool) -> None:
         judge = config.judge
@@ -71,6 +72,11 @@ class JudgeAgent(Agent):
         self._newly_paused: set[TopicPartition] = set()
         """Those since the last tick: the runtime has to see each of them once, to seek back."""
         self._full = self._draining = False
+
+    @property
+    @override
+    def outputs(self) -> tuple[str, ...]:
+        return (*self._OUTPUTS, OTLP_EVALUATIONS) if self._config.otlp else self._OUTPUTS
 
     @property
     @override
@@ -244,11 +250,11 @@ class JudgeAgent(Agent):
         config, request, judge = self._config, held.request, self._config.judge
         if ended.judged is not None:
             suites = held.reservation.job.suites
-            emission = judged(request, ended.judged, suites, ended.usage, judge.model, config.off, cut=held.cut)
-            return result(held.record, emission, "judged")
+            evaluation = judged(request, ended.judged, suites, ended.usage, judge.model, config.off, cut=held.cut)
+            return evaluated(held.record, evaluation, "judged", config.otlp)
         if not ended.day_over and request.attempts >= judge.retries:
-            emission = unjudged(request, "failed", ended.why, config.suites, config.off)
-            return result(held.record, emission, "failed")
+            evaluation = unjudged(request, "failed", ended.why, config.suites, config.off)
+            return evaluated(held.record, evaluation, "failed", config.otlp)
         until = self._now
         if not ended.day_over:
             request = request.model_copy(update={"attempts": request.attempts + 1})

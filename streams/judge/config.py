@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ragweir.metrics.judged.suite import Case, Suite
 from ragweir.metrics.metric import Null
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
+from ragweir.streams.otlp_results import OtlpResults
 from ragweir.streams.settings import JudgeSettings
 
 
@@ -34,5 +35,7 @@ class JudgeConfig:
     """The metrics that are not published."""
     max_bytes: int = max_record_bytes(MAX_EVENT_BYTES)
     """The largest request that is read."""
+    otlp: OtlpResults | None = None
+    """Makes the OpenTelemetry form of evaluations; None if it is not written."""
     clock: Callable[[], float] = time.monotonic
     """Monotonic seconds."""

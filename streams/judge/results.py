@@ -8,12 +8,13 @@ from typing import Literal
 
 from ragweir.metrics.judged.driver import Judged
 from ragweir.metrics.judged.suite import Case, Suite
-from ragweir.metrics.list_cut import cut_fields
+from ragweir.metrics.unavailable import cut_fields, flagged_absent
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Status, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.emissions import cloud_event
+from ragweir.streams.emissions import cloud_event, with_trace
 from ragweir.streams.judge.job import JobUsage
+from ragweir.streams.otlp_results import OtlpResults
 from ragweir.streams.records import Emission, Outcome, Record
 
 _SERVICE = "judge"
@@ -56,6 +57,7 @@ def case_of(request: JudgeRequest, max_chars: int) -> tuple[Case, bool]:
         None if request.expected is None else tuple(expected),
         request.evaluation.scores,
         cut_fields(request.evaluation.flags),
+        flagged_absent(request.evaluation.flags),
     )
     cut = [*given, *(request.contexts or ())] != [query, response, *expected, *contexts]
     return case, cut
@@ -70,7 +72,7 @@ def judged(
     off: Collection[str],
     *,
     cut: bool,
-) -> Emission:
+) -> Evaluation:
     """Return the judged evaluation: the scored one with the judge's findings.
 
     Its judge is the model that answered, or `model` if none was called.
@@ -104,7 +106,7 @@ def judged(
 
 def unjudged(
     request: JudgeRequest, status: Status, reason: str, suites: Mapping[str, Suite], off: Collection[str]
-) -> Emission:
+) -> Evaluation:
     """Return an evaluation whose judged metrics are all null, for one reason."""
     before = request.evaluation
     names = [suite.suite for suite in chosen(before)]
@@ -123,11 +125,8 @@ def unjudged(
     )
 
 
-def _evaluation(evaluation: Evaluation, statuses: Mapping[str, Status]) -> Emission:
-    whole = evaluation.model_copy(update={"stage": "judged", "decision": _decided(evaluation, statuses)})
-    identity = f"{whole.event_id}:{whole.stage}"
-    headers = cloud_event(_SERVICE, "evaluation.judged", identity, whole.event_time, "application/json")
-    return Emission("evaluations", whole.event_id.encode(), encode(whole), headers)
+def _evaluation(evaluation: Evaluation, statuses: Mapping[str, Status]) -> Evaluation:
+    return evaluation.model_copy(update={"stage": "judged", "decision": _decided(evaluation, statuses)})
 
 
 def _decided(evaluation: Evaluation, statuses: Mapping[str, Status]) -> Decision:
@@ -162,9 +161,18 @@ def waiting(
 
 def result(record: Record, emission: Emission, counted: RequestOutcome) -> Outcome:
     """Return the outcome that settles a request by one emission."""
-    outcome = Outcome([emission], settled=[record])
+    outcome = Outcome(with_trace([emission], record), settled=[record])
     outcome.counts["ragweir_events_in_total",] = 1
     outcome.counts["ragweir_judge_requests_total", counted] = 1
-    if emission.topic == "evaluations":
-        outcome.counts["ragweir_evaluations_total", "judged"] = 1
+    return outcome
+
+
+def evaluated(record: Record, evaluation: Evaluation, counted: RequestOutcome, otlp: OtlpResults | None) -> Outcome:
+    """Return the outcome that settles a request by its judged evaluation, and the evaluation's OpenTelemetry form."""
+    identity = f"{evaluation.event_id}:{evaluation.stage}"
+    headers = cloud_event(_SERVICE, "evaluation.judged", identity, evaluation.event_time, "application/json")
+    emission = Emission("evaluations", evaluation.event_id.encode(), encode(evaluation), headers)
+    outcome = result(record, emission, counted)
+    outcome.emissions += otlp.emissions(_SERVICE, evaluation) if otlp else []
+    outcome.counts["ragweir_evaluations_total", "judged"] = 1
     return outcome

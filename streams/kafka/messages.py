@@ -16,4 +16,9 @@ def record_of(message: Message) -> Record:
     """Return the record of a message that was read."""
     kind, timestamp = message.timestamp()
     offset = cast("int", message.offset())
-    return Record(*topic_partition_of(message), offset, message.key(), message.value(), timestamp if kind else None)
+    stamp_ms = timestamp if kind else None
+    record = *topic_partition_of(message), offset, message.key(), message.value(), stamp_ms
+    try:
+        return Record(*record, tuple(cast("list[tuple[str, bytes | None]]", message.headers() or [])))
+    except (SystemError, UnicodeDecodeError):  # A second call would return tuples without a name, which crash Python.
+        return Record(*record, headers_lost=True)

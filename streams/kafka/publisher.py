@@ -1,4 +1,4 @@
-"""Publishes events to the interactions topic."""
+"""Publishes events."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from ragweir.streams.settings import Settings
 
 
 class BlockingPublisher:
-    """A producer of commands for the interactions topic.
+    """A producer of commands.
 
     Leaving its block waits until Kafka has acknowledged all events.
+
+    Args:
+        settings: all settings.
+        topic: full name of the topic; the interactions topic by default.
 
     Raises:
         PermanentError: on entering if the topic does not exist, on leaving if Kafka has rejected an event.
         Unreachable: if no broker answers.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.topic = f"{settings.topics.prefix}interactions"
+    def __init__(self, settings: Settings, topic: str | None = None) -> None:
+        self.topic = topic or f"{settings.topics.prefix}interactions"
         self._settings = settings
         self._rejected: list[KafkaError] = []
 

@@ -26,13 +26,6 @@ OnProgress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRecord(Record):
-    """A record with its headers."""
-
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class OffsetRange:
     """Offsets of a topic to read: those of each partition from its start to before its end.
 
@@ -113,7 +106,7 @@ def _offsets(
     return {each.partition: found[each].result().offset for each in partitions}
 
 
-def read(settings: Settings, wanted: OffsetRange, moved: OnProgress = lambda _: None) -> Iterator[StoredRecord]:
+def read(settings: Settings, wanted: OffsetRange, moved: OnProgress = lambda _: None) -> Iterator[Record]:
     """Yield the records of a range, in order within each partition.
 
     `moved` is called with the number of offsets since its last call.
@@ -139,7 +132,7 @@ def read(settings: Settings, wanted: OffsetRange, moved: OnProgress = lambda _: 
                 if message.error() is not None:  # The end has commit markers or compacted records.
                     reached = end
                 elif reached < end:
-                    yield _stored_record(message)
+                    yield record_of(message)
                     reached += 1
                 moved(min(reached, end) - at[partition])
                 at[partition] = reached
@@ -167,10 +160,3 @@ def _is_relevant(message: Message) -> bool:
     if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:  # No group is joined, so no right is needed.
         return False
     raise KafkaException(error)
-
-
-def _stored_record(message: Message) -> StoredRecord:
-    record = record_of(message)
-    headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
-    position = record.topic, record.partition, record.offset
-    return StoredRecord(*position, record.key, record.value, record.timestamp_ms, tuple(headers))

@@ -31,12 +31,12 @@ from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.settings import Settings
 
 ORDER = (
-    *("dead-letter", "windows", "evaluations"),
+    *("dead-letter", "windows", "otlp.evaluations", "evaluations"),
     *("judge.ledger", "judge.deferred", "judge.retry", "judge.requests"),
-    *("redrive", "interactions"),
+    *("redrive", "interactions", "assembly", "spans"),
 )
 """The topics in the order in which they grow: each after the outputs of its readers."""
-_SERVICES = ("evaluate", "evaluate-faust", "judge", "aggregate")
+_SERVICES = ("key", "join", "evaluate", "evaluate-faust", "judge", "aggregate")
 """The services that must not run. The exporter detects new partitions itself."""
 _DRAINED = ("judge.requests", "judge.retry")
 """The topics that must be read to their ends. Records of `judge.deferred` may wait for days."""

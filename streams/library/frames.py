@@ -189,14 +189,15 @@ def score_frame(frame: FrameT, *, map: MapArgument = None, settings: SettingsArg
     """Score the rows of a data frame of pandas or polars.
 
     >>> import pandas, ragweir
-    >>> frame = pandas.DataFrame({"event_id": ["a", "b"], "query": ["Who?", None], "response": ["Ada.", "Ada."],
+    >>> frame = pandas.DataFrame({"event_id": ["a", ""], "query": ["Who?", "Who?"], "response": ["Ada.", "Ada."],
     ...                           "contexts": [["Ada wrote it."], ["It rained."]]})
     >>> scores = ragweir.score_frame(frame)
     >>> float(scores.loc[0, "context_support"]), scores.loc[1, "rejected"]  # doctest: +ELLIPSIS
-    (1.0, 'query: not text; ...')
+    (1.0, 'event_id: empty; ...')
 
     Cells may hold lists, arrays, mappings, timestamps and missing values. A row is what `score` takes: values in cells
-    that are missing are null.
+    that are missing are null, so that a row without a query or a response is scored as one whose content was not
+    captured.
 
     Args:
         frame: the data frame, one event a row. Without a map, its columns are the fields of an interaction by their

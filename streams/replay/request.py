@@ -132,12 +132,17 @@ def _bound(text: str | None, name: str, now: datetime) -> int | datetime | None:
     return int(text) if text.isdecimal() else time_argument(text, name, now)
 
 
-def topic_names(run: Run) -> list[str]:
-    """Return the names in the topic table of a run's topics, without its record topic."""
+def topic_names(settings: Settings, run: Run) -> list[str]:
+    """Return the names in the topic table of a run's topics, without its record topic.
+
+    Args:
+        settings: the run's settings.
+        run: the record of the run.
+    """
     names = ["interactions"] * bool(run.files) + ["evaluations", "windows", "dead-letter"]
     if run.asked.judge != "never":
         names += [name for name in TOPICS if name.startswith("judge.")]
-    return names
+    return names + ["otlp.evaluations"] * (settings.output.otlp is not None)
 
 
 def replay_config(settings: Settings, run: Run) -> EvaluateConfig:

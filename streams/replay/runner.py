@@ -81,7 +81,8 @@ class ReplayRunner:
         Raises:
             PermanentError: if a person has to correct something; the same call then resumes.
         """
-        create_topics(run_settings(self.settings, self.run), [*(TOPICS[name] for name in topic_names(self.run)), RUN])
+        own = run_settings(self.settings, self.run)
+        create_topics(own, [*(TOPICS[name] for name in topic_names(own, self.run)), RUN])
         store_run(self.settings, self.run)
         while self.run.phase != "complete":
             if self.run.phase == "loading":

@@ -50,7 +50,11 @@ def prefix_of(settings: Settings, run_id: str) -> str:
 
 
 def run_settings(settings: Settings, run: Run) -> Settings:
-    """Return the settings of a run's services: topics of its own, the requested judge, no telemetry port, no SLOs."""
+    """Return the settings of a run's services: topics of its own, the requested judge, no telemetry port, no SLOs.
+
+    Evaluations have their OpenTelemetry form only if `output.otlp.replays` is on, and not in the topic of live ones.
+    """
+    otlp = settings.output.otlp
     judges: dict[str, dict[str, Any]] = {
         "never": {"base_url": None},
         "cached-only": {"cached_only": True, "retries": 0},
@@ -61,6 +65,7 @@ def run_settings(settings: Settings, run: Run) -> Settings:
         "input": {"start_from": "earliest"},
         "telemetry": {"port": 0},
         "windows": {"idle_s": _IDLE_SECONDS},
+        "output": {"otlp": otlp.model_copy(update={"topic": None}) if otlp and otlp.replays else None},
         "judge": judges[run.asked.judge],
     }
     groups = {name: getattr(settings, name).model_copy(update=change) for name, change in changes.items()}
@@ -75,6 +80,7 @@ def result_affecting_settings(settings: Settings, request: ReplayRequest) -> dic
     """
     every = settings.model_dump(mode="json")
     affecting = {name: every[name] for name in _AFFECTING_GROUPS}
+    affecting["output"] = {"include_text": every["output"]["include_text"]}
     affecting["input"] = {name: every["input"][name] for name in ("duplicate_horizon", "format")}
     try:
         if settings.input.map is not None:

@@ -78,12 +78,14 @@ class BatchReader:
         self._replay_limiter.resume_all()
         for partition, offset in first.items():
             self._offsets.consumed[partition] = offset
+            self._ends.pop(partition, None)
             self.seek(PartitionOffset(*partition, offset))
 
     def rewind(self) -> None:
         """Go back to the committed offsets after an abort."""
         self._replay_limiter.resume_all()
         for at in self._offsets.rewind():
+            self._ends.pop((at.topic, at.partition), None)
             if (at.topic, at.partition) not in self._backpressure.paused:
                 self.seek(at)
 
@@ -115,6 +117,14 @@ class BatchReader:
     def at_end(self) -> Collection[TopicPartition]:
         """The partitions that have been read to their end."""
         return self._ends.keys()
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """Return the offset up to which a partition was read; None if it is not held.
+
+        At an end it is that end, which commit markers and aborted records may separate from the last record.
+        """
+        consumed = self._offsets.consumed.get(partition)
+        return None if consumed is None else max(consumed, self._ends.get(partition, consumed))
 
     def ends_of_paused(self, timeout_s: float) -> Mapping[TopicPartition, int]:
         """Return the ends of the paused partitions from Kafka; the client learns only of those that it fetches.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from confluent_kafka import TopicPartition as PartitionOffset
 
 from ragweir.streams.records import Record, TopicPartition
-from ragweir.streams.runtimes.offset_metadata import MAX_COUNT, OffsetMetadata
+from ragweir.streams.runtimes.offset_metadata import MAX_COUNT, MAX_NOTE, OffsetMetadata
 
 MAX_ATTEMPTS = 8
 """The attempts after which an agent that has no canary stops for good."""
@@ -118,19 +118,27 @@ class DeliveryAttempts:
         return withdrawn
 
     def with_metadata(
-        self, offsets: Iterable[PartitionOffset], committed: Mapping[TopicPartition, int]
+        self,
+        offsets: Iterable[PartitionOffset],
+        committed: Mapping[TopicPartition, int],
+        note: Callable[[TopicPartition], str] = lambda _: "",
     ) -> list[PartitionOffset]:
         """Return offsets to commit, each with its metadata.
 
         Args:
             offsets: the next offset of each partition.
             committed: the offsets that are committed now; a partition whose offset moves has no attempts.
+            note: returns the agent's note of a partition.
         """
 
         def metadata(at: PartitionOffset) -> str:
             partition = at.topic, at.partition
             following = self._next.get(partition, _NONE)
-            return (following.without_attempts() if at.offset != committed.get(partition) else following).text
+            if at.offset != committed.get(partition):
+                following = following.without_attempts()
+            if (own := note(partition)[:MAX_NOTE]) != following.note:
+                following = following.model_copy(update={"note": own})
+            return following.text
 
         return [PartitionOffset(at.topic, at.partition, at.offset, metadata(at)) for at in offsets]
 

@@ -8,7 +8,7 @@ a batch is read (`rebalance`). Records on which a process may have died are trie
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -29,6 +29,7 @@ from ragweir.streams.runtimes.backpressure import Backpressure
 from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.broker_clock import BrokerClock
 from ragweir.streams.runtimes.canary_client import CanaryClient
+from ragweir.streams.runtimes.confirmed_ends import ConfirmedEnds, ask_kafka
 from ragweir.streams.runtimes.crash_protection import CrashProtection
 from ragweir.streams.runtimes.offsets import OffsetTracker
 from ragweir.streams.runtimes.poison import RECORD_FAULTS, PoisonBisection
@@ -97,7 +98,9 @@ class KafkaRuntime:
         )
         client = CanaryClient(canary, stopped_and_alive) if canary else None
         self._crash_protection = CrashProtection(agent, client, self._commit_metadata, health.alive)
-        self._identity = TopicIdentity(settings, inputs, connection, self._on_wait, stopped)
+        self._counted_outputs = {settings.topics.prefix + name: name for name in agent.counted_outputs}
+        self._identity = TopicIdentity(settings, inputs, connection, self._on_wait, stopped, [*self._counted_outputs])
+        self._counts: Mapping[str, int] = {}
         # The changelog of an agent without a provenance holds the progress of every partition, idle ones too.
         progress = identity.progress_group if agent.provenance else None
         self._progress = ProgressGroup(settings, progress, self._identity.topics, stopped_and_alive)
@@ -115,15 +118,26 @@ class KafkaRuntime:
             stopped_and_alive,
         )
         self._connection = connection
-        self._status = Status(consumer, inputs[0], connection, self._rebalance, offsets, reader, telemetry, health)
-        self._unassigned = UnassignedPartitions(
-            settings, consumer, group, lambda: self._identity.partitions, connection, self._rejoin
+        self._status = Status(
+            consumer,
+            inputs[0],
+            connection,
+            self._rebalance,
+            offsets,
+            reader,
+            telemetry,
+            health,
+            lag_from_read=agent.lag_from_read,
         )
+        self._unassigned = UnassignedPartitions(settings, consumer, group, self._input_counts, connection, self._rejoin)
         self._clock = BrokerClock()
+        self._ends = None
+        if agent.confirms_ends:
+            self._ends = ConfirmedEnds(ask_kafka(self._identity.admin), reader.position, self._clock.now_s)
         reports = {"delivery.report.only.error": agent.clock_record is None}
         self._transactions = Transactions(
             build(Producer, {**producer_properties(settings, identity, connection), **reports}),
-            {name: settings.topics.prefix + name for name in agent.outputs},
+            {name: settings.output_topic(name) for name in agent.outputs},
             identity.member,
             connection,
             self._status.show,
@@ -186,6 +200,7 @@ class KafkaRuntime:
             if records and self._offsets.uncommitted:
                 self._commit_start()
             self._begin(records)
+            self._show_counts()
             outcome = self._handle(records)
             handled = time.perf_counter()
             self._crash_protection.survive(outcome)
@@ -228,9 +243,25 @@ class KafkaRuntime:
             records = [record for record in records if record != poison]
         if records:
             outcome.extend(self._crash_protection.handle(records))
+        if self._ends and (confirmed := self._ends.confirmed(self._offsets.committed)):
+            self._agent.on_ends(confirmed)
         limit = self._bisection.limit - len(outcome.settled)
         outcome.extend(self._agent.tick(self._clock.now_s(), self._reader.at_end, limit))
         return outcome
+
+    def _show_counts(self) -> None:
+        """Hand partition counts that are new to the agent."""
+        counts = self._identity.partitions
+        if counts == self._counts:
+            return
+        outputs = {topic: counts[topic] for topic in self._counted_outputs if topic in counts}
+        if all(self._transactions.knows_partitions(*each) for each in outputs.items()):
+            self._counts = counts
+            own = {self._counted_outputs[topic]: count for topic, count in outputs.items()}
+            self._agent.on_partition_counts(self._input_counts(), own)
+
+    def _input_counts(self) -> Mapping[str, int]:
+        return {name: count for name, count in self._identity.partitions.items() if name not in self._counted_outputs}
 
     def _check_topics(self) -> None:
         """Check that the records that were read belong to the topics whose offsets are committed.
@@ -275,7 +306,7 @@ class KafkaRuntime:
 
     def _commit(self, emissions: Sequence[Emission], settled: Sequence[Record]) -> None:
         before, attempts = dict(self._offsets.committed), self._crash_protection.attempts
-        offsets = attempts.with_metadata(self._offsets.next_offsets(settled), before)
+        offsets = attempts.with_metadata(self._offsets.next_offsets(settled), before, self._agent.note)
         own = GroupOffsets(offsets, self._consumer.consumer_group_metadata())
         progress = self._progress.offsets(offsets)
         further = [GroupOffsets(progress, self._progress.metadata)] if progress else []

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 MAX_COUNT = 1_000_000
 """The highest count of attempts that is stored."""
+MAX_NOTE = 100
+"""The longest note of an agent that is stored."""
 _MAX_FATAL = 64
 """Kafka keeps 4,096 bytes with a committed offset by default."""
 
@@ -37,6 +39,9 @@ class OffsetMetadata(BaseModel):
     partitions: int | None = Field(default=None, ge=0)
     """The partition count of the topic when its group began to read it. Partitions from this number on were added later
     and begin at their starts."""
+
+    note: str = Field(default="", max_length=MAX_NOTE)
+    """The note of the agent."""
 
     @classmethod
     def parse(cls, metadata: str | None) -> OffsetMetadata:

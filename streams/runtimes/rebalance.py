@@ -79,7 +79,16 @@ class RebalanceListener:
         for committed, start in started:
             stored = self._start_offsets.metadata.get((start.topic, start.partition)) or metadata_of(start)
             self._restore(committed, start, self._crash_protection.on_assigned(start, stored, self._group))
-        return [start for _, start in started]
+        return [self._resumed(start) for _, start in started]
+
+    def _resumed(self, start: PartitionOffset) -> PartitionOffset:
+        """Return the offset to read from: the start, or a later one at which the agent goes on."""
+        partition = start.topic, start.partition
+        at = self._agent.resumes_at(partition)
+        if at is None or at <= start.offset:
+            return start
+        self._offsets.consumed[partition] = at
+        return PartitionOffset(start.topic, start.partition, at, start.metadata or "")
 
     def _restore(self, committed: int | None, start: PartitionOffset, metadata: OffsetMetadata) -> None:
         agent, began = self._agent, time.monotonic()
@@ -97,6 +106,7 @@ class RebalanceListener:
                 readable,
                 metadata.topic,
                 topic.partitions if topic else None,
+                metadata.note,
             )
             try:
                 agent.on_assigned(assignment)

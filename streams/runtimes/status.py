@@ -31,7 +31,10 @@ def show_broker(connection: Connection, telemetry: Telemetry, health: Health, no
 
 
 class Status:
-    """Keeps readiness and lag up to date; a lost broker is back once it describes `topic`."""
+    """Keeps readiness and lag up to date; a lost broker is back once it describes `topic`.
+
+    The lag counts from the last record that was settled, or, with `lag_from_read`, that was read.
+    """
 
     def __init__(
         self,
@@ -43,7 +46,10 @@ class Status:
         reader: BatchReader,
         telemetry: Telemetry,
         health: Health,
+        *,
+        lag_from_read: bool,
     ) -> None:
+        self._lag_from_read = lag_from_read
         self._consumer, self._topic, self._connection = consumer, topic, connection
         self._rebalance, self._offsets, self._reader = rebalance, offsets, reader
         self._telemetry, self._health = telemetry, health
@@ -96,7 +102,9 @@ class Status:
             high = max(high, paused.get(partition, high))
             if low <= high:  # Before the first fetch there are no ends.
                 # At the end, what is left are commit markers of other transactions.
-                is_done = partition in self._reader.at_end and committed == self._offsets.consumed[partition]
+                consumed = self._offsets.consumed[partition]
+                position = consumed if self._lag_from_read else committed
+                is_done = partition in self._reader.at_end and position == consumed
                 self._telemetry.set(
-                    "ragweir_lag", 0 if is_done else max(0, high - committed), partition[0], str(partition[1])
+                    "ragweir_lag", 0 if is_done else max(0, high - position), partition[0], str(partition[1])
                 )

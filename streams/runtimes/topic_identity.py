@@ -40,7 +40,10 @@ class TopicVersion:
 
 
 class TopicIdentity:
-    """Reads the ids of topics and detects changed ones; `on_wait` is called between two attempts to read them."""
+    """Reads the ids of topics and detects changed ones; `on_wait` is called between two attempts to read them.
+
+    For the outputs only the partition counts are needed.
+    """
 
     def __init__(
         self,
@@ -49,14 +52,15 @@ class TopicIdentity:
         connection: Connection,
         on_wait: Callable[[], object],
         stopped: Callable[[], bool],
+        outputs: Sequence[str] = (),
     ) -> None:
-        self._admin = build(AdminClient, client_properties(settings))
-        self._inputs, self._connection = list(inputs), connection
+        self.admin = build(AdminClient, client_properties(settings))
+        self._topics, self._connection = [*inputs, *outputs], connection
         self._on_wait, self._stopped = on_wait, stopped
         self.topics: dict[str, TopicVersion] = {}
         """The versions of the topics when their partitions were assigned."""
         self.partitions: Mapping[str, int] = {}
-        """The partition count of each topic, from the newest answer to `ask`."""
+        """The partition count of each topic that exists, from the newest answer to `ask`."""
         self._asked: Mapping[str, Future[TopicDescription]] | None = None
         self._ask_at = 0.0
 
@@ -74,7 +78,7 @@ class TopicIdentity:
 
     def ask(self) -> None:
         """Request the versions of all topics, without waiting for the answer."""
-        self._asked = self._ask(self._inputs)
+        self._asked = self._ask(self._topics)
         self._ask_at = time.monotonic() + _IDLE_SECONDS
 
     @property
@@ -91,15 +95,15 @@ class TopicIdentity:
             Interrupted: if `stopped` returns true meanwhile.
             RestartRequired: if there is no answer for a minute.
         """
-        asked, self._asked = self._asked or self._ask(self._inputs), None
-        now = self._answered(asked, self._inputs)
+        asked, self._asked = self._asked or self._ask(self._topics), None
+        now = self._answered(asked, self._topics)
         self.partitions = {name: topic.partitions for name, topic in now.items()}
         return {name: topic for name, topic in now.items() if name in self.topics and self.topics[name].id != topic.id}
 
     def _ask(self, topics: Collection[str]) -> Mapping[str, Future[TopicDescription]]:
         if not topics:
             return {}
-        return self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=_CALL_SECONDS)
+        return self.admin.describe_topics(TopicCollection(list(topics)), request_timeout=_CALL_SECONDS)
 
     def _answered(
         self, asked: Mapping[str, Future[TopicDescription]], topics: Collection[str]

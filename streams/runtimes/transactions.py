@@ -149,6 +149,17 @@ class Transactions:
             self._retry(partial(self._producer.send_offsets_to_transaction, list(group.offsets), group.metadata))
         self._retry(self._producer.commit_transaction)
 
+    def knows_partitions(self, topic: str, count: int) -> bool:
+        """Return whether records can be written to so many partitions of a topic, after asking Kafka for them.
+
+        A producer asks for itself every few minutes only, and an emission to a partition that it does not know fails.
+        """
+        try:
+            found = self._producer.list_topics(topic, timeout=CALL_TIMEOUT_SECONDS).topics.get(topic)
+        except KafkaException:
+            return False
+        return found is not None and len(found.partitions) >= count
+
     def abort(self, aborted: Aborted) -> KafkaError:
         """Abort; return the cause, which is the error of the first record that was not written, if there is one."""
         self._retry(self._producer.abort_transaction)

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ragweir.metrics.metric import Metric
+from ragweir.metrics.unavailable import CONTENT_ABSENT
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.screens.summary import decimal
 from ragweir.streams.terminal import printable
@@ -107,7 +108,11 @@ def _needed(reason: str, metrics: int) -> str:
 
     >>> _needed("the event has no expected", 8), _needed("the event has not both started_at and ended_at", 1)
     ('expected: 8 more need it', 'started_at and ended_at: 1 more needs both')
+    >>> _needed("content_absent", 8)
+    'texts: 8 more need those that were not captured (content_absent)'
     """
+    if reason == CONTENT_ABSENT:
+        return f"texts: {metrics} more need{'s' if metrics == 1 else ''} those that were not captured ({reason})"
     for beginning, them in _NEEDS:
         if reason.startswith(beginning):
             fields = reason.removeprefix(beginning).replace(" nor ", " or ")

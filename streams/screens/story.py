@@ -10,8 +10,9 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.dead_letters.listing import Letter, position, shown
 from ragweir.streams.explain import Searched, Story
-from ragweir.streams.kafka.reader import StoredRecord
+from ragweir.streams.records import Record
 from ragweir.streams.screens.scores import ScoreScreen
+from ragweir.streams.screens.trace import TraceScreen
 from ragweir.streams.settings import WindowSettings
 from ragweir.streams.terminal import Terminal, record_time
 
@@ -22,7 +23,7 @@ _MAX_CONTEXTS = 5
 """Limits on the texts of an event that are shown."""
 
 
-def redriven_from(record: StoredRecord) -> DeadLetter | None:
+def redriven_from(record: Record) -> DeadLetter | None:
     """Return the dead letter that a record of the redrive topic was made from; None for any other record."""
     try:
         return DeadLetter.from_headers(record.headers)
@@ -30,7 +31,7 @@ def redriven_from(record: StoredRecord) -> DeadLetter | None:
         return None
 
 
-def place(record: StoredRecord) -> str:
+def place(record: Record) -> str:
     """Return topic, partition and offset of a record."""
     return f"{record.topic}/{record.partition}/{record.offset}"
 
@@ -68,6 +69,8 @@ class StoryScreen:
             ScoreScreen(self.terminal, self.catalogue, self.metrics).show(story.evaluation)
             self._judge(story, story.evaluation)
             self._windows(story)
+        if story.trace is not None:
+            TraceScreen(self.terminal).show(story.trace)
         for each in story.letters:
             self._dead_letter(each)
         say(f"\nSearched: {', '.join(map(searched, story.searched))}.", "dim")
@@ -102,7 +105,7 @@ class StoryScreen:
             return
         contexts = (("context", context) for context in texts.contexts[:_MAX_CONTEXTS])
         for name, text in (("query", texts.query), ("response", texts.response), *contexts):
-            self.terminal.say(f"{name}: {shown(text, _MAX_TEXT)}")
+            self.terminal.say(f"{name}: {'(not captured)' if text is None else shown(text, _MAX_TEXT)}")
 
     def _judge(self, story: Story, evaluation: Evaluation) -> None:
         say = self.terminal.say

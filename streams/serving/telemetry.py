@@ -16,6 +16,7 @@ from ragweir.errors import ErrorClass
 from ragweir.metrics.aggregation.merger import Fate
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
 from ragweir.schemas.codec.intake import REPAIRS
+from ragweir.schemas.traces.interactions import Gap
 from ragweir.streams.records import Count, Measurements
 
 
@@ -103,7 +104,8 @@ _CALL_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _BATCHES = (1, 10, 100, 500, 1000, 5000)
 _EVALUATE, _AGGREGATE, _JUDGE, _EXPORT = "evaluate", "aggregate", "judge", "export"
-_AGENTS = (_EVALUATE, _AGGREGATE, _JUDGE)
+_KEY, _JOIN = "key", "join"
+_AGENTS = (_EVALUATE, _AGGREGATE, _JUDGE, _KEY, _JOIN)
 
 _CALLS = (
     *("ok", "cached", "broken_off", "cut", "rate_limited", "refused", "rejected", "server_error", "timeout"),
@@ -189,6 +191,27 @@ TABLE = (
         "Share of the floor's events that the budget is sufficient for",
         _JUDGE,
     ),
+    # Assembling: key.
+    _counter("ragweir_assemble_slices_total", "Records written to spans, one per source record and trace", _KEY),
+    _counter(
+        "ragweir_assemble_items_total",
+        "Spans (`traces`) and log records (`logs`) copied to spans",
+        _KEY,
+        signal=("traces", "logs"),
+    ),
+    _counter(
+        "ragweir_assemble_unjoinable_spans_total",
+        "Spans not copied because their trace id or span id is not valid",
+        _KEY,
+    ),
+    _counter("ragweir_assemble_marks_total", "Clock marks written, each to all partitions of spans", _KEY),
+    _gauge(
+        "ragweir_assemble_mark_timestamp_seconds",
+        "Time up to which a partition of a source was read, from the newest clock mark; assembling waits for the "
+        "earliest",
+        _KEY,
+        labels=("topic", "partition"),
+    ),
     # Windows.
     _counter("ragweir_late_events_total", "Events that arrived after their window was closed", _AGGREGATE),
     _counter(
@@ -220,6 +243,63 @@ TABLE = (
         "ragweir_open_window_bytes",
         "Memory of the records of windows that are open, or shown and may be revised, in bytes",
         _EXPORT,
+    ),
+    # Assembly of traces.
+    _counter(
+        "ragweir_assemble_traces_total",
+        "Traces closed, by cause: `complete`; `patience`, no spans came for a while; `deadline`; `limit`",
+        _JOIN,
+        cause=("complete", "patience", "deadline", "limit"),
+    ),
+    _counter(
+        "ragweir_assemble_interactions_total",
+        "Interactions written: `full` with question, answer and the texts of all contexts, or `partial`",
+        _JOIN,
+        content=("full", "partial"),
+    ),
+    _counter("ragweir_assemble_gaps_total", "Partial interactions, by what they lack", _JOIN, gap=get_args(Gap)),
+    _counter(
+        "ragweir_assemble_empty_total",
+        "Closed traces without a new interaction: `no_genai`, no span of a model, tool or retrieval; `no_root`, a dead "
+        "letter; `logs_only`; `late`, all spans belong to interactions that were written before",
+        _JOIN,
+        reason=("no_genai", "no_root", "logs_only", "late"),
+    ),
+    _counter(
+        "ragweir_assemble_late_spans_total",
+        "Spans that came after their interaction was written, and change nothing",
+        _JOIN,
+    ),
+    _counter(
+        "ragweir_assemble_forgotten_total",
+        "Written traces that were forgotten early because of assemble.max_remembered or a deleted part of the ledger",
+        _JOIN,
+    ),
+    _gauge("ragweir_assemble_open_traces", "Traces that are not closed", _JOIN, labels=("partition",)),
+    _gauge("ragweir_assemble_held_bytes", "Size of the spans of open traces", _JOIN, labels=("partition",)),
+    _gauge(
+        "ragweir_assemble_behind_bytes",
+        "Size of the records from the first one of the oldest open trace on, which a restart reads again",
+        _JOIN,
+        labels=("partition",),
+    ),
+    _gauge(
+        "ragweir_assemble_remembered_traces",
+        "Written traces that are remembered, so that late spans do not begin them again",
+        _JOIN,
+        labels=("partition",),
+    ),
+    _gauge(
+        "ragweir_assemble_clock_timestamp_seconds",
+        "Clock of `join`: the time up to which all source partitions have been read",
+        _JOIN,
+        labels=("partition",),
+    ),
+    _gauge(
+        "ragweir_assemble_clock_delay_seconds",
+        "Seconds by which the clock of `join` is behind this machine's",
+        _JOIN,
+        labels=("partition",),
     ),
     # Transactions.
     _counter("ragweir_transactions_total", "Transactions, by outcome", *_AGENTS, outcome=("committed", "aborted")),

@@ -19,7 +19,16 @@ from pydantic_settings import (
 from typing_extensions import override
 
 from ragweir.errors import ConfigurationError
-from ragweir.streams.settings.events import BatchSettings, InputSettings, LimitSettings, MetricSettings, OutputSettings
+from ragweir.streams.settings.assemble import AssembleSettings
+from ragweir.streams.settings.events import (
+    OTLP,
+    BatchSettings,
+    InputSettings,
+    LimitSettings,
+    MetricSettings,
+    OtlpOutputSettings,
+    OutputSettings,
+)
 from ragweir.streams.settings.files import check_not_world_writable
 from ragweir.streams.settings.group import SettingsGroup
 from ragweir.streams.settings.imports import import_function
@@ -40,11 +49,14 @@ __all__ = [
     "DEFAULT_ROUTING_KEY",
     "DEFAULT_ROUTING_KEY_WARNING",
     "GUARDED",
+    "AssembleSettings",
     "BatchSettings",
     "JudgeSettings",
     "KafkaSettings",
     "LimitSettings",
     "MetricSettings",
+    "OtlpOutputSettings",
+    "OutputSettings",
     "Price",
     "Probability",
     "PublishSettings",
@@ -66,6 +78,8 @@ __all__ = [
 ]
 
 DEFAULT_FILE = Path("ragweir.toml")
+DEFAULT_TRACE_TOPIC = "otlp_spans"
+"""The topic that a Collector's kafka exporter writes traces to by default."""
 _UNION_BRANCHES = {"bool", "float", "int", "str"}
 """Pydantic's names of the branches of a union in a setting's path."""
 _MESSAGES = {
@@ -86,6 +100,7 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = KafkaSettings()
     topics: TopicSettings = TopicSettings()
     input: InputSettings = InputSettings()
+    assemble: AssembleSettings = AssembleSettings()
     batch: BatchSettings = BatchSettings()
     limits: LimitSettings = LimitSettings()
     metrics: MetricSettings = MetricSettings()
@@ -112,7 +127,28 @@ class Settings(BaseSettings):
     @property
     def input_topic(self) -> str:
         """Name of the topic that interactions are read from."""
-        return self.input.topic or f"{self.topics.prefix}interactions"
+        own = f"{self.topics.prefix}interactions"
+        return own if self.reads_traces else self.input.topic or own
+
+    def output_topic(self, name: str) -> str:
+        """Return the full name of an output by its name in the topic table.
+
+        >>> own, given = Settings(), Settings(output={"otlp": {"topic": "evals"}})
+        >>> own.output_topic("otlp.evaluations"), given.output_topic("otlp.evaluations"), given.output_topic("windows")
+        ('rag.otlp.evaluations', 'evals', 'rag.windows')
+        """
+        chosen = self.output.otlp.topic if self.output.otlp and name == "otlp.evaluations" else None
+        return chosen or f"{self.topics.prefix}{name}"
+
+    @property
+    def reads_traces(self) -> bool:
+        """True if interactions are assembled from OpenTelemetry traces."""
+        return self.input.format == OTLP
+
+    @property
+    def trace_topics(self) -> tuple[str, ...]:
+        """Names of the topics of OTLP data, without repetition."""
+        return tuple(dict.fromkeys((self.input.topic or DEFAULT_TRACE_TOPIC, *self.assemble.topics)))
 
 
 class PublisherSettings(BaseSettings):

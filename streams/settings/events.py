@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 from pydantic_settings import NoDecode
 
 from ragweir.metrics.view import TextLimits
@@ -17,6 +17,8 @@ from ragweir.streams.settings.group import SettingsGroup
 
 JSON = "json"
 """The format of records that are one interaction in JSON, or one that `input.map` reads."""
+OTLP = "otlp"
+"""The format of records that are export requests of OpenTelemetry, from which `assemble` makes interactions."""
 
 
 class InputSettings(SettingsGroup):
@@ -29,8 +31,9 @@ class InputSettings(SettingsGroup):
     """Map of the events of `input.topic` to the fields of an interaction: a TOML file, or the name of a ready map, such
     as `langfuse`. Unset: the events have ragweir's own fields."""
     format: str = JSON
-    """Format of the events of `input.topic`: `json`, or the decoder of another package, named as `module:attribute` or
-    by an entry point of the group `ragweir.decoders`."""
+    """Format of the events of `input.topic`: `json`; `otlp` for OpenTelemetry traces, which `ragweir assemble` reads
+    from `input.topic` (unset: `otlp_spans`) and `assemble.topics`; or the decoder of another package, named as
+    `module:attribute` or by an entry point of the group `ragweir.decoders`."""
     start_from: Literal["earliest", "latest"] = "earliest"
     """Position at which a partition without a committed offset is first read: its earliest or its latest record.
     A partition whose evaluations show how far it was read continues there instead."""
@@ -118,9 +121,40 @@ class MetricSettings(SettingsGroup):
     module whose attribute `METRICS` has them; one, or a list of them. Nothing else is imported. Empty: none."""
 
 
+DEFAULT_OTLP_METRICS = (
+    "unsupported_risk",
+    "context_support",
+    "query_context_coverage",
+    "refusal",
+    "judge_faithfulness",
+)
+"""One metric for each question that a trace cannot answer: made-up statements, support, retrieval and refusal, and the
+judge's word on the events that the first one selects. Times, tokens and errors are in the trace already."""
+
+
+class OtlpOutputSettings(SettingsGroup):
+    """Evaluations as OpenTelemetry log records, which a Collector reads from Kafka.
+
+    Without this table none are written. An empty one, `output.otlp = {}`, writes them with the defaults.
+    """
+
+    topic: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,249}$")] | None = None
+    """Full name of the topic to write to, which has to exist. Unset: ragweir's own topic `otlp.evaluations`, with
+    `topics.prefix`. Replays write to topics of their own in any case."""
+    metrics: Annotated[tuple[str, ...], Field(min_length=1)] = DEFAULT_OTLP_METRICS
+    """Names of metrics, or of whole groups of metrics, of which each has a log record. Scored evaluations have those
+    that are computed for every event, judged evaluations those of the judge."""
+    explanations: bool = False
+    """If true, log records contain the judge's explanations, which quote users and documents."""
+    replays: bool = False
+    """If true, replays write log records too, with `ragweir.run_id`."""
+
+
 class OutputSettings(SettingsGroup):
-    """Content of evaluations."""
+    """Content of evaluations, and further forms of them."""
 
     include_text: bool = False
     """If true, evaluations contain the query, the response and the texts of the contexts. If false, they contain no
     text of users or documents, except for the judge's explanations and quoted evidence."""
+    otlp: OtlpOutputSettings | None = None
+    """Evaluations as OpenTelemetry log records: the table `output.otlp`. Unset: none are written."""

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ragweir.errors import UnreadableFile
+from ragweir.streams.sources import otlp
 from ragweir.streams.sources.bytestreams import DAMAGE, ByteSource, OnBytes, open_bytes, unread
 from ragweir.streams.sources.formats import Format, recognise
 from ragweir.streams.sources.lines import read_lines
@@ -24,6 +25,7 @@ def read_events(file: Path, max_bytes: int, on_bytes: OnBytes = lambda _: None) 
 
     The file holds JSON lines, a JSON array, JSON objects, CSV, TSV or Parquet, each plain or compressed by gzip or
     Zstandard; text may be UTF-8, UTF-16 or UTF-32. The number is that of the line, of the element or of the data row.
+    A file of OpenTelemetry data yields its export requests, each in protobuf or JSON.
 
     Args:
         file: the file.
@@ -111,10 +113,14 @@ class EventReader:
         found, head = recognise(content, name)
         self.format = Format(found.name, found.unit, found.delimiter, layers)
         content = unread(head, content)
-        if found.name == "JSON lines":
+        if found.has_traces:
+            max_bytes = otlp.MAX_REQUEST_BYTES
+        if found.name.endswith("JSON lines"):
             return read_lines(content, max_bytes)
-        if found.name == "JSON":
+        if found.name.endswith("JSON"):
             return read_values(content, max_bytes, name)
+        if found.has_traces:
+            return otlp.read_requests(content, name, found.name)
         if found.delimiter:
             return read_table(content, max_bytes, name, found.delimiter)
         if not layers and (path := _regular_file(self._stream)) is not None:

@@ -11,10 +11,10 @@ import orjson
 from typing_extensions import override
 
 from ragweir.errors import UnreadableFile
-from ragweir.streams.sources import parquet
+from ragweir.streams.sources import otlp, parquet
 from ragweir.streams.sources.tables import delimiter_of
 
-SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".pb", ".binpb", ".otlp")
 """Suffixes of data files, which may be followed by one of `COMPRESSED`."""
 COMPRESSED = (".gz", ".zst", ".zstd")
 
@@ -23,6 +23,7 @@ _TABLE_SUFFIXES = frozenset({".csv", ".tsv"})
 _MAX_HEAD_BYTES = 64 * 1024
 _CONTINUED = (b"{", b"[", b",", b":")
 """Ends of the first line of an object that goes over several lines."""
+_BRACKETS = re.compile(rb"\s*+\[?\s*+\{?\s{0,1024}+")
 _COLUMN = re.compile(r"[^\W\d][\w .\-/()\[\]#:]{0,60}")
 
 
@@ -35,13 +36,18 @@ class Format:
     """
 
     name: str = "JSON lines"
-    """JSON lines, JSON, CSV, TSV or Parquet."""
+    """JSON lines, JSON, CSV, TSV or Parquet; or one that begins with OTLP."""
     unit: str = "line"
-    """The name of that which is numbered: a line, an element or a row."""
+    """The name of that which is numbered: a line, an element, a row or a request."""
     delimiter: str = ""
     """The delimiter of a table of text."""
     layers: tuple[str, ...] = ()
     """The encoding, if it is not UTF-8, and the compression, if any."""
+
+    @property
+    def has_traces(self) -> bool:
+        """True if the file holds OpenTelemetry data, in which each record is an export request."""
+        return self.name.startswith("OTLP")
 
     @override
     def __str__(self) -> str:
@@ -59,7 +65,7 @@ def suffix_of(name: str) -> str:
 
 
 def recognise(content: io.BufferedReader, name: str) -> tuple[Format, bytes]:
-    """Return the format of a text or a Parquet file, and the bytes that were read of it to find it out.
+    """Return the format of a text, of Parquet or of OpenTelemetry data, and the bytes that were read to find it out.
 
     No more is read than the first line that is not blank, or two of them if that is no JSON, or the head of these.
 
@@ -73,21 +79,38 @@ def recognise(content: io.BufferedReader, name: str) -> tuple[Format, bytes]:
     head = content.read(len(parquet.MAGIC))
     if head == parquet.MAGIC:
         return Format("Parquet", "row"), head
-    if _is_utf_16(head):
+    if otlp.may_be_binary(head):
+        head += content.read(otlp.HEAD_BYTES)
+        if binary := otlp.binary_format(head):
+            return Format(binary, "request"), head
+    if _is_utf_16(head[: len(parquet.MAGIC)]):
         raise UnreadableFile(f"{name} looks like UTF-16 without a byte order mark; save it as UTF-8")
     while b"\n" not in head.lstrip() and len(head) < _MAX_HEAD_BYTES and (line := content.readline(_MAX_HEAD_BYTES)):
         head += line
     first, suffix = head.strip().partition(b"\n")[0].rstrip(), suffix_of(name)
-    if first.startswith(b"[") or (first.startswith(b"{") and _is_continued(first)):
-        return Format("JSON", "element"), head
-    if first.startswith(b"{") or suffix in _JSON_SUFFIXES or not first:
+    if first.startswith((b"[", b"{")):
+        return _json(content, head, first)
+    if suffix in _JSON_SUFFIXES or not first:
         return Format(), head
-    text = first.decode(errors="replace")
-    delimiter = "\t" if suffix == ".tsv" else delimiter_of(text)
+    return _table(content, head, first.decode(errors="replace"), suffix)
+
+
+def _json(content: io.BufferedReader, head: bytes, first: bytes) -> tuple[Format, bytes]:
+    """Return the format of JSON that begins with a line, and the bytes that were read."""
+    if first.startswith(b"{") and not _is_continued(first):
+        return Format("OTLP JSON lines" if otlp.is_json(first) else "JSON lines"), head
+    while _BRACKETS.fullmatch(head) and (line := content.readline(_MAX_HEAD_BYTES)):
+        head += line
+    return Format("OTLP JSON" if otlp.is_json(head) else "JSON", "element"), head
+
+
+def _table(content: io.BufferedReader, head: bytes, first: str, suffix: str) -> tuple[Format, bytes]:
+    """Return the format of a text that begins with a line and is no JSON, and the bytes that were read."""
+    delimiter = "\t" if suffix == ".tsv" else delimiter_of(first)
     table = Format("TSV" if delimiter == "\t" else "CSV", "row", delimiter)
     if suffix in _TABLE_SUFFIXES:
         return table, head
-    if _is_header(text, delimiter):
+    if _is_header(first, delimiter):
         second = content.readline(_MAX_HEAD_BYTES)
         return Format() if second.lstrip().startswith(b"{") else table, head + second
     return Format(), head

@@ -3,11 +3,13 @@
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from commands import ROOT, environment, ragweir
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -15,6 +17,7 @@ from confluent_kafka.admin import (
     AdminClient,
     ResourceType,
 )
+from confluent_kafka.cimpl import NewTopic
 from conftest import produce, read_to_end
 from faults import Service, eventually
 from scripted_judge import ScriptedPool, config
@@ -26,6 +29,7 @@ from chaos.guarded import Guarded
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key
 from ragweir.schemas.topics import TOPICS
+from ragweir.streams.from_settings import catalogue, otlp_results
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.days import day_of
 from ragweir.streams.kafka.client import Identity, reader_properties
@@ -34,6 +38,13 @@ from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
 
 SAMPLES = ROOT / "streams" / "playground" / "demo" / "samples.jsonl"
+
+
+RECORDED = "tests/schemas/traces/otlp/langchain-openinference/rag.otlp.pb"
+OTLP = variables(input__format="otlp", assemble__settle_s=0.5)
+TRACES = [
+    right for right in rights(TRACES="otlp_spans") if right.principal in ("User:ragweir-key", "User:ragweir-join")
+]
 
 
 def granted(user: str, kind: ResourceType, operation: AclOperation, **variables: str) -> set[str]:
@@ -46,7 +57,15 @@ def granted(user: str, kind: ResourceType, operation: AclOperation, **variables:
 
 
 @pytest.mark.parametrize("judge", ["", "yes"])
-@pytest.mark.parametrize("variables", [{}, {"PREFIX": "team-a.", "INPUT_TOPIC": "theirs"}])
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"PREFIX": "team-a.", "INPUT_TOPIC": "theirs"},
+        {"OTLP": "yes"},
+        {"PREFIX": "team-a.", "OTLP": "yes", "OTLP_TOPIC": "results"},
+    ],
+)
 @pytest.mark.parametrize("name", sorted(SERVICES))
 def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
     name: str, variables: dict[str, str], judge: str
@@ -55,20 +74,30 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
     if name == "judge" and not judge:
         assert not [right for right in rights(**variables) if right.principal == "User:ragweir-judge"]
         return
+    if name in ("key", "join"):
+        assert not [right for right in rights(**variables) if right.principal == f"User:ragweir-{name}"]
+        variables = {**variables, "TRACES": "theirs otlp_logs"}
     settings = Settings(
         topics={"prefix": variables.get("PREFIX", "rag.")},
-        input={"topic": variables.get("INPUT_TOPIC")},
+        input={"topic": "theirs", "format": "otlp"}
+        if "TRACES" in variables
+        else {"topic": variables.get("INPUT_TOPIC")},
+        assemble={"topics": ("otlp_logs",)},
         judge={"base_url": "http://127.0.0.1:9/v1" if judge else None},
+        output={"otlp": {"topic": variables.get("OTLP_TOPIC")} if "OTLP" in variables else None},
     )
     service, prefix = SERVICES[name], settings.topics.prefix
     # A judge agent would start a thread.
-    agent = JudgeAgent(config(), ScriptedPool()) if name == "judge" else service.agent(settings, 1)
+    judging = replace(config(), otlp=otlp_results(settings, catalogue(settings)))
+    agent = JudgeAgent(judging, ScriptedPool()) if name == "judge" else service.agent(settings, 1)
     inputs = set(service.inputs(settings))
     kept = {prefix + name for name in (agent.changelog, agent.provenance) if name is not None}
     identity = Identity(name, 3, prefix)
     given = {**variables, "JUDGE": judge}
     assert granted(name, ResourceType.TOPIC, AclOperation.READ, **given) == inputs | kept
-    assert granted(name, ResourceType.TOPIC, AclOperation.WRITE, **given) == {prefix + o for o in agent.outputs}
+    assert granted(name, ResourceType.TOPIC, AclOperation.WRITE, **given) == {
+        *map(settings.output_topic, agent.outputs)
+    }
     progress = {identity.progress_group} if agent.provenance else set()
     assert granted(name, ResourceType.GROUP, AclOperation.READ, **given) == {identity.group} | progress
     (ours,) = granted(name, ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE, **given)
@@ -80,8 +109,8 @@ def test_every_topic_and_group_in_the_rights_is_one_of_ours_or_kafkas_own() -> N
     groups = {f"rag.{name}" for name in (*SERVICES, "evaluate.progress", "judge.progress", "redrive", "run.")} | {
         reader_properties(Settings())["group.id"]
     }
-    for right in rights(JUDGE="yes"):
-        known = {ResourceType.TOPIC: topics, ResourceType.GROUP: groups}.get(right.restype)
+    for right in rights(JUDGE="yes", TRACES="otlp_spans"):
+        known = {ResourceType.TOPIC: topics | {"otlp_spans"}, ResourceType.GROUP: groups}.get(right.restype)
         assert known is None or right.name in known, right
         assert right.principal.removeprefix("User:ragweir-") in USERS
 
@@ -205,6 +234,42 @@ def test_every_part_works_with_exactly_its_rights(guarded: Running) -> None:
             eventually(lambda again=again: again.logged("state restored"), "it reads its own topic on the next start")
             eventually(lambda again=again: again.logged("partitions assigned"), "it goes on")
             assert not complaints(again)
+
+
+def test_traces_are_assembled_with_exactly_their_rights(guarded: Running) -> None:
+    """`key` and `join` work, and `join` restores its state on the next start."""
+    bootstrap = guarded.bootstrap
+    grant(guarded.admin, TRACES)
+    guarded.admin.create_topics([NewTopic("otlp_spans", 1)])["otlp_spans"].result(30)
+    produce(bootstrap, "otlp_spans", [(ROOT / RECORDED).read_bytes()])
+
+    def assembled() -> bool:
+        return any(b"water damage" in (each.value() or b"") for each in read_to_end(bootstrap, "rag.interactions"))
+
+    with guarded.service("key", **OTLP) as key, guarded.service("join", **OTLP) as join:
+        eventually(assembled, "the trace is an interaction")
+        assert not complaints(key)
+        assert not complaints(join)
+    with guarded.service("join", **OTLP) as again:
+        eventually(lambda: again.logged("state restored"), "it reads its ledger")
+        assert not complaints(again)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "right",
+    [each for each in TRACES if each.operation != AclOperation.DESCRIBE],
+    ids=lambda right: f"{right.principal.rpartition('-')[2]} {right.operation.name} {right.name}",
+)
+def test_none_of_the_rights_to_assemble_is_superfluous(guarded: Running, right: AclBinding) -> None:
+    grant(guarded.admin, TRACES)
+    with suppress(KafkaException):  # It is there already.
+        guarded.admin.create_topics([NewTopic("otlp_spans", 1)])["otlp_spans"].result(30)
+    for partition in range(2):  # An empty ledger is not read.
+        produce(guarded.bootstrap, "rag.assembly", [b"{}"], partition=partition)
+    with guarded.without([right]), guarded.service(right.principal.rpartition("-")[2], **OTLP) as service:
+        eventually(lambda: complaints(service), "it complains")
+        assert service.asked("/readyz")[0] != 200
 
 
 def lots(name: str) -> list[list[AclBinding]]:

@@ -30,7 +30,6 @@ from ragweir.schemas.interaction import Interaction
 from ragweir.streams.agent import Assignment
 from ragweir.streams.dead_letters.listing import Letter
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.kafka.reader import StoredRecord
 from ragweir.streams.records import EventPosition, Outcome, Record
 from ragweir.streams.runtimes import files
 
@@ -249,7 +248,7 @@ def test_a_dead_letter_for_one_event_of_several_is_not_sent_again() -> None:
     outcome = agent().handle([record(7, "a", None), record(8, None)])
     found = [
         Letter(
-            StoredRecord("d", 0, 0, None, each.value, 0, each.headers),
+            Record("d", 0, 0, None, each.value, 0, each.headers),
             DeadLetter.from_headers(each.headers),
             "evaluate",
         )

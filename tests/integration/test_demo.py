@@ -111,14 +111,12 @@ def answered(request: JudgeRequest, score: float | None) -> Evaluation:
         statuses=dict.fromkeys(chosen_suites, "judged"),
     )
     usage = job.JobUsage(input_tokens=1_000, output_tokens=50, costs=Counter(today=1_200), calls=1)
-    emission = judged(request, found, (), usage, "simulated-judge", (), cut=False)
-    return Evaluation.model_validate_json(emission.value or b"")
+    return judged(request, found, (), usage, "simulated-judge", (), cut=False)
 
 
 def failed(request: JudgeRequest) -> Evaluation:
     """The evaluation of an event whose judging came to nothing."""
-    emission = unjudged(request, "failed", "the test says so", suites(), ())
-    return Evaluation.model_validate_json(emission.value or b"")
+    return unjudged(request, "failed", "the test says so", suites(), ())
 
 
 def deferred(request: JudgeRequest) -> JudgeRequest:
@@ -145,11 +143,11 @@ def traffic(count: int, catalogue: Catalogue = CATALOGUE) -> list[Result]:
 
 
 def test_every_field_of_the_contract_is_in_some_sample() -> None:
-    """A reader of the samples meets each field that an interaction may have, and none that it may not."""
+    """A reader of the samples meets each field that a producer may set, and none that it may not."""
     events = [interaction(event) for event in interactions(len(samples()), NOW)]
     assert not any(event.extra for event in events)
     seen = {name for event in events for name in event.model_fields_set}
-    assert Interaction.model_fields.keys() - seen == {"extra"}
+    assert Interaction.model_fields.keys() - seen == {"extra", "assembly"}
     for name, part in PARTS.items():
         values = [getattr(event, name) for event in events if getattr(event, name)]
         parts = [each for value in values for each in (value if isinstance(value, tuple) else (value,))]
@@ -524,6 +522,24 @@ def must_show_the_judge(output: str) -> None:
 
 def v2_means(output: str) -> list[float]:
     return [float(mean) for mean in re.findall(r"window until .* v2 (\S+)", output)]
+
+
+def test_traces_are_evaluated_as_published_interactions_are(
+    kafka: SharedBroker, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a simulated exporter through key and join: every trace scored once, every unreadable record named."""
+    command._run(kafka.bootstrap, events=41, seconds=0, prefix=prefix, traces=True)
+    output = capsys.readouterr().out
+    assert f"Publishing 41 traces to {prefix}otlp_spans, by a simulated exporter" in output
+    assert "44 records published: 41 scored, 3 rejected; " in output
+    for reason in ("unreadable: neither OTLP", "tombstone: the record has no value", "no_root: trace "):
+        assert re.search(rf"^ +1 {reason}", output, re.MULTILINE), reason
+    assert re.search(
+        r"^Assembled from traces: \d+ spans of .*, 42 traces closed, 41 interactions, 0 late", output, re.MULTILINE
+    )
+    assert re.search(
+        r"^The worst answer, as `ragweir explain [0-9a-f]{32}:[0-9a-f]{16}` tells it", output, re.MULTILINE
+    )
 
 
 def test_without_prometheus_the_demo_says_how_to_install_it(

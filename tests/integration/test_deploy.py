@@ -43,6 +43,8 @@ COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 OURS = ("topics", *PORTS, "simulated-judge")
 JUDGED = ("judge", "simulated-judge")
 """What runs only where somebody asks for a judge."""
+ASSEMBLING = ("key", "join")
+"""The services that run only where traces are read."""
 MANIFESTS: list[dict[str, Any]] = [
     document
     for file in sorted((DEPLOY / "kubernetes").glob("*.yaml"))
@@ -275,6 +277,12 @@ def simulated() -> dict[str, str]:
     return dict(word.split("=", 1) for word in words)
 
 
+def traces() -> dict[str, str]:
+    """The variables of the env file that makes traces the input."""
+    words = shlex.split((DEPLOY / "traces.env").read_text(), comments=True)
+    return dict(word.split("=", 1) for word in words)
+
+
 def secrets_of(folder: Path) -> dict[str, str]:
     """What deploy/secrets.sh makes in a folder."""
     subprocess.run([DEPLOY / "secrets.sh", folder], check=True, capture_output=True)
@@ -348,8 +356,8 @@ def test_compose_asks_and_scrapes_each_service_on_its_own_port(name: str, port: 
     """And the judge only where there is one: a target that is not there would page somebody."""
     service = COMPOSE["services"][name]
     assert f"http://127.0.0.1:{port}/readyz" in service["healthcheck"]["test"][-1]
-    assert f"{name}:{port}" in scraped(scraping(simulated()))
-    assert (f"{name}:{port}" in scraped(scraping({}))) == (name not in JUDGED)
+    assert f"{name}:{port}" in scraped(scraping(simulated() | traces()))
+    assert (f"{name}:{port}" in scraped(scraping({}))) == (name not in (*JUDGED, *ASSEMBLING))
     assert service["hostname"] == name  # A host name that changed would be another member of the group.
 
 
@@ -377,9 +385,9 @@ def test_prometheus_beside_ragweir_asks_the_supervisor_of_up() -> None:
     ]
 
 
-def with_judge(text: str) -> Any:
-    """A YAML file in which the line about the judge is no comment."""
-    return yaml.safe_load(re.sub(r"# (- .*judge)", r"\1", text))
+def with_all(text: str) -> Any:
+    """A YAML file in which the lines about services that may be absent are no comments."""
+    return yaml.safe_load(re.sub(r"# (- (?:judge|key|join)\.yaml)", r"\1", text))
 
 
 def test_everything_that_stays_up_in_compose_is_watched_and_restarted() -> None:
@@ -417,12 +425,28 @@ def test_compose_gives_its_services_settings_that_are_right(
 
 def test_a_judge_in_compose_is_only_there_when_asked_for() -> None:
     services = COMPOSE["services"]
-    assert {name for name, service in services.items() if "profiles" in service} == set(JUDGED)
+    assert {name for name, service in services.items() if "profiles" in service} == {*JUDGED, *ASSEMBLING}
     asked = simulated()["COMPOSE_PROFILES"].split(",")
     assert {name for name in JUDGED if set(services[name]["profiles"]) & set(asked)} == set(JUDGED)
     # A judge of one's own comes without the simulated one, and nothing waits for either.
     assert not set(services["judge"]["profiles"]) & set(services["simulated-judge"]["profiles"])
     assert not [name for name, service in services.items() if set(JUDGED) & set(service.get("depends_on", {}))]
+
+
+def test_traces_are_assembled_in_compose_where_they_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The services that assemble and the one that reads what they write then have the same input."""
+    services = COMPOSE["services"]
+    assert all(services[name]["profiles"] == [traces()["COMPOSE_PROFILES"]] for name in ASSEMBLING)
+    for name in ("evaluate", *ASSEMBLING):
+        with monkeypatch.context() as patch:
+            for variable, value in environment_of(name, secrets_of(tmp_path) | traces()).items():
+                patch.setenv(variable, value)
+            settings = settings_of("", tmp_path)
+        assert settings.reads_traces, name
+        assert settings.input_topic == "rag.interactions"
+        assert settings.trace_topics == ("otlp_spans",)
 
 
 def test_what_the_env_file_sets_reaches_the_judge_and_its_key_nobody_else() -> None:
@@ -528,10 +552,10 @@ def test_the_settings_in_kubernetes_are_right(tmp_path: Path) -> None:
         assert names == [generated["name"]]
 
 
-def test_the_kustomization_names_the_files_of_all_services_and_the_judges_as_a_comment() -> None:
-    """The judge would only restart without an endpoint."""
-    assert set(KUSTOMIZATION["resources"]) == {f"{name}.yaml" for name in PORTS if name != "judge"}
-    whole = with_judge((DEPLOY / "kubernetes" / "kustomization.yaml").read_text())
+def test_the_kustomization_names_the_files_of_all_services_some_as_a_comment() -> None:
+    """The judge would only restart without an endpoint, key and join without traces."""
+    assert set(KUSTOMIZATION["resources"]) == {f"{name}.yaml" for name in PORTS if name not in ("judge", *ASSEMBLING)}
+    whole = with_all((DEPLOY / "kubernetes" / "kustomization.yaml").read_text())
     assert set(whole["resources"]) == {f"{name}.yaml" for name in PORTS}
 
 
@@ -544,7 +568,8 @@ def test_the_judge_in_kubernetes_works_once_its_comments_are_settings(
     for each in container["env"]:
         if "value" in each:
             monkeypatch.setenv(each["name"], each["value"])
-    settings = settings_of(re.sub(r"^# (\[judge\]|[\w.\"-]+ = )", r"\1", text, flags=re.MULTILINE), tmp_path)
+    settings = settings_of(re.sub(r"^# (\[\w+\]|[\w.\"-]+ = )", r"\1", text, flags=re.MULTILINE), tmp_path)
+    assert settings.reads_traces
     assert price_of(judge_config(settings, 1).judge, settings.judge.model).input_usd > 0
     assert settings.judge.slots == WORKLOADS["judge"]["spec"]["replicas"]
     # The key's file is the one that the Secret's only entry becomes.

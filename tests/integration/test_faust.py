@@ -77,6 +77,7 @@ FOREIGN = tuple(
     )
     for number in range(10)
 )
+PARENT = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 UNMAPPED = orjson.dumps({"task_id": "x", "question": "q", "contexts": "no list"})
 
 
@@ -155,8 +156,13 @@ def test_every_runtime_gives_the_same_bytes(kafka: SharedBroker, prefix: str, tm
     outputs = [create_topic(kafka.bootstrap, f"{prefix}{name}", 4, LARGE) for name in ("evaluations", "dead-letter")]
     abort(kafka.bootstrap, foreign, FOREIGN)
     produce(kafka.bootstrap, foreign, [*FOREIGN, UNMAPPED])
-    for key, value in (*NATIVE, *POISON):
-        produce(kafka.bootstrap, redrive, [value], key=key, partition=0)
+    for number, (key, value) in enumerate((*NATIVE, *POISON)):
+        headers = (("tracestate", b"a=1"), ("ragweir-message", b"forged"), ("a", b"\xff")) if number % 2 else ()
+        produce(kafka.bootstrap, redrive, [value], key=key, partition=0, headers=headers)
+    for headers in ((("traceparent", PARENT),), (("h", b""),) * 65):
+        value = event(event_id=f"headers-{len(headers)}")
+        produce(kafka.bootstrap, redrive, [value], key=b"k", partition=0, headers=headers)
+        produce(kafka.bootstrap, redrive, [b"not json"], key=b"k", partition=0, headers=headers)
     ends = ends_of(kafka.bootstrap, foreign, redrive)
 
     def through(runtime: str, group: str, **settings: str) -> list[Message]:
@@ -171,12 +177,17 @@ def test_every_runtime_gives_the_same_bytes(kafka: SharedBroker, prefix: str, tm
 
     on_kafka = through("kafka", f"{prefix}evaluate")
     on_faust = through("faust", f"{prefix}evaluate-faust", **PLAIN)
-    assert len(on_kafka) == len(NATIVE) - 1 + len(FOREIGN) + len(POISON) + 1
+    assert len(on_kafka) == len(NATIVE) - 1 + len(FOREIGN) + len(POISON) + 1 + 4
     assert written(on_faust) == written(on_kafka)
     for message in on_faust:
         assert message.key() is None or message.partition() == partition_of(message.key(), 4)
     evaluated = [message.value() for message in on_faust if message.topic() == outputs[0]]
-    files = by_file("redrive.jsonl", [value for _, value in NATIVE], tmp_path)
+    values = [value for _, value in NATIVE]
+    values += [event(event_id="headers-1", trace_id=PARENT[3:35].decode(), span_id=PARENT[36:52].decode())]
+    cut = [each for each in evaluated if orjson.loads(each)["flags"] == ["headers_cut"]]
+    assert [orjson.loads(each)["event_id"] for each in cut] == ["headers-65"]
+    evaluated = [each for each in evaluated if each not in cut]
+    files = by_file("redrive.jsonl", values, tmp_path)
     files += by_file("foreign.jsonl", FOREIGN, tmp_path, topic=foreign, map=MAP)
     assert without(evaluated, "source", "event_time") == without(files, "source", "event_time")
 

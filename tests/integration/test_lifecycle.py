@@ -3,11 +3,12 @@
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import Consumer
 from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import eventually
 from typing_extensions import override
@@ -215,3 +216,106 @@ def test_the_lag_is_current_while_an_agent_takes_nothing(kafka: SharedBroker, pr
         agent.room = 1_000
         eventually(lambda: written(kafka, f"{prefix}evaluations") == [b"0", b"1", b"2", b"3"], "it goes on")
         eventually(lambda: run.lag() == 0, "and has caught up")
+
+
+class Patient(Agent):
+    """Settles nothing, and notes the partition counts and the ends that it is told of."""
+
+    outputs = ("evaluations",)
+    counted_outputs = ("evaluations",)
+    confirms_ends = True
+
+    def __init__(self, *, lag_from_read: bool = True) -> None:
+        self._lag_from_read = lag_from_read
+        self.taken = 0
+        self.assigned = 0
+        self.resumed: int | None = None
+        self.counts: list[object] = []
+        self.ends: list[tuple[int, float]] = []
+
+    @property
+    @override
+    def lag_from_read(self) -> bool:
+        return self._lag_from_read
+
+    @override
+    def handle(self, records: Sequence[Record]) -> Outcome:
+        self.taken += len(records)
+        return Outcome()
+
+    @override
+    def dead_letter(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
+        return Outcome(settled=[record])
+
+    @override
+    def on_assigned(self, assignment: Assignment) -> None:
+        self.assigned += 1
+
+    @override
+    def resumes_at(self, topic_partition: TopicPartition) -> int | None:
+        return self.resumed
+
+    @override
+    def on_partition_counts(self, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> None:
+        self.counts.append((dict(inputs), dict(outputs)))
+
+    @override
+    def on_ends(self, confirmed: Mapping[TopicPartition, float]) -> None:
+        self.ends += [(self.taken, time_s) for time_s in confirmed.values()]
+
+
+@pytest.mark.parametrize(("lag_from_read", "lag"), [(True, 0), (False, 3)])
+def test_the_lag_of_a_patient_agent_counts_from_what_it_has_read(
+    kafka: SharedBroker,
+    prefix: str,
+    lag_from_read: bool,
+    lag: int,
+) -> None:
+    """If it says so: its committed offset stays behind while it waits, and would be taken for a stall."""
+    agent = Patient(lag_from_read=lag_from_read)
+    with running(kafka, prefix, agent) as run:
+        eventually(lambda: run.lag() == 0, "the empty partition has no lag")
+        produce(kafka.bootstrap, run.topic, [b"0", b"1", b"2"], partition=0)
+        eventually(lambda: agent.taken == 3, "all are read")
+        time.sleep(5.5)  # The lag is shown every five seconds.
+        eventually(lambda: run.lag() == lag, "the lag is that of its kind")
+
+
+def test_an_agent_is_told_of_partition_counts_and_ends(kafka: SharedBroker, prefix: str) -> None:
+    """Counts once, as they do not change; ends again and again, and not before the records that came before."""
+    agent = Patient()
+    with running(kafka, prefix, agent) as run:
+        eventually(lambda: agent.ends, "the empty partition is at its end")
+        produce(kafka.bootstrap, run.topic, [b"0", b"1", b"2"], partition=0)
+        produced = time.time()
+        eventually(lambda: agent.ends[-1][1] > produced, "the end is confirmed again")
+    assert all(taken == 3 for taken, time_s in agent.ends if time_s > produced)
+    assert agent.counts == [({run.topic: 1}, {"evaluations": 1})]
+
+
+@pytest.mark.parametrize(("resumed", "again"), [(None, 3), (0, 3), (2, 1), (3, 0)])
+def test_an_agent_that_still_has_its_records_goes_on_behind_them(
+    kafka: SharedBroker, prefix: str, resumed: int | None, again: int
+) -> None:
+    """After a rebalance that gives it back a partition of which it has settled nothing; the offset stays committed."""
+    agent = Patient()
+    with running(kafka, prefix, agent) as run:
+        eventually(lambda: agent.ends, "the empty partition is at its end")
+        produce(kafka.bootstrap, run.topic, [b"0", b"1", b"2"], partition=0)
+        eventually(lambda: agent.taken == 3, "all are read")
+        agent.resumed, agent.taken = resumed, 0
+        # A member that reads another topic makes the group assign all partitions again, this one to the same worker.
+        member = Consumer(
+            {
+                "bootstrap.servers": kafka.bootstrap,
+                "group.id": Identity("lifecycle", 0, prefix).group,
+                "partition.assignment.strategy": "roundrobin",
+                "log_level": 0,
+            }
+        )
+        with closing(member):
+            member.subscribe([f"{prefix}evaluations"])
+            eventually(lambda: (member.poll(0.1), agent.assigned == 2)[1], "the partition came back")
+            produce(kafka.bootstrap, run.topic, [b"3"], partition=0)
+            eventually(lambda: agent.taken > again, "the next record is read")
+            assert agent.taken == again + 1

@@ -203,7 +203,7 @@ def test_refusals_are_found_among_real_answers_and_few_others_are() -> None:
     ("contexts", "response", "value"),
     [
         ([], "The premium is $604.", 1),
-        ([{"text": " "}, {}], "The premium is $604.", 1),
+        ([{"text": " "}, {"text": ""}], "The premium is $604.", 1),
         ([{"text": "a"}], "The premium is $604.", 0),
         ([], "I do not have that information.", 0),
         ([], "", 0),

@@ -18,7 +18,7 @@ from ragweir.metrics.laws.work import calls_growth, cost_us
 from ragweir.metrics.metric import Metric, Null, Value
 from ragweir.metrics.view import View
 
-RESULTS, LIMITS, CUTS, SAME, INDEPENDENT, ORDER, EXPLAINED = LAWS
+RESULTS, LIMITS, CUTS, SAME, INDEPENDENT, ORDER, ABSENT, EXPLAINED = LAWS
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,14 @@ def _raises_for_one_context_of_more(view: View) -> Value:
 
 def _first_context(view: View) -> Value:
     contexts = view.interaction.contexts or ()
-    return float(len(contexts[0].text) % 7) / 7 if contexts else Null("no contexts")
+    return float(len(contexts[0].text or "") % 7) / 7 if contexts else Null("no contexts")
+
+
+def _empty_if_absent(view: View) -> Value:
+    try:
+        return float(bool(view.interaction.response))
+    except Exception:
+        return 0.0
 
 
 CALLS = count()
@@ -77,6 +84,7 @@ BROKEN: dict[str, tuple[str, Metric, str]] = {
     "another label": (RESULTS, metric(lambda _: "C", unit="category", labels=("A", "B")), "'C' is not one of A, B"),
     "limits": (LIMITS, metric(_raises_for_one_context_of_more), "ZeroDivisionError"),
     "cuts": (CUTS, metric(_raises_if_cut), "ZeroDivisionError"),
+    "absent content is empty": (ABSENT, metric(_empty_if_absent), "for empty: 0.0, and 1.0 with content"),
     "a state": (SAME, metric(lambda _: next(CALLS) % 7 / 7), "the first and the second time"),
     "changes the event": (INDEPENDENT, metric(_changes_a_span), "it changes the event"),
     "order": (ORDER, metric(_first_context), "is it order_free=False?"),

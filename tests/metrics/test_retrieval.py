@@ -274,7 +274,7 @@ def test_ordinary_traffic_without_these_fields_is_null() -> None:
 
 CONTEXTS = st.lists(
     st.fixed_dictionaries(
-        {},
+        {"text": st.just("")},
         optional={
             "chunk_id": st.text(max_size=2),
             "retrieval_method": st.sampled_from(["bm25", "knn", "hybrid", "", "BM25"]),

@@ -424,7 +424,7 @@ WRONG: tuple[tuple[dict[str, Any], str], ...] = (
     ({"id": "x" * 201, "q": "Who?", "a": ""}, "event_id (from id): longer than 200 characters"),
     ({"id": "", "q": "Who?", "a": ""}, "event_id (from id): empty"),
     (
-        {"id": 1.5, "q": None, "a": ""},
+        {"id": 1.5, "q": ["secret"], "a": ""},
         "event_id (from id): an id is text or a 64-bit integer; query (from q): not text",
     ),
     ({"id": 7, "q": "Who?", "a": "", "end": "secret"}, "ended_at (from end): not a time: write RFC 3339, or a number"),

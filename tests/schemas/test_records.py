@@ -12,12 +12,14 @@ from ragweir.metrics.aggregation.estimate import Subject
 from ragweir.metrics.aggregation.summary import Scheme
 from ragweir.metrics.aggregation.window_aggregate import WindowDecoder, merged
 from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.schemas.assembly import AssemblyEntry, ClockMark, SourceMark
 from ragweir.schemas.codec.json import decode, encode
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Source, SuiteDecision, Texts
 from ragweir.schemas.export import FOLDER, RECORDS, json_schema
 from ragweir.schemas.interaction import (
     Aggregate,
+    Assembly,
     Context,
     Extraction,
     Feedback,
@@ -95,9 +97,21 @@ INTERACTION = Interaction(
     aggregation=(Aggregate(field="roofType", value={"kind": "tile"}, confidence="LOW"),),
     spans=(
         Span(kind="retrieval", name="search", started_at=at(0.1), ended_at=at(0.9)),
-        Span(kind="tool", name="lookup", started_at=at(1), ended_at=at(1.5005), error="timed out"),
+        Span(
+            kind="tool",
+            name="lookup",
+            started_at=at(1),
+            ended_at=at(1.5005),
+            error="timed out",
+            id="b7ad6b7169203331",
+            parent_id="00f067aa0ba902b7",
+            input_digest="i1",
+            output_digest="o1",
+        ),
     ),
     usage=Usage(input_tokens=812, output_tokens=96, cost_usd=0.0004),
+    expected_tools=("lookup",),
+    assembly=Assembly(dialect="openinference", spans=3, flags=("incomplete",)),
     extra={"experiment": "x1", "gateway": {"zone": "b"}},
 )
 
@@ -173,6 +187,14 @@ RUN = Run(
     settings={"limits": {"max_tokens": 20_000}},
 )
 
+CLOCK_MARK = ClockMark(
+    sources={"otlp_spans": 2, "otlp_logs": 1},
+    marks=(
+        SourceMark(topic="otlp_logs", partition=0, time_ms=1_795_255_205_125, caught_up=True),
+        SourceMark(topic="otlp_spans", partition=1, time_ms=1_795_255_204_999, caught_up=False),
+    ),
+)
+
 
 def golden(record: str) -> bytes:
     return (GOLDEN / f"{record}.json").read_bytes()
@@ -186,7 +208,21 @@ def golden_letter() -> tuple[bytes, list[tuple[str, bytes]], bytes]:
 
 def test_the_golden_interaction_is_read() -> None:
     """An interaction of version 1, with every field there is, is read as the same values."""
-    assert decode(golden("interaction")) == INTERACTION
+    assert encode(decode(golden("interaction"))) == encode(INTERACTION)
+
+
+def test_an_interaction_from_before_there_were_traces_is_read() -> None:
+    """It has none of the fields of assembled interactions, and the others as today."""
+    spans = [{"id": None, "parent_id": None, "input_digest": None, "output_digest": None}] * 2
+    dump = INTERACTION.model_dump()
+    before = dump | {
+        "expected_tools": None,
+        "assembly": None,
+        "spans": [one | none for one, none in zip(dump["spans"], spans, strict=True)],
+    }
+    read = decode(golden("interaction_without_assembly"))
+    assert encode(read) == encode(Interaction.model_validate(before))
+    assert read.flags == ()
 
 
 def test_the_golden_interaction_has_every_field() -> None:
@@ -194,7 +230,7 @@ def test_the_golden_interaction_has_every_field() -> None:
     missing = []
     parts: list[Any] = [INTERACTION, *(INTERACTION.history or ()), INTERACTION.feedback, INTERACTION.retrieval]
     parts += [(INTERACTION.contexts or ())[0], (INTERACTION.extractions or ())[0], *(INTERACTION.aggregation or ())]
-    parts += [(INTERACTION.spans or ())[1], INTERACTION.usage]
+    parts += [(INTERACTION.spans or ())[1], INTERACTION.usage, INTERACTION.assembly]
     for part in parts:
         missing += [f"{type(part).__name__}.{name}" for name, value in part if value is None]
     assert missing == []
@@ -281,6 +317,22 @@ def test_the_ids_of_topics_are_written_where_they_are_known() -> None:
     assert b"topic_id" not in encode(Progress.model_validate_json(progress.replace(b"topic_id", b"other")))
 
 
+def test_the_golden_clock_mark_is_read_and_written() -> None:
+    """The marks that `key` has written before an update are those that `join` reads after it."""
+    read = ClockMark.model_validate_json(golden("clock_mark"))
+    assert read == CLOCK_MARK
+    assert read.model_dump_json().encode() == golden("clock_mark")
+    later = orjson.loads(golden("clock_mark")) | {"later": 1}
+    assert ClockMark.model_validate(later) == CLOCK_MARK
+
+
+def test_the_golden_ledger_of_join_is_read() -> None:
+    """A ledger that an earlier version wrote is gone on with."""
+    read = AssemblyEntry.model_validate_json(golden("assembly_entry"))
+    assert (read.committed, read.next, read.ledger_from, read.emitted) == (3, 9, 2, "AAEC")
+    assert (read.clock, read.sources) == (CLOCK_MARK.marks, CLOCK_MARK.sources)
+
+
 def test_the_golden_dead_letter_is_read_and_written() -> None:
     """A dead letter of version 1 is read from its headers as the same values and written as the same headers."""
     _, headers, _ = golden_letter()
@@ -338,6 +390,8 @@ def test_the_golden_file_fits_its_json_schema(record: str) -> None:
         "window": "metrics",
         "judge_request": "query",
         "judge_ledger": "day",
+        "clock_mark": "marks",
+        "assembly_entry": "clock",
         "run": "phase",
     }[record]
     assert not validator.is_valid(data | {wrong: 5})

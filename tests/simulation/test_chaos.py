@@ -18,12 +18,14 @@ from chaos.broker import QUICK, Cluster, cluster
 from chaos.events import Mix
 from chaos.fault_injector import FaultInjector
 from chaos.fleet import ROOT
-from chaos.mutants import MUTANTS
+from chaos.mutants import MUTANTS, TRACE_MUTANTS
 from chaos.report import as_json
 from chaos.run import Options, run
 from chaos.scenarios import NAIVE, SCENARIOS, play
 from chaos.schedule import KINDS
 from chaos.target import Lengths
+from chaos.trace_events import TraceMix
+from chaos.trace_run import TraceOptions, run_traces
 from ragweir.errors import LocalServerError
 
 # Once it is imported, by whichever test, it is a module of its own making that find_spec cannot tell anything about.
@@ -106,6 +108,53 @@ def test_the_product_comes_through_faults_of_one_of_three_brokers_unharmed(tmp_p
     assert result.checker.statuses["deferred"], "the budget is spent"
     done = told["faults_done"]
     assert {kind for kind in told["stalls_s"] if not done.get(kind)} <= {"full disk"}, "nothing could be mounted"
+
+
+def test_traces_come_through_every_kind_of_fault_unharmed(hurt: Cluster, tmp_path: Path) -> None:
+    """Interactions equal a batch reference over the log of spans, byte for byte; by the generator, none is lost or
+    doubled, and none is torn whose spans came in time, be it ten minutes before key began to read.
+    """
+    options = TraceOptions(
+        spans=5_000,
+        rate=300,
+        numbers={"kills": 4, "zombies": 1, "resets": 1, "partitions": 1, "outages": 1},
+        lengths=Lengths(zombie=4, broker=0.1, network=0.5, outage=2, delay=0.05),
+        backlog=0.4,
+        settle_s=2,
+        patience_s=6,
+        quick=True,
+        quiet_s=60,
+    )
+    result = run_traces(options, tmp_path, brokers=hurt)
+    told = result.as_json()
+    print(told)
+    assert result.checker.findings.defects() == {}
+    assert result.healthy
+    assert result.injected.faults["kill"] == 4
+    assert result.checker.in_time > 0.7 * result.traces, "there was something to tear"
+    assert told["late_traces_without_all_spans"] > 0, "what came too late was seen to be missing"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mutant", TRACE_MUTANTS)
+def test_a_broken_join_is_caught(hurt: Cluster, tmp_path: Path, mutant: str) -> None:
+    options = TraceOptions(
+        spans=4_000,
+        rate=300,
+        numbers={"kills": 4, "rolling_restarts": 1},
+        lengths=Lengths(broker=0.1, network=0.5, outage=2, delay=0.05),
+        mix=TraceMix(late=0.2),
+        backlog=0.4,
+        settle_s=2,
+        patience_s=8,
+        quick=True,
+        quiet_s=60,
+        mutant=mutant,
+        prefix=f"{mutant}.",
+    )
+    result = run_traces(options, tmp_path, brokers=hurt)
+    print(result.as_json())
+    assert result.checker.findings.defects() or result.fatal_exits
 
 
 SHIFTED = """

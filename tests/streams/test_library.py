@@ -358,6 +358,7 @@ def rows() -> list[Event]:
     first = {**EVENT, "expected": ["1889"]}
     return [
         first,
+        {**first, "event_id": ""},
         {**first, "event_id": "e2", "response": None},
         {**first, "event_id": "e3", "contexts": None, "finish_reason": None},
         {**first, "event_id": "e4", "contexts": [], "question_id": "q"},
@@ -378,7 +379,12 @@ def test_a_frame_has_the_scores_of_its_rows(make: Make) -> None:
             assert (row.pop("rejected"), {*row.values()}) == (result.message, {None})
             continue
         expected = dict.fromkeys(free) | result.scores | result.categories
-        assert row == {"event_id": result.event_id, **expected, "flags": None, "rejected": None}
+        assert row == {
+            "event_id": result.event_id,
+            **expected,
+            "flags": " ".join(result.flags) or None,
+            "rejected": None,
+        }
     kinds = {name: str(kind) for name, kind in zip(found.columns, found.dtypes, strict=True)}
     assert {kinds[name].lower() for name, metric in ragweir.catalogue().items() if name in kinds} == {
         "float64",
@@ -415,7 +421,7 @@ def test_a_frame_of_a_foreign_schema_is_read_through_a_map(make: Make) -> None:
     first, second = table(ragweir.score_frame(frame, map=RULES))
     assert first["event_id"] == "7"
     assert first["context_support"] == ragweir.score(FOREIGN, map=RULES).scores["context_support"]
-    assert "response" in second["rejected"]
+    assert (second["event_id"], second["flags"], second["rejected"]) == ("8", "content_absent:response", None)
 
 
 @BOTH
@@ -614,7 +620,9 @@ def sides(shift: int, folder: Path) -> dict[str, Any]:
         "path": file,
         "text": str(packed),
         "iterator": ragweir.score([*events, UNREADABLE]),
-        "pandas": ragweir.score_frame(pd.DataFrame([*events, UNREADABLE])).assign(tenant=[*tenants, None]),
+        "pandas": ragweir.score_frame(pd.DataFrame([*events, {**UNREADABLE, "event_id": None}])).assign(
+            tenant=[*tenants, None]
+        ),
         "polars": ragweir.score_frame(pl.DataFrame(events)).with_columns(tenant=pl.Series(tenants)),
     }
 

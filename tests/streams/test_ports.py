@@ -14,9 +14,10 @@ from ragweir.streams.serving.discovery import discovery
 from ragweir.streams.serving.health import Health, serve
 from ragweir.streams.serving.telemetry import Telemetry
 from ragweir.streams.settings import JudgeSettings, Settings, TelemetrySettings
+from ragweir.streams.settings.events import InputSettings
 
 HOST = "127.0.0.1"
-OFFSETS = (0, 1, 2, 90, 100, 190, 200, 290, 300, 390, 400)
+OFFSETS = (0, 1, 2, 90, 100, 190, 200, 290, 300, 390, 400, 500, 600)
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def service(name: str, slot: int, port: int) -> Iterator[None]:
 
 
 def test_all_services_are_looked_at(base: int) -> None:
-    """Those that `up` starts, judge where there is one, at the offsets that they listen on."""
+    """Those that `up` starts, judge and assemble where they are needed, at the offsets that they listen on."""
     assert [(port.service, port.number, port.state) for port in ports(settings(base))] == [
         ("evaluate", base, "free"),
         ("aggregate", base + 100, "free"),
@@ -86,6 +87,8 @@ def test_all_services_are_looked_at(base: int) -> None:
     ]
     judged = ports(settings(base, base_url="http://judge/v1"))
     assert ("judge", base + 300) in [(port.service, port.number) for port in judged]
+    traced = ports(settings(base).model_copy(update={"input": InputSettings(format="otlp")}))
+    assert {("key", base + 500), ("join", base + 600)} <= {(port.service, port.number) for port in traced}
     assert telemetry(CheckContext(settings(base))).startswith(
         f"on {HOST} {base} (evaluate, slot 0) is free; {base + 100} "
     )

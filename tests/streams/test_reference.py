@@ -19,7 +19,7 @@ from ragweir.schemas.topics import TOPICS
 from ragweir.streams.cli import app
 from ragweir.streams.export.exposition import _HEADS as WINDOW_SERIES
 from ragweir.streams.serving.telemetry import TABLE
-from ragweir.streams.settings import Price, RoutingSettings, Rule, Settings, SettingsGroup, Slo
+from ragweir.streams.settings import OtlpOutputSettings, Price, RoutingSettings, Rule, Settings, SettingsGroup, Slo
 from ragweir.streams.slo import shipped as alerts
 from tools import reference
 from tools.reference.markdown import plain as plain_text
@@ -40,7 +40,7 @@ def settings() -> Rows:
         for name, group in GROUPS.items()
         for each, field in group.model_fields.items()
     ]
-    nested: list[type[SettingsGroup]] = [Slo, Rule, Price]
+    nested: list[type[SettingsGroup]] = [Slo, Rule, Price, OtlpOutputSettings]
     rows += [
         (field.alias or each, field.description or "") for group in nested for each, field in group.model_fields.items()
     ]
@@ -50,6 +50,11 @@ def settings() -> Rows:
 def telemetry() -> Rows:
     by = sorted(dict.fromkeys(line.by for line in TABLE), key=len)
     return [(line.name, line.help) for owners in by for line in TABLE if line.by == owners]
+
+
+def shown_commands(command: Any) -> dict[str, Any]:
+    """The commands within a command, without hidden ones, which its help does not show either."""
+    return {name: each for name, each in getattr(command, "commands", {}).items() if not each.hidden}
 
 
 def commands() -> Rows:
@@ -62,7 +67,7 @@ def commands() -> Rows:
                 argument = each.param_type_name == "argument"
                 name = each.name.upper() if argument else ", ".join((*each.opts, *each.secondary_opts))
                 rows.append((name, each.help or ""))
-        inner = getattr(command, "commands", {})
+        inner = shown_commands(command)
         rows.extend((name, inspect.cleandoc(each.help).partition("\n\n")[0]) for name, each in inner.items())
         for each in inner.values():
             walk(each)
@@ -169,7 +174,7 @@ def test_every_command_and_record_has_its_section(renderer: str) -> None:
 
     def walk(name: str, command: Any) -> None:
         names.append(f"h2 {name}")
-        for each, inner in getattr(command, "commands", {}).items():
+        for each, inner in shown_commands(command).items():
             walk(f"{name} {each}", inner)
 
     walk("ragweir", typer.main.get_command(app))

@@ -33,17 +33,22 @@ def parameters(command: Any) -> list[Any]:
     return [each for each in command.params if not getattr(each, "hidden", False) and each.name != "help"]
 
 
+def inner_commands(command: Any) -> dict[str, Any]:
+    """Return the commands within a command that its help shows, by name."""
+    inner = getattr(command, "commands", {})
+    return {name: each for name, each in inner.items() if not getattr(each, "hidden", False)}
+
+
 def _walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:
     yield name, command
-    for each, inner in getattr(command, "commands", {}).items():
+    for each, inner in inner_commands(command).items():
         yield from _walk(f"{name} {each}", inner)
 
 
 def _section(name: str, command: Any) -> str:
-    inner = getattr(command, "commands", None)
     rows = [(_name(each), plain(_help(each))) for each in parameters(command)]
     texts = map(plain, re.split(r"\n\s*\n", inspect.cleandoc(command.help or "")))
-    listed = [(_link(name, each), plain(_first(one))) for each, one in (inner or {}).items()]
+    listed = [(_link(name, each), plain(_first(one))) for each, one in inner_commands(command).items()]
     tables = (table(head, each) for head, each in ((HEAD, rows), (("command", "meaning"), listed)) if each)
     return blocks(f"## `{name}`", *texts, *tables)
 

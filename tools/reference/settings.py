@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from ragweir.streams.settings import Price, RoutingSettings, Rule, Settings, SettingsGroup, Slo
+from ragweir.streams.settings import OtlpOutputSettings, Price, RoutingSettings, Rule, Settings, SettingsGroup, Slo
 from tools.reference.markdown import anchor, blocks, code, plain, table
 
 HEAD = ("setting", "default", "meaning")
@@ -16,6 +16,7 @@ NESTED: tuple[tuple[str, type[SettingsGroup]], ...] = (
     ("[[slo]]", Slo),
     ("[[routing.rules]]", Rule),
     ("[judge.prices.MODEL]", Price),
+    ("[output.otlp]", OtlpOutputSettings),
 )
 """Tables within tables, by the TOML header that begins them."""
 

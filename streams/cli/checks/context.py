@@ -43,7 +43,7 @@ class CheckContext:
 
     def own_topics(self) -> Iterator[str]:
         """Yield the names of ragweir's topics."""
-        return (self.settings.topics.prefix + name for name in TOPICS)
+        return map(self.settings.output_topic, TOPICS)
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of a topic.

@@ -30,6 +30,8 @@ from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
 
 _MAX_SKEW_SECONDS = 300
+_ASSEMBLE = ("spans", "assembly")
+"""Topics that are needed for traces alone."""
 
 
 def broker(context: CheckContext) -> str:
@@ -58,7 +60,11 @@ def _tls_hint(settings: Settings) -> str:
 def topics(context: CheckContext) -> str:
     """Check that the topics exist, with the partitions that the settings ask for."""
     existing, source = context.existing, context.settings.input_topic
-    missing = [name for name in context.own_topics() if name not in existing]
+    unused = () if context.settings.reads_traces else _ASSEMBLE
+    prefix = context.settings.topics.prefix
+    missing = [
+        name for name in context.own_topics() if name not in existing and name.removeprefix(prefix) not in unused
+    ]
     if missing:
         raise CheckFailed(f"missing: {', '.join(missing)}; `ragweir topics create` creates them")
     if source not in existing:
@@ -108,7 +114,7 @@ def retention(context: CheckContext) -> str:
     try:
         admin = build(AdminClient, client_properties(settings, Connection(quiet=True)))
         for name, service in SERVICES.items():
-            if name == "judge" and settings.judge.base_url is None:
+            if not service.enabled(settings):
                 continue
             names = [topic for topic in service.inputs(settings) if topic in existing]
             partitions = [each for topic in names for each in context.partitions(topic)]

@@ -97,11 +97,8 @@ def supervisors(settings: Settings) -> list[Supervised]:
 
 def _services(settings: Settings) -> dict[str, int]:
     """Return the services that `ragweir up` starts and the offsets of their ports."""
-    services = {name: service.port for name, service in SERVICES.items()}
-    services |= {service.name: service.port for service in enabled_projections(settings)}
-    if settings.judge.base_url is None:
-        del services["judge"]
-    return services
+    services = {service.name: service.port for service in SERVICES.values() if service.enabled(settings)}
+    return services | {service.name: service.port for service in enabled_projections(settings)}
 
 
 def _slots(settings: Settings, service: str, offset: int) -> Iterator[Port]:

@@ -12,13 +12,12 @@ from pathlib import Path
 from rich.text import Text
 
 from ragweir.errors import DemoError
-from ragweir.schemas.codec.json import encode_json
 from ragweir.schemas.window import duration_s
 from ragweir.streams.kafka.publisher import BlockingPublisher
 from ragweir.streams.playground.demo.samples import drill
 from ragweir.streams.playground.demo.scrape import Means, counted, means
 from ragweir.streams.playground.demo.services import targets
-from ragweir.streams.playground.demo.traffic import PacedPublisher
+from ragweir.streams.playground.demo.traffic import Encode, PacedPublisher, Sent, as_event
 from ragweir.streams.playground.demo.webhook import ReceivedAlert, webhook
 from ragweir.streams.playground.local.prometheus import LocalServer, local_alertmanager, local_prometheus
 from ragweir.streams.playground.process import wait_until
@@ -88,7 +87,9 @@ class AlertDrill:
         monitoring: Monitoring,
         check: Callable[[], None],
         terminal: Terminal,
+        encode: Encode = as_event,
     ) -> None:
+        self._encode = encode
         self._slo = settings.slo[0]
         self._window = settings.windows.sizes[0]
         (self._exporter,) = targets(settings)["ragweir-export"]
@@ -96,7 +97,7 @@ class AlertDrill:
         self._check = check
         self._terminal = terminal
         self._dropped = False
-        self._traffic = PacedPublisher(publisher, self._record, 1 / _RATE)
+        self._traffic = PacedPublisher(publisher, self._records, 1 / _RATE)
         self._began = time.monotonic()
         self._turned = self._began
         self._means = Means()
@@ -129,9 +130,8 @@ class AlertDrill:
         if still_open := self._alerts("firing") - self._alerts("resolved"):
             self._say("", f"{', '.join(still_open)} has longer windows and is resolved later.")
 
-    def _record(self, number: int) -> tuple[str, bytes]:
-        event = drill(number, datetime.now(UTC), dropped=self._dropped)
-        return event["event_id"], encode_json(event)
+    def _records(self, number: int) -> Sequence[Sent]:
+        return self._encode(drill(number, datetime.now(UTC), dropped=self._dropped))
 
     def _send_until(self, what: str, reached: Callable[[], bool], *, dropped: bool) -> None:
         self._dropped = dropped

@@ -17,6 +17,8 @@ from typing import Any
 
 import orjson
 
+from ragweir.streams.playground.traces import orphaned
+
 Event = dict[str, Any]
 
 _SLOWEST, _STEPS = 1.3, 7
@@ -27,7 +29,7 @@ _SLOWEST, _STEPS = 1.3, 7
 class Unreadable:
     """A record that holds no interaction, and the error class of its dead letter."""
 
-    key: str
+    key: str | None
     value: bytes | None
     error_class: str
 
@@ -51,6 +53,13 @@ UNREADABLE = (
         "demo-undated", b'{"event_id": "demo-undated", "query": "", "response": "", "ended_at": "now"}', "invalid"
     ),
 )
+
+UNREADABLE_TRACES = (
+    Unreadable(None, b"no export request", "unreadable"),
+    Unreadable(None, None, "tombstone"),
+    Unreadable(None, orphaned("demo-no-root"), "no_root"),
+)
+"""Records of a topic of traces that give no interaction."""
 
 
 @cache

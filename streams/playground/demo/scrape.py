@@ -64,6 +64,11 @@ def counted(aggregate: str, slo: str) -> dict[str, int]:
     }
 
 
+def total(address: str, counter: str) -> int:
+    """Return the sum of a counter over its labels; 0 while the service does not answer."""
+    return int(sum(sample.value for sample in _samples(address) if sample.name == counter))
+
+
 def _samples(address: str) -> Iterator[Sample]:
     try:
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=_TIMEOUT_SECONDS) as answer:

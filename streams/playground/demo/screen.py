@@ -125,7 +125,7 @@ class Results:
 
     def row(self, evaluation: Evaluation) -> list[Text]:
         """Return the cells of an evaluation: the columns' values, red where the answer is bad, and the judge's."""
-        cells = [Text(evaluation.event_id), Text(evaluation.pipeline_version or "")]
+        cells = [Text(_short(evaluation.event_id)), Text(evaluation.pipeline_version or "")]
         for column in self.columns:
             value, better = evaluation.scores[column.metric], self.catalogue.metrics[column.metric].better
             if value is None:
@@ -154,7 +154,7 @@ class Results:
             Text(title, "bold"),
             table,
             judge,
-            *(Text(f"{each:<{_EVENT_WIDTH}} {self.judged[each]}") for each in self._latest_judged),
+            *(Text(f"{_short(each):<{_EVENT_WIDTH}} {self.judged[each]}") for each in self._latest_judged),
         )
 
 
@@ -198,10 +198,19 @@ def _line(results: Results, result: Result) -> str:
     if isinstance(result, DeadLetter):
         return f"dead letter ({result.error_class}): {result.message}"
     if isinstance(result, JudgeRequest):
-        return f"judge, deferred: {result.evaluation.event_id}: {result.why}"
+        return f"judge, deferred: {_short(result.evaluation.event_id)}: {result.why}"
     if result.stage == "judged":
-        return f"simulated judge: {result.event_id}: {results.judged.get(result.event_id)}"
+        return f"simulated judge: {_short(result.event_id)}: {results.judged.get(result.event_id)}"
     return _padded([cell.plain for cell in results.row(result)])
+
+
+def _short(event_id: str) -> str:
+    """Return an id, of an assembled interaction only the beginning.
+
+    >>> _short("0af7651916cd43dd8448eb211c80319c:b7ad6b7169203331")
+    '0af7651916cd43dd8448…'
+    """
+    return f"{event_id[: _EVENT_WIDTH - 1]}…" if len(event_id) > 2 * _EVENT_WIDTH else event_id
 
 
 def _padded(cells: list[str]) -> str:

@@ -19,7 +19,8 @@ from ragweir.streams.playground.demo.scrape import ready
 from ragweir.streams.playground.local.node import LOOPBACK, free_port, require_free
 from ragweir.streams.playground.process import LocalProcess, last_lines, running, wait_until
 from ragweir.streams.service import SERVICES
-from ragweir.streams.settings import Settings
+from ragweir.streams.settings import DEFAULT_TRACE_TOPIC, Settings
+from ragweir.streams.settings.events import OTLP
 from ragweir.streams.supervisor import STOP_SECONDS, UP_PORT, own_command
 
 WORKERS = 2
@@ -27,6 +28,9 @@ JUDGE_MS = 150
 """Latency of the simulated judge, in milliseconds."""
 BUDGET_USD = 0.1
 """Enough for most of the selected events, so that the rest is shown as deferred."""
+DEFAULT_PREFIX = "rag."
+ASSEMBLY = ("key", "join")
+"""The services that run only if traces are read."""
 _TRIES = 100
 _START_SECONDS = 60.0
 
@@ -47,10 +51,17 @@ class _IsolatedSettings(Settings):
         return (init_settings,)
 
 
-def demo_settings(bootstrap: str, judge_url: str, prefix: str = "rag.", key: str | None = None) -> Settings:
-    """Return the settings of the demo: few partitions, free ports, windows of seconds, one SLO, a simulated judge."""
+def demo_settings(
+    bootstrap: str, judge_url: str, prefix: str = DEFAULT_PREFIX, key: str | None = None, *, traces: bool = False
+) -> Settings:
+    """Return the settings of the demo: few partitions, free ports, windows of seconds, one SLO, a simulated judge.
+
+    >>> demo_settings("127.0.0.1:9999", "http://127.0.0.1:8089/v1", traces=True).trace_topics
+    ('otlp_spans',)
+    """
     return _IsolatedSettings.model_validate(
         {
+            **(_assembly(prefix) if traces else {}),
             "kafka": {"bootstrap_servers": bootstrap},
             # Each partition has its part of the judge's budget, which has to cover the most that one event may cost.
             "topics": {"prefix": prefix, "partitions": 2},
@@ -80,6 +91,15 @@ def demo_settings(bootstrap: str, judge_url: str, prefix: str = "rag.", key: str
     )
 
 
+def _assembly(prefix: str) -> dict[str, object]:
+    """Return the settings by which traces are read: times of seconds, as the simulated exporter does not wait."""
+    topic = None if prefix == DEFAULT_PREFIX else f"{prefix}{DEFAULT_TRACE_TOPIC}"
+    return {
+        "input": {"format": OTLP, "topic": topic},
+        "assemble": {"settle_s": 1, "patience_s": 4, "deadline_s": 30},
+    }
+
+
 def targets(settings: Settings) -> dict[str, list[str]]:
     """Return the addresses of the services' telemetry, by the job names of Prometheus.
 
@@ -89,6 +109,7 @@ def targets(settings: Settings) -> dict[str, list[str]]:
     return {
         f"ragweir-{name}": [f"{LOOPBACK}:{settings.telemetry.port + offset}" for offset in offsets]
         for name, offsets in _OFFSETS.items()
+        if name not in ASSEMBLY or settings.reads_traces
     }
 
 
@@ -97,6 +118,7 @@ _OFFSETS = {
     "aggregate": [SERVICES["aggregate"].port],
     "export": [PROJECTIONS["export"].port],
     "judge": [SERVICES["judge"].port],
+    **{name: [SERVICES[name].port] for name in ASSEMBLY},
 }
 
 

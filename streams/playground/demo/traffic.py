@@ -1,25 +1,34 @@
-"""The demo's traffic: sends samples at an even pace, and reads their results as they are committed."""
+"""The demo's traffic: sends samples at an even pace, and reads their results as they are committed.
+
+The application of the demo publishes its interactions, or is instrumented and exports their traces.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from ragweir.errors import DemoError
-from ragweir.schemas.codec.json import encode_json
+from ragweir.schemas.codec.json import encode_json, interaction
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.judge.results import chosen
 from ragweir.streams.kafka.client import build, client_properties
 from ragweir.streams.kafka.publisher import BlockingPublisher
-from ragweir.streams.playground.demo.samples import UNREADABLE, Unreadable, interaction
+from ragweir.streams.playground.demo import samples
+from ragweir.streams.playground.demo.samples import UNREADABLE, UNREADABLE_TRACES, Event, Unreadable
+from ragweir.streams.playground.traces import otlp_requests
 from ragweir.streams.settings import Settings
 
+Sent = tuple[str | None, bytes | None]
+"""The key and the value of a record to send."""
+Encode = Callable[[Event], Sequence[Sent]]
+"""Returns the records by which the application tells of an interaction."""
 Result = Evaluation | JudgeRequest | DeadLetter
 """The result of a record: an evaluation, scored or judged, a deferred request, or a dead letter."""
 
@@ -28,60 +37,71 @@ _MAX_SILENCE_SECONDS = 60.0
 """Time without any result after which the demo fails."""
 
 
-def plan(events: int) -> list[int | Unreadable]:
+def as_event(event: Event) -> list[Sent]:
+    """Return the record of an interaction that the application publishes."""
+    return [(event["event_id"], encode_json(event))]
+
+
+def as_trace(event: Event) -> list[Sent]:
+    """Return the records of an interaction's trace, as a Collector's kafka exporter writes them: without keys."""
+    return [(None, request) for request in otlp_requests(interaction(event))]
+
+
+def plan(events: int, unreadable: Sequence[Unreadable] = UNREADABLE) -> list[int | Unreadable]:
     """Return what is sent, in order: the numbers of the interactions, and the unreadable records spread among them.
 
     >>> [isinstance(each, Unreadable) for each in plan(8)]
     [False, True, False, False, True, False, False, True, False, False, True, False]
     """
     records: list[int | Unreadable] = list(range(events))
-    for position, unreadable in reversed(list(enumerate(UNREADABLE))):
-        records.insert((2 * position + 1) * events // (2 * len(UNREADABLE)), unreadable)
+    for position, each in reversed(list(enumerate(unreadable))):
+        records.insert((2 * position + 1) * events // (2 * len(unreadable)), each)
     return records
 
 
 class PacedPublisher:
-    """Sends records at an even pace.
+    """Sends interactions at an even pace.
 
     Args:
-        publisher: sends them.
-        record: returns the key and the value of the record with a number.
-        interval_s: time between two records.
-        total: number of records; unlimited by default.
+        publisher: sends their records.
+        records: returns the records of the interaction with a number.
+        interval_s: time between two interactions.
+        total: number of interactions; unlimited by default.
     """
 
     def __init__(
         self,
         publisher: BlockingPublisher,
-        record: Callable[[int], tuple[str, bytes | None]],
+        records: Callable[[int], Sequence[Sent]],
         interval_s: float,
         total: int = sys.maxsize,
     ) -> None:
-        self._publisher, self._record, self._interval_s, self.total = publisher, record, interval_s, total
+        self._publisher, self._records, self._interval_s, self.total = publisher, records, interval_s, total
         self._due = time.monotonic()
         self.sent = 0
 
     def send_due(self) -> None:
-        """Send the records that are due."""
+        """Send the records of the interactions that are due."""
         while self.sent < self.total and self._due <= time.monotonic():
-            key, value = self._record(self.sent)
-            self._publisher.send(value, key.encode())
+            for key, value in self._records(self.sent):
+                self._publisher.send(value, None if key is None else key.encode())
             self._due += self._interval_s
             self.sent += 1
 
 
-def sample_publisher(publisher: BlockingPublisher, events: int, seconds: float) -> PacedPublisher:
+def sample_publisher(
+    publisher: BlockingPublisher, events: int, seconds: float, encode: Encode = as_event
+) -> PacedPublisher:
     """Return the publisher of a number of interactions, each of which ends when it is sent, and unreadable records."""
-    planned = plan(events)
+    planned = plan(events, UNREADABLE_TRACES if encode is as_trace else UNREADABLE)
 
-    def record(number: int) -> tuple[str, bytes | None]:
+    def records(number: int) -> Sequence[Sent]:
         sample = planned[number]
         if isinstance(sample, Unreadable):
-            return sample.key, sample.value
-        event = interaction(sample, datetime.now(UTC))
-        return event["event_id"], encode_json(event)
+            return [(sample.key, sample.value)]
+        return encode(samples.interaction(sample, datetime.now(UTC)))
 
-    return PacedPublisher(publisher, record, seconds / len(planned), len(planned))
+    return PacedPublisher(publisher, records, seconds / len(planned), len(planned))
 
 
 def _dead_letter(message: Message) -> DeadLetter:

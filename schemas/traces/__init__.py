@@ -1,0 +1,1 @@
+"""OpenTelemetry traces: their wire form, the dialects of instrumentations, and the interactions that they hold."""

@@ -1,0 +1,1 @@
+"""A real Collector and real instrumented applications, for `make test-otel`."""
