@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import inf, isfinite
 from typing import Any, NamedTuple
 
 from ragweir.metrics.metric import Flagged, Metric, Null
@@ -13,6 +13,8 @@ from ragweir.metrics.view import View
 from ragweir.schemas.interaction import Interaction
 
 _NOT_FINITE = "the result is not a finite number"
+_MOST = 1e6
+"""Bound of the magnitudes that are converted directly."""
 _CERTAIN = 0.499
 """Distance from an integer below which a product has its nearest integer for sure, rounding included."""
 
@@ -124,15 +126,19 @@ class Plan:
             kind = type(value)
             if kind is Null:
                 reasons[name] = value.reason  # type: ignore[attr-defined]
-            elif is_category or kind is not float or not 0.0 < value < 1e6:  # type: ignore[operator]
+            elif is_category or not (kind is float or kind is int or kind is bool):
                 results: dict[str, Any] = scored.categories if is_category else scores
                 results[name] = _result(value, name, digits, scored)
-            else:
+            elif kind is float and 0.0 < value < _MOST:  # type: ignore[operator]
                 # As round() gives it, in half the time.
                 product = value * scale  # type: ignore[operator]
                 whole = int(product + 0.5)
                 is_certain = -_CERTAIN < product - whole < _CERTAIN
                 scores[name] = whole / scale if is_certain else round(value, digits)  # type: ignore[call-overload]
+            elif value == 0 or (kind is not float and -_MOST < value < _MOST):  # type: ignore[operator]
+                scores[name] = float(value)  # type: ignore[arg-type]
+            else:
+                scores[name] = _result(value, name, digits, scored)  # type: ignore[assignment]
         reasons.update(self._last)
         return scored
 
@@ -150,8 +156,8 @@ def _result(value: object, name: str, digits: int, scored: Scored) -> object:
     try:
         number = float(value)
     except OverflowError:  # An integer may have any number of digits.
-        number = math.inf
-    if math.isfinite(number):
+        number = inf
+    if isfinite(number):
         return number if isinstance(value, int) else round(number, digits)
     scored.reasons[name] = _NOT_FINITE
     return None
