@@ -52,8 +52,7 @@ def _found(view: View) -> _RetrievedChunks:
             pages.add(str(page))
         if score is not None:
             hits = best.setdefault(method, {})
-            known = hits.get(chunk, 0.0)
-            hits[chunk] = score if score > known else known
+            hits[chunk] = max(hits.get(chunk, 0.0), score)
             if not 0 <= score <= 1:
                 is_scaled = True
     both: set[Chunk] = by_method.get(_HYBRID, set())
