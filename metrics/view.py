@@ -1,30 +1,26 @@
-"""The view of one event that metrics read: its fields, and its texts, tokenised once."""
+"""The view of one event that metrics read: its fields, its texts, tokenised once, and what is counted in them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from ragweir.metrics.counts import Counts
 from ragweir.metrics.lazy import lazy
 from ragweir.metrics.text.text import Text
+from ragweir.metrics.texts import TextLimits, Texts
 from ragweir.metrics.unavailable import Unavailable, absent_contents, guard_fields, unavailable_fields
 from ragweir.metrics.values import leaves
 from ragweir.schemas.interaction import Interaction
 
+__all__ = ["Counting", "Extracted", "TextLimits", "View", "example", "reference"]
+
 _TEXTS = ("query", "response", "contexts", "expected")
+_TOKENS = ("query_tokens", "response_tokens", "context_tokens", "expected_tokens")
+_LIMITS = TextLimits()
 _MAX_LEAVES = 4_096
 """Maximum number of texts and numbers in the extractions of one event."""
-
-
-@dataclass(frozen=True, slots=True)
-class TextLimits:
-    """Limits on the work for one event; see `limits` of the settings."""
-
-    max_tokens: int = 20_000
-    max_contexts: int = 64
-    span_tolerance_ms: int = 1_000
-    max_event_tokens: int = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,42 +32,69 @@ class Extracted:
     evidence: Text
 
 
-class View:
-    """An interaction with texts that are tokenised once, on first access."""
+def reference(view: "View") -> Counts:
+    """Return the counts of a view by the reference; see `View.reference`."""
+    return view.reference
 
-    def __init__(self, interaction: Interaction, limits: TextLimits = TextLimits()) -> None:
+
+Counting = Callable[["View"], Counts]
+"""A way to count. It is not called for an event of which a field is unavailable."""
+
+
+class View:
+    """An interaction with texts that are tokenised once, on first access.
+
+    Args:
+        interaction: the event.
+        limits: limits on its texts.
+        counting: the way to count in the texts; all ways give the same numbers.
+    """
+
+    def __init__(self, interaction: Interaction, limits: TextLimits = _LIMITS, counting: Counting = reference) -> None:
         self.absent = absent_contents(interaction)
         """The fields whose content was not captured."""
         self.interaction = guard_fields(interaction, unavailable_fields(interaction, self.absent))
         """The event. Reading a list that was cut, or content that was not captured, raises
         `ragweir.metrics.unavailable.Unavailable`."""
+        self.is_guarded = self.interaction is not interaction
+        """True if a field of the event is unavailable."""
         self.limits = limits
+        self.texts = Texts(self.interaction, limits)
+        """The texts, of which `query`, `response`, `expected` and `contexts` are shortcuts."""
+        self._counting = reference if self.is_guarded else counting
         self._contexts = len(interaction.contexts or ())
         self.memo: dict[Callable[..., Any], Any] = {}
         """Results that metrics share; see `ragweir.metrics.metric.shared`."""
 
-    @lazy
+    @property
     def query(self) -> Text:
         """The query."""
-        return Text(self.interaction.query or "", self.limits.max_tokens)
+        return self.texts.query
 
-    @lazy
+    @property
     def response(self) -> Text:
         """The response."""
-        return Text(self.interaction.response or "", self.limits.max_tokens)
+        return self.texts.response
 
-    @lazy
+    @property
     def expected(self) -> tuple[Text, ...]:
         """The expected answers."""
-        return self._texts(self.interaction.expected or (), self._tokens_left("query", "response"))
+        return self.texts.expected
 
-    @lazy
+    @property
     def contexts(self) -> tuple[Text, ...]:
         """The retrieved contexts in their order."""
-        contexts = (self.interaction.contexts or ())[: self.limits.max_contexts]
-        return self._texts(
-            [context.text or "" for context in contexts], self._tokens_left("query", "response", "expected")
-        )
+        return self.texts.contexts
+
+    @lazy
+    def reference(self) -> Counts:
+        """The counts by the reference, with the sets behind them."""
+        return Counts(self.texts)
+
+    @lazy
+    def counts(self) -> Counts:
+        """The counts in the event's texts; only those of `ragweir.metrics.counts.NAMES` are sure to be there."""
+        return self._counting(self)
 
     @lazy
     def extracted(self) -> tuple[Extracted, ...] | None:
@@ -85,35 +108,28 @@ class View:
                 return None
             sizes.append(len(found))
             raws += *found, extraction.evidence or ""
-        texts = self._texts(raws, self._tokens_left(*_TEXTS))
+        left = self.limits.max_event_tokens
+        for name in _TOKENS:
+            with suppress(Unavailable):
+                left -= getattr(self.counts, name)
+        texts = self.texts.read(raws, left)
         if any(text.cut for text in texts):
             return None
         rest = iter(texts)
         return tuple(Extracted(tuple(islice(rest, size)), next(rest)) for size in sizes)
 
-    def _tokens_left(self, *before: str) -> int:
-        """Return the number of the event's tokens that these fields leave; an unavailable one takes none."""
-        left = self.limits.max_event_tokens
-        for name in before:
-            with suppress(Unavailable):
-                texts = getattr(self, name)
-                left -= sum(map(len, texts)) if isinstance(texts, tuple) else len(texts)
-        return left
-
-    def _texts(self, raws: Iterable[str], left: int) -> tuple[Text, ...]:
-        """Return texts that have at most `left` tokens together; the last ones are cut."""
-        texts = []
-        for raw in raws:
-            texts.append(Text(raw, max(min(left, self.limits.max_tokens), 0)))
-            left -= len(texts[-1])
-        return tuple(texts)
-
     @property
     def cuts(self) -> tuple[str, ...]:
-        """The flags of the texts read so far that were cut."""
-        kept = self.__dict__
-        read = {name: kept[name] if isinstance(kept[name], tuple) else (kept[name],) for name in _TEXTS if name in kept}
-        flags = [f"{name}_cut" for name in _TEXTS if any(text.cut for text in read.get(name, ()))]
+        """The flags of the texts that a limit cuts, and of contexts beyond `max_contexts`.
+
+        They are the same for all metrics; texts that no metric reads are tokenised where their length leaves it open.
+        """
+        flags = []
+        if not self.texts.fit:
+            for name in _TEXTS:
+                with suppress(Unavailable):
+                    if getattr(self.counts, f"{name}_cut"):
+                        flags.append(f"{name}_cut")
         if self._contexts > self.limits.max_contexts:
             flags.append("contexts_dropped")
         return tuple(flags)
