@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from ragweir.errors import ErrorClass, Rejected
 from ragweir.metrics.catalogue import Catalogue
-from ragweir.metrics.view import TextLimits, View
+from ragweir.metrics.view import Counting, TextLimits, View, reference
 from ragweir.schemas.codec.decoder import Decoder, JsonDecoder, Skipped
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS, TIME_DEFAULTED
 from ragweir.schemas.codec.json import encode, event_time
@@ -44,6 +44,8 @@ class EvaluateConfig:
 
     catalogue: Catalogue
     limits: TextLimits = field(default_factory=TextLimits)
+    counting: Counting = reference
+    """The way to count in the texts of an event."""
     max_event_bytes: int = MAX_EVENT_BYTES
     max_items: Mapping[str, int] = field(default_factory=lambda: DEFAULT_MAX_ITEMS)
     """The most elements that are read of each list of an event; see `ragweir.schemas.codec.intake`."""
@@ -256,7 +258,7 @@ class EvaluateAgent(Agent):
         self, event: Interaction, time: datetime, record: Record, index: int
     ) -> tuple[Evaluation, list[str]]:
         config = self._config
-        view = View(event, config.limits)
+        view = View(event, config.limits, config.counting)
         scored = config.catalogue.score(view)
         evaluation = Evaluation(
             **{name: getattr(event, name) for name in CARRIED_OVER},
