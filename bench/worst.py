@@ -80,9 +80,7 @@ def _agent(size: int, kernel: KernelSettings) -> EvaluateAgent:
     catalogue = Catalogue(everything(packs.SHIPPED))
     router = Router(RoutingSettings(), catalogue, tuple(suites()))
     counting = kernel_choice(kernel).counting
-    agent = EvaluateAgent(
-        EvaluateConfig(catalogue, counting=counting, max_event_bytes=max(size, MIB), router=router)
-    )
+    agent = EvaluateAgent(EvaluateConfig(catalogue, counting=counting, max_event_bytes=max(size, MIB), router=router))
     strange = hostile.event({"response": "\U00020000 保 e\u0301\u0378" + "\u0323\u0301" * 20})
     agent.handle([_record(value) for value in (*interactions(200), strange)])
     return agent
