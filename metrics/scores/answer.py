@@ -3,39 +3,12 @@
 from __future__ import annotations
 
 from ragweir.metrics.metric import Metric, Null, Value, shared
-from ragweir.metrics.scores.grounding import response_triples
-from ragweir.metrics.text.phrases import Phrases, phrase
-from ragweir.metrics.text.refusal import declines
-from ragweir.metrics.text.text import Text
 from ragweir.metrics.view import View
-
-
-def _phrases(text: str) -> Phrases:
-    """Return the phrases of a list in which underscores stand for spaces."""
-    return Phrases(phrase(each.replace("_", " ")) for each in text.split())
-
-
-_DONT_KNOW = _phrases(
-    """
-    I_don't_know I_do_not_know unknown not_sure cannot_determine no_information insufficient_data unable_to_answer
-    cannot_answer don't_have_enough_information not_available no_data
-    """
-)
-_NON_ANSWERS = _phrases("unknown n/a none null")
-_SHORT = 10
-"""Number of characters below which an answer with such a word is a non-answer."""
-
-_HEDGES = _phrases(
-    """
-    may might could perhaps maybe possibly probably presumably supposedly apparently arguably seemingly potentially
-    conceivably reportedly allegedly plausibly likely unlikely seem seems seemed appears_to appear_to appeared_to
-    suggest suggests suggested I_think I_believe I_guess I_assume I_suppose I_suspect in_my_opinion as_far_as_I_know
-    to_my_knowledge not_sure not_certain unsure uncertain it_is_possible it's_possible to_some_extent tend_to tends_to
-    """
-)
 
 _CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
 _UNSUPPORTED_LANGUAGE = Null("no word list serves the response's language")
+_NO_MARKS = Null("the response has no citation marks")
+_NO_LETTERS = Null("the query or the response has no letters")
 
 
 @shared
@@ -44,18 +17,13 @@ def _is_empty(view: View) -> bool:
 
 
 @shared
-def _is_non_answer(view: View) -> bool:
-    response = view.response
-    return len(response.text.strip()) < _SHORT and _NON_ANSWERS.occur_in(response)
-
-
-@shared
 def _refuses(view: View) -> bool | Null:
     if _is_empty(view):
         return False
-    if _is_non_answer(view):
+    counts = view.counts
+    if counts.non_answer:
         return True
-    return declines(view.response) if view.response.is_supported else _UNSUPPORTED_LANGUAGE
+    return counts.declines if counts.response_supported else _UNSUPPORTED_LANGUAGE
 
 
 def dont_know(view: View) -> Value:
@@ -75,7 +43,8 @@ def dont_know(view: View) -> Value:
     >>> dont_know(example(response="Cornish heath"))
     0
     """
-    return int(_DONT_KNOW.occur_in(view.response) or _is_non_answer(view))
+    counts = view.counts
+    return int(counts.dont_know or counts.non_answer)
 
 
 def refusal(view: View) -> Value:
@@ -169,7 +138,7 @@ def response_words(view: View) -> Value:
     >>> response_words(example(response="The premium is $604."))
     4
     """
-    return len(view.response.tokens)
+    return view.counts.response_tokens
 
 
 def hedge_count(view: View) -> Value:
@@ -188,20 +157,8 @@ def hedge_count(view: View) -> Value:
     >>> hedge_count(example(response="It closes in May."))
     0
     """
-    response = view.response
-    if not response.is_supported:
-        return _UNSUPPORTED_LANGUAGE
-    return sum(1 for _ in _HEDGES.occurrences(response)) - _months_of_may(response)
-
-
-def _months_of_may(text: Text) -> int:
-    """Return the number of words "May", which are the month and not the verb."""
-    if "may" not in text.distinct or "May" not in text.text:
-        return 0
-    return sum(
-        word == "may" and text.text[start] == "M" and text.text[end - 1] == "y"
-        for word, (start, end) in zip(text.tokens, text.spans, strict=True)
-    )
+    counts = view.counts
+    return counts.hedges if counts.response_supported else _UNSUPPORTED_LANGUAGE
 
 
 def repetition(view: View) -> Value:
@@ -214,8 +171,9 @@ def repetition(view: View) -> Value:
     >>> repetition(example(response="go on and go on and go on"))
     0.5
     """
-    distinct = response_triples(view)
-    return 1 - len(distinct) / (len(view.response.tokens) - 2) if distinct else 0.0
+    counts = view.counts
+    distinct = counts.response_triples
+    return 1 - distinct / (counts.response_tokens - 2) if distinct else 0.0
 
 
 def citation_validity(view: View) -> Value:
@@ -229,9 +187,9 @@ def citation_validity(view: View) -> Value:
     >>> citation_validity(example(response="Yes [1], but [3].", contexts=[{"text": "a"}, {"text": "b"}]))
     0.5
     """
-    marks = view.response.citations
+    marks = view.counts.citations
     if not marks:
-        return Null("the response has no citation marks")
+        return _NO_MARKS
     last = len(view.interaction.contexts or ())
     return sum(1 <= mark <= last for mark in marks) / len(marks)
 
@@ -245,7 +203,7 @@ def citation_count(view: View) -> Value:
     >>> citation_count(example(response="Yes [1], but [3]."))
     2
     """
-    return len(view.response.citations)
+    return len(view.counts.citations)
 
 
 def language_mismatch(view: View) -> Value:
@@ -259,10 +217,9 @@ def language_mismatch(view: View) -> Value:
     >>> language_mismatch(example(query="What is the premium?", response="Премия составляет 604 доллара."))
     1
     """
-    asked, answered = view.query.script, view.response.script
-    if not asked or not answered:
-        return Null("the query or the response has no letters")
-    return int(asked != answered)
+    counts = view.counts
+    asked, answered = counts.query_script, counts.response_script
+    return int(asked != answered) if asked and answered else _NO_LETTERS
 
 
 def user_feedback(view: View) -> Value:

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import repeat
 
+from ragweir.metrics.counts.answers import LCS_TOKENS
 from ragweir.metrics.metric import Flagged, Metric, Null, Value, shared
-from ragweir.metrics.scores.grounding import response_pairs
-from ragweir.metrics.text.phrases import Phrase, Phrases, phrase
-from ragweir.metrics.text.text import Text
-from ragweir.metrics.text.tokens import fold
 from ragweir.metrics.view import View
-
-LCS_TOKENS = 4_096
-"""Maximum number of tokens of either text that ROUGE-L reads. The time of the longest common subsequence grows with the
-product of the lengths: some milliseconds at this length, over a hundred at 20,000 tokens."""
-
-_MIN_KEYWORD_LETTERS = 4
-
-_INDICATORS = {phrase(each): each for each in ("according to", "based on", "from")} | {
-    phrase(word + ending): word for word in ("source", "table", "page", "document", "pdf") for ending in ("", "s")
-}
-_INDICATOR_PHRASES = Phrases(_INDICATORS)
 
 _NONE_GIVEN = Null("the event's list of expected answers is empty")
 _NO_KEYWORDS = Null("the expected answer has no keywords")
@@ -38,8 +23,9 @@ def _best(scores: Iterable[float | Null]) -> float | Null:
     return best
 
 
-def _spaced(text: Text) -> str:
-    return " ".join(text.text.split())
+def _shares(found: Iterable[int], wanted: Iterable[int], none: Null) -> tuple[float | Null, ...]:
+    """Return the share that was found for each expected answer; `none` for those with nothing to find."""
+    return tuple([part / whole if whole else none for part, whole in zip(found, wanted, strict=True)])
 
 
 def exact_match(view: View) -> Value:
@@ -57,37 +43,14 @@ def exact_match(view: View) -> Value:
     >>> exact_match(example(response="Cornish heath.", expected="cornish heath"))
     0.0
     """
-    response = _spaced(view.response)
-    # Folding keeps the length, so that answers of another length need none; the response is folded once.
-    answers = [answer if len(answer) == len(response) else None for answer in map(_spaced, view.expected)]
-    folded = fold(response) if any(answers) else response
-    return _best(float(answer is not None and fold(answer) == folded) for answer in answers)
-
-
-def _keywords(text: Text) -> tuple[set[str], list[Phrase]]:
-    """Return the text's keywords: single tokens, and phrases of several."""
-    kinds, phrases = dict(zip(text.tokens, text.kinds, strict=True)), text.phrases
-    tokens = {token for token in text.content_set if len(token) >= _MIN_KEYWORD_LETTERS or kinds[token] != "W"}
-    tokens.update(each[0] for each in phrases if len(each) == 1)
-    return tokens, [each for each in phrases if len(each) > 1]
+    return _best(map(float, view.counts.answer_exact))
 
 
 @shared
 def _coverages(view: View) -> tuple[float | Null, ...]:
     """Return the keyword coverage of each expected answer."""
-    response = view.response
-    keywords = [_keywords(expected) for expected in view.expected]
-    # Pairs decide phrases of two, and exclude most longer ones; the automaton is only built for the rest.
-    possible = [
-        [each for each in phrases if response_pairs(view).issuperset(pairwise(each))] for _, phrases in keywords
-    ]
-    longer = Phrases(each for phrases in possible for each in phrases if len(each) > 2).found_in((response,))
-    coverages: list[float | Null] = []
-    for (tokens, phrases), candidates in zip(keywords, possible, strict=True):
-        found = len(tokens & response.distinct) + sum(len(each) == 2 or each in longer for each in candidates)
-        wanted = len(tokens) + len(phrases)
-        coverages.append(found / wanted if wanted else _NO_KEYWORDS)
-    return tuple(coverages)
+    counts = view.counts
+    return _shares(counts.answer_keywords_found, counts.answer_keywords, _NO_KEYWORDS)
 
 
 def keyword_coverage(view: View) -> Value:
@@ -123,9 +86,8 @@ def number_match(view: View) -> Value:
     >>> number_match(example(expected="$604", response="The premium is $604"))
     1.0
     """
-    found = view.response.numbers
-    wanted = [expected.numbers for expected in view.expected]
-    return _best(len(numbers & found) / len(numbers) if numbers else _NO_NUMBERS for numbers in wanted)
+    counts = view.counts
+    return _best(_shares(counts.answer_numbers_found, counts.answer_numbers, _NO_NUMBERS))
 
 
 def answer_completeness(view: View) -> Value:
@@ -141,10 +103,11 @@ def answer_completeness(view: View) -> Value:
     >>> answer_completeness(example(expected="The premium is $604", response="$604"))
     0.375
     """
-    words = len(view.response.tokens)
+    counts = view.counts
+    words = counts.response_tokens
     return _best(
-        coverage if isinstance(coverage, Null) else (min(words / len(expected.tokens), 1.0) + coverage) / 2
-        for expected, coverage in zip(view.expected, _coverages(view), strict=True)
+        coverage if isinstance(coverage, Null) else (min(words / expected, 1.0) + coverage) / 2
+        for expected, coverage in zip(counts.answer_tokens, _coverages(view), strict=True)
     )
 
 
@@ -162,8 +125,7 @@ def source_citation_quality(view: View) -> Value:
     >>> round(source_citation_quality(example(response="According to the rate manual, page 12, it is $604.")), 2)
     0.67
     """
-    found = {_INDICATORS[form] for form in _INDICATOR_PHRASES.occurrences(view.response)}
-    return min(len(found) / 3, 1.0)
+    return min(view.counts.source_indicators / 3, 1.0)
 
 
 def _f1(common: int, response: int, expected: int) -> float:
@@ -185,42 +147,9 @@ def token_f1(view: View) -> Value:
     >>> round(token_f1(example(expected="The premium is $604", response="$604")), 2)
     0.4
     """
-    response = Counter(view.response.tokens)
-    words = len(view.response.tokens)
-    scores: list[float | Null] = []
-    for answer in view.expected:
-        expected = Counter(answer.tokens)
-        common = sum([min(response[token], expected[token]) for token in response.keys() & expected.keys()])
-        scores.append(_f1(common, words, len(answer.tokens)))
-    return _best(scores)
-
-
-class _Sequence:
-    """A sequence of tokens with which others are compared.
-
-    Hyyrö, Bit-parallel LCS-length computation revisited (2004): the rows of the table are the bits of an integer. Time
-    len(sequence) x len(other) / 30, as Python's integers have digits of 30 bits, and at least len(other).
-
-    >>> _Sequence("abcde").common("xbxdx")
-    2
-    """
-
-    def __init__(self, tokens: Sequence[str]) -> None:
-        self._full = (1 << len(tokens)) - 1
-        self._length = len(tokens)
-        self._places: dict[str, int] = {}
-        for place, token in enumerate(tokens):
-            self._places[token] = self._places.get(token, 0) | 1 << place
-
-    def common(self, other: Sequence[str]) -> int:
-        """Return the length of the longest common subsequence."""
-        full, places = self._full, self._places
-        row = full
-        for token in other:
-            if token in places:
-                matches = row & places[token]
-                row = (row + matches | row - matches) & full
-        return self._length - row.bit_count()
+    counts = view.counts
+    words = counts.response_tokens
+    return _best(map(_f1, counts.answer_common, repeat(words), counts.answer_tokens))
 
 
 def rouge_l(view: View) -> Value:
@@ -236,12 +165,14 @@ def rouge_l(view: View) -> Value:
     >>> rouge_l(example(expected="police killed the gunman", response="police kill the gunman"))
     0.75
     """
-    tokens = view.response.tokens[:LCS_TOKENS]
-    response = _Sequence(tokens)
-    answers = [expected.tokens[:LCS_TOKENS] for expected in view.expected]
-    best = _best(_f1(response.common(answer), len(tokens), len(answer)) for answer in answers)
-    longest = max(len(text.tokens) for text in (view.response, *view.expected))
-    return Flagged(best, "cut") if longest > LCS_TOKENS and isinstance(best, float) else best
+    counts = view.counts
+    words, answers = counts.response_tokens, counts.answer_tokens
+    read = min(words, LCS_TOKENS)
+    best = _best(
+        _f1(common, read, min(tokens, LCS_TOKENS))
+        for common, tokens in zip(counts.answer_subsequence, answers, strict=True)
+    )
+    return Flagged(best, "cut") if max(words, *answers, 0) > LCS_TOKENS and isinstance(best, float) else best
 
 
 _DOCUMENT = "the expected-answer benchmark"

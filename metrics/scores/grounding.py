@@ -10,54 +10,19 @@ supported. A metric is null if the answer has nothing of its kind, such as numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice, pairwise
-from typing import TypeVar
+from itertools import islice
 
-from ragweir.metrics.metric import Metric, Null, Value, shared
-from ragweir.metrics.text.phrases import Phrases
+from ragweir.metrics.metric import Metric, Null, Value
 from ragweir.metrics.view import View
-
-Tokens = tuple[str, ...]
-T = TypeVar("T", str, Tokens)
 
 _EXPLAINED = 20
 _EXPLAINED_LENGTH = 40
 _NO_CONTENT = Null("the response has no content words")
-
-
-@shared
-def context_stems(view: View) -> frozenset[str]:
-    """Return the content stems of all contexts together."""
-    return frozenset().union(*(text.stems for text in view.contexts))
-
-
-def _supported(view: View, wanted: set[T], read: Callable[[list[str]], Iterable[T]]) -> set[T]:
-    """Return the wanted elements that are read in some context."""
-    # Intersecting an iterator with the few wanted ones needs no large set of a context's elements.
-    return wanted.intersection(chain.from_iterable(read(text.tokens) for text in view.contexts)) if wanted else wanted
-
-
-@shared
-def response_pairs(view: View) -> set[Tokens]:
-    """Return the response's distinct token pairs."""
-    return set(pairwise(view.response.tokens))
-
-
-@shared
-def supported_pairs(view: View) -> set[Tokens]:
-    """Return the response's distinct token pairs that occur in a context."""
-    return _supported(view, response_pairs(view), pairwise)
-
-
-def _triples(tokens: list[str]) -> Iterator[Tokens]:
-    return zip(tokens, tokens[1:], tokens[2:], strict=False)
-
-
-@shared
-def response_triples(view: View) -> set[Tokens]:
-    """Return the response's distinct token triples."""
-    return set(_triples(view.response.tokens))
+_NO_PAIRS = Null("the response has fewer than two tokens")
+_NO_TRIPLES = Null("the response has fewer than three tokens")
+_NO_NUMBERS = Null("the response has no numbers")
+_NO_MOMENTS = Null("the response has no date or time")
+_NO_PHRASES = Null("the response has no capitalised phrase")
 
 
 def context_support(view: View) -> Value:
@@ -73,8 +38,9 @@ def context_support(view: View) -> Value:
     ...                         response="The tower was opened in 1889 by Eiffel."))
     0.75
     """
-    stems = view.response.stems
-    return len(stems & context_stems(view)) / len(stems) if stems else _NO_CONTENT
+    counts = view.counts
+    stems = counts.response_stems
+    return counts.supported_stems / stems if stems else _NO_CONTENT
 
 
 def explain_support(view: View) -> tuple[str, ...]:
@@ -87,17 +53,11 @@ def explain_support(view: View) -> tuple[str, ...]:
     """
     if view.interaction.contexts is None:
         return ()
-    known = context_stems(view)
+    known = view.reference.known_stems
     response = view.response
     tokens = zip(response.tokens, response.token_stems, strict=True)
     missing = dict.fromkeys(token for token, stem in tokens if stem and stem not in known)
     return tuple(token[:_EXPLAINED_LENGTH] for token in islice(missing, _EXPLAINED))
-
-
-@shared
-def unsupported_stems(view: View) -> frozenset[str]:
-    """Return the response's content stems that occur in neither the contexts nor the query."""
-    return view.response.stems - context_stems(view) - view.query.stems
 
 
 def unsupported_words(view: View) -> Value:
@@ -112,7 +72,7 @@ def unsupported_words(view: View) -> Value:
     ...                           response="Gustave Eiffel built the tower."))
     2
     """
-    return len(unsupported_stems(view))
+    return view.counts.unsupported_stems
 
 
 def bigram_support(view: View) -> Value:
@@ -130,8 +90,9 @@ def bigram_support(view: View) -> Value:
     >>> bigram_support(example(contexts=[{"text": "The tower opened in 1889."}], response="The tower opened late."))
     0.6666666666666666
     """
-    pairs = response_pairs(view)
-    return len(supported_pairs(view)) / len(pairs) if pairs else Null("the response has fewer than two tokens")
+    counts = view.counts
+    pairs = counts.response_pairs
+    return counts.supported_pairs / pairs if pairs else _NO_PAIRS
 
 
 def trigram_support(view: View) -> Value:
@@ -145,18 +106,9 @@ def trigram_support(view: View) -> Value:
     >>> trigram_support(example(contexts=[{"text": "The tower opened in 1889."}], response="The tower opened late."))
     0.5
     """
-    triples = response_triples(view)
-    if not triples:
-        return Null("the response has fewer than three tokens")
-    return len(_supported(view, triples, _triples)) / len(triples)
-
-
-@shared
-def supported_values(view: View) -> set[str]:
-    """Return the response's numbers, dates and clock times that occur in a context, by value."""
-    response = view.response
-    # The canonical forms of numbers, dates and times differ from each other and from all other tokens.
-    return _supported(view, {*response.numbers, *response.dates, *response.times}, iter)
+    counts = view.counts
+    triples = counts.response_triples
+    return counts.supported_triples / triples if triples else _NO_TRIPLES
 
 
 def number_support(view: View) -> Value:
@@ -172,8 +124,9 @@ def number_support(view: View) -> Value:
     >>> number_support(example(contexts=[{"text": "The fee is $604.00."}], response="It costs 604, or 1,208 for two."))
     0.5
     """
-    numbers = view.response.numbers
-    return len(numbers & supported_values(view)) / len(numbers) if numbers else Null("the response has no numbers")
+    counts = view.counts
+    numbers = counts.response_numbers
+    return counts.supported_numbers / numbers if numbers else _NO_NUMBERS
 
 
 def date_support(view: View) -> Value:
@@ -188,17 +141,9 @@ def date_support(view: View) -> Value:
     >>> date_support(example(contexts=[{"text": "Signed on 2025-12-09."}], response="They signed on 9 December 2025."))
     1.0
     """
-    moments = view.response.dates | view.response.times
-    return len(moments & supported_values(view)) / len(moments) if moments else Null("the response has no date or time")
-
-
-def _count_supported(view: View, phrases: frozenset[Tokens]) -> int:
-    """Return the number of the response's phrases that occur in a context."""
-    words = {phrase[0] for phrase in phrases if len(phrase) == 1}
-    # The pairs are known already; they decide runs of two and exclude most longer ones.
-    runs = [phrase for phrase in phrases if len(phrase) > 1 and supported_pairs(view).issuperset(pairwise(phrase))]
-    longer = Phrases(run for run in runs if len(run) > 2).found_in(view.contexts)
-    return len(_supported(view, words, iter)) + sum(len(run) == 2 for run in runs) + len(longer)
+    counts = view.counts
+    moments = counts.response_moments
+    return counts.supported_moments / moments if moments else _NO_MOMENTS
 
 
 def name_support(view: View) -> Value:
@@ -214,10 +159,9 @@ def name_support(view: View) -> Value:
     >>> name_support(example(contexts=[{"text": "By Gustave Eiffel."}], response="Built by Gustave Eiffel in Lyon."))
     0.5
     """
-    phrases = view.response.phrases
-    if not phrases:
-        return Null("the response has no capitalised phrase")
-    return _count_supported(view, phrases) / len(phrases)
+    counts = view.counts
+    phrases = counts.response_phrases
+    return counts.supported_phrases / phrases if phrases else _NO_PHRASES
 
 
 def unsupported_sentences(view: View) -> Value:
@@ -233,11 +177,9 @@ def unsupported_sentences(view: View) -> Value:
     ...                               response="The tower opened in 1889. Gustave Eiffel lived upstairs."))
     0.5
     """
-    known = context_stems(view)
-    sentences = [stems for stems in view.response.sentence_stems if stems]
-    if not sentences:
-        return _NO_CONTENT
-    return sum(2 * len(stems & known) < len(stems) for stems in sentences) / len(sentences)
+    counts = view.counts
+    weak, sentences = counts.weak_sentences, counts.content_sentences
+    return weak / sentences if sentences else _NO_CONTENT
 
 
 _CONTEXTS = ("contexts",)

@@ -7,32 +7,20 @@ are compared, not meaning: a synonym is another word, a negated sentence has the
 from __future__ import annotations
 
 from collections import Counter
-from itertools import chain
 from math import fsum, log
 
 from ragweir.metrics.metric import Metric, Null, Value, shared
-from ragweir.metrics.scores.grounding import context_stems
-from ragweir.metrics.scores.ranking import ranked
-from ragweir.metrics.text.text import Text
 from ragweir.metrics.view import View
 
 _K1 = 1.5
 _B = 0.75
 
 _NO_QUERY_WORDS = Null("the query has no content words")
-
-
-@shared
-def _passages(view: View) -> tuple[Text, ...]:
-    """Return the distinct contexts, best rank first."""
-    contexts, texts = view.interaction.contexts or (), view.contexts
-    passages: dict[object, Text] = {}
-    for place in ranked(view):
-        if place < len(texts):
-            context = contexts[place]
-            # Another text with the same id is kept.
-            passages.setdefault((context.chunk_id, context.text) if context.chunk_id else place, texts[place])
-    return tuple(passages.values())
+_NO_CONTENT = Null("the response has no content words")
+_NO_PASSAGES = Null("there are no contexts")
+_ONE_PASSAGE = Null("there are fewer than two distinct contexts")
+_NO_TERM_FOUND = Null("no context has a content word of the query")
+_NO_REPETITION = Null("fewer than two distinct contexts have content words")
 
 
 def query_context_coverage(view: View) -> Value:
@@ -49,29 +37,29 @@ def query_context_coverage(view: View) -> Value:
     ...                                contexts=[{"text": "Flood policies last a year."}]))
     0.6666666666666666
     """
-    stems = view.query.stems
-    return len(stems & context_stems(view)) / len(stems) if stems else _NO_QUERY_WORDS
+    counts = view.counts
+    stems = counts.query_stems
+    return counts.covered_query_stems / stems if stems else _NO_QUERY_WORDS
 
 
 @shared
 def _bm25(view: View) -> tuple[float, ...] | Null:
     """Return each passage's score for the query, best rank first."""
-    passages = _passages(view)
-    terms = view.query.content_set
-    if not terms:
+    counts = view.counts
+    lengths = counts.passage_content
+    if not counts.query_terms:
         return _NO_QUERY_WORDS
-    if not passages:
-        return Null("there are no contexts")
-    frequencies = [Counter(filter(terms.__contains__, passage.content)) for passage in passages]
-    mean_length = sum(len(passage.content) for passage in passages) / len(passages)
-    having = Counter(chain.from_iterable(frequencies))
-    weights = {
-        term: (_K1 + 1) * log(1 + (len(passages) - count + 0.5) / (count + 0.5)) for term, count in having.items()
-    }
+    if not lengths:
+        return _NO_PASSAGES
+    number, content = len(lengths), sum(lengths)
+    frequencies = counts.passage_terms
+    having = Counter([term for found in frequencies for term, _ in found])
+    weights = {term: (_K1 + 1) * log(1 + (number - count + 0.5) / (count + 0.5)) for term, count in having.items()}
+    mean_length = content / number
     scores = []
-    for passage, found in zip(passages, frequencies, strict=True):
-        damping = _K1 * (1 - _B + _B * len(passage.content) / mean_length) if found else 0.0
-        scores.append(fsum([weights[term] * count / (count + damping) for term, count in found.items()]))
+    for length, found in zip(lengths, frequencies, strict=True):
+        damping = _K1 * (1 - _B + _B * length / mean_length) if found else 0.0
+        scores.append(fsum([weights[term] * count / (count + damping) for term, count in found]))
     return tuple(scores)
 
 
@@ -131,32 +119,9 @@ def bm25_rank_agreement(view: View) -> Value:
     if isinstance(scores, Null):
         return scores
     if len(scores) < 2:
-        return Null("there are fewer than two distinct contexts")
+        return _ONE_PASSAGE
     best = max(scores)
-    return scores[0] == best if best else Null("no context has a content word of the query")
-
-
-@shared
-def _used(view: View) -> tuple[bool, ...] | Null:
-    """Return for each passage, best rank first, True if the answer drew on it."""
-    passages = _passages(view)
-    sentences = [stems for stems in view.response.sentence_stems if stems]
-    if not passages:
-        return Null("there are no contexts")
-    if not sentences:
-        return Null("the response has no content words")
-    having: dict[str, list[int]] = {stem: [] for stem in view.response.stems}
-    for place, passage in enumerate(passages):
-        for stem in passage.stems & having.keys():
-            having[stem].append(place)
-    used: set[int] = set()
-    for sentence in sentences:
-        # Only contexts that share a stem are counted, so that the time is not sentences x contexts.
-        shares = Counter(chain.from_iterable(map(having.__getitem__, sentence)))
-        best = max(shares.values(), default=0)
-        if 2 * best >= len(sentence):
-            used.update(place for place, share in shares.items() if share == best)
-    return tuple(place in used for place in range(len(passages)))
+    return scores[0] == best if best else _NO_TERM_FOUND
 
 
 def context_utilisation(view: View) -> Value:
@@ -173,8 +138,11 @@ def context_utilisation(view: View) -> Value:
     >>> context_utilisation(example(contexts=contexts, response="Your flood policy lasts one year."))
     0.5
     """
-    used = _used(view)
-    return used if isinstance(used, Null) else sum(used) / len(used)
+    counts = view.counts
+    used, sentences = counts.passage_used, counts.content_sentences
+    if not used:
+        return _NO_PASSAGES
+    return sum(used) / len(used) if sentences else _NO_CONTENT
 
 
 def explain_utilisation(view: View) -> tuple[str, ...]:
@@ -185,8 +153,9 @@ def explain_utilisation(view: View) -> tuple[str, ...]:
     >>> explain_utilisation(example(contexts=contexts, response="Your flood policy lasts one year."))
     ('context 2 was not used',)
     """
-    used = _used(view)
-    if isinstance(used, Null):
+    counts = view.counts
+    used = counts.passage_used
+    if not counts.content_sentences:
         return ()
     return tuple(f"context {rank} was not used" for rank, drawn_on in enumerate(used, 1) if not drawn_on)
 
@@ -204,14 +173,14 @@ def context_redundancy(view: View) -> Value:
     >>> context_redundancy(example(contexts=contexts))
     0.5
     """
-    seen: set[str] = set()
+    counts = view.counts
+    earlier = False
     shares = []
-    for passage in _passages(view):
-        content = passage.content_set
-        if content and seen:
-            shares.append(len(content & seen) / len(content))
-        seen |= content
-    return fsum(shares) / len(shares) if shares else Null("fewer than two distinct contexts have content words")
+    for content, repeated in zip(counts.passage_distinct, counts.passage_repeated, strict=True):
+        if content and earlier:
+            shares.append(repeated / content)
+        earlier = earlier or content > 0
+    return fsum(shares) / len(shares) if shares else _NO_REPETITION
 
 
 def context_tokens(view: View) -> Value:
@@ -223,7 +192,7 @@ def context_tokens(view: View) -> Value:
     >>> context_tokens(example(contexts=[{"text": "Fire cover starts today."}, {"text": "Yes."}]))
     5
     """
-    return sum(len(passage.tokens) for passage in _passages(view))
+    return sum(view.counts.passage_tokens)
 
 
 _GROUP = "lexical_retrieval"

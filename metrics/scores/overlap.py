@@ -6,21 +6,12 @@ Their hallucination score is the maximum of `claim_error` and `topic_drift`, whi
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
-from functools import reduce
-from itertools import chain, filterfalse, islice
-from operator import and_
+from itertools import islice
 
-from ragweir.metrics.metric import Metric, Null, Value, shared
-from ragweir.metrics.scores.grounding import response_pairs, supported_pairs, supported_values
-from ragweir.metrics.text.claims import Claim, claims
-from ragweir.metrics.text.text import Text
-from ragweir.metrics.text.words import STOP_WORDS
+from ragweir.metrics.counts import Counts
+from ragweir.metrics.metric import Metric, Null, Value
 from ragweir.metrics.view import View
-
-Stems = frozenset[str]
 
 DRIFT = 0.2
 """Penalty for an answer off its contexts' topic; the evaluators have the same number as the bound of the overlap."""
@@ -33,25 +24,23 @@ _EXPLAINED = 10
 _EXPLAINED_LENGTH = 120
 
 
-def _cosine(one: Counter[str], other: Counter[str]) -> float:
-    """Return the cosine of two TF-IDF vectors; the corpus is the two texts."""
-    common = one.keys() & other.keys()
-    if not common:
+_NO_TOKENS = Null("neither the query nor the response has a token")
+_UNSUPPORTED_LANGUAGE = Null("the response is in a language that no word list serves, so its claims cannot be read")
+
+
+def _cosine(counts: Counts) -> float:
+    """Return the cosine of the TF-IDF vectors of query and response; the corpus is the two texts."""
+    if not counts.cosine_dot:
         return 0.0
-    dot = sum([one[token] * other[token] for token in common])
-    return dot / math.sqrt(_squared_length(one, common) * _squared_length(other, common))
+    return counts.cosine_dot / math.sqrt(
+        _squared_length(counts.query_squares, counts.query_common_squares)
+        * _squared_length(counts.response_squares, counts.response_common_squares)
+    )
 
 
-def _squared_length(counts: Counter[str], common: AbstractSet[str]) -> float:
-    shared_part = sum([counts[token] * counts[token] for token in common])
-    own_part = sum([count * count for count in counts.values()]) - shared_part
-    return shared_part + own_part * _OWN_WEIGHT
-
-
-@shared
-def _keywords(view: View) -> frozenset[str]:
-    """Return the query's distinct tokens without stop words."""
-    return view.query.distinct - STOP_WORDS
+def _squared_length(squares: int, common: int) -> float:
+    """Return the squared length of a vector, from the squared occurrences of all tokens and of the common ones."""
+    return common + (squares - common) * _OWN_WEIGHT
 
 
 def lexical_relevance(view: View) -> Value:
@@ -68,13 +57,10 @@ def lexical_relevance(view: View) -> Value:
     >>> round(lexical_relevance(example(query="What is the late fee?", response="The late fee is $25.")), 4)
     0.688
     """
-    query, response = view.query, view.response
-    union = len(query.distinct | response.distinct)
-    if not union:
-        return Null("neither the query nor the response has a token")
-    one = Counter(filterfalse(STOP_WORDS.__contains__, query.tokens))
-    other = Counter(filterfalse(STOP_WORDS.__contains__, response.tokens))
-    return (_cosine(one, other) + len(query.distinct & response.distinct) / union) / 2
+    counts = view.counts
+    common = counts.common_distinct
+    union = counts.query_distinct + counts.response_distinct - common
+    return (_cosine(counts) + common / union) / 2 if union else _NO_TOKENS
 
 
 def lexical_completeness(view: View) -> Value:
@@ -89,35 +75,9 @@ def lexical_completeness(view: View) -> Value:
     >>> lexical_completeness(example(query="Is it?", response="Yes."))
     1.0
     """
-    keywords = _keywords(view)
-    return len(keywords & view.response.distinct) / len(keywords) if keywords else 1.0
-
-
-def _together(wanted: list[Stems], text: Text) -> set[Stems]:
-    """Return the sets of stems that occur in full in one sentence of the text."""
-    # The sentences of each stem are the bits of an integer, so that the time is not sets x sentences.
-    sentences = dict.fromkeys(chain.from_iterable(wanted), 0)
-    stems = frozenset(sentences)
-    for number, sentence in enumerate(text.sentence_stems):
-        for stem in sentence & stems:
-            sentences[stem] |= 1 << number
-    return {each for each in wanted if reduce(and_, map(sentences.__getitem__, each))}
-
-
-@shared
-def _claims(view: View) -> tuple[tuple[Claim, ...], tuple[Claim, ...]]:
-    """Return the response's claims, and those of them that occur in no sentence of a context."""
-    made = claims(view.response)
-    missing = {claim.stems for claim in made}
-    for text in view.contexts:
-        # Most texts lack a stem, and then their sentences are not needed.
-        here = [stems for stems in missing if stems <= text.stems]
-        if here:
-            missing -= _together(here, text)
-    return made, tuple(claim for claim in made if claim.stems in missing)
-
-
-_UNSUPPORTED_LANGUAGE = Null("the response is in a language that no word list serves, so its claims cannot be read")
+    counts = view.counts
+    keywords = counts.query_keywords
+    return counts.answered_keywords / keywords if keywords else 1.0
 
 
 def claim_error(view: View) -> Value:
@@ -136,12 +96,12 @@ def claim_error(view: View) -> Value:
     >>> round(claim_error(view), 4)
     0.5
     """
-    response = view.response
-    if not response.is_supported:
+    counts = view.counts
+    if not counts.response_supported:
         return _UNSUPPORTED_LANGUAGE
-    made, unsupported = _claims(view)
-    total = len(response.numbers) + len(response.dates) + len(response.times) + len(made)
-    wrong = total - len(made) - len(supported_values(view)) + len(unsupported)
+    unsupported, values = counts.unsupported_claims, counts.response_numbers + counts.response_moments
+    total = values + counts.response_claims
+    wrong = values - counts.supported_numbers - counts.supported_moments + unsupported
     return wrong / total if total else 0.0
 
 
@@ -158,7 +118,8 @@ def topic_drift(view: View) -> Value:
     >>> topic_drift(example(contexts=[{"text": "The fee is $25."}], response="Bananas ripen in the sun."))
     0.2
     """
-    return DRIFT if len(supported_pairs(view)) * _PAIRS_PER_FOUND < len(response_pairs(view)) else 0.0
+    counts = view.counts
+    return DRIFT if counts.supported_pairs * _PAIRS_PER_FOUND < counts.response_pairs else 0.0
 
 
 def lexical_hallucination(view: View) -> Value:
@@ -179,11 +140,11 @@ def lexical_hallucination(view: View) -> Value:
 
 def _unsupported_anchors(view: View) -> Iterator[str]:
     response = view.response
-    supported = supported_values(view)
+    supported = view.reference.known_values
     for kind, values in (("number", response.numbers), ("date", response.dates), ("time", response.times)):
         yield from (f"{kind} {value}" for value in sorted(values - supported))
     spans = response.spans
-    for claim in _claims(view)[1]:
+    for claim in view.reference.missing_claims:
         clause = response.text[spans[claim.start][0] : spans[claim.stop - 1][1]]
         yield f"claim {' '.join(clause.split())}"
 

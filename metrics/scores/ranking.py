@@ -33,21 +33,6 @@ class _Ranking:
 
 
 @shared
-def ranked(view: View) -> tuple[int, ...]:
-    """Return the places of the contexts in their list, best rank first; the default of `rank` is the place.
-
-    >>> from ragweir.metrics.view import example
-    >>> ranked(example(contexts=[{"rank": 3}, {"rank": 1}, {"rank": 2}]))
-    (1, 2, 0)
-    """
-    ranks = [
-        place + 1 if context.rank is None else context.rank
-        for place, context in enumerate(view.interaction.contexts or ())
-    ]
-    return tuple(sorted(range(len(ranks)), key=ranks.__getitem__))
-
-
-@shared
 def _ranking(view: View) -> _Ranking | Null:
     interaction = view.interaction
     contexts = interaction.contexts or ()
@@ -63,7 +48,7 @@ def _ranking(view: View) -> _Ranking | Null:
     ideal = tuple(sorted((grade for grade in grades.values() if grade > 0), reverse=True))
     if listed is not None and not ideal:
         return Null("no chunk is relevant")
-    order = dict.fromkeys(contexts[place].chunk_id or place for place in ranked(view))
+    order = dict.fromkeys(contexts[place].chunk_id or place for place in view.texts.ranked)
     return _Ranking(tuple(grades.get(chunk, 0.0) for chunk in order), ideal, listed is not None)
 
 

@@ -14,7 +14,6 @@ from functools import cache
 from importlib.resources import files
 
 from ragweir.metrics.metric import Metric, Null, Value
-from ragweir.metrics.scores import grounding
 from ragweir.metrics.view import View
 
 Features = tuple[float, ...]
@@ -24,6 +23,9 @@ FEATURES = ("unsupported_share", "unsupported_words", "unsupported_pairs")
 
 _FIFTY_WORDS = math.log1p(50)
 """Divisor that scales the count: 1 at fifty unsupported words."""
+
+_NO_CONTEXT_CONTENT = Null("no context has content words")
+_NO_CONTENT = Null("the response has no content words")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +72,19 @@ def model() -> Model:
 
 def features(view: View) -> Features | Null:
     """Return the features of one event, or the reason why there are none."""
-    known = grounding.context_stems(view)
-    if not known:
-        return Null("no context has content words")
-    stems = view.response.stems
+    counts = view.counts
+    if not counts.context_stems:
+        return _NO_CONTEXT_CONTENT
+    stems = counts.response_stems
     if not stems:
-        return Null("the response has no content words")
-    unsupported = 1 - len(stems & known) / len(stems)
-    pairs = grounding.response_pairs(view)
+        return _NO_CONTENT
+    unsupported = 1 - counts.supported_stems / stems
+    pairs = counts.response_pairs
     return (
         unsupported,
-        math.log1p(len(grounding.unsupported_stems(view))) / _FIFTY_WORDS,
+        math.log1p(counts.unsupported_stems) / _FIFTY_WORDS,
         # A single token has no pairs.
-        1 - len(grounding.supported_pairs(view)) / len(pairs) if pairs else unsupported,
+        1 - counts.supported_pairs / pairs if pairs else unsupported,
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.metric import Flagged, Null
-from ragweir.metrics.scores.ranking import METRICS, hit_at_10, mrr, ndcg_at_10, ranked, recall_at_10
+from ragweir.metrics.scores.ranking import METRICS, hit_at_10, mrr, ndcg_at_10, recall_at_10
 from ragweir.metrics.view import View, example
 
 CATALOGUE = Catalogue(METRICS)
@@ -102,7 +102,7 @@ def test_contexts_without_an_id_are_chunks_of_their_own() -> None:
 def test_rank_orders_the_contexts() -> None:
     """A stated rank decides over the place in the list; equal ranks keep the order of the list."""
     contexts = [{"rank": 9}, {"rank": 2}, {}, {"rank": 2}, {"rank": -1}]
-    assert ranked(example(contexts=contexts)) == (4, 1, 3, 2, 0)
+    assert example(contexts=contexts).texts.ranked == (4, 1, 3, 2, 0)
     assert mrr(example(contexts=[{"rank": 2, "relevant": True}, {"rank": 1}])) == 0.5
 
 
