@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from typing_extensions import override
 
@@ -59,7 +60,8 @@ def kernel_choice(settings: KernelSettings) -> KernelChoice:
     if settings.use == "never":
         return KernelChoice(reference, reason='kernel.use is "never"')
     try:
-        return KernelChoice(native.counting(), native.version())
+        kernel = _kernel()
+        return KernelChoice(kernel, kernel.version)
     except native.KernelUnavailable as unavailable:
         if settings.use == "always":
             raise ConfigurationError(
@@ -67,3 +69,13 @@ def kernel_choice(settings: KernelSettings) -> KernelChoice:
                 'version, `make kernel` builds that of a checkout, and kernel.use = "auto" works without it'
             ) from None
         return KernelChoice(reference, reason=str(unavailable))
+
+
+@cache
+def _kernel() -> native.NativeCounting:
+    """Return the kernel's way to count; making one takes longer than many events.
+
+    Raises:
+        KernelUnavailable: if there is none.
+    """
+    return native.counting()

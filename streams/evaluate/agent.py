@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from ragweir.errors import ErrorClass, Rejected
 from ragweir.metrics.catalogue import Catalogue
+from ragweir.metrics.native import NativeCounting
 from ragweir.metrics.view import Counting, TextLimits, View, reference
 from ragweir.schemas.codec.decoder import Decoder, JsonDecoder, Skipped
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS, TIME_DEFAULTED
@@ -100,7 +101,7 @@ class EvaluateAgent(Agent):
 
         Duplicates and events that are filtered out are only counted.
         """
-        outcome = Outcome(settled=list(records))
+        outcome, panics = Outcome(settled=list(records)), self._panics
         evaluated: list[tuple[Record, Evaluation]] = []
         for record in records:
             outcome.counts["ragweir_events_in_total",] += 1
@@ -120,7 +121,15 @@ class EvaluateAgent(Agent):
         _count(outcome, [evaluation.decision for _, evaluation in evaluated])
         if not self._config.ignore_record_timestamp:
             _measure(outcome, evaluated)
+        if self._panics > panics:
+            outcome.counts["ragweir_kernel_panics_total",] += self._panics - panics
         return outcome
+
+    @property
+    def _panics(self) -> int:
+        """The number of events so far at which the kernel failed."""
+        counting = self._config.counting
+        return counting.panics if isinstance(counting, NativeCounting) else 0
 
     @override
     def dead_letter(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:

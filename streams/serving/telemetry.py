@@ -119,6 +119,11 @@ TABLE = (
     # The flow of events. Counted after the commit: a crash may undercount, never overcount.
     _counter("ragweir_events_in_total", "Records read and settled, with or without an evaluation", *_AGENTS),
     _counter("ragweir_evaluations_total", "Evaluations written", _EVALUATE, _JUDGE, stage=attrgetter("stages")),
+    _counter(
+        "ragweir_kernel_panics_total",
+        "Events at which the kernel failed, which is a defect of it; their texts were counted in Python instead",
+        _EVALUATE,
+    ),
     _counter("ragweir_duplicates_total", "Events not evaluated because their id occurred shortly before", _EVALUATE),
     _counter("ragweir_filtered_total", "Events excluded by filters of a replay or by `where` of the map", _EVALUATE),
     _counter(
