@@ -253,6 +253,7 @@ mod ragweir_kernel {
         let py = module.py();
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add(intern!(py, "CATALOGUE_VERSION"), CATALOGUE_VERSION)?;
+        module.add(intern!(py, "PanicException"), py.get_type::<pyo3::panic::PanicException>())?;
         module.add(intern!(py, "NAMES"), PyTuple::new(py, counts::NAMES)?)
     }
 }
