@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import chain
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics import packs
 from ragweir.metrics.extension import Extension, digest
 from ragweir.metrics.judged.suites import suites
-from ragweir.metrics.metric import Flagged, Metric, Null
+from ragweir.metrics.metric import Metric
+from ragweir.metrics.plan import FieldPattern, Lack, Plan, Scored
 from ragweir.metrics.scores import (
     answer,
     expected,
@@ -26,6 +25,15 @@ from ragweir.metrics.scores import (
 )
 from ragweir.metrics.unavailable import Unavailable, absence_flags
 from ragweir.metrics.view import View
+
+__all__ = [
+    "CATALOGUE_VERSION",
+    "Catalogue",
+    "Scored",
+    "everything",
+    "shipped_groups",
+    "version_with",
+]
 
 CATALOGUE_VERSION = "3"
 """Version of the shipped metrics, incremented whenever one may have another value than before for the same event."""
@@ -44,20 +52,12 @@ GROUPS = (
     *(suite.metrics for suite in suites().values()),
 )
 
+MAX_PLANS = 1_024
+"""Maximum number of plans that a catalogue keeps: one per question and pattern of present fields."""
+
 EVIDENCE_LINES = 20
 EVIDENCE_CHARACTERS = 200
 """Limits on the evidence of one metric for one event."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """All scores of one event: numbers, labels, the reasons of nulls, and the metrics that raised an exception."""
-
-    scores: dict[str, float | None] = field(default_factory=dict)
-    categories: dict[str, str | None] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
-    flags: list[str] = field(default_factory=list)
-    raised: list[str] = field(default_factory=list)
 
 
 class Catalogue:
@@ -87,42 +87,41 @@ class Catalogue:
         free = [metric for metric in kept if metric.cost == "free"]
         self.free: Mapping[str, Metric] = {metric.name: metric for metric in free}
         """The metrics that are computed for every event."""
-        self._always = tuple(metric for metric in free if metric.question is None)
-        self._by_question: dict[str, tuple[Metric, ...]] = {
-            question: self._always + tuple(metric for metric in free if metric.question == question)
+        always = tuple(metric for metric in free if metric.question is None)
+        self._by_question: dict[str | None, tuple[Metric, ...]] = {None: always} | {
+            question: always + tuple(metric for metric in free if metric.question == question)
             for question in {metric.question for metric in free if metric.question is not None}
         }
+        self._pattern = FieldPattern(need for metric in free for need in metric.needs)
+        self._plans: dict[tuple[str | None, tuple[Lack, ...]], Plan] = {}
 
     def score(self, view: View) -> Scored:
         """Score one event. A metric that raises an exception other than MemoryError is null, and listed in `raised`."""
-        scored = Scored()
-        interaction = view.interaction
-        for metric in self._by_question.get(interaction.question_id or "", self._always):
-            name = metric.name
-            results: dict[str, float | None] | dict[str, str | None]
-            results = scored.categories if metric.unit == "category" else scored.scores
-            value = _value(metric, view, scored)
-            if isinstance(value, Flagged):
-                scored.flags.append(f"{name}:{value.flag}")
-                value = value.value
-            if isinstance(value, Null):
-                scored.reasons[name] = value.reason
-                value = None
-            elif isinstance(value, float | int):
-                if math.isfinite(value):
-                    value = round(float(value), 3 if metric.unit == "ms" else 6)
-                else:
-                    scored.reasons[name] = "the result is not a finite number"
-                    value = None
-            results[name] = value  # type: ignore[assignment]
+        pattern = self._question(view), self._pattern.of(view)
+        plan = self._plans.get(pattern)
+        if plan is None:
+            plan = self._plan(*pattern)
+        scored = plan.score(view)
         scored.flags.extend(view.cuts)
         scored.flags.extend(absence_flags(view.absent))
         return scored
 
+    def _question(self, view: View) -> str | None:
+        """Return the event's question if it has metrics of its own."""
+        question = view.interaction.question_id
+        return question if question in self._by_question else None
+
+    def _plan(self, question: str | None, lacks: tuple[Lack, ...]) -> Plan:
+        """Return a new plan, and keep it for the other events with its pattern."""
+        if len(self._plans) >= MAX_PLANS:
+            self._plans.clear()
+        plan = self._plans[question, lacks] = Plan(self._by_question[question], self._pattern.needs, lacks)
+        return plan
+
     def explain(self, view: View) -> dict[str, tuple[str, ...]]:
         """Return the evidence for the scores of one event, as short texts by metric."""
         evidence: dict[str, tuple[str, ...]] = {}
-        for metric in self._by_question.get(view.interaction.question_id or "", self._always):
+        for metric in self._by_question[self._question(view)]:
             if metric.explain is None:
                 continue
             try:
@@ -133,27 +132,11 @@ class Catalogue:
                 continue
             except MemoryError:
                 raise
-            except Exception as error:  # As in `_value`.
+            except Exception as error:  # As in `Plan.score`.
                 lines = (f"the explanation raised {type(error).__name__}",)
             if lines:
                 evidence[metric.name] = tuple(line[:EVIDENCE_CHARACTERS] for line in lines[:EVIDENCE_LINES])
         return evidence
-
-
-def _value(metric: Metric, view: View, scored: Scored) -> object:
-    """Compute a metric for an event; null if a need is absent, a field is unavailable or it raised an exception."""
-    try:
-        for need in metric.needs:
-            if getattr(view.interaction, need) is None:
-                return Null(f"the event has no {need}")
-        return metric.compute(view)
-    except Unavailable as unavailable:
-        return Null(str(unavailable))
-    except MemoryError:  # It may not be the metric's fault.
-        raise
-    except Exception as error:  # One metric must not fail the event; a series counts it.
-        scored.raised.append(metric.name)
-        return Null(f"the metric raised {type(error).__name__}")
 
 
 def everything(shipped_packs: Iterable[str] = (), extensions: Iterable[Extension] = ()) -> tuple[Metric, ...]:

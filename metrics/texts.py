@@ -53,14 +53,19 @@ class Texts:
         return self.read(self._interaction.expected or (), self._tokens_left())
 
     @lazy
+    def raw_contexts(self) -> list[str]:
+        """The contexts as they are in the event, in their order, at most `max_contexts`."""
+        contexts = (self._interaction.contexts or ())[: self._limits.max_contexts]
+        return [context.text or "" for context in contexts]
+
+    @lazy
     def contexts(self) -> tuple[Text, ...]:
         """The retrieved contexts in their order, at most `max_contexts`."""
-        contexts = (self._interaction.contexts or ())[: self._limits.max_contexts]
         left = self._tokens_left()
         if not self.fit:
             with suppress(Unavailable):
                 left -= sum(map(len, self.expected))
-        return self.read([context.text or "" for context in contexts], left)
+        return self.read(self.raw_contexts, left)
 
     @lazy
     def ranked(self) -> tuple[int, ...]:
@@ -91,9 +96,8 @@ class Texts:
         """True if the texts are so short that no limit can cut one: a text has no more tokens than characters."""
         event = self._interaction
         try:
-            contexts = (event.contexts or ())[: self._limits.max_contexts]
-            characters = len(event.query or "") + len(event.response or "") + sum(map(len, event.expected or ()))
-            characters += sum([len(context.text or "") for context in contexts])
+            characters = len(event.query or "") + len(event.response or "") + sum(map(len, self.raw_contexts))
+            characters += sum(map(len, event.expected)) if event.expected else 0
         except Unavailable:
             return False
         return characters <= min(self._limits.max_tokens, self._limits.max_event_tokens)

@@ -43,7 +43,7 @@ def absent_contents(event: Interaction) -> tuple[str, ...]:
     ('query', 'contexts')
     """
     contexts = event.contexts
-    without_text = contexts is not None and any(context.text is None for context in contexts)
+    without_text = contexts is not None and None in [context.text for context in contexts]
     if event.query is not None and event.response is not None and not without_text:
         return ()
     absent = (event.query is None, event.response is None, without_text)

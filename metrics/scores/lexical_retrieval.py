@@ -6,7 +6,7 @@ are compared, not meaning: a synonym is another word, a negated sentence has the
 
 from __future__ import annotations
 
-from collections import Counter
+from functools import lru_cache
 from math import fsum, log
 
 from ragweir.metrics.metric import Metric, Null, Value, shared
@@ -42,6 +42,12 @@ def query_context_coverage(view: View) -> Value:
     return counts.covered_query_stems / stems if stems else _NO_QUERY_WORDS
 
 
+@lru_cache(4_096)
+def _weight(number: int, having: int) -> float:
+    """Return the idf of a term that so many of a number of passages have, times k1 + 1."""
+    return (_K1 + 1) * log(1 + (number - having + 0.5) / (having + 0.5))
+
+
 @shared
 def _bm25(view: View) -> tuple[float, ...] | Null:
     """Return each passage's score for the query, best rank first."""
@@ -51,13 +57,14 @@ def _bm25(view: View) -> tuple[float, ...] | Null:
         return _NO_QUERY_WORDS
     if not lengths:
         return _NO_PASSAGES
-    number, content = len(lengths), sum(lengths)
-    frequencies = counts.passage_terms
-    having = Counter([term for found in frequencies for term, _ in found])
-    weights = {term: (_K1 + 1) * log(1 + (number - count + 0.5) / (count + 0.5)) for term, count in having.items()}
-    mean_length = content / number
+    number, mean_length = len(lengths), sum(lengths) / len(lengths)
+    having = [0] * counts.query_terms
+    for found in counts.passage_terms:
+        for term, _ in found:
+            having[term] += 1
+    weights = [_weight(number, passages) for passages in having]
     scores = []
-    for length, found in zip(lengths, frequencies, strict=True):
+    for length, found in zip(lengths, counts.passage_terms, strict=True):
         damping = _K1 * (1 - _B + _B * length / mean_length) if found else 0.0
         scores.append(fsum([weights[term] * count / (count + damping) for term, count in found]))
     return tuple(scores)

@@ -14,6 +14,9 @@ _ZERO = timedelta()
 
 def _union(intervals: list[tuple[datetime, datetime]]) -> timedelta:
     """Return the length of the union of intervals."""
+    if len(intervals) == 1:
+        start, end = intervals[0]
+        return end - start
     covered = _ZERO
     reached: datetime | None = None
     for start, end in sorted(intervals):

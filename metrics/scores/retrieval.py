@@ -8,8 +8,9 @@ an id, or with an empty one, is distinct.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from math import fsum
+from typing import NamedTuple
 
 from ragweir.metrics.metric import Flagged, Metric, Null, Value, shared
 from ragweir.metrics.scores.ranking import Chunk
@@ -17,47 +18,59 @@ from ragweir.metrics.view import View
 
 _TOP = 10
 _HYBRID = "hybrid"
+_NO_SCORE = Null("no context has a score")
 
 
-@dataclass(frozen=True, slots=True)
-class _RetrievedChunks:
-    """The distinct chunks of an event, and those of either method."""
+class _RetrievedChunks(NamedTuple):
+    """What the contexts say of their retrieval."""
 
-    chunks: frozenset[Chunk]
-    bm25: frozenset[Chunk]
-    knn: frozenset[Chunk]
+    chunks: set[Chunk]
+    """The distinct chunks."""
+    bm25: set[Chunk]
+    knn: set[Chunk]
+    """The distinct chunks that either method found."""
     has_methods: bool
     """True if any context names its retrieval method."""
+    scores: list[float]
+    """The scaled score of each chunk by each method that found it; empty if no context has one."""
+    is_scaled: bool
+    """True if a score was not within 0 and 1."""
+    pages: set[str]
+    """The distinct pages."""
 
 
 @shared
 def _found(view: View) -> _RetrievedChunks:
     by_method: dict[str | None, set[Chunk]] = {}
+    best: dict[str | None, dict[Chunk, float]] = {}
+    pages: set[str] = set()
+    is_scaled = False
     for place, context in enumerate(view.interaction.contexts or ()):
-        by_method.setdefault(context.retrieval_method, set()).add(context.chunk_id or place)
-    both = by_method.get(_HYBRID, set())
+        method, chunk, score, page = context.retrieval_method, context.chunk_id or place, context.score, context.page
+        by_method.setdefault(method, set()).add(chunk)
+        if page:
+            pages.add(str(page))
+        if score is not None:
+            hits = best.setdefault(method, {})
+            hits[chunk] = max(hits.get(chunk, 0.0), score)
+            if not 0 <= score <= 1:
+                is_scaled = True
+    both: set[Chunk] = by_method.get(_HYBRID, set())
     return _RetrievedChunks(
-        chunks=frozenset().union(*by_method.values()),
-        bm25=frozenset(by_method.get("bm25", set()) | both),
-        knn=frozenset(by_method.get("knn", set()) | both),
-        has_methods=any(by_method.keys()),
+        chunks=set().union(*by_method.values()),
+        bm25=by_method.get("bm25", set()) | both,
+        knn=by_method.get("knn", set()) | both,
+        has_methods=any(by_method),
+        scores=[each for hits in best.values() for each in _scaled(hits)],
+        is_scaled=is_scaled,
+        pages=pages,
     )
 
 
-@shared
-def _scores(view: View) -> tuple[float, ...] | None:
-    """Return the scaled score of each chunk by each method that found it; None if no context has one."""
-    best: dict[tuple[str | None, Chunk], float] = {}
-    for place, context in enumerate(view.interaction.contexts or ()):
-        if context.score is not None:
-            hit = context.retrieval_method, context.chunk_id or place
-            best[hit] = max(best.get(hit, 0.0), context.score)
-    if not best:
-        return None
-    largest: dict[str | None, float] = {}
-    for (method, _), score in best.items():
-        largest[method] = max(largest.get(method, 1.0), score)
-    return tuple(score / largest[method] for (method, _), score in best.items())
+def _scaled(hits: dict[Chunk, float]) -> Iterable[float]:
+    """Return the scores of one method, divided by the largest if that is above 1."""
+    largest = max(hits.values())
+    return [score / largest for score in hits.values()] if largest > 1 else hits.values()
 
 
 def context_relevance(view: View) -> Value:
@@ -80,24 +93,22 @@ def context_relevance(view: View) -> Value:
     >>> round(context_relevance(example(contexts=contexts)), 3)
     0.82
     """
-    contexts = view.interaction.contexts
-    if not contexts:
+    found = _found(view)
+    if not found.chunks:
         return 0.0
-    scores, found = _scores(view), _found(view)
-    if scores is None:
-        return Null("no context has a score")
-    above = [score for score in scores if score]
+    if not found.scores:
+        return _NO_SCORE
+    above = [score for score in found.scores if score]
     mean = fsum(above) / max(len(above), 1)
-    spread = min(len({str(context.page) for context in contexts if context.page}) / 5, 1.0)
-    either = found.bm25 | found.knn
-    agreement = len(found.bm25 & found.knn) / max(len(either), 1)
+    spread = min(len(found.pages) / 5, 1.0)
     flags = []
     if found.has_methods:
+        agreement = len(found.bm25 & found.knn) / max(len(found.bm25 | found.knn), 1)
         relevance = 0.4 * agreement + 0.5 * mean + 0.1 * spread
     else:
         relevance = (0.5 * mean + 0.1 * spread) / 0.6
         flags.append("no_retrieval_method")
-    if any(context.score is not None and not 0 <= context.score <= 1 for context in contexts):
+    if found.is_scaled:
         flags.append("scores_outside_0_1")
     return Flagged(relevance, "+".join(flags)) if flags else relevance
 
