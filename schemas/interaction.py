@@ -310,17 +310,26 @@ class Interaction(RecordPart):
     @model_validator(mode="before")
     @classmethod
     def _keep_unknown_fields(cls, data: object) -> object:
-        if not isinstance(data, Mapping):
-            return data
-        if _KNOWN.issuperset(data) and isinstance(data.get("extra", {}), Mapping):
-            return data
-        unknown = data.keys() - _KNOWN
-        extra = data.get("extra", {})
-        if not isinstance(extra, Mapping):  # The application's own field, which has this name by chance.
-            unknown.add("extra")
-            extra = {}
-        known = {name: value for name, value in data.items() if name not in unknown}
-        return known | {"extra": {**extra, **{name: data[name] for name in data if name in unknown}}}
+        return with_extra(data) if isinstance(data, Mapping) else data
 
 
-_KNOWN = frozenset(Interaction.model_fields)
+_FIELDS = frozenset(Interaction.model_fields)
+
+
+def with_extra(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of an interaction with the unknown ones in `extra`.
+
+    An `extra` that is no object is an unknown field, which has this name by chance.
+
+    >>> with_extra({"query": "q", "extra": {"a": 1}, "b": 2})
+    {'query': 'q', 'extra': {'a': 1, 'b': 2}}
+    """
+    if _FIELDS.issuperset(data) and isinstance(data.get("extra", {}), Mapping):
+        return data
+    unknown = data.keys() - _FIELDS
+    extra = data.get("extra", {})
+    if not isinstance(extra, Mapping):
+        unknown.add("extra")
+        extra = {}
+    known = {name: value for name, value in data.items() if name not in unknown}
+    return known | {"extra": {**extra, **{name: data[name] for name in data if name in unknown}}}

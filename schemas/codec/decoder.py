@@ -11,8 +11,9 @@ from typing_extensions import override
 
 from ragweir.errors import Rejected
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
-from ragweir.schemas.codec.json import interaction, parse
+from ragweir.schemas.codec.json import decode, interaction, parse
 from ragweir.schemas.codec.mapping import FieldMap
+from ragweir.schemas.codec.strict import from_data
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 
@@ -111,13 +112,13 @@ class JsonDecoder(Decoder):
     @override
     def row_events(self, value: bytes | None, row: int | None) -> Iterator[Interaction | Skipped]:
         """Yield the one interaction, or that it is skipped."""
-        data = parse(value, self._max_bytes)
         if self._mapping is None:
-            yield interaction(data, self._max_items)
-        elif (fields := self._mapping(data, row)) is None:
+            yield decode(value, self._max_bytes, self._max_items)
+        elif (fields := self._mapping(parse(value, self._max_bytes), row)) is None:
             yield Skipped()
         else:
-            yield interaction(fields, self._max_items, self._mapping.origins)
+            strictly = from_data(fields, self._max_items)
+            yield strictly or interaction(fields, self._max_items, self._mapping.origins)
 
     @override
     def events(self, value: bytes | None) -> Iterator[Interaction | Skipped]:

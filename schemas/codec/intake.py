@@ -67,7 +67,8 @@ HEADERS_CUT = "headers_cut"
 TRACEPARENT_INVALID = "traceparent_invalid"
 """Flag of an event whose record has a header `traceparent` that is not valid."""
 
-_HOLDERS_AND_NAMES = {path: path.rpartition(".")[::2] for path in DEFAULT_MAX_ITEMS}
+HOLDERS_AND_NAMES = {path: path.rpartition(".")[::2] for path in DEFAULT_MAX_ITEMS}
+"""The object, if any, and the name of each list."""
 _MAX_REPAIRS = 4
 """Maximum number of rounds of repair: the replacement of an element may itself lack a field, and needs a second."""
 
@@ -103,7 +104,7 @@ def read(data: object, max_items: Mapping[str, int] = DEFAULT_MAX_ITEMS) -> Inte
 def _cut_lists(data: dict[str, Any], max_items: Mapping[str, int], flags: set[str]) -> dict[str, Any]:
     """Return the event with long lists cut."""
     for path, limit in max_items.items():
-        holder, name = _HOLDERS_AND_NAMES[path]
+        holder, name = HOLDERS_AND_NAMES[path]
         part: Any = data.get(holder) if holder else data
         items = part.get(name) if part.__class__ is dict else None
         if items.__class__ in (list, dict) and len(items) > limit:

@@ -9,7 +9,7 @@ import orjson
 from pydantic import ValidationError
 
 from ragweir.errors import Rejected
-from ragweir.schemas.codec import intake
+from ragweir.schemas.codec import intake, strict
 from ragweir.schemas.interaction import Interaction, RecordPart
 from ragweir.schemas.topics import MAX_EVENT_BYTES
 
@@ -101,7 +101,6 @@ def interaction(
 
 def decode(
     value: bytes | None,
-    *,
     max_bytes: int = MAX_EVENT_BYTES,
     max_items: Mapping[str, int] = intake.DEFAULT_MAX_ITEMS,
 ) -> Interaction:
@@ -117,7 +116,10 @@ def decode(
     Raises:
         Rejected: with a reason that quotes nothing of the value. No other exception but MemoryError is raised.
     """
-    return interaction(parse(value, max_bytes), max_items)
+    if value and len(value) <= max_bytes and (event := strict.from_json(value, max_items)) is not None:
+        return event
+    data = parse(value, max_bytes)
+    return strict.from_data(data, max_items) or interaction(data, max_items)
 
 
 def event_time(event: Interaction, record_ms: int | None) -> datetime:
