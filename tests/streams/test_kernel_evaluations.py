@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any
 
 import orjson
@@ -92,7 +91,7 @@ def test_the_data_sets_give_the_same_bytes(name: str) -> None:
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     events = [
         orjson.dumps(labelled_answers.SETS[name](row)[0] | {"event_id": str(number), "ended_at": corpus.START})
-        for number, row in enumerate(islice(rows, 400))
+        for number, row in enumerate(rows)
     ]
     assert alike(events) == len(events)
 
