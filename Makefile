@@ -11,11 +11,17 @@ READY := .venv/.ready
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	$$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
 
+# The kernel in .venv is that of these sources, or there is none: a stamp that is older than they are builds it again. A
+# stamp of its own where cargo is missing says so once, and cargo that is installed later builds.
+CARGO := $(shell PATH="$$PATH:$$HOME/.cargo/bin" command -v cargo)
+KERNEL := .venv/.kernel$(if $(CARGO),,-missing)
+KERNEL_SOURCES := kernel/Cargo.toml kernel/pyproject.toml $(shell find kernel/src -name '*.rs')
+
 # Hashes only, no hosts, so that a lock works with whatever index pip is set up for.
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
-.PHONY: help setup demo test checks tests test-fast test-long docs test-docs test-otel chaos chaos-long chaos-traces chaos-cluster compatibility bench bench-worst bench-peers soak lock jars clean
+.PHONY: help setup kernel demo test checks tests test-fast test-long docs test-docs test-otel chaos chaos-long chaos-traces chaos-cluster compatibility bench bench-worst bench-peers soak lock jars clean
 
 help: ## list the targets
 	@echo "ragweir: scores RAG traffic on Kafka. Two commands show all of it: make demo, then make test."
@@ -23,9 +29,9 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "Needs Python 3.11 or later, and for Kafka either Docker or Java 17 with Maven"
-	@echo "(Debian, Ubuntu: apt-get install default-jre-headless maven)."
+	@echo "(Debian, Ubuntu: apt-get install default-jre-headless maven). Rust's cargo makes scoring faster: https://rustup.rs"
 
-setup: $(READY) ## build .venv from the locked requirements; does nothing when it is up to date
+setup: $(READY) $(KERNEL) ## build .venv from the locked requirements; does nothing when it is up to date
 
 $(READY): pyproject.toml requirements.txt
 	@test -x $(BIN)/python || test -n "$(PYTHON)" || { \
@@ -35,6 +41,25 @@ $(READY): pyproject.toml requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
+
+# Without the kernel the results are the same bytes at Python's speed, so that neither a missing cargo nor a failed build
+# is an error here.
+.venv/.kernel: $(READY) $(KERNEL_SOURCES)
+	@$(MAKE) kernel || echo "The kernel is not built, for the reason above: texts are counted in Python, with the same" \
+		"results. \`make kernel\` tries again."
+
+.venv/.kernel-missing: $(READY) $(KERNEL_SOURCES)
+	@$(BIN)/python -m pip uninstall --quiet --yes ragweir-kernel 2>/dev/null
+	@echo "There is no cargo to build kernel/ with: texts are counted in Python, with the same results, only slower." \
+		"https://rustup.rs installs it."
+	@rm -f .venv/.kernel && touch $@
+
+kernel: $(READY) ## build kernel/ into .venv as setup does where cargo is, but fail if that fails
+	@echo "Building the kernel (after each change of its sources; half a minute)"
+	@rm -f .venv/.kernel && $(BIN)/python -m pip uninstall --quiet --yes ragweir-kernel 2>/dev/null
+	@PATH="$(CURDIR)/$(BIN):$(dir $(CARGO)):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--no-deps --no-build-isolation ./kernel
+	@rm -f .venv/.kernel-missing && touch .venv/.kernel
 
 demo: setup ## a local Kafka, sample traffic, its scores as they come, a drop in quality and the alert that fires
 	@$(BIN)/ragweir demo
@@ -106,10 +131,11 @@ soak: setup ## an hour without faults at 600 events a second: memory, handles, l
 	@$(BIN)/python -m chaos --preset soak $(SOAK)
 
 # Extras and test tools are locked together with the project, for every Python from 3.11 and every platform. The image
-# has locks of its own, with what runs only, in the same versions.
+# has locks of its own, with what runs only, in the same versions. ragweir-kernel is left out: it is built from kernel/.
 lock: setup ## resolve pyproject.toml again into requirements.txt and the image's locks
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@$(COMPILE) pyproject.toml --group dev --all-extras --upgrade --output-file requirements.txt
+	@$(COMPILE) pyproject.toml --group dev --all-extras --no-emit-package ragweir-kernel --upgrade \
+		--output-file requirements.txt
 	@$(COMPILE) pyproject.toml --extra judge --extra semantic --constraint requirements.txt \
 		--output-file deploy/docker/requirements.txt
 	@echo hatchling | $(COMPILE) - --constraint requirements.txt --output-file deploy/docker/build-requirements.txt
@@ -118,5 +144,5 @@ jars: setup ## name the SHA-256 sums of Kafka's jars again, after a change of ve
 	@$(BIN)/python -m ragweir.streams.playground.local.jars
 
 clean: ## remove .venv and every cache in this folder
-	@rm -rf .venv bench/.venv .cache dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .venv bench/.venv .cache dist kernel/target kernel/Cargo.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -24,12 +24,13 @@ from confluent_kafka import Producer
 from rich.table import Table
 
 from bench.aggregation import commit, evaluations, new_agent
+from bench.countings import countings
 from bench.interactions import interactions
 from bench.kafka_loops import RAGWEIR, Task, measure, publish, topics
-from bench.scoring import tokenised
+from bench.scoring import counted
 from bench.timing import microseconds
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.view import TextLimits, View
+from ragweir.metrics.view import Counting, TextLimits, View
 from ragweir.schemas.codec.json import decode
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.agent import Assignment
@@ -82,7 +83,8 @@ class Growth:
 
     title: str
     amount: str
-    costs: Sequence[tuple[int, float]]
+    lines: Mapping[str, Sequence[tuple[int, float]]]
+    """The costs by the name of what is measured, each with the amount; all lines have the same amounts."""
     other: tuple[str, Sequence[float]] | None = None
     """Another figure of each row, with its name."""
     per_amount: bool = True
@@ -90,21 +92,24 @@ class Growth:
 
     def table(self) -> Table:
         """Return one row per amount."""
-        named = [self.other[0]] if self.other else []
-        divided = [f"µs per event and {self.amount}"] if self.per_amount else []
         result = Table(title=self.title, title_justify="left")
-        for name in (self.amount, "µs per event", *named, *divided):
-            result.add_column(name, justify="right")
-        for row, (amount, cost) in enumerate(self.costs):
-            others = [f"{self.other[1][row]:,.0f}"] if self.other else []
-            each = [f"{cost / amount:,.1f}"] if self.per_amount else []
-            result.add_row(f"{amount:,}", f"{cost:,.1f}", *others, *each)
+        result.add_column(self.amount, justify="right")
+        for name in self.lines:
+            result.add_column(f"µs per event, {name}", justify="right")
+            if self.per_amount:
+                result.add_column(f"per {self.amount}", justify="right")
+        if self.other:
+            result.add_column(self.other[0], justify="right")
+        for row, costs in enumerate(zip(*self.lines.values(), strict=True)):
+            cells = [f"{costs[0][0]:,}"]
+            for amount, cost in costs:
+                cells += [f"{cost:,.1f}", *([f"{cost / amount:,.1f}"] if self.per_amount else [])]
+            result.add_row(*cells, *([f"{self.other[1][row]:,.0f}"] if self.other else []))
         return result
 
     def panel(self) -> Panel:
         """Return the same as a chart."""
-        lines = {"measured": self.costs}
-        return Panel(self.title, self.amount, "CPU µs per event", lines, log_across=True, log_up=True)
+        return Panel(self.title, self.amount, "CPU µs per event", self.lines, log_across=True, log_up=True)
 
 
 def _event(kilobytes: int) -> Interaction:
@@ -117,35 +122,43 @@ def _event(kilobytes: int) -> Interaction:
     return decode(orjson.dumps(fields), max_bytes=1 << 30)
 
 
-def _each(work: Callable[[View], object], events: Iterable[Interaction]) -> None:
+def _each(work: Callable[[View], object], events: Iterable[Interaction], counting: Counting) -> None:
     for event in events:
-        work(View(event, _UNLIMITED))
+        work(View(event, _UNLIMITED, counting))
+
+
+def _costs(make: Callable[[int], Sequence[Interaction]], amounts: Sequence[int]) -> dict[str, list[tuple[int, float]]]:
+    """Return the costs of scoring, and of counting alone, for the events of each amount by each way of counting."""
+    catalogue, costs = Catalogue(everything()), dict[str, list[tuple[int, float]]]()
+    for way, counting in countings().items():
+        for name, work in ((way, catalogue.score), (f"{way}, counting alone", counted)):
+            costs[name] = [
+                (amount, microseconds(partial(_each, work, events, counting), len(events)))
+                for amount in amounts
+                if (events := make(amount))
+            ]
+    return costs
 
 
 def sizes() -> Growth:
     """Measure by kilobytes of the event, five contexts each."""
-    catalogue = Catalogue(everything())
-    costs, tokenising = [], []
-    for kilobytes in KILOBYTES:
-        events = [_event(kilobytes)] * max(64 // kilobytes, 1)
-        tokenising.append(microseconds(partial(_each, tokenised, events), len(events)))
-        costs.append((kilobytes, microseconds(partial(_each, catalogue.score, events), len(events))))
-    return Growth("Scoring, by the size of the event", "KB", costs, ("of that tokenising", tokenising))
+    costs = _costs(lambda kilobytes: [_event(kilobytes)] * max(64 // kilobytes, 1), KILOBYTES)
+    return Growth("Scoring, by the size of the event", "KB", costs)
 
 
 def contexts() -> Growth:
     """Measure by the number of contexts; those beyond `limits.max_contexts` are not read."""
-    catalogue, writer = Catalogue(everything()), _Writer()
+    writer = _Writer()
     texts = [writer.text(_CONTEXT_BYTES) for _ in range(max(CONTEXTS))]
     fields = {"event_id": "1", "query": writer.text(90), "expected": writer.text(150)}
     fields["response"] = f"{texts[0][:300]} {writer.text(300)}"
-    costs = []
-    for count in CONTEXTS:
+
+    def events(count: int) -> Sequence[Interaction]:
         each = [{"text": text, "score": 0.5, "rank": rank} for rank, text in enumerate(texts[:count], 1)]
-        events = [decode(orjson.dumps(fields | {"contexts": each}))] * max(16 // count, 1)
-        costs.append((count, microseconds(partial(_each, catalogue.score, events), len(events))))
+        return [decode(orjson.dumps(fields | {"contexts": each}))] * max(16 // count, 1)
+
     title = f"Scoring, by contexts of {_CONTEXT_BYTES} bytes; at most {_UNLIMITED.max_contexts} are read"
-    return Growth(title, "contexts", costs)
+    return Growth(title, "contexts", _costs(events, CONTEXTS))
 
 
 def label_sets() -> Growth:
@@ -156,7 +169,7 @@ def label_sets() -> Growth:
         costs.append((count, microseconds(partial(commit, agent, records), len(records))))
         written.append(commit(agent, records))
     title = f"Windows, by label sets in a commit of {_COMMIT:,}; at most {WindowSettings().max_series} are kept apart"
-    return Growth(title, "label sets", costs, ("records written", written), per_amount=False)
+    return Growth(title, "label sets", {"aggregate": costs}, ("records written", written), per_amount=False)
 
 
 def _labelled(count: int) -> Iterator[Record]:
@@ -185,7 +198,7 @@ def partitions(events: int = EVENTS) -> Growth:
             costs.append((count, measured.cpu_us))
             rates.append(measured.rate)
     title = f"Kafka to Kafka, null work, {events:,} events, by partitions"
-    return Growth(title, "partitions", costs, ("events/s", rates), per_amount=False)
+    return Growth(title, "partitions", {"null work": costs}, ("events/s", rates), per_amount=False)
 
 
 _PER_MINUTE = 4

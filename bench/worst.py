@@ -28,8 +28,9 @@ from ragweir.metrics.judged.suites import suites
 from ragweir.metrics.laws.corpus import Fields
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.evaluate.routing import Router
+from ragweir.streams.kernel_choice import kernel_choice
 from ragweir.streams.records import Record
-from ragweir.streams.settings import RoutingSettings
+from ragweir.streams.settings import KernelSettings, RoutingSettings
 
 MIB = 1024 * 1024
 CPU_S = 1.0
@@ -74,11 +75,12 @@ def _reset_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
-def _agent(size: int) -> EvaluateAgent:
+def _agent(size: int, kernel: KernelSettings) -> EvaluateAgent:
     """Return the agent of `ragweir evaluate` with a judge, warmed up by ordinary events and every kind of character."""
     catalogue = Catalogue(everything(packs.SHIPPED))
     router = Router(RoutingSettings(), catalogue, tuple(suites()))
-    agent = EvaluateAgent(EvaluateConfig(catalogue, max_event_bytes=max(size, MIB), router=router))
+    counting = kernel_choice(kernel).counting
+    agent = EvaluateAgent(EvaluateConfig(catalogue, counting=counting, max_event_bytes=max(size, MIB), router=router))
     strange = hostile.event({"response": "\U00020000 保 e\u0301\u0378" + "\u0323\u0301" * 20})
     agent.handle([_record(value) for value in (*interactions(200), strange)])
     return agent
@@ -119,17 +121,17 @@ def measured(agent: EvaluateAgent, shape: str, make: Callable[[int], Fields], si
     return min(found, key=lambda cost: cost.cpu_s)
 
 
-def costs(size: int, wanted: Sequence[str]) -> Iterator[Cost]:
+def costs(size: int, wanted: Sequence[str], kernel: KernelSettings) -> Iterator[Cost]:
     """Yield the costs of the shapes whose names contain one of these words, or of all."""
-    agent = _agent(size)
+    agent = _agent(size, kernel)
     for shape, make in hostile.shapes():
         if not wanted or any(word in shape for word in wanted):
             yield measured(agent, shape, make, size)
 
 
-def table(whole: Iterable[Cost], half: Iterable[Cost]) -> Table:
+def table(whole: Iterable[Cost], half: Iterable[Cost], kernel: KernelSettings) -> Table:
     """Return one row per shape, the costliest last."""
-    title = "The costliest events, one process each; a ratio of 2 is linear"
+    title = f"The costliest events, one process each; a ratio of 2 is linear; kernel: {kernel_choice(kernel)}"
     result = Table("shape", "bytes", "CPU s", "MB", "CPU s of half the bytes", "ratio", title=title)
     halves = {cost.shape: cost.cpu_s for cost in half}
     for cost in sorted(whole, key=lambda cost: cost.cpu_s):
@@ -144,15 +146,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bytes", type=int, default=MIB, help="bytes of each event")
     parser.add_argument("--rows", type=int, default=40, help="rows of the table: the costliest shapes")
+    parser.add_argument("--kernel", choices=("auto", "never", "always"), default="auto", help="use of the kernel")
     parser.add_argument("shapes", nargs="*", help="only shapes with one of these words in their name")
     asked = parser.parse_args()
     if asked.bytes < MIB // 16:
         parser.error("--bytes is at least 65536")
-    whole = sorted(costs(asked.bytes, asked.shapes), key=lambda cost: cost.cpu_s)
+    kernel = KernelSettings(use=asked.kernel)
+    whole = sorted(costs(asked.bytes, asked.shapes, kernel), key=lambda cost: cost.cpu_s)
     over = [cost for cost in whole if not cost.within_limits]
     shown = whole[-asked.rows :]
-    half = list(costs(asked.bytes // 2, [cost.shape for cost in shown]))
-    Console(width=150).print(table(shown, half))
+    half = list(costs(asked.bytes // 2, [cost.shape for cost in shown], kernel))
+    Console(width=150).print(table(shown, half, kernel))
     for cost in over:
         print(f"over the limits: {cost.shape}: {cost.cpu_s:.2f} s, {cost.memory_mb:.0f} MB, {cost.raised} raised")
     sys.exit(bool(over))

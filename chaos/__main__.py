@@ -97,7 +97,7 @@ _SHARES = {
     "ahead": "events whose clock is up to a day ahead",
     "judged": "valid events that are judged",
 }
-_OWN = ("events", "rate", "seed", "horizon", "mutant", "all_metrics", "brokers", "budget_usd")
+_OWN = ("events", "rate", "seed", "horizon", "mutant", "all_metrics", "brokers", "budget_usd", "kernel")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -122,6 +122,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--horizon", type=int, help="offsets within which a repeated id is skipped; 0 to skip none")
     parser.add_argument(
         "--mutant", choices=[*MUTANTS, *TRACE_MUTANTS], help="rule of the runtime to break in every worker"
+    )
+    parser.add_argument(
+        "--kernel", choices=("auto", "never", "always"), help="use of the kernel in every worker; `auto` by default"
     )
     parser.add_argument("--all-metrics", action="store_true", default=None, help="compute all metrics")
     parser.add_argument("--no-faults", action="store_true", help="only the faults whose numbers are given")

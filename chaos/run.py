@@ -81,6 +81,8 @@ class Options:
     all_metrics: bool = False
     mutant: str = ""
     """Rule of the runtime that is broken in every worker; none if empty."""
+    kernel: str = "auto"
+    """Use of the kernel in every worker: the setting `kernel.use`."""
     horizon: int = 10_000
     """Offsets within which a repeated id is skipped; 0 to skip none."""
     patience_s: float = 60.0
@@ -163,6 +165,7 @@ class _Run:
             "metrics__off": [] if options.all_metrics else COSTLY,
             "windows__commit_ms": 300 if options.quick else 1_000,
             "input__duplicate_horizon": options.horizon,
+            "kernel__use": options.kernel,
             "judge__slots": options.workers.get("judge", 1),
             **(SETTINGS if options.soak else {}),
         }

@@ -26,6 +26,7 @@ from ragweir.streams.evaluate.agent import EvaluateConfig
 from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.judge.config import JudgeConfig
 from ragweir.streams.judge.redaction import Redactor
+from ragweir.streams.kernel_choice import kernel_choice
 from ragweir.streams.otlp_results import MAX_BYTES, OtlpResults
 from ragweir.streams.settings import MetricSettings, Settings, check_not_world_writable
 from ragweir.streams.settings.events import JSON, OTLP
@@ -206,12 +207,14 @@ def evaluate_config(settings: Settings, topic: str, *, explain: bool = False, is
         is_file: True if the interactions come from a file, whose rows have numbers.
 
     Raises:
-        ConfigurationError: if a metric, a pack, the map or a routing rule is invalid.
+        ConfigurationError: if a metric, a pack, the map or a routing rule is invalid, or there is no kernel and there
+            has to be.
     """
     metrics = catalogue(settings)
     return EvaluateConfig(
         catalogue=metrics,
         limits=settings.limits.view,
+        counting=kernel_choice(settings.kernel).counting,
         max_event_bytes=settings.limits.max_event_bytes,
         max_items=settings.limits.max_items,
         decoders={topic: decoder(settings, is_file=is_file)}

@@ -21,6 +21,7 @@ from ragweir.streams.judge.day_shares import DayShares
 from ragweir.streams.judge.pool import LiveJudgePool
 from ragweir.streams.judge.worker_ledgers import nothing_spent
 from ragweir.streams.kafka.client import Assignor
+from ragweir.streams.kernel_choice import kernel_choice
 from ragweir.streams.records import Count, ReplayBounds
 from ragweir.streams.serving.telemetry import KnownLabels
 from ragweir.streams.settings import BatchSettings, Settings
@@ -69,6 +70,7 @@ def _evaluate_known(settings: Settings) -> KnownLabels:
         stages=("scored",),
         metrics=config.catalogue.free,
         suites=config.router.suites if config.router else (),
+        kernel=kernel_choice(settings.kernel).label,
     )
 
 

@@ -17,6 +17,7 @@ from ragweir.streams.export.service import ProjectionService
 from ragweir.streams.from_settings import catalogue
 from ragweir.streams.heartbeat import Heartbeat
 from ragweir.streams.kafka.client import Identity, wait_for_topics
+from ragweir.streams.kernel_choice import kernel_choice
 from ragweir.streams.runtimes import canary as canary_process
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.runtimes.projection import ProjectionRuntime
@@ -79,6 +80,8 @@ def started(
         except OSError as error:
             reason = f"the telemetry port {number} cannot be opened ({error.strerror}); set telemetry.port"
             raise PermanentError(reason) from None
+        if known.kernel:
+            fields["kernel"] = str(kernel_choice(settings.kernel))
         log.info("started", **fields, telemetry=f"http://{host}:{bound}")
         heartbeat.announce(service, slot, bound)
         health.not_ready = "waiting for a broker"

@@ -13,7 +13,7 @@ from ragweir.metrics.laws.corpus import Fields
 from ragweir.metrics.laws.laws import BESIDE, LAWFUL, LAWS, Breach, Law, Subject
 from ragweir.metrics.laws.work import calls_growth, time_growth
 from ragweir.metrics.metric import Metric
-from ragweir.metrics.view import View
+from ragweir.metrics.view import Counting, View, reference
 
 TIME = "the time for one event is bounded"
 GROWTH = "work grows no faster than the texts"
@@ -60,12 +60,19 @@ class Check:
     Args:
         metrics: the metrics.
         others: metrics whose results each of them must not change.
+        counting: the way of counting that is compared with the reference.
         limit: guards the work on one event.
     """
 
-    def __init__(self, metrics: Sequence[Metric], others: Sequence[Metric] = (), limit: Limit = nullcontext) -> None:
+    def __init__(
+        self,
+        metrics: Sequence[Metric],
+        others: Sequence[Metric] = (),
+        limit: Limit = nullcontext,
+        counting: Counting = reference,
+    ) -> None:
         self._metrics, self._limit = metrics, limit
-        self._subject = Subject(Catalogue(metrics))
+        self._subject = Subject(Catalogue(metrics), counting)
         self._others = others
         self.report = Report(computed=dict.fromkeys(self._subject.catalogue.free, 0))
 

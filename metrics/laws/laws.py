@@ -16,7 +16,7 @@ from ragweir.metrics.catalogue import Catalogue, Scored
 from ragweir.metrics.extension import MAX_REASON_CHARACTERS
 from ragweir.metrics.laws.corpus import MARKER
 from ragweir.metrics.metric import Metric
-from ragweir.metrics.view import TextLimits, View, example
+from ragweir.metrics.view import Counting, TextLimits, View, example, reference
 from ragweir.schemas.codec.intake import CUT, DEFAULT_MAX_ITEMS
 from ragweir.schemas.interaction import Context, Interaction
 
@@ -45,9 +45,11 @@ class Subject:
 
     Args:
         catalogue: the metrics; only the free ones are checked.
+        counting: the way of counting that is compared with the reference.
     """
 
     catalogue: Catalogue
+    counting: Counting = reference
     reverse: Catalogue = field(init=False)
     """The metrics in the opposite order."""
 
@@ -167,6 +169,13 @@ def order(subject: Subject, event: Interaction) -> Findings:
                 yield name, f"{why}; is it order_free=False?"
 
 
+def counting(subject: Subject, event: Interaction) -> Findings:
+    """Check that metrics have the same results by another way of counting."""
+    for limit in (TextLimits(), _TIGHT) if subject.counting is not reference else ():
+        one, other = (subject.catalogue.score(View(event, limit, each)) for each in (reference, subject.counting))
+        yield from _differences(one, other, "counted in Python and by the kernel: ")
+
+
 def evidence(subject: Subject, event: Interaction) -> Findings:
     """Check that explanations are texts, and raise nothing."""
     for name, lines in subject.catalogue.explain(View(event)).items():
@@ -199,6 +208,7 @@ LAWS: Mapping[str, Law] = {
     **BESIDE,
     "the order of contexts has no effect if order_free": order,
     "content that was not captured is not empty": absence,
+    "the kernel gives the same results": counting,
     "explanations are texts": evidence,
 }
 """The laws by what they say."""

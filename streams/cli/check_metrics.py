@@ -21,6 +21,7 @@ from ragweir.metrics.metric import Metric
 from ragweir.streams.cli.app import FAILURE, out, settings
 from ragweir.streams.cli.progress import Bars
 from ragweir.streams.from_settings import known_catalogue
+from ragweir.streams.kernel_choice import kernel_choice
 from ragweir.streams.terminal import printable
 
 _LIMIT_S = 5.0
@@ -50,7 +51,7 @@ def check(
     others = [metric for metric in shipped if metric not in chosen]
     with Bars() as bars:
         tick = bars.watch("Checking", sum(1 for _ in every_event()))
-        report = Check(chosen, others, _limited).run(tick)
+        report = Check(chosen, others, _limited, kernel_choice(settings().kernel).counting).run(tick)
     _show(report, chosen, shipped)
     for counterexample in report.broken:
         _explain(counterexample)

@@ -15,6 +15,7 @@ from ragweir.streams.masking import masked
 
 CHECKS: tuple[Callable[[CheckContext], str], ...] = (
     local.configuration,
+    local.kernel,
     local.secrets,
     kafka.broker,
     kafka.topics,

@@ -14,7 +14,8 @@ from typing_extensions import override
 
 from ragweir.errors import ErrorClass, Rejected
 from ragweir.metrics.catalogue import Catalogue
-from ragweir.metrics.view import TextLimits, View
+from ragweir.metrics.native import NativeCounting
+from ragweir.metrics.view import Counting, TextLimits, View, reference
 from ragweir.schemas.codec.decoder import Decoder, JsonDecoder, Skipped
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS, TIME_DEFAULTED
 from ragweir.schemas.codec.json import encode, event_time
@@ -46,6 +47,8 @@ class EvaluateConfig:
 
     catalogue: Catalogue
     limits: TextLimits = field(default_factory=TextLimits)
+    counting: Counting = reference
+    """The way to count in the texts of an event."""
     max_event_bytes: int = MAX_EVENT_BYTES
     max_items: Mapping[str, int] = field(default_factory=lambda: DEFAULT_MAX_ITEMS)
     """The most elements that are read of each list of an event; see `ragweir.schemas.codec.intake`."""
@@ -101,7 +104,7 @@ class EvaluateAgent(Agent):
 
         Duplicates and events that are filtered out are only counted.
         """
-        outcome = Outcome(settled=list(records))
+        outcome, panics = Outcome(settled=list(records)), self._panics
         outcome.counts["ragweir_events_in_total",] += len(records)
         evaluated: list[tuple[Record, Evaluation]] = []
         for record in records:
@@ -121,7 +124,15 @@ class EvaluateAgent(Agent):
         _count(outcome, [evaluation for _, evaluation in evaluated])
         if not self._config.ignore_record_timestamp:
             _measure(outcome, evaluated)
+        if self._panics > panics:
+            outcome.counts["ragweir_kernel_panics_total",] += self._panics - panics
         return outcome
+
+    @property
+    def _panics(self) -> int:
+        """The number of events so far at which the kernel failed."""
+        counting = self._config.counting
+        return counting.panics if isinstance(counting, NativeCounting) else 0
 
     @override
     def dead_letter(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
@@ -260,7 +271,7 @@ class EvaluateAgent(Agent):
         self, event: Interaction, time: datetime, record: Record, index: int
     ) -> tuple[Evaluation, list[str]]:
         config = self._config
-        view = View(event, config.limits)
+        view = View(event, config.limits, config.counting)
         scored = config.catalogue.score(view)
         evaluation = evaluation_of(
             event,

@@ -38,6 +38,8 @@ class KnownLabels:
     """Sizes of the windows that it shows."""
     catalogue_version: str = CATALOGUE_VERSION
     """Version of the metrics that it loads."""
+    kernel: str = ""
+    """What counts the texts of events: the version of the kernel, or `python`; empty if it counts none."""
     levels: Mapping[Count, float] = field(default_factory=dict)
     """Gauges that follow from the settings alone."""
 
@@ -117,6 +119,11 @@ TABLE = (
     # The flow of events. Counted after the commit: a crash may undercount, never overcount.
     _counter("ragweir_events_in_total", "Records read and settled, with or without an evaluation", *_AGENTS),
     _counter("ragweir_evaluations_total", "Evaluations written", _EVALUATE, _JUDGE, stage=attrgetter("stages")),
+    _counter(
+        "ragweir_kernel_panics_total",
+        "Events at which the kernel failed, which is a defect of it; their texts were counted in Python instead",
+        _EVALUATE,
+    ),
     _counter("ragweir_duplicates_total", "Events not evaluated because their id occurred shortly before", _EVALUATE),
     _counter("ragweir_filtered_total", "Events excluded by filters of a replay or by `where` of the map", _EVALUATE),
     _counter(
@@ -328,8 +335,9 @@ TABLE = (
     Instrument(
         "ragweir_build_info",
         "gauge",
-        "Always 1; the labels have the versions of the program and the catalogue",
-        ("version", "catalogue_version", "service", "slot"),
+        "Always 1; the labels have the versions of the program, the catalogue and the kernel; `kernel` is `python` if "
+        "texts are counted without it, and empty for services that count none",
+        ("version", "catalogue_version", "service", "slot", "kernel"),
         supervisor=True,
     ),
 )
@@ -363,7 +371,7 @@ class Telemetry:
             for labels in line.initial_labels(known):
                 self.count(line.name, 0, *labels)
         self.add(Measurements(levels=known.levels))
-        self.set("ragweir_build_info", 1, version("ragweir"), known.catalogue_version, service, str(slot))
+        self.set("ragweir_build_info", 1, version("ragweir"), known.catalogue_version, service, str(slot), known.kernel)
 
     def count(self, name: str, number: int, *labels: str) -> None:
         """Add to a counter."""

@@ -34,6 +34,7 @@ from ragweir.streams.settings.group import SettingsGroup
 from ragweir.streams.settings.imports import import_function
 from ragweir.streams.settings.judge import JudgeSettings, Price
 from ragweir.streams.settings.kafka import GUARDED, KafkaSettings, TopicSettings
+from ragweir.streams.settings.kernel import KernelSettings
 from ragweir.streams.settings.publish import PublishSettings
 from ragweir.streams.settings.routing import (
     DEFAULT_ROUTING_KEY,
@@ -53,6 +54,7 @@ __all__ = [
     "BatchSettings",
     "JudgeSettings",
     "KafkaSettings",
+    "KernelSettings",
     "LimitSettings",
     "MetricSettings",
     "OtlpOutputSettings",
@@ -104,6 +106,7 @@ class Settings(BaseSettings):
     batch: BatchSettings = BatchSettings()
     limits: LimitSettings = LimitSettings()
     metrics: MetricSettings = MetricSettings()
+    kernel: KernelSettings = KernelSettings()
     output: OutputSettings = OutputSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     windows: WindowSettings = WindowSettings()

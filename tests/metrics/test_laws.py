@@ -4,21 +4,23 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import orjson
 import pytest
 
 from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.metrics.counts import NAMES, Counts
 from ragweir.metrics.extension import own_metrics
 from ragweir.metrics.laws import check, corpus
 from ragweir.metrics.laws.check import GROWTH, TIME, Check, Counterexample, TooLong
 from ragweir.metrics.laws.laws import LAWS
 from ragweir.metrics.laws.work import calls_growth, cost_us
 from ragweir.metrics.metric import Metric, Null, Value
-from ragweir.metrics.view import View
+from ragweir.metrics.view import View, reference
 
-RESULTS, LIMITS, CUTS, SAME, INDEPENDENT, ORDER, ABSENT, EXPLAINED = LAWS
+RESULTS, LIMITS, CUTS, SAME, INDEPENDENT, ORDER, ABSENT, COUNTED, EXPLAINED = LAWS
 
 
 @pytest.fixture(autouse=True)
@@ -138,6 +140,25 @@ def test_the_results_of_own_metrics_are_checked_as_they_are_computed_live() -> N
 
 def _event() -> Any:
     return corpus.interaction(corpus.RICH)
+
+
+def test_a_metric_that_reads_more_than_counts_has_no_value_with_the_kernel_and_is_found() -> None:
+    """The kernel gives the counts that have names, and not the sets behind those of the reference."""
+
+    def bare(view: View) -> Counts:
+        return cast(Counts, SimpleNamespace(**{name: getattr(reference(view), name) for name in NAMES}))
+
+    def by_sets(view: View) -> Value:
+        return float(len(view.counts.texts.response) > 3)
+
+    def by_counts(view: View) -> Value:
+        return float(view.counts.response_tokens > 3)
+
+    assert Check([metric(by_counts)], counting=bare).run().broken == []
+    assert found(metric(by_sets)) == []
+    (breach, *_) = Check([metric(by_sets)], counting=bare).run().broken
+    assert breach.breach.law == COUNTED
+    assert "in Python and by the kernel: 0.0 and None" in breach.breach.why or "1.0 and None" in breach.breach.why
 
 
 def test_quadratic_work_is_found() -> None:

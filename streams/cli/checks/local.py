@@ -6,6 +6,7 @@ from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckWarning
 from ragweir.streams.cli.checks.ports import ports, supervisors
 from ragweir.streams.from_settings import evaluate_config
+from ragweir.streams.kernel_choice import kernel_choice
 from ragweir.streams.permissions import readable_by_others
 from ragweir.streams.settings import DEFAULT_ROUTING_KEY_WARNING
 from ragweir.streams.terminal import printable
@@ -23,6 +24,14 @@ def configuration(context: CheckContext) -> str:
     except ConfigurationError as error:
         raise CheckFailed(str(error)) from None
     return f"{len(config.catalogue.free)} metrics are on"
+
+
+def kernel(context: CheckContext) -> str:
+    """Check that the kernel can be used, if it has to be, and name what counts texts."""
+    try:
+        return kernel_choice(context.settings.kernel).sentence
+    except ConfigurationError as error:
+        raise CheckFailed(str(error)) from None
 
 
 def secrets(context: CheckContext) -> str:
