@@ -1,0 +1,170 @@
+"""Time from a worker's SIGKILL, or its first start, to its first commit of results, by phase, on a real broker."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import statistics
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from confluent_kafka import Producer
+from rich.table import Table
+
+from bench.interactions import interactions
+from chaos.latencies import quantile
+from ragweir.streams.kafka.topics import create_topics
+from ragweir.streams.playground.local.kafka import local_kafka
+from ragweir.streams.settings import load
+from ragweir.streams.supervisor import Command, Supervisor
+from tools import tables
+
+_PREFIX = "start."
+_PARTITIONS = 4
+_EVENTS_PER_S = 50
+_WAIT_S = 60.0
+_POLL_S = 0.01
+_KILLS = 20
+_SETTLED_S = 2.0
+"""Time for which a worker runs before it is killed."""
+_RESULTS = "commit of results"
+_SPAWNED = "restart by the supervisor"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of a worker."""
+
+    seconds: float
+    """Time from the beginning to the end of the first commit of results."""
+    phases: Mapping[str, float]
+    """Seconds of each phase, in order."""
+
+
+@contextmanager
+def _traffic(bootstrap: str) -> Iterator[None]:
+    """Publish events at a steady rate while the block runs."""
+    producer, ended = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0}), threading.Event()
+
+    def publish() -> None:
+        for number, value in enumerate(interactions(1_000_000)):
+            producer.produce(f"{_PREFIX}interactions", value, str(number).encode())
+            producer.poll(0)
+            if ended.wait(1 / _EVENTS_PER_S):
+                return
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        producer.flush(_WAIT_S)
+
+
+def _trace(file: Path) -> list[tuple[str, float]]:
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return [(phase, float(at)) for phase, _, at in (line.partition("\t") for line in lines)]
+
+
+def _start(began: float, trace: Sequence[tuple[str, float]]) -> Start:
+    """Return the start that a trace shows; what follows the first commit of results is left out."""
+    phases: defaultdict[str, float] = defaultdict(float)
+    before = began
+    for phase, at in trace:
+        phases[phase] += at - before
+        before = at
+        if phase == _RESULTS:
+            return Start(at - began, phases)
+    raise ValueError("the trace has no commit of results")
+
+
+def _pid(file: Path) -> int:
+    return int(file.read_text(encoding="utf-8"))
+
+
+def _measured(service: str, kills: int) -> tuple[list[Start], list[Start]]:
+    """Return the first start of a worker, and its starts after SIGKILLs under a supervisor."""
+    with TemporaryDirectory() as folder, local_kafka() as broker:
+        topics = {"prefix": _PREFIX, "partitions": _PARTITIONS}
+        create_topics(load(None, {"kafka": {"bootstrap_servers": broker.bootstrap}, "topics": topics}))
+        trace, log = Path(folder, "trace"), Path(folder, "log")
+        os.environ |= {
+            "RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap,
+            "RAGWEIR_TOPICS__PREFIX": _PREFIX,
+            "RAGWEIR_TELEMETRY__PORT": "0",
+        }
+        line = [sys.executable, "-P", "-m", "bench.traced_worker", str(trace), service, "--slot", "0"]
+        stopped = threading.Event()
+        with _traffic(broker.bootstrap), log.open("wb") as output:
+            supervisor = Supervisor([Command(service, 0, line)], output)
+            thread = threading.Thread(target=supervisor.run, args=(stopped.is_set,))
+            began = time.monotonic()
+            thread.start()
+            try:
+                first = _awaited(began, trace)
+                again = [_killed(supervisor, trace) for _ in range(kills)]
+            except TimeoutError as error:
+                raise SystemExit(f"{error}\n{log.read_text(encoding='utf-8')[-4_000:]}") from None
+            finally:
+                stopped.set()
+                thread.join()
+    return [first], again
+
+
+def _killed(supervisor: Supervisor, trace: Path) -> Start:
+    time.sleep(_SETTLED_S)
+    process = supervisor._workers[0].process
+    if process is None:
+        raise TimeoutError("the worker does not run")
+    trace.unlink()
+    began = time.monotonic()
+    process.send_signal(signal.SIGKILL)
+    return _awaited(began, trace)
+
+
+def _awaited(began: float, trace: Path) -> Start:
+    while time.monotonic() < began + _WAIT_S:
+        time.sleep(_POLL_S)
+        found = [each for each in _trace(trace) if each[1] >= began]
+        if any(phase == _RESULTS for phase, _ in found):
+            return _start(began, found)
+    raise TimeoutError(f"no commit of results within {_WAIT_S:.0f} s: {_trace(trace)}")
+
+
+def table(service: str = "evaluate", kills: int = _KILLS) -> Table:
+    """Return the median seconds of each phase of a first start and of the starts after SIGKILLs."""
+    first, again = _measured(service, kills)
+    result = Table(
+        "phase",
+        "first start",
+        f"after SIGKILL, median of {kills}",
+        "p99",
+        title=f"Seconds of one worker of {service} from its start or SIGKILL to its first commit of results",
+        title_justify="left",
+    )
+    for phase in dict.fromkeys(phase for start in (*first, *again) for phase in start.phases):
+        one, many = ([start.phases.get(phase, 0.0) for start in starts] for starts in (first, again))
+        result.add_row(phase, f"{one[0]:.3f}", f"{statistics.median(many):.3f}", f"{quantile(many, 0.99):.3f}")
+    seconds = [start.seconds for start in again]
+    result.add_row(
+        "all", f"{first[0].seconds:.3f}", f"{statistics.median(seconds):.3f}", f"{quantile(seconds, 0.99):.3f}"
+    )
+    return result
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--service", default="evaluate")
+    parser.add_argument("--kills", type=int, default=_KILLS)
+    given = parser.parse_args()
+    tables.show([table(given.service, given.kills)], as_markdown=False)
