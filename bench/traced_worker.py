@@ -51,9 +51,9 @@ def _wrap(owner: Any, name: str, on_end: Callable[[tuple[Any, ...]], None]) -> N
 def main() -> None:
     """Run the command with its phases traced."""
     _ended("interpreter")
+    from ragweir.streams import slot  # noqa: PLC0415
     from ragweir.streams.cli import main as run  # noqa: PLC0415 (the import is measured)
     from ragweir.streams.cli import services  # noqa: PLC0415
-    from ragweir.streams import slot  # noqa: PLC0415
     from ragweir.streams.runtimes import kafka, offsets, start_offsets  # noqa: PLC0415
     from ragweir.streams.runtimes.offset_recovery import OffsetRecovery  # noqa: PLC0415
     from ragweir.streams.runtimes.progress_group import ProgressGroup  # noqa: PLC0415

@@ -19,7 +19,6 @@ from ragweir.streams.heartbeat import Heartbeat
 from ragweir.streams.kafka.client import Identity, wait_for_topics
 from ragweir.streams.runtimes import canary as canary_process
 from ragweir.streams.runtimes.kafka import KafkaRuntime
-from ragweir.streams.runtimes.projection import ProjectionRuntime
 from ragweir.streams.service import Service
 from ragweir.streams.serving.health import Health, serve
 from ragweir.streams.serving.telemetry import KnownLabels, Telemetry
@@ -136,6 +135,8 @@ def run_projection(service: ProjectionService, settings: Settings, slot: int, st
         PermanentError, ConfigurationError: if a restart would not help.
         RestartRequired: if a new process has to go on.
     """
+    from ragweir.streams.runtimes.projection import ProjectionRuntime  # noqa: PLC0415 - not for other services
+
     bind_slot(service.name, slot)
     projection, known = service.projection(settings), service.known(settings)
     with started(service.name, slot, settings, service.port, known, stopped, projection.exposition) as own:
