@@ -13,9 +13,9 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from confluent_kafka import Producer
 from rich.table import Table
@@ -29,7 +29,7 @@ from tools import tables
 
 _PREFIX = "start."
 _PARTITIONS = 4
-_EVENTS_PER_S = 50
+_EVENTS_PER_S = 10
 _WAIT_S = 60.0
 _POLL_S = 0.01
 _KILLS = 20
@@ -42,14 +42,11 @@ def _p99(seconds: Sequence[float]) -> float:
     return sorted(seconds)[math.ceil(0.99 * len(seconds)) - 1]
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """One start of a worker."""
 
-    seconds: float
-    """Time from the beginning to the end of the first commit of results."""
-    phases: Mapping[str, float]
-    """Seconds of each phase, in order."""
+    phases: Mapping[str, tuple[float, float]]
+    """Seconds and CPU seconds of each phase, in order; `all` is the last."""
 
 
 @contextmanager
@@ -74,21 +71,32 @@ def _traffic(bootstrap: str) -> Iterator[None]:
         producer.flush(_WAIT_S)
 
 
-def _trace(file: Path) -> list[tuple[str, float]]:
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    return [(phase, float(at)) for phase, _, at in (line.partition("\t") for line in lines)]
+class _Ended(NamedTuple):
+    phase: str
+    at: float
+    """Monotonic seconds."""
+    cpu_s: float
+    """CPU seconds of the process until then."""
 
 
-def _start(began: float, trace: Sequence[tuple[str, float]]) -> Start:
+def _trace(file: Path) -> list[_Ended]:
+    """Return the whole lines of a trace."""
+    lines = file.read_text(encoding="utf-8").split("\n")[:-1] if file.is_file() else []
+    return [_Ended(phase, float(at), float(cpu_s)) for phase, at, cpu_s in (line.split("\t") for line in lines)]
+
+
+def _start(began: float, trace: Sequence[_Ended]) -> Start:
     """Return the start that a trace shows; what follows the first commit of results is left out."""
-    phases: defaultdict[str, float] = defaultdict(float)
-    before = began
-    for phase, at in trace:
-        phases[phase] += at - before
-        before = at
-        if phase == _RESULTS:
-            return Start(at - began, phases)
-    raise ValueError("the trace has no commit of results")
+    phases: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+    before = _Ended("", began, 0.0)
+    for ended in trace:
+        seconds, cpu_s = phases[ended.phase]
+        phases[ended.phase] = seconds + ended.at - before.at, cpu_s + ended.cpu_s - before.cpu_s
+        before = ended
+        if ended.phase == _RESULTS:
+            break
+    phases["all"] = before.at - began, before.cpu_s
+    return Start(phases)
 
 
 def _measured(service: str, kills: int) -> tuple[list[Start], list[Start]]:
@@ -136,8 +144,8 @@ def _killed(supervisor: Supervisor, trace: Path) -> Start:
 def _awaited(began: float, trace: Path) -> Start:
     while time.monotonic() < began + _WAIT_S:
         time.sleep(_POLL_S)
-        found = [each for each in _trace(trace) if each[1] >= began]
-        if any(phase == _RESULTS for phase, _ in found):
+        found = _trace(trace)
+        if any(each.phase == _RESULTS for each in found):
             return _start(began, found)
     raise TimeoutError(f"no commit of results within {_WAIT_S:.0f} s: {_trace(trace)}")
 
@@ -146,18 +154,18 @@ def table(service: str = "evaluate", kills: int = _KILLS) -> Table:
     """Return the median seconds of each phase of a first start and of the starts after SIGKILLs."""
     first, again = _measured(service, kills)
     result = Table(
-        "phase",
-        "first start",
-        f"after SIGKILL, median of {kills}",
-        "p99",
+        *("phase", "first start", "CPU", f"after SIGKILL, median of {kills}", "CPU", "p99"),
         title=f"Seconds of one worker of {service} from its start or SIGKILL to its first commit of results",
         title_justify="left",
     )
-    for phase in dict.fromkeys(phase for start in (*first, *again) for phase in start.phases):
-        one, many = ([start.phases.get(phase, 0.0) for start in starts] for starts in (first, again))
-        result.add_row(phase, f"{one[0]:.3f}", f"{statistics.median(many):.3f}", f"{_p99(many):.3f}")
-    seconds = [start.seconds for start in again]
-    result.add_row("all", f"{first[0].seconds:.3f}", f"{statistics.median(seconds):.3f}", f"{_p99(seconds):.3f}")
+    names = [
+        name for name in dict.fromkeys(name for start in (*first, *again) for name in start.phases) if name != "all"
+    ]
+    for name in (*names, "all"):
+        (once, once_cpu), *_ = ([*start.phases.get(name, (0.0, 0.0))] for start in first)
+        seconds, cpu_s = zip(*(start.phases.get(name, (0.0, 0.0)) for start in again), strict=True)
+        row = once, once_cpu, statistics.median(seconds), statistics.median(cpu_s), _p99(seconds)
+        result.add_row(name, *(f"{each:.3f}" for each in row))
     return result
 
 
