@@ -1,7 +1,7 @@
 """A worker of `ragweir` that writes the times at which the phases of its start end: `bench.start` runs it.
 
-Arguments: the file to append to, and then those of `ragweir`. Each line is a phase, the monotonic time of its end, whose
-clock all processes of a machine share, and the CPU seconds of the process until then.
+Arguments: the file to append to, and then those of `ragweir`. Each line is a phase, the monotonic time of its end, by
+the clock that all processes of a machine share, and the CPU seconds of the process until then.
 """
 
 import sys

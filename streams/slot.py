@@ -110,7 +110,7 @@ def run_slot(
             return
         agent = service.agent(settings, present[inputs[0]])
         needed = [*inputs, *map(settings.output_topic, agent.outputs)]
-        if (present := wait_for_topics(settings, needed, own.stopped)) is None:
+        if not present.keys() >= {*needed} and (present := wait_for_topics(settings, needed, own.stopped)) is None:
             return
         _check_partitions(service, settings, present)
         KafkaRuntime(
