@@ -39,6 +39,8 @@ class Topic:
     """Further properties of the topic on the broker."""
 
 
+OTLP_EVALUATIONS = "otlp.evaluations"
+"""The name of the topic of evaluations in the form of OpenTelemetry."""
 _JUDGED_TEXT = "query, response, contexts, expected of the events selected"
 
 TOPICS = {
@@ -50,7 +52,7 @@ TOPICS = {
         Topic("redrive", "event_id", Interaction, "delete", 24 * 7, "query, response, contexts, all of the event"),
         Topic("evaluations", "event_id", Evaluation, "delete", 24 * 30, "none, unless output.include_text is on"),
         Topic(
-            "otlp.evaluations",
+            OTLP_EVALUATIONS,
             "trace id, else event_id",
             Evaluation,
             "delete",

@@ -22,6 +22,9 @@ def _number(value: object) -> float | str:
     raise ValueError("not a number")
 
 
+Fate = Literal["held", "removed", "late", "ahead", "evicted", "unreadable"]
+"""The outcome of a window's record that was read. A held one may later be late, evicted, or unreadable."""
+
 Exact = Annotated[
     float | str, PlainValidator(_number), WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string"}]})
 ]

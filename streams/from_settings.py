@@ -1,4 +1,7 @@
-"""Makes the catalogue, the decoders and the configurations of agents from the settings."""
+"""Makes the catalogue, the decoders and the configurations of agents from the settings.
+
+Functions import what one service alone needs, as workers start faster without the modules of the others.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import structlog
 
 from ragweir.errors import ConfigurationError, MapError
 from ragweir.metrics import packs
-from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.catalogue import Catalogue, everything, shipped_groups, version_with
 from ragweir.metrics.extension import Extension, own_metrics
 from ragweir.metrics.judged.suites import suites
@@ -22,15 +25,15 @@ from ragweir.schemas.codec.decoder import Decoder, JsonDecoder
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.codec.ready_maps import READY_MAPS, ready_map
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.evaluate.agent import EvaluateConfig
-from ragweir.streams.evaluate.routing import Router
-from ragweir.streams.judge.config import JudgeConfig
-from ragweir.streams.judge.redaction import Redactor
-from ragweir.streams.kernel_choice import kernel_choice
-from ragweir.streams.otlp_results import MAX_BYTES, OtlpResults
 from ragweir.streams.settings import MetricSettings, Settings, check_not_world_writable
 from ragweir.streams.settings.events import JSON, OTLP
 from ragweir.streams.settings.imports import DECODERS, METRICS, PACKS, available, import_function, import_named
+
+if TYPE_CHECKING:
+    from ragweir.metrics.aggregation.aggregator import Aggregator
+    from ragweir.streams.evaluate.agent import EvaluateConfig
+    from ragweir.streams.judge.config import JudgeConfig
+    from ragweir.streams.otlp_results import OtlpResults
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -163,6 +166,8 @@ def totals(settings: Settings) -> Aggregator:
     Raises:
         ConfigurationError: if a metric or a pack is invalid.
     """
+    from ragweir.metrics.aggregation.aggregator import Aggregator  # noqa: PLC0415 - as the module's docstring says
+
     return Aggregator(known_catalogue(settings))
 
 
@@ -210,6 +215,10 @@ def evaluate_config(settings: Settings, topic: str, *, explain: bool = False, is
         ConfigurationError: if a metric, a pack, the map or a routing rule is invalid, or there is no kernel and there
             has to be.
     """
+    from ragweir.streams.evaluate.agent import EvaluateConfig  # noqa: PLC0415
+    from ragweir.streams.evaluate.routing import Router  # noqa: PLC0415
+    from ragweir.streams.kernel_choice import kernel_choice  # noqa: PLC0415
+
     metrics = catalogue(settings)
     return EvaluateConfig(
         catalogue=metrics,
@@ -234,6 +243,9 @@ def judge_config(settings: Settings, partitions: int) -> JudgeConfig:
     Raises:
         ConfigurationError: if there is no judge, a price is unknown while there is a budget, or a setting is invalid.
     """
+    from ragweir.streams.judge.config import JudgeConfig  # noqa: PLC0415
+    from ragweir.streams.judge.redaction import Redactor  # noqa: PLC0415
+
     judge = settings.judge
     if judge.base_url is None:
         raise ConfigurationError("there is no judge: set judge.base_url, such as https://api.openai.com/v1")
@@ -268,6 +280,8 @@ def otlp_results(settings: Settings, metrics: Catalogue) -> OtlpResults | None:
     given = settings.output.otlp
     if given is None:
         return None
+    from ragweir.streams.otlp_results import MAX_BYTES, OtlpResults  # noqa: PLC0415
+
     groups = {metric.group for metric in metrics.metrics.values()}
     unknown = [name for name in given.metrics if name not in metrics.metrics and name not in groups]
     if unknown and "metrics" in given.model_fields_set:

@@ -16,11 +16,10 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.topics import OTLP_EVALUATIONS
 from ragweir.streams.emissions import cloud_event
 from ragweir.streams.records import Emission
 
-TOPIC = "otlp.evaluations"
-"""The name of the output in the topic table."""
 EVENT_NAME = "gen_ai.evaluation.result"
 MAX_BYTES = 256 * 1024
 """The most bytes of one request: less than the record size that brokers and Collectors accept by default, as a rejected
@@ -90,7 +89,7 @@ class OtlpResults:
             service, f"otlp.{evaluation.stage}", identity, evaluation.event_time, "application/x-protobuf"
         )
         key = trace_id.hex() or evaluation.event_id
-        return [Emission(TOPIC, key.encode(), request.SerializeToString(deterministic=True), headers)]
+        return [Emission(OTLP_EVALUATIONS, key.encode(), request.SerializeToString(deterministic=True), headers)]
 
     def _results(self, evaluation: Evaluation) -> Iterable[tuple[str, dict[str, str | float]]]:
         """Yield the selected metrics with the attributes of their results. A null has one only if the judge failed."""

@@ -1,4 +1,7 @@
-"""The services whose agents run on Kafka: their inputs, agents, ports and telemetry, made from the settings."""
+"""The services whose agents run on Kafka: their inputs, agents, ports and telemetry, made from the settings.
+
+The agent of a service is imported when it is made: a worker starts faster without the modules of the others.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,7 @@ from ragweir.errors import ConfigurationError
 from ragweir.metrics.packs import unloaded_pack
 from ragweir.schemas.topics import TOPICS, max_record_bytes
 from ragweir.streams.agent import Agent
-from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
-from ragweir.streams.assemble.join_agent import JoinAgent
-from ragweir.streams.assemble.key_agent import KeyAgent
-from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.from_settings import catalogue, evaluate_config, judge_config, totals
-from ragweir.streams.judge.agent import JudgeAgent
-from ragweir.streams.judge.day_shares import DayShares
-from ragweir.streams.judge.pool import LiveJudgePool
-from ragweir.streams.judge.worker_ledgers import nothing_spent
 from ragweir.streams.kafka.client import Assignor
 from ragweir.streams.kernel_choice import kernel_choice
 from ragweir.streams.records import Count, ReplayBounds
@@ -61,6 +56,8 @@ class Service:
 
 
 def _evaluate_agent(settings: Settings, _: int) -> Agent:
+    from ragweir.streams.evaluate.agent import EvaluateAgent  # noqa: PLC0415 - as the module's docstring says
+
     return EvaluateAgent(evaluate_config(settings, settings.input_topic))
 
 
@@ -75,6 +72,8 @@ def _evaluate_known(settings: Settings) -> KnownLabels:
 
 
 def _aggregate_agent(settings: Settings, _: int) -> Agent:
+    from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig  # noqa: PLC0415
+
     metrics = catalogue(settings).metrics
     unknown = [
         slo.metric for slo in settings.slo if slo.metric not in metrics or metrics[slo.metric].unit == "category"
@@ -107,10 +106,14 @@ def _check_traces(settings: Settings) -> None:
 
 
 def _key_agent(settings: Settings, _: int) -> Agent:
+    from ragweir.streams.assemble.key_agent import KeyAgent  # noqa: PLC0415
+
     return KeyAgent(settings.assemble, settings.limits.max_event_bytes)
 
 
 def _join_agent(settings: Settings, _: int) -> Agent:
+    from ragweir.streams.assemble.join_agent import JoinAgent  # noqa: PLC0415
+
     return JoinAgent(settings.assemble, settings.limits.max_event_bytes)
 
 
@@ -118,8 +121,18 @@ _JUDGED = ("judge.requests", "judge.retry", "judge.deferred")
 
 
 def _judge_agent(settings: Settings, partitions: int) -> Agent:
+    from ragweir.streams.judge.agent import JudgeAgent  # noqa: PLC0415
+    from ragweir.streams.judge.day_shares import DayShares  # noqa: PLC0415
+    from ragweir.streams.judge.pool import LiveJudgePool  # noqa: PLC0415
+
     config = replace(judge_config(settings, partitions), shares=DayShares(settings))
     return JudgeAgent(config, LiveJudgePool(settings.judge))
+
+
+def _judge_known(settings: Settings) -> KnownLabels:
+    from ragweir.streams.judge.worker_ledgers import nothing_spent  # noqa: PLC0415
+
+    return KnownLabels(stages=("judged",), levels=nothing_spent(settings.judge.budgets_by_application))
 
 
 SERVICES: Mapping[str, Service] = {
@@ -178,9 +191,7 @@ SERVICES: Mapping[str, Service] = {
             copartitioned=(*_JUDGED[1:], "judge.ledger"),
             # One worker reads a partition's requests, retries, deferred requests and ledger.
             assignor="range",
-            known=lambda settings: KnownLabels(
-                stages=("judged",), levels=nothing_spent(settings.judge.budgets_by_application)
-            ),
+            known=_judge_known,
         ),
     )
 }

@@ -20,7 +20,6 @@ from ragweir.streams.kafka.client import Identity, wait_for_topics
 from ragweir.streams.kernel_choice import kernel_choice
 from ragweir.streams.runtimes import canary as canary_process
 from ragweir.streams.runtimes.kafka import KafkaRuntime
-from ragweir.streams.runtimes.projection import ProjectionRuntime
 from ragweir.streams.service import Service
 from ragweir.streams.serving.health import Health, serve
 from ragweir.streams.serving.telemetry import KnownLabels, Telemetry
@@ -114,7 +113,7 @@ def run_slot(
             return
         agent = service.agent(settings, present[inputs[0]])
         needed = [*inputs, *map(settings.output_topic, agent.outputs)]
-        if (present := wait_for_topics(settings, needed, own.stopped)) is None:
+        if not present.keys() >= {*needed} and (present := wait_for_topics(settings, needed, own.stopped)) is None:
             return
         _check_partitions(service, settings, present)
         KafkaRuntime(
@@ -139,6 +138,8 @@ def run_projection(service: ProjectionService, settings: Settings, slot: int, st
         PermanentError, ConfigurationError: if a restart would not help.
         RestartRequired: if a new process has to go on.
     """
+    from ragweir.streams.runtimes.projection import ProjectionRuntime  # noqa: PLC0415 - not for other services
+
     bind_slot(service.name, slot)
     projection, known = service.projection(settings), service.known(settings)
     with started(service.name, slot, settings, service.port, known, stopped, projection.exposition) as own:

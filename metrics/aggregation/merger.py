@@ -16,12 +16,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal
 from zlib import compress, decompress
 
 from ragweir.metrics.aggregation.cardinality import Admission, AdmissionLimits, Labels, admit_sets, merge_sets
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, WindowDecoder
-from ragweir.schemas.window import OVERFLOW, Progress, Window, duration_s
+from ragweir.schemas.window import OVERFLOW, Fate, Progress, Window, duration_s
 from ragweir.schemas.window_key import ProgressKey, parse_window_key
 
 AHEAD_S = 300
@@ -35,9 +34,6 @@ REVISE_EVERY_S = 10.0
 REVISE_MOST = 1_000
 """Maximum number of records that revise closed windows in one call, without those of the last base window: each takes
 2 ms. The newest windows have precedence."""
-
-Fate = Literal["held", "removed", "late", "ahead", "evicted", "unreadable"]
-"""The outcome of a window's record. A held one may later be late, evicted, or unreadable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from ragweir.metrics.judged.asking import (
@@ -31,6 +29,12 @@ from ragweir.metrics.judged.asking import (
 )
 from ragweir.metrics.judged.suite import Answer, Ask, Case, Conversation, Embed, Suite, SuiteResult
 from ragweir.metrics.metric import Flagged, Metric, Null, Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float32]
 
 DIRECT = "direct_assessment"
 """Flag of an answer relevance that the judge gave directly, without questions or embeddings."""
@@ -80,7 +84,6 @@ between 0 and 1.
 
 Part = Generator[Ask | Embed, object, tuple[Value, str]]
 """The conversation of one part, which returns its value and its explanation."""
-Vector = NDArray[np.float32]
 
 
 class Claims(Answer):
@@ -183,9 +186,12 @@ def ragas_answer_relevance(query: Vector, questions: Sequence[Vector]) -> float:
     Reference: the GraphRAG metrics guide, "RAGAS Answer Relevance"; Es et al., RAGAS, 2023.
     Known limits: values of different embedding models are not comparable.
 
+    >>> import numpy as np
     >>> ragas_answer_relevance(np.float32([1, 0]), [np.float32([2, 0]), np.float32([0, 1])])
     50.0
     """
+    import numpy as np  # noqa: PLC0415 - importing it takes a fifth of a second
+
     return max(0.0, min(100.0, 100 * float(np.mean([_cosine(query, question) for question in questions]))))
 
 
@@ -218,6 +224,8 @@ def _percentage(holding: Sequence[bool]) -> float:
 
 
 def _cosine(one: Vector, other: Vector) -> float:
+    import numpy as np  # noqa: PLC0415 - as above
+
     lengths = float(np.linalg.norm(one)) * float(np.linalg.norm(other))
     return float(np.dot(one, other)) / lengths if lengths else 0.0
 

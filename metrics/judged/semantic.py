@@ -8,14 +8,17 @@ It asks no judge. The embeddings are a small local model's or, for the first met
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from ragweir.metrics.judged.asking import embed
 from ragweir.metrics.judged.suite import Ask, Case, Conversation, Embed, Suite, SuiteResult, Vectors
 from ragweir.metrics.metric import Flagged, Metric, Null, Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Rows = NDArray[np.floating[Any]]
 
 MOST_CHARACTERS = 10_000
 """Maximum length of each text: about 1,600 English words."""
@@ -24,7 +27,6 @@ MOST_TOKENS = 2_048
 MOST_EXPECTED = 16
 """Maximum number of expected answers that are compared with the response."""
 
-Rows = NDArray[np.floating[Any]]
 
 _NOT_FINITE = Null("an embedding holds a number that is not finite")
 
@@ -41,6 +43,7 @@ def semantic_similarity_percentage(response: Rows, expected: Sequence[Rows]) -> 
     Known limits: negation hardly changes it ("is covered", "is not covered"). White space at a text's ends is ignored.
         Of each text the first 10,000 characters are read, and of the expected answers the first 16; flagged `cut`.
 
+    >>> import numpy as np
     >>> vector, turned = np.array([3.0, 4.0]), np.array([4.0, 3.0])
     >>> semantic_similarity_percentage(vector, [vector])
     100.0
@@ -71,6 +74,7 @@ def bert_score_f1(response: Rows, expected: Sequence[Rows]) -> Value:
         White space at a text's ends is ignored. Of each text the first 10,000 characters are read and of these the
         first 2,048 tokens, and of the expected answers the first 16; flagged `cut`.
 
+    >>> import numpy as np
     >>> tokens = np.array([[1.0, 0.0], [0.0, 2.0]])
     >>> bert_score_f1(tokens, [tokens])
     100.0
@@ -84,11 +88,15 @@ def bert_score_f1(response: Rows, expected: Sequence[Rows]) -> Value:
 
 
 def _finite(*vectors: Rows) -> bool:
+    import numpy as np  # noqa: PLC0415 - importing it takes a fifth of a second
+
     return all(bool(np.isfinite(vector).all()) for vector in vectors)
 
 
 def _unit(rows: Rows) -> Rows:
     """Return each row at length 1, rows of zeros unchanged; in double precision for large numbers of an endpoint."""
+    import numpy as np  # noqa: PLC0415 - as above
+
     lengths = np.linalg.norm(rows.astype(np.float64), axis=-1, keepdims=True)
     return (rows / np.where(lengths == 0, 1.0, lengths)).astype(np.float32)
 

@@ -23,12 +23,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from ragweir.metrics.metric import Metric, Null, Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,8 @@ class Answer(BaseModel):
     bounded or enumerated, and reasons come before scores, so that the judge gives them first.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    # Most processes import these models without judging, and so do not build their validators.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, defer_build=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,10 @@ class Embed:
     tokens: bool = False
 
 
-Vectors = list[NDArray[np.float32]]
+if TYPE_CHECKING:
+    Vectors = list[NDArray[np.float32]]
+else:
+    Vectors = list
 
 
 @dataclass(slots=True)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from confluent_kafka import KafkaException
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typing_extensions import override
 
 from ragweir.errors import RagweirError
-from ragweir.streams import logs
-from ragweir.streams.settings import Settings, load
+from ragweir.streams.cli.commands import COMMANDS
 from ragweir.streams.terminal import Terminal
+
+if TYPE_CHECKING:
+    from ragweir.streams.settings import Settings
 
 out = Terminal()
 err = Terminal(stderr=True)
@@ -29,73 +29,55 @@ FAILURE = 1
 STOPPED = 130
 """The exit status of a command that Ctrl-C ended, as in shells."""
 
-_MODULES: Mapping[str, str] = {
-    "demo": "demo",
-    "score": "score",
-    "tap": "tap",
-    "explain": "explain",
-    "compare": "compare",
-    "metrics": "metrics",
-    "publish": "publish",
-    "doctor": "doctor",
-    "topics": "topics",
-    "assemble": "services",
-    "key": "services",
-    "join": "services",
-    "evaluate": "services",
-    "judge": "services",
-    "aggregate": "services",
-    "up": "services",
-    "replay": "replay",
-    "runs": "runs",
-    "slo": "slo",
-    "dead-letter": "dead_letter",
-    "simulate-judge": "simulate_judge",
-}
-"""The module of each command. The help lists them in this order, and then those of the projections."""
-_ORDER = {name: number for number, name in enumerate(_MODULES)}
-_PROJECTIONS_MODULE = "services"
-"""The module of all other commands: those of the projections, whose table takes too long to import here."""
-
 _UsageError: Any = typer.BadParameter.__base__
 """The base of typer's errors about the command line, which has no public name."""
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by name. Modules are imported on demand: importing all takes longer than most commands."""
+    """The commands by name. The module of a command is imported on its first use."""
 
     def __init__(self, built: Mapping[str, Any]) -> None:
         self._built = dict(built)
 
-    def _import(self, *modules: str) -> None:
-        for module in modules:
-            import_module(f"ragweir.streams.cli.{module}")
-        group: Any = typer.main.get_command(app)
-        self._built = group.commands._built
-
     @override
     def __getitem__(self, name: str) -> Any:
         if name not in self._built:
-            self._import(_MODULES.get(name, _PROJECTIONS_MODULE))
+            import_module(f"ragweir.streams.cli.{COMMANDS[name].module}")
+            group: Any = typer.main.get_command(app)
+            self._built = group.commands._built
         return self._built[name]
 
     @override
     def __iter__(self) -> Iterator[str]:
-        self._import(*_MODULES.values())
-        # Not in the order of the imports, which differs between processes.
-        return iter(sorted(self._built, key=lambda name: _ORDER.get(name, len(_ORDER))))
+        return iter(COMMANDS)
 
     @override
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(COMMANDS)
 
 
 class _CommandGroup(TyperGroup):
-    """The group of all commands."""
+    """The group of all commands. Its help and completions list them without importing them."""
 
     def __init__(self, *, commands: Mapping[str, Any], **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = _Commands(commands)  # type: ignore[assignment] # read only
+
+    @override
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS]
+
+    @override
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command to list, which cannot be run."""
+        if (listed := COMMANDS.get(cmd_name)) is None:
+            return None
+        return TyperCommand(cmd_name, help=listed.summary, hidden=not listed.summary)
+
+    @override
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, listed, remaining = super().resolve_command(ctx, args)
+        return name, listed and self.commands[listed.name or ""], remaining
 
 
 app = typer.Typer(
@@ -120,6 +102,8 @@ class _Shared:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - its parser of metadata is for this option alone
+
         typer.echo(f"ragweir {version('ragweir')}")
         raise typer.Exit
 
@@ -142,11 +126,15 @@ def shared(
     _Shared.config = config
     _Shared.overrides = {"kafka": {"bootstrap_servers": bootstrap_servers}, "topics": {"prefix": prefix}}
     _Shared.debug = debug
+    from ragweir.streams import logs  # noqa: PLC0415 - for commands that run, not for the help
+
     logs.configure(debug=debug)
 
 
 def settings(**overrides: Mapping[str, Any]) -> Settings:
     """Return the effective settings; `overrides` are those of the command's own options, None if not given."""
+    from ragweir.streams.settings import load  # noqa: PLC0415 - building their models takes longer than the help
+
     return load(_Shared.config, {**_Shared.overrides, **overrides})
 
 
@@ -177,6 +165,8 @@ def main() -> None:
     except Exception as error:
         if _Shared.debug:
             raise
+        from confluent_kafka import KafkaException  # noqa: PLC0415 - not for the help
+
         known = error.exit_status if isinstance(error, RagweirError) else None
         text = str(error)
         if isinstance(error, KafkaException):

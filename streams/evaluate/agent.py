@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from statistics import median_low
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
 from typing_extensions import override
@@ -23,7 +24,7 @@ from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.evaluation import Decision, Evaluation, Source, Texts
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
+from ragweir.schemas.topics import MAX_EVENT_BYTES, OTLP_EVALUATIONS, max_record_bytes
 from ragweir.streams.agent import Agent, Assignment, Origin
 from ragweir.streams.emissions import add_dead_letter, cloud_event, with_trace
 from ragweir.streams.evaluate.deduplication import Duplicates
@@ -31,9 +32,10 @@ from ragweir.streams.evaluate.evaluations import EvaluationWriter, evaluation_of
 from ragweir.streams.evaluate.filters import Filters
 from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.headers import read_headers
-from ragweir.streams.otlp_results import TOPIC as OTLP_EVALUATIONS
-from ragweir.streams.otlp_results import OtlpResults
 from ragweir.streams.records import Count, Emission, EventPosition, Outcome, Record, TopicPartition
+
+if TYPE_CHECKING:
+    from ragweir.streams.otlp_results import OtlpResults
 
 _SERVICE = "evaluate"
 _UNDECIDED = Decision()

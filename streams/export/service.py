@@ -1,15 +1,24 @@
-"""The projections that run as services, made from the settings."""
+"""The projections that run as services, made from the settings.
+
+The command line lists them, so that importing this module imports nothing that a projection needs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ragweir.streams.export.prometheus import PrometheusExporter
-from ragweir.streams.from_settings import known_catalogue, totals
-from ragweir.streams.projection import Projection
-from ragweir.streams.serving.telemetry import KnownLabels
-from ragweir.streams.settings import Settings
+if TYPE_CHECKING:
+    from ragweir.streams.projection import Projection
+    from ragweir.streams.serving.telemetry import KnownLabels
+    from ragweir.streams.settings import Settings
+
+
+def _no_labels(_: Settings) -> KnownLabels:
+    from ragweir.streams.serving.telemetry import KnownLabels  # noqa: PLC0415 - as the module's docstring says
+
+    return KnownLabels()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +33,24 @@ class ProjectionService:
     """Makes the projection. Raises ConfigurationError if the settings cannot be used; acquires no resource."""
     port: int
     """Added to `telemetry.port` and the slot; the ports of all services are at least 100 apart."""
-    known: Callable[[Settings], KnownLabels] = lambda _: KnownLabels()
+    known: Callable[[Settings], KnownLabels] = _no_labels
     """Returns the label values that its telemetry shows from the start."""
     enabled: Callable[[Settings], bool] = lambda _: True
     """Returns true if `ragweir up` runs it with these settings."""
 
 
-def _prometheus(settings: Settings) -> PrometheusExporter:
+def _prometheus(settings: Settings) -> Projection:
+    from ragweir.streams.export.prometheus import PrometheusExporter  # noqa: PLC0415
+    from ragweir.streams.from_settings import known_catalogue, totals  # noqa: PLC0415
+
     booleans = [name for name, metric in known_catalogue(settings).metrics.items() if metric.unit == "boolean"]
     return PrometheusExporter(settings.windows, totals(settings).decoder(), booleans)
+
+
+def _windows(settings: Settings) -> KnownLabels:
+    from ragweir.streams.serving.telemetry import KnownLabels  # noqa: PLC0415
+
+    return KnownLabels(windows=settings.windows.sizes)
 
 
 PROJECTIONS: Mapping[str, ProjectionService] = {
@@ -46,7 +64,7 @@ PROJECTIONS: Mapping[str, ProjectionService] = {
             "`evaluate`.",
             projection=_prometheus,
             port=200,
-            known=lambda settings: KnownLabels(windows=settings.windows.sizes),
+            known=_windows,
         ),
     )
 }
@@ -56,6 +74,7 @@ PROJECTIONS: Mapping[str, ProjectionService] = {
 def enabled_projections(settings: Settings) -> list[ProjectionService]:
     """Return the projections that `ragweir up` runs with these settings.
 
+    >>> from ragweir.streams.settings import Settings
     >>> [service.name for service in enabled_projections(Settings())]
     ['export']
     """

@@ -19,6 +19,7 @@ from typing_extensions import override
 from ragweir.errors import ErrorClass, Rejected
 from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.judging import CLOCK_KEY, LedgerEntry
+from ragweir.schemas.topics import OTLP_EVALUATIONS
 from ragweir.streams.agent import Agent, Assignment, Origin
 from ragweir.streams.emissions import add_dead_letter
 from ragweir.streams.judge.admission import RequestAdmission
@@ -31,7 +32,6 @@ from ragweir.streams.judge.ledger import Budget
 from ragweir.streams.judge.request_state import RequestState
 from ragweir.streams.judge.results import evaluated, judged, result, unjudged, waiting
 from ragweir.streams.judge.worker_ledgers import WorkerLedgers
-from ragweir.streams.otlp_results import TOPIC as OTLP_EVALUATIONS
 from ragweir.streams.records import Emission, EventPosition, Measurements, Outcome, Record, TopicPartition
 
 _SERVICE, _REQUESTS = "judge", "judge.requests"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ragweir.metrics.judged.suite import Case, Suite
 from ragweir.metrics.metric import Null
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.streams.otlp_results import OtlpResults
 from ragweir.streams.settings import JudgeSettings
+
+if TYPE_CHECKING:
+    from ragweir.streams.otlp_results import OtlpResults
 
 
 @dataclass(frozen=True, slots=True)

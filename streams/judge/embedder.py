@@ -13,14 +13,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from importlib.resources import as_file, files
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.suite import Embed, Vectors
 from ragweir.metrics.metric import Null
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 WINDOW_TOKENS = 254
 """Tokens of one window of the model, without its markers at both ends."""
@@ -87,9 +90,13 @@ class LocalEmbedder(Embedder):
             return [self._sentence(text) for text in embed.texts]
         if sum(len(self._pieces(text)) for text in embed.texts) > MOST_ROWS:
             return _TOO_MANY
+        import numpy as np  # noqa: PLC0415 - not for the services that import this module
+
         return [np.concatenate([rows[1:-1] for rows in self._read(text)]) for text in embed.texts]
 
     def _sentence(self, text: str) -> NDArray[np.float32]:
+        import numpy as np  # noqa: PLC0415 - as above
+
         total, count = np.zeros(1, np.float32), 0
         for rows in self._read(text):
             total = total + rows.sum(axis=0)
@@ -100,6 +107,8 @@ class LocalEmbedder(Embedder):
 
     def _read(self, text: str) -> Iterator[NDArray[np.float32]]:
         """Yield one array per window, with a row per token and one for each end."""
+        import numpy as np  # noqa: PLC0415 - as above
+
         pieces = self._pieces(text)
         for start in range(0, max(1, len(pieces)), WINDOW_TOKENS):
             ids = np.array([[_START, *pieces[start : start + WINDOW_TOKENS], _END]])

@@ -48,7 +48,9 @@ class TenantShares:
 
     def name(self, request: JudgeRequest) -> Name:
         """Return the name under which a request's tenant counts."""
-        tenant = request.evaluation.tenant or ""
+        return self._name(request.evaluation.tenant or "")
+
+    def _name(self, tenant: str) -> Name:
         if tenant not in self._turns:
             if len(self._turns) > NAMES and tenant not in self._own:
                 return None
@@ -59,17 +61,24 @@ class TenantShares:
 
     def count(self, requests: Iterable[HeldRequest]) -> None:
         """Count all held requests again; tenants without one are forgotten."""
-        requests = tuple(requests)
-        present = {each.request.evaluation.tenant or "" for each in requests}
-        self._turns = {name: turn for name, turn in self._turns.items() if name is None or name in present}
+        present: set[str] = set()
+        units: Counter[str] = Counter()
+        for each in requests:
+            tenant = each.request.evaluation.tenant or ""
+            present.add(tenant)
+            if _is_counted(each):
+                units[tenant] += self._units(each)
+        if not self._turns.keys() <= {None, *present}:
+            self._turns = {name: turn for name, turn in self._turns.items() if name is None or name in present}
         self._held.clear()
-        self._total = 0
-        for request in requests:
-            self.add(request)
+        self._total = units.total()
+        for tenant, number in units.items():
+            self.known = self.known or bool(tenant)
+            self._held[self._name(tenant)] += number
 
     def add(self, request: HeldRequest) -> None:
         """Count a request. A large one counts as several."""
-        if request.request is not UNREADABLE and not request.moved:
+        if _is_counted(request):
             self.known = self.known or bool(request.request.evaluation.tenant)
             self._change(request, 1)
 
@@ -106,8 +115,11 @@ class TenantShares:
     def _share(self) -> int:
         return max(1, self._most // max(1, len(self._held)))
 
+    def _units(self, request: HeldRequest) -> int:
+        return max(1, request.size // self._unit_bytes)
+
     def _change(self, request: HeldRequest, sign: int) -> None:
-        units = sign * max(1, len(request.record.value or b"") // self._unit_bytes)
+        units = sign * self._units(request)
         self._held[self.name(request.request)] += units
         self._total += units
 
@@ -129,3 +141,7 @@ class TenantShares:
             yield queues[name].popleft()
             if queues[name]:
                 order.append(name)
+
+
+def _is_counted(request: HeldRequest) -> bool:
+    return request.request is not UNREADABLE and not request.moved

@@ -76,9 +76,12 @@ class HeldRequest:
     """The outcome that settles it; empty without a result."""
     requested_at: datetime = field(init=False)
     """The time of the first request for this judgement."""
+    size: int = field(init=False)
+    """The bytes of the request as it was read."""
     _reservation: JobReservation | None = None
 
     def __post_init__(self) -> None:
+        self.size = len(self.record.value or b"")
         stamp_ms = max(0, min(self.record.timestamp_ms or 0, _LAST_MS))
         self.requested_at = self.request.requested_at or datetime.fromtimestamp(stamp_ms / 1000, UTC)
 
@@ -205,7 +208,7 @@ class HeldRequests:
     @property
     def size(self) -> int:
         """The bytes of the requests as they were read."""
-        return sum(len(request.record.value or b"") for request in self)
+        return sum([request.size for request in self])
 
     @property
     def is_emitting(self) -> bool:

@@ -118,8 +118,9 @@ def allowance(settings: JudgeSettings, case: Case, suites: Sequence[Suite]) -> i
     price, max_output_tokens = price_of(settings, settings.model), settings.max_output_tokens
     texts = (case.query, case.response, *(case.contexts or ()), *(case.expected or ()))
     asks = sum(suite.asks for suite in suites)
-    question = most_tokens(*texts) + FRAME_BYTES + MARKS_BYTES * len(texts)
+    own = most_tokens(*texts)
+    question = own + FRAME_BYTES + MARKS_BYTES * len(texts)
     answers_before = max(0, asks - 1) * _BYTES_PER_TOKEN * max_output_tokens
-    embedded = len(suites) * (most_tokens(*texts) + _BYTES_PER_TOKEN * max_output_tokens)
+    embedded = len(suites) * (own + _BYTES_PER_TOKEN * max_output_tokens)
     chat = cost(price, asks * question + answers_before, asks * max_output_tokens)
     return chat + cost(price_of(settings, settings.embedding_model), embedded, 0)

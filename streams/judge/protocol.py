@@ -13,11 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from ragweir.metrics.judged.driver import ChatCall, Completion
 from ragweir.metrics.judged.framing import sendable
@@ -25,6 +23,10 @@ from ragweir.metrics.judged.suite import Embed, Vectors
 from ragweir.metrics.metric import Null
 from ragweir.streams.judge.pricing import CallCost, bill, most_tokens
 from ragweir.streams.settings import JudgeSettings, Price
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 TEMPERATURE = 0
 MAX_RESPONSE_BYTES = 1024 * 1024
@@ -213,6 +215,8 @@ def embedding(embed: Embed, model: str) -> EndpointRequest:
 
 
 def _vector(given: Any) -> NDArray[np.float32]:
+    import numpy as np  # noqa: PLC0415 - importing it takes a fifth of a second
+
     if not isinstance(given, list) or not given or not set(map(type, given)) <= {int, float}:
         raise TypeError("not a list of numbers")
     with np.errstate(over="ignore"):

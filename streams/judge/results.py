@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ragweir.metrics.judged.driver import Judged
 from ragweir.metrics.judged.suite import Case, Suite
@@ -14,8 +14,10 @@ from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Status, 
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.emissions import cloud_event, with_trace
 from ragweir.streams.judge.job import JobUsage
-from ragweir.streams.otlp_results import OtlpResults
 from ragweir.streams.records import Emission, Outcome, Record
+
+if TYPE_CHECKING:
+    from ragweir.streams.otlp_results import OtlpResults
 
 _SERVICE = "judge"
 _MICRO = 1_000_000

@@ -147,7 +147,10 @@ def _messages(consumer: Consumer, topic: str) -> list[Message]:
     """Return the next messages, with those that report a partition's end."""
     began = time.monotonic()
     while time.monotonic() - began < _TIMEOUT_SECONDS:
-        messages = [message for message in consumer.consume(_BATCH, _WAIT_SECONDS) if _is_relevant(message)]
+        # `consume` alone waits for a whole batch, which the last records of a range never fill.
+        if (first := consumer.poll(_WAIT_SECONDS)) is None:
+            continue
+        messages = [message for message in (first, *consumer.consume(_BATCH, 0)) if _is_relevant(message)]
         if messages:
             return messages
     raise Unreachable(f"the topic {topic} returned nothing for {_TIMEOUT_SECONDS:.0f} s")

@@ -13,10 +13,10 @@ from typing import Literal, get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from ragweir.errors import ErrorClass
-from ragweir.metrics.aggregation.merger import Fate
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
 from ragweir.schemas.codec.intake import REPAIRS
-from ragweir.schemas.traces.interactions import Gap
+from ragweir.schemas.traces.gaps import Gap
+from ragweir.schemas.window import Fate
 from ragweir.streams.records import Count, Measurements
 
 

@@ -6,6 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class SettingsGroup(BaseModel):
-    """A group of settings. An unknown name is an error, so that a typing mistake is not silently a default."""
+    """A group of settings. An unknown name is an error, so that a typing mistake is not silently a default.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    The docstrings of fields are the reference's, which reads the source: pydantic would do so whenever ragweir starts.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,6 +1,7 @@
 """The command line: help that teaches, errors in one sentence with their exit status, and files of every quality."""
 
 import importlib
+import inspect
 import os
 import pkgutil
 import re
@@ -21,7 +22,7 @@ from ragweir.metrics.catalogue import everything
 from ragweir.schemas.topics import MAX_EVENT_BYTES, TOPICS, max_record_bytes
 from ragweir.streams import cli
 from ragweir.streams.cli import app
-from ragweir.streams.cli.app import _MODULES
+from ragweir.streams.cli.commands import COMMANDS
 from ragweir.streams.export.service import PROJECTIONS
 
 
@@ -46,13 +47,31 @@ def test_help_teaches(words: tuple[str, ...]) -> None:
         assert parameter.name == "help" or len(parameter.help or "") > 10, f"{parameter.name} is not explained"
 
 
-def test_every_command_is_found_by_its_name() -> None:
-    """Each module that adds a command is imported for it: imported or not, the same commands are listed."""
-    named = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+def test_every_command_is_listed_as_its_module_has_it() -> None:
+    """The table that the help shows has all commands, with the first paragraph of the help of each that is shown."""
     for module in pkgutil.iter_modules(cli.__path__, "ragweir.streams.cli."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    assert set(typer.main.get_command(app).commands) == named == {*_MODULES, *PROJECTIONS}  # type: ignore[attr-defined]
+    built: Any = typer.main.get_command(app)
+    assert built.commands._built.keys() == COMMANDS.keys() >= PROJECTIONS.keys()
+    for name, listed in COMMANDS.items():
+        command = built.commands[name]
+        first = " ".join(inspect.cleandoc(command.help).partition("\n\n")[0].split())
+        assert listed.summary == ("" if command.hidden else first)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("-c", "import ragweir"), ("-m", "ragweir.streams.cli", "--help"), ("-m", "ragweir.streams.cli", "--version")],
+    ids=" ".join,
+)
+def test_nothing_heavy_is_imported_for_the_help(arguments: tuple[str, ...]) -> None:
+    """Neither the help nor the version nor the package itself imports a package that takes long."""
+    line = [sys.executable, "-X", "importtime", *arguments]
+    done = subprocess.run(line, capture_output=True, check=True, cwd=ROOT, env=environment())
+    imported = {each.rpartition(b"|")[2].strip().partition(b".")[0] for each in done.stderr.splitlines()}
+    assert b"ragweir" in imported
+    assert imported.isdisjoint({b"numpy", b"pydantic", b"confluent_kafka", b"structlog", b"aiohttp", b"duckdb"})
 
 
 def test_help_is_shown() -> None:

@@ -14,6 +14,7 @@ from faults import set_offset
 from ragweir.streams.cli.checks import kafka as checks
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckWarning
 from ragweir.streams.cli.checks.durability import Durability, DurabilityVerdict, described, unread, verdict
+from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.settings import Settings
 
 SAFE = Durability("t", replicas=3, min_isr=2, unclean=False)
@@ -159,6 +160,18 @@ def test_partitions_that_no_worker_has_read_are_named(kafka: SharedBroker, prefi
     for partition in (1, 3):
         set_offset(kafka.bootstrap, f"{prefix}evaluate", f"{prefix}interactions", partition, 0)
     assert checks.group(findings) == f"group {prefix}evaluate is 0 records behind"
+
+
+@pytest.mark.heavy
+def test_the_wait_of_the_first_worker_of_a_group_is_named() -> None:
+    """It is a setting of brokers, with 3 s as its default; the brokers of tests have none, and then nothing is said."""
+    with local_kafka(properties={"group.initial.rebalance.delay.ms": "3000"}) as broker:
+        own = Settings(kafka={"bootstrap_servers": broker.bootstrap})
+        text = checks.group(CheckContext(own, {own.input_topic: 1}))
+    assert text == (
+        "group rag.evaluate has not started; the first worker of an empty group waits 3 s for others "
+        "(group.initial.rebalance.delay.ms of the brokers)"
+    )
 
 
 def test_doctor_warns_of_one_broker_and_goes_on(kafka: SharedBroker, prefix: str) -> None:

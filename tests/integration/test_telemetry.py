@@ -21,12 +21,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragweir.errors import ErrorClass
-from ragweir.metrics.aggregation.merger import Fate
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.metric import Metric
 from ragweir.metrics.view import View
 from ragweir.schemas.codec.intake import REPAIRS
 from ragweir.schemas.times import parse_time
+from ragweir.schemas.window import Fate
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.export.service import PROJECTIONS
 from ragweir.streams.judge import client

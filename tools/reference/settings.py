@@ -10,6 +10,7 @@ from pydantic_core import PydanticUndefined
 
 from ragweir.streams.settings import OtlpOutputSettings, Price, RoutingSettings, Rule, Settings, SettingsGroup, Slo
 from tools.reference.markdown import anchor, blocks, code, plain, table
+from tools.reference.records import field_meanings
 
 HEAD = ("setting", "default", "meaning")
 NESTED: tuple[tuple[str, type[SettingsGroup]], ...] = (
@@ -34,16 +35,18 @@ def groups() -> Iterator[tuple[str, type[SettingsGroup]]]:
 
 
 def _group(name: str, group: type[SettingsGroup]) -> str:
+    meanings = field_meanings(group)
     rows = (
-        (anchor(f"{name}.{field_name(each, field)}"), _default(field), plain(field.description or ""))
+        (anchor(f"{name}.{field_name(each, field)}"), _default(field), plain(meanings[each]))
         for each, field in group.model_fields.items()
     )
     return blocks(f"## `{name}`", _about(group), table(HEAD, rows))
 
 
 def _nested(header: str, group: type[SettingsGroup]) -> str:
+    meanings = field_meanings(group)
     rows = (
-        (code(field_name(each, field)), _default(field), plain(field.description or ""))
+        (code(field_name(each, field)), _default(field), plain(meanings[each]))
         for each, field in group.model_fields.items()
     )
     return blocks(f"## `{header}`", _about(group), table(HEAD, rows))

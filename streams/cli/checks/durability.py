@@ -125,8 +125,7 @@ def described(admin: AdminClient, topics: Iterable[str]) -> tuple[list[Durabilit
             )
         )
     if absent := [name for name in _INTERNAL if name not in cluster.topics]:
-        broker = str(min(cluster.brokers))
-        defaults = _asked(admin, ConfigResource.Type.BROKER, [broker])[broker]
+        defaults = broker_configuration(admin)
         for name in absent:
             replicas, min_isr = (int(defaults[key]) for key in _INTERNAL[name])
             found.append(Durability(name, replicas, min_isr, defaults["unclean.leader.election.enable"] == "true"))
@@ -140,6 +139,16 @@ def configurations(admin: AdminClient, topics: Iterable[str]) -> dict[str, dict[
         KafkaException: if Kafka does not answer, a topic does not exist, or the user may not describe it.
     """
     return _asked(admin, ConfigResource.Type.TOPIC, topics)
+
+
+def broker_configuration(admin: AdminClient) -> dict[str, str]:
+    """Return the settings of the broker with the lowest id.
+
+    Raises:
+        KafkaException: if Kafka does not answer, or the user may not describe the cluster.
+    """
+    broker = str(min(admin.list_topics(timeout=_TIMEOUT_S).brokers))
+    return _asked(admin, ConfigResource.Type.BROKER, [broker])[broker]
 
 
 def _asked(admin: AdminClient, kind: Any, names: Iterable[str]) -> dict[str, dict[str, str]]:

@@ -16,7 +16,15 @@ from ragweir.streams.cli.checks.context import (
     CheckWarning,
     not_permitted,
 )
-from ragweir.streams.cli.checks.durability import Unread, configurations, described, unread, verdict
+from ragweir.streams.cli.checks.durability import (
+    Unread,
+    broker_configuration,
+    configurations,
+    denied,
+    described,
+    unread,
+    verdict,
+)
 from ragweir.streams.cli.checks.tls_probe import tls_ports
 from ragweir.streams.kafka.client import (
     Connection,
@@ -96,7 +104,7 @@ def group(context: CheckContext) -> str:
     partitions = context.partitions(settings.input_topic)
     committed, lag = context.committed(identity, partitions)
     if not committed:
-        return f"group {identity.group} has not started"
+        return f"group {identity.group} has not started{_start_delay(settings)}"
     unstarted = sorted({each.partition for each in partitions} - {each.partition for each in committed})
     if unstarted:
         raise CheckWarning(
@@ -104,7 +112,25 @@ def group(context: CheckContext) -> str:
             f"{', '.join(map(str, unstarted))} of {settings.input_topic}; workers find new partitions within a minute: "
             "if it stays so, see their logs"
         )
-    return f"group {identity.group} is {lag} records behind"
+    return f"group {identity.group} is {lag} records behind{_start_delay(settings)}"
+
+
+def _start_delay(settings: Settings) -> str:
+    """Return the time for which brokers let the first worker of a group wait; nothing without one or without a right.
+
+    A worker that comes back as the same member does not wait.
+    """
+    try:
+        configuration = broker_configuration(build(AdminClient, client_properties(settings, Connection(quiet=True))))
+    except KafkaException as error:
+        if not denied(error):
+            raise
+        return ""
+    name = "group.initial.rebalance.delay.ms"
+    delay_s = int(configuration.get(name, 0)) / 1_000
+    return f"; the first worker of an empty group waits {delay_s:g} s for others ({name} of the brokers)" * bool(
+        delay_s
+    )
 
 
 def retention(context: CheckContext) -> str:
