@@ -7,7 +7,7 @@ letters. An agent with a changelog stops for good after too many attempts, witho
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from confluent_kafka import TopicPartition as PartitionOffset
@@ -55,6 +55,8 @@ class CrashProtection:
     def begin(self, records: Sequence[Record]) -> int:
         """Commit the attempt if it is the first one of a partition, and try suspects.
 
+        No transaction may be open if records are the `attempts.are_first` of a partition.
+
         Returns:
             The number of records to handle. The remaining ones were not tried in time and must be read again.
 
@@ -73,11 +75,14 @@ class CrashProtection:
         tried = self._canary.try_records([records[number] for number in suspects])
         return suspects[tried] if tried < len(suspects) else len(records)
 
-    def handle(self, records: Sequence[Record]) -> Outcome:
-        """Handle records; those that ended the canary become dead letters of class `fatal`."""
+    def handle(self, records: Sequence[Record]) -> Iterator[Outcome]:
+        """Yield the outcomes of records; those that ended the canary become dead letters of class `fatal`.
+
+        An agent with a changelog gets all of them in one call.
+        """
         if self._agent.changelog is not None:
-            return self._agent.handle(records)
-        outcome = Outcome()
+            yield self._agent.handle(records)
+            return
         # Suspects may take long, so that there is a heartbeat before each.
         chunk = 1 if any(self.attempts.is_suspect(record) for record in records) else _CHUNK
         for cause, run in groupby(records, key=self._canary.cause if self._canary else lambda _: ""):
@@ -85,12 +90,11 @@ class CrashProtection:
             if cause:
                 for record in same:
                     self.attempts.mark_fatal(record)
-                    outcome.extend(self._agent.dead_letter(record, cause, "fatal"))
+                    yield self._agent.dead_letter(record, cause, "fatal")
                 continue
             for first in range(0, len(same), chunk):
                 self._alive()
-                outcome.extend(self._agent.handle(same[first : first + chunk]))
-        return outcome
+                yield self._agent.handle(same[first : first + chunk])
 
     def survive(self, outcome: Outcome) -> None:
         """Commit that this process has survived its first records, before the outcome is committed.

@@ -80,6 +80,11 @@ class DeliveryAttempts:
         stored = self._stored.get(record.topic_partition, _NONE)
         return stored.attempts > 0 and record.offset < stored.until
 
+    def are_first(self, records: Iterable[Record]) -> bool:
+        """Return whether some of the records are the first ones of their partition that this process handles."""
+        partitions = {record.topic_partition for record in records}
+        return not all(each in self._started_s or each in self._survived for each in partitions)
+
     def begin(self, records: Sequence[Record], now_s: float) -> bool:
         """Count an attempt for records before they are handled; return whether metadata must be committed first."""
         ends = {record.topic_partition: record.offset + 1 for record in records}

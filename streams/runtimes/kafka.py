@@ -1,8 +1,10 @@
 """The Kafka runtime: one consumer, one transactional producer, one loop; outputs and offsets commit together.
 
-A batch is read (`batches`), handled by the agent and committed (`transactions`). After an abort it is read again from
-the committed offsets; errors that need a restart are left to the supervisor. Partitions are assigned and revoked while
-a batch is read (`rebalance`). Records on which a process may have died are tried first (`crash_protection`).
+A batch is read (`batches`) and handled by the agent, and its outputs are sent (`transactions`). Under a backlog one
+transaction spans several batches, as in Kafka Streams; the sum of their outcomes is kept until it is committed
+(`pending`). After an abort all of them are read again from the committed offsets; errors that need a restart are left
+to the supervisor. Partitions are assigned and revoked while a batch is read (`rebalance`), and the open transaction is
+committed before partitions are revoked. Records on which a process may have died are tried first (`crash_protection`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from ragweir.errors import Interrupted, RestartRequired
 from ragweir.streams.agent import Agent
@@ -24,7 +26,7 @@ from ragweir.streams.kafka.client import (
     consumer_properties,
     producer_properties,
 )
-from ragweir.streams.records import Emission, Outcome, Record, ReplayBounds, TopicPartition
+from ragweir.streams.records import Outcome, Record, ReplayBounds, TopicPartition
 from ragweir.streams.runtimes.backpressure import Backpressure
 from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.broker_clock import BrokerClock
@@ -32,6 +34,7 @@ from ragweir.streams.runtimes.canary_client import CanaryClient
 from ragweir.streams.runtimes.confirmed_ends import ConfirmedEnds, ask_kafka
 from ragweir.streams.runtimes.crash_protection import CrashProtection
 from ragweir.streams.runtimes.offsets import OffsetTracker
+from ragweir.streams.runtimes.pending import PendingOutcome
 from ragweir.streams.runtimes.poison import RECORD_FAULTS, PoisonBisection
 from ragweir.streams.runtimes.progress_group import ProgressGroup
 from ragweir.streams.runtimes.rebalance import RebalanceListener
@@ -46,6 +49,7 @@ from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
+_LOST = Aborted(KafkaError(KafkaError._ASSIGNMENT_LOST))
 DRAIN_SECONDS = 2.0
 """Time for which a stopping worker waits for work in flight."""
 
@@ -84,8 +88,12 @@ class KafkaRuntime:
         stopped_and_alive = health.with_heartbeat(stopped)
         self._agent, self._inputs, self._stopped, self._telemetry = agent, inputs, stopped, telemetry
         self._aborts = 0
+        self._max_events = settings.batch.max_events
         self._bisection = PoisonBisection(settings.batch.max_events)
+        self._pending = PendingOutcome()
         self._consumer = consumer = build(Consumer, consumer_properties(settings, identity, connection, assignor))
+        self._group_metadata = consumer.consumer_group_metadata()
+        """The group's metadata when the last batch was read: a member that has lost its partitions since is fenced."""
         starts = bounds.starts if bounds else {}
         self._offsets = offsets = OffsetTracker(settings.input.start_from, self._on_missed, starts)
         self._reader = reader = BatchReader(
@@ -116,6 +124,8 @@ class KafkaRuntime:
             self._crash_protection,
             telemetry,
             stopped_and_alive,
+            self._end_transaction,
+            self._discard_transaction,
         )
         self._connection = connection
         self._status = Status(
@@ -135,14 +145,20 @@ class KafkaRuntime:
         if agent.confirms_ends:
             self._ends = ConfirmedEnds(ask_kafka(self._identity.admin), reader.position, self._clock.now_s)
         reports = {"delivery.report.only.error": agent.clock_record is None}
+        properties = {**producer_properties(settings, identity, connection), **reports}
+        self._max_bytes = settings.commit.max_bytes
+        # An agent with a changelog writes its state once in a transaction.
+        interval_ms = 0 if agent.changelog else settings.commit.interval_ms
+        self._interval_s = min(interval_ms, int(properties["transaction.timeout.ms"]) / 4) / 1000
         self._transactions = Transactions(
-            build(Producer, {**producer_properties(settings, identity, connection), **reports}),
+            build(Producer, properties),
             {name: settings.output_topic(name) for name in agent.outputs},
             identity.member,
             connection,
             self._status.show,
             stopped,
             self._clock.on_delivery,
+            self._interval_s,
         )
 
     def run(self) -> None:
@@ -157,6 +173,7 @@ class KafkaRuntime:
             self._rebalance.subscribe(self._consumer, self._inputs)
             while not (self._stopped() or self._reader.restart_reason):
                 self._process_batch()
+            self._end_transaction()
             self._drain()
             self._commit_stop()
             if self._reader.restart_reason:
@@ -164,6 +181,7 @@ class KafkaRuntime:
                 raise RestartRequired(self._reader.restart_reason)
             self._consumer.close()
         except Interrupted:
+            self._transactions.abandon()
             log.info("ended while waiting for the broker")
         except Aborted as aborted:
             raise RestartRequired(f"Kafka rejects the transaction: {aborted}") from None
@@ -188,66 +206,93 @@ class KafkaRuntime:
         # A replay reads the partitions that there were when it began.
         if not (self._offsets.is_replay or self._stopped()):
             self._unassigned.tick()
-        records = self._reader.read(self._bisection.limit)
-        asked = bool(records) or self._identity.due
+        records = self._reader.read(max(1, self._max_settled), linger=not self._pending.is_open)
+        self._group_metadata = self._consumer.consumer_group_metadata()
+        is_last = self._is_last_batch(len(records))
+        asked = self._identity.due or (is_last and (bool(records) or self._pending.is_open))
         if asked:
             self._identity.ask()
-        outcome = Outcome()
-        began = handled = time.perf_counter()
         try:
             if self._offsets.committed and not self._clock.is_asked:
                 self._commit_clock_record()
             if records and self._offsets.uncommitted:
-                self._commit_start()
+                self._commit()  # The starts of partitions, with the agent's state there.
             self._begin(records)
             self._show_counts()
             outcome = self._handle(records)
-            handled = time.perf_counter()
-            self._crash_protection.survive(outcome)
-            commits = bool(
-                outcome.settled
-                or outcome.emissions
-                or self._offsets.uncommitted
-                or self._crash_protection.attempts.uncommitted
-            )
-            if asked or commits:
+            if is_last or self._is_last_batch():
+                self._commit(outcome)
+            elif asked:
                 self._check_topics()
-            if commits:
-                self._commit(outcome.emissions, outcome.settled)
-                self._bisection.on_commit()
-                self._crash_protection.on_commit()
-                self._aborts = 0
-                self._status.on_batch(len(records), handled - began, time.perf_counter() - handled)
-            elif self._progress.due(self._offsets.committed):
-                self._commit_metadata()
         except Aborted as aborted:
-            self._agent.on_abort()
-            self._abort(aborted, outcome.settled)
-        else:
-            self._on_commit(outcome)
+            self._abort(aborted)
         finally:
             self._telemetry.add(self._agent.drain_metrics())
 
+    def _is_last_batch(self, records: int = 0) -> bool:
+        """Return whether the transaction is to be committed after the current batch, of which records are not handled.
+
+        Without a backlog that is each batch, and so are the first ones of a partition, whose attempts are counted.
+        """
+        return (
+            not self._reader.has_more
+            or self._pending.age_s >= self._interval_s
+            or self._pending.handled + records >= self._bisection.limit
+            or self._transactions.written_bytes >= self._max_bytes
+            or self._crash_protection.attempts.in_progress
+            or self._stopped()
+        )
+
     def _begin(self, records: list[Record]) -> None:
         """Count the attempt and try suspects; remove the records that were not tried from the batch."""
+        attempts = self._crash_protection.attempts
+        if self._pending.is_open and attempts.are_first(records):
+            self._commit()
         first = self._crash_protection.begin(records)
+        if attempts.in_progress:
+            self._bisection.on_assigned()
         if first < len(records):
             self._reader.put_back(records[first:])
             del records[first:]
 
     def _handle(self, records: Sequence[Record]) -> Outcome:
-        outcome = Outcome()
+        """Handle records and send what they come to; return what is to be sent with the end of the transaction.
+
+        That is everything while attempts are in progress, and for an agent with a changelog.
+        """
+        rest = Outcome()
         poison = self._bisection.poison
         if poison is not None and (poison in records or poison.topic_partition in self._agent.held):
-            outcome = self._agent.dead_letter(poison, self._bisection.reason)
+            rest.extend(self._agent.dead_letter(poison, self._bisection.reason))
             records = [record for record in records if record != poison]
-        if records:
-            outcome.extend(self._crash_protection.handle(records))
-        if self._ends and (confirmed := self._ends.confirmed(self._offsets.committed)):
-            self._agent.on_ends(confirmed)
-        limit = self._bisection.limit - len(outcome.settled)
-        outcome.extend(self._agent.tick(self._clock.now_s(), self._reader.at_end, limit))
-        return outcome
+        if not records:
+            return rest
+        self._pending.begin(records)
+        began = time.perf_counter()
+        is_one_batch = self._interval_s == 0 or self._crash_protection.attempts.in_progress
+        for outcome in self._crash_protection.handle(records):
+            rest.extend(outcome)
+            if not is_one_batch:
+                self._add(rest)
+                rest = Outcome()
+                # Not even a batch that takes unusually long, or has large outputs, keeps a transaction open.
+                if (
+                    self._pending.age_s > 2 * self._interval_s
+                    or self._transactions.written_bytes >= 2 * self._max_bytes
+                ):
+                    self._commit()
+        self._pending.handle_s += time.perf_counter() - began
+        return rest
+
+    def _add(self, outcome: Outcome) -> None:
+        """Add an outcome to the transaction, and send its emissions."""
+        self._pending.add(outcome)
+        self._transactions.write(outcome.emissions)
+
+    @property
+    def _max_settled(self) -> int:
+        """The number of records that the next batch, or the next tick, may settle."""
+        return max(0, min(self._max_events, self._bisection.limit - self._pending.settled))
 
     def _show_counts(self) -> None:
         """Hand partition counts that are new to the agent."""
@@ -267,11 +312,12 @@ class KafkaRuntime:
         """Check that the records that were read belong to the topics whose offsets are committed.
 
         Raises:
-            RestartRequired: if a topic was deleted and created again. Nothing of the batch is committed.
+            RestartRequired: if a topic was deleted and created again. Nothing of the transaction is committed.
         """
         if not (changed := self._identity.changed()):
             return
         try:
+            self._transactions.abort(Aborted(KafkaError(KafkaError.UNKNOWN_TOPIC_ID)))
             # Kafka deletes offsets with their topic: the next process has to find those of the old one.
             self._commit_metadata()
         except Aborted as aborted:
@@ -281,18 +327,47 @@ class KafkaRuntime:
 
     # One transaction.
 
-    def _commit_start(self) -> None:
-        """Commit the starts of partitions, with the agent's state there, before any record is handled."""
-        outcome = self._agent.tick(self._clock.now_s(), self._reader.at_end, self._bisection.limit)
-        self._commit(outcome.emissions, outcome.settled)
-        self._on_commit(outcome)
+    def _commit(self, outcome: Outcome | None = None) -> None:
+        """End the transaction: let the agent tick, and commit if there is something to commit.
+
+        Args:
+            outcome: the part of its outcome that is not sent yet.
+
+        Raises:
+            Aborted: if `_abort` has to be called.
+            RestartRequired: if a new process has to go on.
+        """
+        outcome, pending, began = outcome or Outcome(), self._pending, time.perf_counter()
+        if self._ends and (confirmed := self._ends.confirmed(self._offsets.committed)):
+            self._agent.on_ends(confirmed)
+        limit = max(0, self._max_settled - len(outcome.settled))
+        outcome.extend(self._agent.tick(self._clock.now_s(), self._reader.at_end, limit))
+        pending.handle_s += time.perf_counter() - began
+        self._crash_protection.survive(outcome)
+        self._add(outcome)
+        uncommitted = self._offsets.uncommitted or self._crash_protection.attempts.uncommitted
+        if pending.is_open or uncommitted or self._identity.is_asked:
+            self._check_topics()
+        if pending.has_effects or uncommitted:
+            sent = time.perf_counter()
+            self._commit_offsets(pending.offsets)
+            self._bisection.on_commit()
+            self._crash_protection.on_commit()
+            self._aborts = 0
+            self._status.on_batch(pending.handled, pending.handle_s, time.perf_counter() - sent)
+        elif self._progress.due(self._offsets.committed):
+            self._commit_metadata()
+        self._agent.on_commit()
+        self._status.on_commit(pending.outcome)
+        pending.clear()
 
     def _commit_clock_record(self) -> None:
         """Commit a record whose delivery report has the brokers' time, before the agent's first `tick`."""
         if (record := self._agent.clock_record) is None:
             return
         _, partition = next(iter(self._offsets.committed))
-        self._commit([replace(record, partition=partition)], [])
+        self._transactions.write([replace(record, partition=partition)])
+        self._commit_metadata()
         if not self._clock.is_brokers:
             log.warning(
                 "the days of the budget follow this machine's clock: the topic does not have the brokers' time",
@@ -301,40 +376,59 @@ class KafkaRuntime:
             )
 
     def _commit_metadata(self) -> None:
-        """Commit the current offsets with new metadata."""
-        self._commit([], [])
+        """Commit the committed offsets again with new metadata."""
+        self._commit_offsets({})
 
-    def _commit(self, emissions: Sequence[Emission], settled: Sequence[Record]) -> None:
+    def _commit_offsets(self, moved: Mapping[TopicPartition, int]) -> None:
         before, attempts = dict(self._offsets.committed), self._crash_protection.attempts
-        offsets = attempts.with_metadata(self._offsets.next_offsets(settled), before, self._agent.note)
-        own = GroupOffsets(offsets, self._consumer.consumer_group_metadata())
+        offsets = attempts.with_metadata(self._offsets.next_offsets(moved), before, self._agent.note)
+        own = GroupOffsets(offsets, self._group_metadata)
         progress = self._progress.offsets(offsets)
         further = [GroupOffsets(progress, self._progress.metadata)] if progress else []
-        self._transactions.commit(emissions, own, *further)
+        self._transactions.commit(own, *further)
         self._progress.on_commit(progress)
         attempts.on_commit(offsets, before)
         self._offsets.on_commit()
         self._telemetry.count("ragweir_transactions_total", 1, "committed")
 
-    def _on_commit(self, outcome: Outcome) -> None:
-        """Report that an outcome is committed, or that there was nothing to commit."""
-        self._agent.on_commit()
-        self._status.on_commit(outcome)
+    def _end_transaction(self) -> None:
+        """Commit the open transaction before partitions are revoked, or the process stops."""
+        if self._pending.is_open:
+            try:
+                self._commit()
+            except Aborted as aborted:
+                self._discard_transaction(aborted)
 
-    def _abort(self, aborted: Aborted, records: Sequence[Record]) -> None:
+    def _discard_transaction(self, aborted: Aborted = _LOST) -> None:
+        """Abort the open transaction as partitions go away, whose next owner reads its records again."""
+        if self._pending.is_open:
+            self._undo(aborted)
+            self._offsets.rewind()
+
+    def _abort(self, aborted: Aborted) -> None:
         """Abort, go back to the committed offsets, and continue the search for a poison record."""
-        poison = self._bisection.poison
-        cause = self._transactions.abort(aborted)
-        self._telemetry.count("ragweir_transactions_total", 1, "aborted")
-        log.warning("transaction aborted", reason=cause.str(), code=cause.name(), events=len(records))
-        self._bisection.on_abort(cause.code(), f"Kafka refuses what it came to: {cause.str()}", records)
+        poison, reached, settled = self._bisection.poison, self._pending.offsets, self._pending.settled
+        is_letter_rejected = poison is not None and reached.get(poison.topic_partition, 0) > poison.offset
+        code = self._undo(aborted).code()
         self._reader.rewind()
-        is_letter_rejected = poison is not None and poison in records
         if is_letter_rejected:
             log.error("Kafka rejects a dead letter; the partition waits until people correct the cause")
-        if is_letter_rejected or not records or cause.code() not in RECORD_FAULTS:
+        if is_letter_rejected or not settled or code not in RECORD_FAULTS:
             time.sleep(min(0.1 * 2**self._aborts, 2.0))
             self._aborts += 1
+
+    def _undo(self, aborted: Aborted) -> KafkaError:
+        """Abort, and return the cause."""
+        pending = self._pending
+        self._agent.on_abort()
+        cause = self._transactions.abort(aborted)
+        self._telemetry.count("ragweir_transactions_total", 1, "aborted")
+        log.warning("transaction aborted", reason=cause.str(), code=cause.name(), events=pending.settled)
+        reason = f"Kafka refuses what it came to: {cause.str()}"
+        self._bisection.on_abort(cause.code(), reason, pending.settled, pending.last)
+        self._identity.discard_answer()
+        pending.clear()
+        return cause
 
     def _commit_stop(self) -> None:
         """Commit that no attempt is in progress and the progress group is up to date, as the worker stops in order."""
@@ -350,6 +444,7 @@ class KafkaRuntime:
 
     def _rejoin(self) -> None:
         """Leave the group and join it again: Kafka then assigns all partitions again."""
+        self._end_transaction()
         self._consumer.unsubscribe()
         self._rebalance.subscribe(self._consumer, self._inputs)
 

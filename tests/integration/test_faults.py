@@ -42,11 +42,13 @@ def hurt():
         os.kill(os.getpid(), how)
 
 class HurtTransactions(kafka.Transactions):
-    def commit(self, emissions, *given):
+    writes = False
+
+    def write(self, emissions):
         if emissions and moment == "before":
             hurt()
-        self.writes = bool(emissions)
-        super().commit(emissions, *given)
+        self.writes = self.writes or bool(emissions)
+        super().write(emissions)
 
     def _retry(self, step):
         if step == self._producer.commit_transaction and self.writes and armed and moment == "inside":
