@@ -98,8 +98,8 @@ One worker each on one core, {PARTITIONS} partitions, events of 4.5 KB, one brok
 for all; each loop commits after {INTERVAL_MS:,} ms under a backlog, where it is exactly once. All evaluate by ragweir's
 agent. Loops that take batches take up to {BATCH:,} events; the others take one at a time. Null work writes the first
 3,500 bytes again; evaluate decodes, scores by the whole catalogue and encodes. Time runs from the first event handled
-until the last output is committed, or acknowledged where the loop is at least once. Ratios are of events/s within a round;
-figures are medians. Guarantees are those that each package states: `make chaos` tests ragweir's."""
+until the last output is committed, or acknowledged where the loop is at least once. Ratios are of events/s within a
+round; figures are medians. Guarantees are those that each package states: `make chaos` tests ragweir's."""
 
 
 def table(events: int = EVENTS, rounds: int = ROUNDS, names: str = "") -> Table:

@@ -29,6 +29,7 @@ from ragweir.streams.records import Emission, Measurements, Outcome, TopicPartit
 from ragweir.streams.runtimes import kafka, transactions
 from ragweir.streams.runtimes import restore as changelog
 from ragweir.streams.runtimes.batches import BatchReader
+from ragweir.streams.runtimes.committer import Committer
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.runtimes.offset_recovery import OffsetRecovery
 from ragweir.streams.runtimes.offsets import OffsetTracker
@@ -116,6 +117,16 @@ def commit_revoked() -> None:
     _break(BatchReader, "revoke", broken)
 
 
+def forget_on_revoke() -> None:
+    """Forget the offsets of the open transaction before partitions are revoked, but not what was sent."""
+
+    def broken(self: KafkaRuntime) -> None:
+        self._agent.on_commit()
+        self._committer.pending.clear()
+
+    _break(KafkaRuntime, "_end_transaction", broken)
+
+
 def wall_clock_windows() -> None:
     """Assign evaluations to windows by the time at which they are read."""
     read = aggregate._evaluation
@@ -152,14 +163,14 @@ def restore_to_stable_end() -> None:
 
 def count_before_commit() -> None:
     """Count in telemetry what is not committed yet."""
-    add = KafkaRuntime._add
+    add = Committer.add
 
-    def broken(self: KafkaRuntime, outcome: Outcome) -> None:
+    def broken(self: Committer, outcome: Outcome) -> None:
         self._telemetry.add(Measurements(outcome.counts))
         outcome.counts.clear()
         add(self, outcome)
 
-    _break(KafkaRuntime, "_add", broken)
+    _break(Committer, "add", broken)
 
 
 def newest_offset() -> None:
@@ -228,6 +239,7 @@ MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(
             no_fencing,
             drop_on_revoke,
             commit_revoked,
+            forget_on_revoke,
             wall_clock_windows,
             offsets_without_one,
             restore_to_stable_end,

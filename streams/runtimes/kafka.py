@@ -1,8 +1,8 @@
 """The Kafka runtime: one consumer, one transactional producer, one loop; outputs and offsets commit together.
 
 A batch is read (`batches`) and handled by the agent, and its outputs are sent (`transactions`). Under a backlog one
-transaction spans several batches, as in Kafka Streams; the sum of their outcomes is kept until it is committed
-(`pending`). After an abort all of them are read again from the committed offsets; errors that need a restart are left
+transaction spans several batches, as in Kafka Streams; what is to be done with its end is kept until then
+(`committer`). After an abort all of them are read again from the committed offsets; errors that need a restart are left
 to the supervisor. Partitions are assigned and revoked while a batch is read (`rebalance`), and the open transaction is
 committed before partitions are revoked. Records on which a process may have died are tried first (`crash_protection`).
 """
@@ -31,17 +31,17 @@ from ragweir.streams.runtimes.backpressure import Backpressure
 from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.broker_clock import BrokerClock
 from ragweir.streams.runtimes.canary_client import CanaryClient
+from ragweir.streams.runtimes.committer import Committer
 from ragweir.streams.runtimes.confirmed_ends import ConfirmedEnds, ask_kafka
 from ragweir.streams.runtimes.crash_protection import CrashProtection
 from ragweir.streams.runtimes.offsets import OffsetTracker
-from ragweir.streams.runtimes.pending import PendingOutcome
 from ragweir.streams.runtimes.poison import RECORD_FAULTS, PoisonBisection
 from ragweir.streams.runtimes.progress_group import ProgressGroup
 from ragweir.streams.runtimes.rebalance import RebalanceListener
 from ragweir.streams.runtimes.replay_limiter import ReplayLimiter
 from ragweir.streams.runtimes.status import Status
 from ragweir.streams.runtimes.topic_identity import TopicIdentity
-from ragweir.streams.runtimes.transactions import Aborted, GroupOffsets, Transactions, restart_after
+from ragweir.streams.runtimes.transactions import Aborted, Transactions, restart_after
 from ragweir.streams.runtimes.unassigned_partitions import UnassignedPartitions
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
@@ -90,10 +90,7 @@ class KafkaRuntime:
         self._aborts = 0
         self._max_events = settings.batch.max_events
         self._bisection = PoisonBisection(settings.batch.max_events)
-        self._pending = PendingOutcome()
         self._consumer = consumer = build(Consumer, consumer_properties(settings, identity, connection, assignor))
-        self._group_metadata = consumer.consumer_group_metadata()
-        """The group's metadata when the last batch was read: a member that has lost its partitions since is fenced."""
         starts = bounds.starts if bounds else {}
         self._offsets = offsets = OffsetTracker(settings.input.start_from, self._on_missed, starts)
         self._reader = reader = BatchReader(
@@ -160,6 +157,17 @@ class KafkaRuntime:
             self._clock.on_delivery,
             self._interval_s,
         )
+        self._committer = Committer(
+            agent,
+            self._transactions,
+            offsets,
+            self._crash_protection,
+            self._progress,
+            self._identity,
+            self._bisection,
+            self._status,
+            telemetry,
+        )
 
     def run(self) -> None:
         """Drive the agent until `stopped` returns true.
@@ -177,7 +185,7 @@ class KafkaRuntime:
             self._drain()
             self._commit_stop()
             if self._reader.restart_reason:
-                self._check_topics()
+                self._committer.check_topics()
                 raise RestartRequired(self._reader.restart_reason)
             self._consumer.close()
         except Interrupted:
@@ -206,10 +214,10 @@ class KafkaRuntime:
         # A replay reads the partitions that there were when it began.
         if not (self._offsets.is_replay or self._stopped()):
             self._unassigned.tick()
-        records = self._reader.read(max(1, self._max_settled), linger=not self._pending.is_open)
-        self._group_metadata = self._consumer.consumer_group_metadata()
+        records = self._reader.read(max(1, self._max_settled), linger=not self._committer.pending.is_open)
+        self._committer.group_metadata = self._consumer.consumer_group_metadata()
         is_last = self._is_last_batch(len(records))
-        asked = self._identity.due or (is_last and (bool(records) or self._pending.is_open))
+        asked = self._identity.due or (is_last and (bool(records) or self._committer.pending.is_open))
         if asked:
             self._identity.ask()
         try:
@@ -223,7 +231,7 @@ class KafkaRuntime:
             if is_last or self._is_last_batch():
                 self._commit(outcome)
             elif asked:
-                self._check_topics()
+                self._committer.check_topics()
         except Aborted as aborted:
             self._abort(aborted)
         finally:
@@ -234,10 +242,11 @@ class KafkaRuntime:
 
         Without a backlog that is each batch, and so are the first ones of a partition, whose attempts are counted.
         """
+        pending = self._committer.pending
         return (
             not self._reader.has_more
-            or self._pending.age_s >= self._interval_s
-            or self._pending.handled + records >= self._bisection.limit
+            or pending.age_s >= self._interval_s
+            or pending.handled + records >= self._bisection.limit
             or self._transactions.written_bytes >= self._max_bytes
             or self._crash_protection.attempts.in_progress
             or self._stopped()
@@ -246,7 +255,7 @@ class KafkaRuntime:
     def _begin(self, records: list[Record]) -> None:
         """Count the attempt and try suspects; remove the records that were not tried from the batch."""
         attempts = self._crash_protection.attempts
-        if self._pending.is_open and attempts.are_first(records):
+        if self._committer.pending.is_open and attempts.are_first(records):
             self._commit()
         first = self._crash_protection.begin(records)
         if attempts.in_progress:
@@ -260,39 +269,31 @@ class KafkaRuntime:
 
         That is everything while attempts are in progress, and for an agent with a changelog.
         """
-        rest = Outcome()
+        rest, pending = Outcome(), self._committer.pending
         poison = self._bisection.poison
         if poison is not None and (poison in records or poison.topic_partition in self._agent.held):
             rest.extend(self._agent.dead_letter(poison, self._bisection.reason))
             records = [record for record in records if record != poison]
         if not records:
             return rest
-        self._pending.begin(records)
+        pending.begin(records)
         began = time.perf_counter()
         is_one_batch = self._interval_s == 0 or self._crash_protection.attempts.in_progress
         for outcome in self._crash_protection.handle(records):
             rest.extend(outcome)
             if not is_one_batch:
-                self._add(rest)
+                self._committer.add(rest)
                 rest = Outcome()
                 # Not even a batch that takes unusually long, or has large outputs, keeps a transaction open.
-                if (
-                    self._pending.age_s > 2 * self._interval_s
-                    or self._transactions.written_bytes >= 2 * self._max_bytes
-                ):
+                if pending.age_s > 2 * self._interval_s or self._transactions.written_bytes >= 2 * self._max_bytes:
                     self._commit()
-        self._pending.handle_s += time.perf_counter() - began
+        pending.handle_s += time.perf_counter() - began
         return rest
-
-    def _add(self, outcome: Outcome) -> None:
-        """Add an outcome to the transaction, and send its emissions."""
-        self._pending.add(outcome)
-        self._transactions.write(outcome.emissions)
 
     @property
     def _max_settled(self) -> int:
         """The number of records that the next batch, or the next tick, may settle."""
-        return max(0, min(self._max_events, self._bisection.limit - self._pending.settled))
+        return max(0, min(self._max_events, self._bisection.limit - self._committer.pending.settled))
 
     def _show_counts(self) -> None:
         """Hand partition counts that are new to the agent."""
@@ -308,27 +309,10 @@ class KafkaRuntime:
     def _input_counts(self) -> Mapping[str, int]:
         return {name: count for name, count in self._identity.partitions.items() if name not in self._counted_outputs}
 
-    def _check_topics(self) -> None:
-        """Check that the records that were read belong to the topics whose offsets are committed.
-
-        Raises:
-            RestartRequired: if a topic was deleted and created again. Nothing of the transaction is committed.
-        """
-        if not (changed := self._identity.changed()):
-            return
-        try:
-            self._transactions.abort(Aborted(KafkaError(KafkaError.UNKNOWN_TOPIC_ID)))
-            # Kafka deletes offsets with their topic: the next process has to find those of the old one.
-            self._commit_metadata()
-        except Aborted as aborted:
-            self._transactions.abort(aborted)
-        names = ", ".join(changed)
-        raise RestartRequired(f"{names}: deleted and created again; a restart reads from its start, without duplicates")
-
     # One transaction.
 
     def _commit(self, outcome: Outcome | None = None) -> None:
-        """End the transaction: let the agent tick, and commit if there is something to commit.
+        """Let the agent tick, and end the transaction.
 
         Args:
             outcome: the part of its outcome that is not sent yet.
@@ -337,29 +321,16 @@ class KafkaRuntime:
             Aborted: if `_abort` has to be called.
             RestartRequired: if a new process has to go on.
         """
-        outcome, pending, began = outcome or Outcome(), self._pending, time.perf_counter()
+        outcome, began = outcome or Outcome(), time.perf_counter()
         if self._ends and (confirmed := self._ends.confirmed(self._offsets.committed)):
             self._agent.on_ends(confirmed)
         limit = max(0, self._max_settled - len(outcome.settled))
         outcome.extend(self._agent.tick(self._clock.now_s(), self._reader.at_end, limit))
-        pending.handle_s += time.perf_counter() - began
+        self._committer.pending.handle_s += time.perf_counter() - began
         self._crash_protection.survive(outcome)
-        self._add(outcome)
-        uncommitted = self._offsets.uncommitted or self._crash_protection.attempts.uncommitted
-        if pending.is_open or uncommitted or self._identity.is_asked:
-            self._check_topics()
-        if pending.has_effects or uncommitted:
-            sent = time.perf_counter()
-            self._commit_offsets(pending.offsets)
-            self._bisection.on_commit()
-            self._crash_protection.on_commit()
+        self._committer.add(outcome)
+        if self._committer.commit():
             self._aborts = 0
-            self._status.on_batch(pending.handled, pending.handle_s, time.perf_counter() - sent)
-        elif self._progress.due(self._offsets.committed):
-            self._commit_metadata()
-        self._agent.on_commit()
-        self._status.on_commit(pending.outcome)
-        pending.clear()
 
     def _commit_clock_record(self) -> None:
         """Commit a record whose delivery report has the brokers' time, before the agent's first `tick`."""
@@ -367,7 +338,7 @@ class KafkaRuntime:
             return
         _, partition = next(iter(self._offsets.committed))
         self._transactions.write([replace(record, partition=partition)])
-        self._commit_metadata()
+        self._committer.commit_metadata()
         if not self._clock.is_brokers:
             log.warning(
                 "the days of the budget follow this machine's clock: the topic does not have the brokers' time",
@@ -376,24 +347,11 @@ class KafkaRuntime:
             )
 
     def _commit_metadata(self) -> None:
-        """Commit the committed offsets again with new metadata."""
-        self._commit_offsets({})
-
-    def _commit_offsets(self, moved: Mapping[TopicPartition, int]) -> None:
-        before, attempts = dict(self._offsets.committed), self._crash_protection.attempts
-        offsets = attempts.with_metadata(self._offsets.next_offsets(moved), before, self._agent.note)
-        own = GroupOffsets(offsets, self._group_metadata)
-        progress = self._progress.offsets(offsets)
-        further = [GroupOffsets(progress, self._progress.metadata)] if progress else []
-        self._transactions.commit(own, *further)
-        self._progress.on_commit(progress)
-        attempts.on_commit(offsets, before)
-        self._offsets.on_commit()
-        self._telemetry.count("ragweir_transactions_total", 1, "committed")
+        self._committer.commit_metadata()
 
     def _end_transaction(self) -> None:
         """Commit the open transaction before partitions are revoked, or the process stops."""
-        if self._pending.is_open:
+        if self._committer.pending.is_open:
             try:
                 self._commit()
             except Aborted as aborted:
@@ -401,34 +359,22 @@ class KafkaRuntime:
 
     def _discard_transaction(self, aborted: Aborted = _LOST) -> None:
         """Abort the open transaction as partitions go away, whose next owner reads its records again."""
-        if self._pending.is_open:
-            self._undo(aborted)
+        if self._committer.pending.is_open:
+            self._committer.undo(aborted)
             self._offsets.rewind()
 
     def _abort(self, aborted: Aborted) -> None:
         """Abort, go back to the committed offsets, and continue the search for a poison record."""
-        poison, reached, settled = self._bisection.poison, self._pending.offsets, self._pending.settled
-        is_letter_rejected = poison is not None and reached.get(poison.topic_partition, 0) > poison.offset
-        code = self._undo(aborted).code()
+        poison, pending = self._bisection.poison, self._committer.pending
+        is_letter_rejected = poison is not None and pending.offsets.get(poison.topic_partition, 0) > poison.offset
+        is_empty = pending.settled == 0
+        code = self._committer.undo(aborted).code()
         self._reader.rewind()
         if is_letter_rejected:
             log.error("Kafka rejects a dead letter; the partition waits until people correct the cause")
-        if is_letter_rejected or not settled or code not in RECORD_FAULTS:
+        if is_letter_rejected or is_empty or code not in RECORD_FAULTS:
             time.sleep(min(0.1 * 2**self._aborts, 2.0))
             self._aborts += 1
-
-    def _undo(self, aborted: Aborted) -> KafkaError:
-        """Abort, and return the cause."""
-        pending = self._pending
-        self._agent.on_abort()
-        cause = self._transactions.abort(aborted)
-        self._telemetry.count("ragweir_transactions_total", 1, "aborted")
-        log.warning("transaction aborted", reason=cause.str(), code=cause.name(), events=pending.settled)
-        reason = f"Kafka refuses what it came to: {cause.str()}"
-        self._bisection.on_abort(cause.code(), reason, pending.settled, pending.last)
-        self._identity.discard_answer()
-        pending.clear()
-        return cause
 
     def _commit_stop(self) -> None:
         """Commit that no attempt is in progress and the progress group is up to date, as the worker stops in order."""
@@ -438,7 +384,7 @@ class KafkaRuntime:
             self._progress.end()
             self._crash_protection.withdraw()
             if self._progress.due(self._offsets.committed):
-                self._commit_metadata()
+                self._committer.commit_metadata()
         except Aborted as aborted:
             self._transactions.abort(aborted)
 
