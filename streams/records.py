@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Headers of a record, in order. Kafka allows repeated names and null values."""
@@ -16,8 +17,7 @@ Count = tuple[str, ...]
 """The name of an instrument of the telemetry table, and the values of its labels."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One record of an input."""
 
     topic: str
@@ -54,7 +54,7 @@ class Emission:
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a batch or of a tick, which is committed in one transaction or not at all."""
+    """The result of some records or of a tick, which is committed in one transaction or not at all."""
 
     emissions: list[Emission] = field(default_factory=list)
     """The records to write, in order."""

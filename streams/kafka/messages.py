@@ -4,7 +4,7 @@ from typing import cast
 
 from confluent_kafka import Message
 
-from ragweir.streams.records import Record, TopicPartition
+from ragweir.streams.records import Headers, Record, TopicPartition
 
 
 def topic_partition_of(message: Message) -> TopicPartition:
@@ -15,10 +15,13 @@ def topic_partition_of(message: Message) -> TopicPartition:
 def record_of(message: Message) -> Record:
     """Return the record of a message that was read."""
     kind, timestamp = message.timestamp()
-    offset = cast("int", message.offset())
     stamp_ms = timestamp if kind else None
-    record = *topic_partition_of(message), offset, message.key(), message.value(), stamp_ms
+    headers: Headers = ()
+    lost = False
     try:
-        return Record(*record, tuple(cast("list[tuple[str, bytes | None]]", message.headers() or [])))
+        headers = tuple(message.headers() or ())  # type: ignore[arg-type]  # What is read has no text as a value.
     except (SystemError, UnicodeDecodeError):  # A second call would return tuples without a name, which crash Python.
-        return Record(*record, headers_lost=True)
+        lost = True
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    # A message that was read has all of them.
+    return Record(topic, partition, offset, message.key(), message.value(), stamp_ms, headers, lost)  # type: ignore[arg-type]

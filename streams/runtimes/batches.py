@@ -74,7 +74,8 @@ class BatchReader:
             record = record_of(message)
             if self._replay_limiter.admits(record) and self._offsets.accept(record):
                 self._batch.append(record)
-                self._ends.pop(record.topic_partition, None)
+                if self._ends:
+                    self._ends.pop(record.topic_partition, None)
                 size += len(record.value or b"") + len(record.key or b"")
         self._replay_limiter.count(len(self._batch))
         self.has_more = (len(self._batch) >= max_records or size >= self._limits.max_bytes) and not self._is_drained

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 
 from confluent_kafka import TopicPartition as PartitionOffset
 
@@ -68,7 +67,7 @@ class CrashProtection:
             self._commit_metadata()
         if self._canary is None:
             return len(records)
-        suspects = [number for number, record in enumerate(records) if self.attempts.is_suspect(record)]
+        suspects = self.attempts.suspects(records)
         if not suspects:
             self._canary.close()
             return len(records)
@@ -83,18 +82,19 @@ class CrashProtection:
         if self._agent.changelog is not None:
             yield self._agent.handle(records)
             return
-        # Suspects may take long, so that there is a heartbeat before each.
-        chunk = 1 if any(self.attempts.is_suspect(record) for record in records) else _CHUNK
-        for cause, run in groupby(records, key=self._canary.cause if self._canary else lambda _: ""):
-            same = [*run]
-            if cause:
-                for record in same:
-                    self.attempts.mark_fatal(record)
-                    yield self._agent.dead_letter(record, cause, "fatal")
-                continue
-            for first in range(0, len(same), chunk):
+        if not self.attempts.suspects(records):
+            for first in range(0, len(records), _CHUNK):
                 self._alive()
-                yield self._agent.handle(same[first : first + chunk])
+                yield self._agent.handle(records[first : first + _CHUNK])
+            return
+        for record in records:
+            # A suspect may take long, so that there is a heartbeat before each.
+            self._alive()
+            if cause := self._canary.cause(record) if self._canary else "":
+                self.attempts.mark_fatal(record)
+                yield self._agent.dead_letter(record, cause, "fatal")
+            else:
+                yield self._agent.handle([record])
 
     def survive(self, outcome: Outcome) -> None:
         """Commit that this process has survived its first records, before the outcome is committed.
