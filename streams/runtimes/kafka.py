@@ -229,6 +229,9 @@ class KafkaRuntime:
             self._show_counts()
             outcome = self._handle(records)
             if is_last or self._is_last_batch():
+                # Only here have all records that were read been handled.
+                if self._ends and (confirmed := self._ends.confirmed(self._offsets.committed)):
+                    self._agent.on_ends(confirmed)
                 self._commit(outcome)
             elif asked:
                 self._committer.check_topics()
@@ -322,8 +325,6 @@ class KafkaRuntime:
             RestartRequired: if a new process has to go on.
         """
         outcome, began = outcome or Outcome(), time.perf_counter()
-        if self._ends and (confirmed := self._ends.confirmed(self._offsets.committed)):
-            self._agent.on_ends(confirmed)
         limit = max(0, self._max_settled - len(outcome.settled))
         outcome.extend(self._agent.tick(self._clock.now_s(), self._reader.at_end, limit))
         self._committer.pending.handle_s += time.perf_counter() - began
