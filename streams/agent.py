@@ -106,15 +106,14 @@ class Agent(ABC):
         drain                                                    before a stop
         tick, on_commit or on_abort, drain_metrics               each transaction from then on, while `in_flight`
 
-    `handle` gets records in the order of offsets; `dead_letter` gets a record that must not be handled. A transaction may
-    have no records. With a `changelog` it has one batch, in one call of `handle`. Without, it has any number of batches,
-    and each of them any number of calls; `drain_metrics` may come between batches. Outcomes are sent as they are
-    returned, so that the outcomes of a transaction follow from its calls in order, and `tick` ends it.
+    `handle` gets records in the order of offsets; `dead_letter` gets a record that must not be handled. A transaction
+    may have no records. With a `changelog` it has one batch, in one call of `handle`. Without, it has any number of
+    batches in any number of calls, and `drain_metrics` may come between them. `tick` ends a transaction.
 
-    `on_commit` follows once all outcomes of a transaction are committed, or had nothing to commit. `on_abort` follows if
-    they are not committed and never will be, with or without `tick`; the records are then read again from the committed
-    offsets, including those that the agent has held without settling them. After `on_revoked` no record of the
-    partitions follows unless they are assigned again.
+    `on_commit` follows once all outcomes of a transaction are committed, or had nothing to commit. `on_abort` follows
+    if they are not committed and never will be, with or without a `tick`; the records are then read again from the
+    committed offsets, including those that the agent has held without settling them. After `on_revoked` no record of
+    the partitions follows unless they are assigned again.
 
     Only `on_assigned` may block: iterating over its changelog and its preceding records reads from Kafka. It may raise
     StateError, and errors of reading. The other methods return within a fraction of a second per record and raise
