@@ -233,8 +233,10 @@ class KafkaRuntime:
                 if self._ends and (confirmed := self._ends.confirmed(self._offsets.committed)):
                     self._agent.on_ends(confirmed)
                 self._commit(outcome)
-            elif asked:
-                self._committer.check_topics()
+            else:
+                self._committer.add(outcome)
+                if asked:
+                    self._committer.check_topics()
         except Aborted as aborted:
             self._abort(aborted)
         finally:
