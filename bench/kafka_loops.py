@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -23,14 +26,16 @@ from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.kafka.client import Connection, Identity, consumer_properties, producer_properties
 from ragweir.streams.kafka.messages import record_of
 from ragweir.streams.kafka.reader import offset_range
+from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
 from ragweir.streams.records import Emission, Outcome, Record, ReplayBounds
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
-from ragweir.streams.settings import Settings, load
+from ragweir.streams.settings import CommitSettings, Settings, load
 
 BATCH = 1_000
 PARTITIONS = 8
+INTERVAL_MS = CommitSettings().interval_ms
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly once", "at least once"
 _NULL_BYTES = 3_500
 """Bytes of an output of null work: about those of an evaluation."""
@@ -48,8 +53,10 @@ class Task:
     work: str
     """`null`: write the first 3,500 bytes again. `evaluate`: decode, score by the whole catalogue and encode."""
     events: int
-    batch: int = BATCH
-    """Events of one commit."""
+    interval_ms: int = INTERVAL_MS
+    """Time between two commits, in milliseconds; 0 commits each batch."""
+    core: int | None = None
+    """The core that the loop runs on; None for all."""
 
     @property
     def output(self) -> str:
@@ -70,7 +77,8 @@ class Task:
                 "kafka": {"bootstrap_servers": self.bootstrap},
                 "topics": {"prefix": self.prefix},
                 "input": {"topic": self.source},
-                "batch": {"max_events": self.batch, "max_bytes": 64 * 1024 * 1024},
+                "batch": {"max_events": BATCH},
+                "commit": {"interval_ms": self.interval_ms},
                 "telemetry": {"port": 0},
             },
         )
@@ -80,10 +88,22 @@ class Task:
 class Measurement:
     """Time that one loop took, or the reason why it could not be measured."""
 
+    began_s: float = 0.0
+    """Monotonic time, which all processes share."""
     seconds: float = 0.0
     cpu_s: float = 0.0
     events: int = 0
     error: str = ""
+
+    @classmethod
+    def of_all(cls, measurements: Sequence[Measurement]) -> Measurement:
+        """Return the measurement of loops that ran at the same time."""
+        began_s = min(each.began_s for each in measurements)
+        ended_s = max(each.began_s + each.seconds for each in measurements)
+        cpu_s, events = sum(each.cpu_s for each in measurements), sum(each.events for each in measurements)
+        return cls(
+            began_s, ended_s - began_s, cpu_s, events, "; ".join(each.error for each in measurements if each.error)
+        )
 
     @property
     def rate(self) -> float:
@@ -138,7 +158,7 @@ class MeteredAgent(EvaluateAgent):
         before, self._committed, self._pending = self.done, self._committed + self._pending, 0
         if self._start is not None and self.done and not before:
             wall, cpu = self._start
-            self._report(Measurement(time.monotonic() - wall, time.process_time() - cpu, self._committed))
+            self._report(Measurement(wall, time.monotonic() - wall, time.process_time() - cpu, self._committed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,24 +184,29 @@ def _ragweir_replay(task: Task, agent: MeteredAgent) -> None:
 
 
 def _bare(task: Task, agent: MeteredAgent) -> None:
-    """Consume, produce, send offsets, commit. No error is handled."""
+    """Consume, produce, and after the interval send offsets and commit. No error is handled."""
     settings, identity, connection = task.settings, Identity("bench", 0, task.prefix), Connection()
     consumer = Consumer(consumer_properties(settings, identity, connection) | {"auto.offset.reset": "earliest"})
     producer = Producer(producer_properties(settings, identity, connection))
     producer.init_transactions()
     consumer.subscribe([task.source])
+    reached: dict[int, int] = {}
+    began_s = 0.0
     while not agent.done:
-        records = [record_of(each) for each in consumer.consume(task.batch, 0.1) if each.error() is None]
-        if not records:
-            continue
-        producer.begin_transaction()
-        for each in agent.handle(records).emissions:
+        records = [record_of(each) for each in consumer.consume(BATCH, 0.1) if each.error() is None]
+        if records and not reached:
+            producer.begin_transaction()
+            began_s = time.monotonic()
+        for each in agent.handle(records).emissions if records else ():
             producer.produce(task.output, each.value, each.key, headers=list(each.headers))
-        reached = {record.partition: record.offset + 1 for record in records}
-        offsets = [PartitionOffset(task.source, partition, offset) for partition, offset in reached.items()]
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
-        producer.commit_transaction()
-        agent.on_commit()
+        producer.poll(0)
+        reached |= {record.partition: record.offset + 1 for record in records}
+        if reached and (len(records) < BATCH or time.monotonic() - began_s >= task.interval_ms / 1000):
+            offsets = [PartitionOffset(task.source, partition, offset) for partition, offset in reached.items()]
+            producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
+            producer.commit_transaction()
+            reached = {}
+            agent.on_commit()
 
 
 RAGWEIR = Loop("ragweir", "ragweir", EXACTLY_ONCE, _ragweir)
@@ -192,6 +217,8 @@ BARE = Loop("confluent-kafka, bare loop", "confluent-kafka", EXACTLY_ONCE, _bare
 def _work(loop: Loop, task: Task, pipe: Any) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     logging.disable(logging.WARNING)
+    if task.core is not None:
+        os.sched_setaffinity(0, {task.core})
     try:
         loop.run(task, MeteredAgent(task, pipe.send))
     except BaseException as error:  # noqa: BLE001, RUF100 (a loop that cannot run is a row of the table)
@@ -199,8 +226,13 @@ def _work(loop: Loop, task: Task, pipe: Any) -> None:
             pipe.send(Measurement(error=" ".join(f"{type(error).__name__}: {error}".split())[:200]))
 
 
-def measure(loop: Loop, task: Task) -> Measurement:
-    """Run a loop in a new process until its events are committed."""
+def measure(loop: Loop, *tasks: Task) -> Measurement:
+    """Run a loop in a new process for each task, all at the same time, until their events are committed."""
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        return Measurement.of_all([*pool.map(partial(_measure, loop), tasks)])
+
+
+def _measure(loop: Loop, task: Task) -> Measurement:
     spawn = multiprocessing.get_context("spawn")
     receiver, sender = spawn.Pipe(duplex=False)
     process = spawn.Process(target=_work, args=(loop, task, sender), daemon=True)
@@ -219,6 +251,23 @@ def measure(loop: Loop, task: Task) -> Measurement:
         process.join(_EXIT_TIMEOUT_S)
         process.kill()
         process.join()
+
+
+@contextmanager
+def pinned_kafka() -> Iterator[tuple[LocalKafka, int | None]]:
+    """Run a broker on the first core; return it with the core for the loops, None if there is only one.
+
+    A broker in a container is not pinned.
+    """
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if len(cores) > 1:
+        os.sched_setaffinity(0, {cores[0]})
+    try:
+        with local_kafka() as broker:
+            yield broker, cores[-1] if len(cores) > 1 else None
+    finally:
+        if len(cores) > 1:
+            os.sched_setaffinity(0, cores)
 
 
 @contextmanager

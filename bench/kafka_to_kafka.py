@@ -1,41 +1,65 @@
-"""Cost of an event from Kafka to Kafka, exactly once, by the size of a commit; a bare loop for comparison."""
+"""Cost of an event from Kafka to Kafka, exactly once, by the time between two commits; a bare loop for comparison."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from bench.interactions import interactions
-from bench.kafka_loops import BARE, PARTITIONS, RAGWEIR, REPLAY, Task, measure, publish, topics
-from ragweir.streams.playground.local.kafka import local_kafka
+from bench.kafka_loops import (
+    BARE,
+    BATCH,
+    INTERVAL_MS,
+    PARTITIONS,
+    RAGWEIR,
+    REPLAY,
+    Task,
+    measure,
+    pinned_kafka,
+    publish,
+    topics,
+)
 
 EVENTS = 60_000
-_SOURCE = "bench.input"
-_BATCHES = (100, 500, 1_000, 5_000)
+_SOURCES = "bench.input", "bench.input.half", "bench.input.other-half"
+_INTERVALS_MS = (0, 100, INTERVAL_MS)
 _ROWS = (
-    *((BARE, "null", batch) for batch in (100, 1_000)),
-    *((RAGWEIR, work, batch) for work in ("null", "evaluate") for batch in _BATCHES),
-    (REPLAY, "evaluate", 1_000),
+    *((loop, work, ms, 1) for work in ("null", "evaluate") for loop in (BARE, RAGWEIR) for ms in _INTERVALS_MS),
+    *((RAGWEIR, work, INTERVAL_MS, 2) for work in ("null", "evaluate")),
+    (REPLAY, "evaluate", INTERVAL_MS, 1),
 )
 
 
 def table(events: int = EVENTS) -> Table:
-    """Return one row per loop, work and batch size, one worker each."""
-    title = f"Kafka to Kafka, {events:,} events of 4.5 KB, {PARTITIONS} partitions, the broker on the same cores"
-    columns = ("loop", "work", "events per commit", "events/s", "CPU µs per event in the worker")
-    result = Table(*columns, title=title, title_justify="left")
-    with local_kafka() as broker, topics(broker.bootstrap, _SOURCE):
-        publish(broker.bootstrap, _SOURCE, interactions(events))
-        for number, (loop, work, batch) in enumerate(track(_ROWS, "Kafka to Kafka", transient=True)):
-            task = Task(broker.bootstrap, f"bench{number}.", _SOURCE, work, events, batch)
-            with topics(broker.bootstrap, *task.topics):
-                measured = measure(loop, task)
+    """Return one row per loop, work, commit interval and number of workers on the one core."""
+    result = Table(
+        *("loop", "work", "workers", "ms between commits", "events/s", "wall µs per event", "CPU µs per event"),
+        title=f"Kafka to Kafka, {events:,} events of 4.5 KB, {PARTITIONS} partitions, batches of {BATCH:,}, workers on "
+        f"one core and the broker on another; 0 ms: each batch commits, as before 0.2",
+        title_justify="left",
+    )
+    whole, *halves = _SOURCES
+    with pinned_kafka() as (broker, core), topics(broker.bootstrap, *_SOURCES):
+        publish(broker.bootstrap, whole, interactions(events))
+        for half in halves:
+            publish(broker.bootstrap, half, interactions(events // 2))
+        for number, (loop, work, interval_ms, workers) in enumerate(track(_ROWS, "Kafka to Kafka", transient=True)):
+            task = Task(broker.bootstrap, f"bench{number}.", whole, work, events, interval_ms, core)
+            tasks = [
+                replace(task, prefix=f"{task.prefix}{half}.", source=half, events=events // 2)
+                for half in halves[: workers if workers > 1 else 0]
+            ] or [task]
+            with topics(broker.bootstrap, *(name for each in tasks for name in each.topics)):
+                measured = measure(loop, *tasks)
             if measured.error:
                 raise RuntimeError(f"{loop.name}, {work}: {measured.error}")
-            result.add_row(loop.name, work, f"{batch:,}", f"{measured.rate:,.0f}", f"{measured.cpu_us:.1f}")
+            wall_us = measured.seconds / measured.events * 1e6
+            figures = f"{measured.rate:,.0f}", f"{wall_us:.1f}", f"{measured.cpu_us:.1f}"
+            result.add_row(loop.name, work, f"{workers}", f"{interval_ms:,}", *figures)
     return result
 
 

@@ -14,10 +14,20 @@ from rich.progress import Progress
 from rich.table import Table
 
 from bench.interactions import interactions
-from bench.kafka_loops import BATCH, PARTITIONS, RAGWEIR, Loop, Task, measure, publish, topics
+from bench.kafka_loops import (
+    BATCH,
+    INTERVAL_MS,
+    PARTITIONS,
+    RAGWEIR,
+    Loop,
+    Task,
+    measure,
+    pinned_kafka,
+    publish,
+    topics,
+)
 from bench.peer_loops import LOOPS
 from ragweir.streams.kafka.reader import offset_range, read
-from ragweir.streams.playground.local.kafka import local_kafka
 
 EVENTS = 60_000
 EVALUATED_PART = 4
@@ -84,11 +94,12 @@ class _Rounds:
 
 
 _CAPTION = f"""\
-One worker each, {PARTITIONS} partitions, events of 4.5 KB, one broker on the same cores, lz4 and acks=all for all.
-Loops that take batches take up to {BATCH:,} events; the others take one at a time. Null work writes the first 3,500
-bytes again; evaluate decodes, scores by the whole catalogue and encodes. Time runs from the first event handled until
-the last output is committed, or acknowledged where the loop is at least once. Ratios are of events/s within a round;
-figures are medians. Guarantees are those that each package states: `make chaos` tests ragweir's."""
+One worker each on one core, {PARTITIONS} partitions, events of 4.5 KB, one broker on another core, lz4 and acks=all
+for all; each loop commits after {INTERVAL_MS:,} ms under a backlog, where it is exactly once. All evaluate by ragweir's
+agent. Loops that take batches take up to {BATCH:,} events; the others take one at a time. Null work writes the first
+3,500 bytes again; evaluate decodes, scores by the whole catalogue and encodes. Time runs from the first event handled
+until the last output is committed, or acknowledged where the loop is at least once. Ratios are of events/s within a
+round; figures are medians. Guarantees are those that each package states: `make chaos` tests ragweir's."""
 
 
 def table(events: int = EVENTS, rounds: int = ROUNDS, names: str = "") -> Table:
@@ -97,7 +108,7 @@ def table(events: int = EVENTS, rounds: int = ROUNDS, names: str = "") -> Table:
     counts = {"null": events, "evaluate": max(1, events // EVALUATED_PART)}
     found = {(work, loop.name): _Rounds() for work in counts for loop in loops}
     inputs = {work: f"input.{work}" for work in counts}
-    with local_kafka() as broker, topics(broker.bootstrap, *inputs.values()), Progress(transient=True) as bar:
+    with pinned_kafka() as (broker, core), topics(broker.bootstrap, *inputs.values()), Progress(transient=True) as bar:
         done = bar.add_task("Loops", total=rounds * len(found))
         for work, count in counts.items():
             publish(broker.bootstrap, inputs[work], interactions(count))
@@ -109,7 +120,7 @@ def table(events: int = EVENTS, rounds: int = ROUNDS, names: str = "") -> Table:
                 for loop in (RAGWEIR, *others):
                     bar.update(done, description=f"{work}: {loop.name}")
                     prefix = f"peers{number}.{work}.{loops.index(loop)}."
-                    task = Task(broker.bootstrap, prefix, inputs[work], work, count)
+                    task = Task(broker.bootstrap, prefix, inputs[work], work, count, core=core)
                     run = found[work, loop.name].run(loop, task, ours)
                     ours = run if loop is RAGWEIR else ours
                     bar.advance(done)

@@ -25,10 +25,11 @@ from ragweir.streams.assemble.emitted import EmittedTraces
 from ragweir.streams.assemble.ledger import Position
 from ragweir.streams.assemble.partition import PartitionAssembly
 from ragweir.streams.kafka.client import build, producer_properties, reader_properties
-from ragweir.streams.records import Emission, Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.records import Emission, Measurements, Outcome, TopicPartition
 from ragweir.streams.runtimes import kafka, transactions
 from ragweir.streams.runtimes import restore as changelog
 from ragweir.streams.runtimes.batches import BatchReader
+from ragweir.streams.runtimes.committer import Committer
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.runtimes.offset_recovery import OffsetRecovery
 from ragweir.streams.runtimes.offsets import OffsetTracker
@@ -42,15 +43,19 @@ def _break(place: Any, name: str, broken: object) -> None:
 
 def commit_before_produce() -> None:
     """Commit offsets in a separate transaction, before the outputs."""
-    commit = Transactions.commit
+    write, commit = Transactions.write, Transactions.commit
+    held: list[Emission] = []
 
-    def broken(self: Transactions, emissions: Sequence[Emission], *given: Any) -> None:
-        commit(self, [], *given)
-        self._retry(lambda _: self._producer.begin_transaction())
-        for emission in emissions:
-            self._produce(emission)
-        self._retry(self._producer.commit_transaction)
+    def hold(_: Transactions, emissions: Sequence[Emission]) -> None:
+        held.extend(emissions)
 
+    def broken(self: Transactions, *given: Any) -> None:
+        commit(self, *given)
+        write(self, held)
+        held.clear()
+        commit(self)
+
+    _break(Transactions, "write", hold)
     _break(Transactions, "commit", broken)
 
 
@@ -92,7 +97,7 @@ def drop_on_revoke() -> None:
 
         def dropping(partitions: Collection[TopicPartition]) -> None:
             if batch := self._reader._batch:
-                self._commit([], batch)
+                self._commit(Outcome(settled=[*batch]))
             revoke(partitions)
 
         _break(self._reader, "revoke", dropping)
@@ -110,6 +115,16 @@ def commit_revoked() -> None:
         self._batch[:] = batch
 
     _break(BatchReader, "revoke", broken)
+
+
+def forget_on_revoke() -> None:
+    """Forget the offsets of the open transaction before partitions are revoked, but not what was sent."""
+
+    def broken(self: KafkaRuntime) -> None:
+        self._agent.on_commit()
+        self._committer.pending.clear()
+
+    _break(KafkaRuntime, "_end_transaction", broken)
 
 
 def wall_clock_windows() -> None:
@@ -148,15 +163,14 @@ def restore_to_stable_end() -> None:
 
 def count_before_commit() -> None:
     """Count in telemetry what is not committed yet."""
-    work = KafkaRuntime._handle
+    add = Committer.add
 
-    def broken(self: KafkaRuntime, records: Sequence[Record]) -> Outcome:
-        outcome = work(self, records)
+    def broken(self: Committer, outcome: Outcome) -> None:
         self._telemetry.add(Measurements(outcome.counts))
         outcome.counts.clear()
-        return outcome
+        add(self, outcome)
 
-    _break(KafkaRuntime, "_handle", broken)
+    _break(Committer, "add", broken)
 
 
 def newest_offset() -> None:
@@ -225,6 +239,7 @@ MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(
             no_fencing,
             drop_on_revoke,
             commit_revoked,
+            forget_on_revoke,
             wall_clock_windows,
             offsets_without_one,
             restore_to_stable_end,

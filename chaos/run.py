@@ -52,6 +52,8 @@ _JUDGE: Mapping[str, object] = MappingProxyType(
     }
 )
 """Settings by which exactly the events with an expected answer are judged."""
+_LONG_TRANSACTIONS: Mapping[str, int] = MappingProxyType({"batch__max_events": 50, "commit__interval_ms": 2_500})
+"""Settings by which a transaction has several batches even at the rates of a run."""
 _START_S = 60.0
 _TURN_S = 0.02
 _SCRAPE_S = 0.5
@@ -167,7 +169,7 @@ class _Run:
             "input__duplicate_horizon": options.horizon,
             "kernel__use": options.kernel,
             "judge__slots": options.workers.get("judge", 1),
-            **(SETTINGS if options.soak else {}),
+            **(SETTINGS if options.soak else _LONG_TRANSACTIONS),
         }
         own = environment(brokers.direct if options.soak else brokers.proxied, PREFIX, client, **settings)
         topics = {"prefix": PREFIX, "partitions": options.partitions}

@@ -33,6 +33,8 @@ NAIVE = "naive-faust"
 PARTITIONS = 2
 _PATIENCE_S = 40.0
 _TURN_S = 0.02
+_BACKLOG, _FEW = 6_000, 5
+"""Events that take a worker some seconds, and a number of transactions after which they have several batches."""
 _READ_S = 1.0
 """Time within which an idle worker has read an event, in seconds."""
 _LIMIT_BYTES = 10_000
@@ -202,6 +204,16 @@ def rebalanced(stage: Stage) -> None:
     stage.settle()
 
 
+def rebalanced_under_a_backlog(stage: Stage) -> None:
+    """The same while a transaction of several batches is open."""
+    slot = stage.slot()
+    stage.warm_up(10)
+    stage.publish(_BACKLOG)
+    stage.until(lambda: stage.commits(slot) > _FEW)
+    stage.rebalance()
+    stage.settle()
+
+
 def restarted(stage: Stage) -> None:
     """A restart with SIGTERM."""
     slot = stage.slot()
@@ -278,6 +290,7 @@ _LONG = MappingProxyType(
     {"client": {"session.timeout.ms": 1_500, "heartbeat.interval.ms": 300, "transaction.timeout.ms": 60_000}}
 )
 _PAIRS = MappingProxyType({"batch__max_events": PARTITIONS, "batch__max_wait_ms": 5_000})
+_SMALL = MappingProxyType({"batch__max_events": 5, "commit__interval_ms": 2_500})
 _WINDOWS = ("evaluate", "aggregate")
 
 SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
@@ -287,6 +300,7 @@ SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
         "no-fencing": Scenario(resumed_too_late, "evaluations duplicated", settings=_LONG),
         "drop-on-revoke": Scenario(rebalanced, "evaluations lost", settings=_PAIRS),
         "commit-revoked": Scenario(rebalanced, "evaluations duplicated", settings=_PAIRS),
+        "forget-on-revoke": Scenario(rebalanced_under_a_backlog, "evaluations duplicated", settings=_SMALL),
         "wall-clock-windows": Scenario(aggregated, "windows wrong", _WINDOWS),
         "offsets-without-one": Scenario(restarted, "evaluations duplicated"),
         "restore-to-stable-end": Scenario(restored_during_a_transaction, "aggregate 0 fatal", _WINDOWS),

@@ -106,13 +106,14 @@ class Agent(ABC):
         drain                                                    before a stop
         tick, on_commit or on_abort, drain_metrics               each transaction from then on, while `in_flight`
 
-    `handle` gets the records of a batch in the order of offsets; `dead_letter` gets a record that must not be handled.
-    Without a `changelog`, a batch may come in several calls of `handle`. A transaction may have no records.
+    `handle` gets records in the order of offsets; `dead_letter` gets a record that must not be handled. A transaction
+    may have no records. With a `changelog` it has one batch, in one call of `handle`. Without, it has any number of
+    batches in any number of calls, and `drain_metrics` may come between them. `tick` ends a transaction.
 
-    `on_commit` follows once the outcomes of a transaction are committed, or had nothing to commit. `on_abort` follows
-    if they are not committed and never will be; the records are then read again from the committed offsets, including
-    those that the agent has held without settling them. After `on_revoked` no record of the partitions follows unless
-    they are assigned again.
+    `on_commit` follows once all outcomes of a transaction are committed, or had nothing to commit. `on_abort` follows
+    if they are not committed and never will be, with or without a `tick`; the records are then read again from the
+    committed offsets, including those that the agent has held without settling them. After `on_revoked` no record of
+    the partitions follows unless they are assigned again.
 
     Only `on_assigned` may block: iterating over its changelog and its preceding records reads from Kafka. It may raise
     StateError, and errors of reading. The other methods return within a fraction of a second per record and raise
@@ -193,10 +194,10 @@ class Agent(ABC):
         return Outcome()
 
     def on_commit(self) -> None:
-        """Keep the state changes of the last outcomes, which are committed."""
+        """Keep the state changes of all outcomes since the last transaction, which are committed."""
 
     def on_abort(self) -> None:
-        """Undo the state changes of the last outcomes, which are not committed."""
+        """Undo the state changes of all outcomes since the last transaction, which are not committed."""
 
     # Partitions and their ends.
 

@@ -53,7 +53,7 @@ class Emission(NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a batch or of a tick, which is committed in one transaction or not at all."""
+    """The result of some records or of a tick, which is committed in one transaction or not at all."""
 
     emissions: list[Emission] = field(default_factory=list)
     """The records to write, in order."""

@@ -19,6 +19,9 @@ from ragweir.streams.settings import BatchSettings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
+_FETCH_SECONDS = 0.005
+"""Time between two looks for records that are on their way."""
+
 
 class BatchReader:
     """Reads batches; the consumer's rebalance callbacks run in `read`.
@@ -39,11 +42,17 @@ class BatchReader:
         self._backpressure, self._replay_limiter, self._restart_error = backpressure, replay_limiter, restart_error
         self._batch: list[Record] = []
         self._ends: dict[TopicPartition, int] = {}
+        self.has_more = False
+        """True if the last batch ended at a limit of its size, with more records behind it."""
         self.restart_reason = ""
         """The reason why reading cannot go on in this process; empty while it can."""
 
-    def read(self, max_records: int) -> list[Record]:
+    def read(self, max_records: int, *, linger: bool = True) -> list[Record]:
         """Read a batch up to the limits, for at most the maximal wait.
+
+        Args:
+            max_records: the number of records at which the batch ends.
+            linger: false to end it as well where there are no more records that the client knows of.
 
         Raises:
             RestartRequired: if the consumer is lost for good.
@@ -55,8 +64,8 @@ class BatchReader:
         capacity = max(1, self._backpressure.capacity(seek=self.seek))
         limit = self._replay_limiter.capacity(min(max_records, capacity))
         while len(self._batch) < limit and size < self._limits.max_bytes:
-            message = self._consumer.poll(max(0.0, deadline - time.monotonic()))
-            if message is None:
+            message = self._consumer.poll(0)
+            if message is None and (message := self._wait(deadline, linger=linger)) is None:
                 break
             error = message.error()
             if error is not None:
@@ -65,10 +74,35 @@ class BatchReader:
             record = record_of(message)
             if self._replay_limiter.admits(record) and self._offsets.accept(record):
                 self._batch.append(record)
-                self._ends.pop(record.topic_partition, None)
+                if self._ends:
+                    self._ends.pop(record.topic_partition, None)
                 size += len(record.value or b"") + len(record.key or b"")
         self._replay_limiter.count(len(self._batch))
+        self.has_more = (len(self._batch) >= max_records or size >= self._limits.max_bytes) and not self._is_drained
         return self._batch
+
+    def _wait(self, deadline: float, *, linger: bool) -> Message | None:
+        """Wait for a message; return None at the deadline, or without lingering if there are no more records."""
+        while (wait_s := deadline - time.monotonic()) > 0:
+            if linger:
+                return self._consumer.poll(wait_s)
+            if self._is_drained:
+                return None
+            if (message := self._consumer.poll(min(wait_s, _FETCH_SECONDS))) is not None:
+                return message
+        return None
+
+    @property
+    def _is_drained(self) -> bool:
+        """True if all records were read that the client knows of."""
+        for partition, consumed in self._offsets.consumed.items():
+            if partition in self._ends or partition in self._backpressure.paused:
+                continue
+            _, high = self._consumer.get_watermark_offsets(PartitionOffset(*partition), cached=True)
+            # Before the first fetch there are no ends.
+            if high < 0 or consumed < high:
+                return False
+        return True
 
     def put_back(self, records: Iterable[Record]) -> None:
         """Read these records again, which are the last ones of their partitions in the batch."""

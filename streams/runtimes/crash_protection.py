@@ -7,8 +7,7 @@ letters. An agent with a changelog stops for good after too many attempts, witho
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterator, Sequence
 
 from confluent_kafka import TopicPartition as PartitionOffset
 
@@ -55,6 +54,8 @@ class CrashProtection:
     def begin(self, records: Sequence[Record]) -> int:
         """Commit the attempt if it is the first one of a partition, and try suspects.
 
+        No transaction may be open if records are the `attempts.are_first` of a partition.
+
         Returns:
             The number of records to handle. The remaining ones were not tried in time and must be read again.
 
@@ -66,31 +67,34 @@ class CrashProtection:
             self._commit_metadata()
         if self._canary is None:
             return len(records)
-        suspects = [number for number, record in enumerate(records) if self.attempts.is_suspect(record)]
+        suspects = self.attempts.suspects(records)
         if not suspects:
             self._canary.close()
             return len(records)
         tried = self._canary.try_records([records[number] for number in suspects])
         return suspects[tried] if tried < len(suspects) else len(records)
 
-    def handle(self, records: Sequence[Record]) -> Outcome:
-        """Handle records; those that ended the canary become dead letters of class `fatal`."""
+    def handle(self, records: Sequence[Record]) -> Iterator[Outcome]:
+        """Yield the outcomes of records; those that ended the canary become dead letters of class `fatal`.
+
+        An agent with a changelog gets all of them in one call.
+        """
         if self._agent.changelog is not None:
-            return self._agent.handle(records)
-        outcome = Outcome()
-        # Suspects may take long, so that there is a heartbeat before each.
-        chunk = 1 if any(self.attempts.is_suspect(record) for record in records) else _CHUNK
-        for cause, run in groupby(records, key=self._canary.cause if self._canary else lambda _: ""):
-            same = [*run]
-            if cause:
-                for record in same:
-                    self.attempts.mark_fatal(record)
-                    outcome.extend(self._agent.dead_letter(record, cause, "fatal"))
-                continue
-            for first in range(0, len(same), chunk):
+            yield self._agent.handle(records)
+            return
+        if not self.attempts.suspects(records):
+            for first in range(0, len(records), _CHUNK):
                 self._alive()
-                outcome.extend(self._agent.handle(same[first : first + chunk]))
-        return outcome
+                yield self._agent.handle(records[first : first + _CHUNK])
+            return
+        for record in records:
+            # A suspect may take long, so that there is a heartbeat before each.
+            self._alive()
+            if cause := self._canary.cause(record) if self._canary else "":
+                self.attempts.mark_fatal(record)
+                yield self._agent.dead_letter(record, cause, "fatal")
+            else:
+                yield self._agent.handle([record])
 
     def survive(self, outcome: Outcome) -> None:
         """Commit that this process has survived its first records, before the outcome is committed.

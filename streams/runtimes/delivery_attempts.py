@@ -26,8 +26,8 @@ class DeliveryAttempts:
     >>> attempts.on_assigned(start, OffsetMetadata.parse(start.metadata)).attempts
     1
     >>> records = [Record("t", 0, offset, None, b"", None) for offset in (8, 9)]
-    >>> [attempts.is_suspect(record) for record in records]
-    [True, False]
+    >>> attempts.suspects(records)
+    [0]
     >>> attempts.begin(records, now_s=0.0)
     True
     >>> [each.metadata for each in attempts.with_metadata([start], {("t", 0): 5})]
@@ -75,10 +75,17 @@ class DeliveryAttempts:
                 table.pop(partition, None)
             self._survived.discard(partition)
 
-    def is_suspect(self, record: Record) -> bool:
-        """Return whether a process may have died on this record."""
-        stored = self._stored.get(record.topic_partition, _NONE)
-        return stored.attempts > 0 and record.offset < stored.until
+    def suspects(self, records: Sequence[Record]) -> list[int]:
+        """Return the indices of the records on which another process may have died."""
+        until = {partition: stored.until for partition, stored in self._stored.items() if stored.attempts > 0}
+        if not until:
+            return []
+        return [number for number, each in enumerate(records) if each.offset < until.get(each.topic_partition, 0)]
+
+    def are_first(self, records: Iterable[Record]) -> bool:
+        """Return whether some of the records are the first ones of their partition that this process handles."""
+        partitions = {record.topic_partition for record in records}
+        return not all(each in self._started_s or each in self._survived for each in partitions)
 
     def begin(self, records: Sequence[Record], now_s: float) -> bool:
         """Count an attempt for records before they are handled; return whether metadata must be committed first."""

@@ -1,8 +1,10 @@
 """The Kafka runtime: one consumer, one transactional producer, one loop; outputs and offsets commit together.
 
-A batch is read (`batches`), handled by the agent and committed (`transactions`). After an abort it is read again from
-the committed offsets; errors that need a restart are left to the supervisor. Partitions are assigned and revoked while
-a batch is read (`rebalance`). Records on which a process may have died are tried first (`crash_protection`).
+A batch is read (`batches`) and handled by the agent, and its outputs are sent (`transactions`). Under a backlog one
+transaction spans several batches, as in Kafka Streams; what is to be done with its end is kept until then
+(`committer`). After an abort all of them are read again from the committed offsets; errors that need a restart are left
+to the supervisor. Partitions are assigned and revoked while a batch is read (`rebalance`), and the open transaction is
+committed before partitions are revoked. Records on which a process may have died are tried first (`crash_protection`).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from ragweir.errors import Interrupted, RestartRequired
 from ragweir.streams.agent import Agent
@@ -23,11 +25,12 @@ from ragweir.streams.kafka.client import (
     consumer_properties,
     producer_properties,
 )
-from ragweir.streams.records import Emission, Outcome, Record, ReplayBounds, TopicPartition
+from ragweir.streams.records import Outcome, Record, ReplayBounds, TopicPartition
 from ragweir.streams.runtimes.backpressure import Backpressure
 from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.broker_clock import BrokerClock
 from ragweir.streams.runtimes.canary_client import CanaryClient
+from ragweir.streams.runtimes.committer import Committer
 from ragweir.streams.runtimes.confirmed_ends import ConfirmedEnds, ask_kafka
 from ragweir.streams.runtimes.crash_protection import CrashProtection
 from ragweir.streams.runtimes.offsets import OffsetTracker
@@ -37,7 +40,7 @@ from ragweir.streams.runtimes.rebalance import RebalanceListener
 from ragweir.streams.runtimes.replay_limiter import ReplayLimiter
 from ragweir.streams.runtimes.status import Status
 from ragweir.streams.runtimes.topic_identity import TopicIdentity
-from ragweir.streams.runtimes.transactions import Aborted, GroupOffsets, Transactions, restart_after
+from ragweir.streams.runtimes.transactions import Aborted, Transactions, restart_after
 from ragweir.streams.runtimes.unassigned_partitions import UnassignedPartitions
 from ragweir.streams.serving.health import Health
 from ragweir.streams.serving.telemetry import Telemetry
@@ -45,6 +48,7 @@ from ragweir.streams.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
+_LOST = Aborted(KafkaError(KafkaError._ASSIGNMENT_LOST))
 DRAIN_SECONDS = 2.0
 """Time for which a stopping worker waits for work in flight."""
 
@@ -83,6 +87,7 @@ class KafkaRuntime:
         stopped_and_alive = health.with_heartbeat(stopped)
         self._agent, self._inputs, self._stopped, self._telemetry = agent, inputs, stopped, telemetry
         self._aborts = 0
+        self._max_events = settings.batch.max_events
         self._bisection = PoisonBisection(settings.batch.max_events)
         self._consumer = consumer = build(Consumer, consumer_properties(settings, identity, connection, assignor))
         starts = bounds.starts if bounds else {}
@@ -115,6 +120,8 @@ class KafkaRuntime:
             self._crash_protection,
             telemetry,
             stopped_and_alive,
+            self._end_transaction,
+            self._discard_transaction,
         )
         self._connection = connection
         self._status = Status(
@@ -134,14 +141,31 @@ class KafkaRuntime:
         if agent.confirms_ends:
             self._ends = ConfirmedEnds(ask_kafka(self._identity.admin), reader.position, self._clock.now_s)
         reports = {"delivery.report.only.error": agent.clock_record is None}
+        properties = {**producer_properties(settings, identity, connection), **reports}
+        self._max_bytes = settings.commit.max_bytes
+        # An agent with a changelog writes its state once in a transaction.
+        interval_ms = 0 if agent.changelog else settings.commit.interval_ms
+        self._interval_s = min(interval_ms, int(properties["transaction.timeout.ms"]) / 4) / 1000
         self._transactions = Transactions(
-            build(Producer, {**producer_properties(settings, identity, connection), **reports}),
+            build(Producer, properties),
             {name: settings.output_topic(name) for name in agent.outputs},
             identity.member,
             connection,
             self._status.show,
             stopped,
             self._clock.on_delivery,
+            self._interval_s,
+        )
+        self._committer = Committer(
+            agent,
+            self._transactions,
+            offsets,
+            self._crash_protection,
+            self._progress,
+            self._identity,
+            self._bisection,
+            self._status,
+            telemetry,
         )
 
     def run(self) -> None:
@@ -156,13 +180,15 @@ class KafkaRuntime:
             self._rebalance.subscribe(self._consumer, self._inputs)
             while not (self._stopped() or self._reader.restart_reason):
                 self._process_batch()
+            self._end_transaction()
             self._drain()
             self._commit_stop()
             if self._reader.restart_reason:
-                self._check_topics()
+                self._committer.check_topics()
                 raise RestartRequired(self._reader.restart_reason)
             self._consumer.close()
         except Interrupted:
+            self._transactions.abandon()
             log.info("ended while waiting for the broker")
         except Aborted as aborted:
             raise RestartRequired(f"Kafka rejects the transaction: {aborted}") from None
@@ -187,66 +213,91 @@ class KafkaRuntime:
         # A replay reads the partitions that there were when it began.
         if not (self._offsets.is_replay or self._stopped()):
             self._unassigned.tick()
-        records = self._reader.read(self._bisection.limit)
-        asked = bool(records) or self._identity.due
+        records = self._reader.read(max(1, self._max_settled), linger=not self._committer.pending.is_open)
+        self._committer.group_metadata = self._consumer.consumer_group_metadata()
+        is_last = self._is_last_batch(len(records))
+        asked = self._identity.due or (is_last and (bool(records) or self._committer.pending.is_open))
         if asked:
             self._identity.ask()
-        outcome = Outcome()
-        began = handled = time.perf_counter()
         try:
             if self._offsets.committed and not self._clock.is_asked:
                 self._commit_clock_record()
             if records and self._offsets.uncommitted:
-                self._commit_start()
+                self._commit()  # The starts of partitions, with the agent's state there.
             self._begin(records)
             self._show_counts()
             outcome = self._handle(records)
-            handled = time.perf_counter()
-            self._crash_protection.survive(outcome)
-            commits = bool(
-                outcome.settled
-                or outcome.emissions
-                or self._offsets.uncommitted
-                or self._crash_protection.attempts.uncommitted
-            )
-            if asked or commits:
-                self._check_topics()
-            if commits:
-                self._commit(outcome.emissions, outcome.settled)
-                self._bisection.on_commit()
-                self._crash_protection.on_commit()
-                self._aborts = 0
-                self._status.on_batch(len(records), handled - began, time.perf_counter() - handled)
-            elif self._progress.due(self._offsets.committed):
-                self._commit_metadata()
+            if is_last or self._is_last_batch():
+                # Only here have all records that were read been handled.
+                if self._ends and (confirmed := self._ends.confirmed(self._offsets.committed)):
+                    self._agent.on_ends(confirmed)
+                self._commit(outcome)
+            else:
+                self._committer.add(outcome)
+                if asked:
+                    self._committer.check_topics()
         except Aborted as aborted:
-            self._agent.on_abort()
-            self._abort(aborted, outcome.settled)
-        else:
-            self._on_commit(outcome)
+            self._abort(aborted)
         finally:
             self._telemetry.add(self._agent.drain_metrics())
 
+    def _is_last_batch(self, records: int = 0) -> bool:
+        """Return whether the transaction is to be committed after the current batch, of which records are not handled.
+
+        Without a backlog that is each batch, and so are the first ones of a partition, whose attempts are counted.
+        """
+        pending = self._committer.pending
+        return (
+            not self._reader.has_more
+            or pending.age_s >= self._interval_s
+            or pending.handled + records >= self._bisection.limit
+            or self._transactions.written_bytes >= self._max_bytes
+            or self._crash_protection.attempts.in_progress
+            or self._stopped()
+        )
+
     def _begin(self, records: list[Record]) -> None:
         """Count the attempt and try suspects; remove the records that were not tried from the batch."""
+        attempts = self._crash_protection.attempts
+        if self._committer.pending.is_open and attempts.are_first(records):
+            self._commit()
         first = self._crash_protection.begin(records)
+        if attempts.in_progress:
+            self._bisection.on_assigned()
         if first < len(records):
             self._reader.put_back(records[first:])
             del records[first:]
 
     def _handle(self, records: Sequence[Record]) -> Outcome:
-        outcome = Outcome()
+        """Handle records and send what they come to; return what is to be sent with the end of the transaction.
+
+        That is everything while attempts are in progress, and for an agent with a changelog.
+        """
+        rest, pending = Outcome(), self._committer.pending
         poison = self._bisection.poison
         if poison is not None and (poison in records or poison.topic_partition in self._agent.held):
-            outcome = self._agent.dead_letter(poison, self._bisection.reason)
+            rest.extend(self._agent.dead_letter(poison, self._bisection.reason))
             records = [record for record in records if record != poison]
-        if records:
-            outcome.extend(self._crash_protection.handle(records))
-        if self._ends and (confirmed := self._ends.confirmed(self._offsets.committed)):
-            self._agent.on_ends(confirmed)
-        limit = self._bisection.limit - len(outcome.settled)
-        outcome.extend(self._agent.tick(self._clock.now_s(), self._reader.at_end, limit))
-        return outcome
+        if not records:
+            return rest
+        pending.begin(records)
+        began = time.perf_counter()
+        is_one_batch = self._interval_s == 0 or self._crash_protection.attempts.in_progress
+        for outcome in self._crash_protection.handle(records):
+            rest.extend(outcome)
+            if not is_one_batch:
+                self._committer.add(rest)
+                rest = Outcome()
+                # Not even a batch that takes unusually long, or has large outputs, keeps a transaction open.
+                if pending.age_s > 2 * self._interval_s or self._transactions.written_bytes >= 2 * self._max_bytes:
+                    self._commit()
+        pending.handle_s += time.perf_counter() - began
+        return rest
+
+    @property
+    def _max_settled(self) -> int:
+        """The number of records that the next batch, or the next tick, may settle."""
+        return max(0, min(self._max_events, self._bisection.limit - self._committer.pending.settled))
 
     def _show_counts(self) -> None:
         """Hand partition counts that are new to the agent."""
@@ -262,36 +313,34 @@ class KafkaRuntime:
     def _input_counts(self) -> Mapping[str, int]:
         return {name: count for name, count in self._identity.partitions.items() if name not in self._counted_outputs}
 
-    def _check_topics(self) -> None:
-        """Check that the records that were read belong to the topics whose offsets are committed.
-
-        Raises:
-            RestartRequired: if a topic was deleted and created again. Nothing of the batch is committed.
-        """
-        if not (changed := self._identity.changed()):
-            return
-        try:
-            # Kafka deletes offsets with their topic: the next process has to find those of the old one.
-            self._commit_metadata()
-        except Aborted as aborted:
-            self._transactions.abort(aborted)
-        names = ", ".join(changed)
-        raise RestartRequired(f"{names}: deleted and created again; a restart reads from its start, without duplicates")
-
     # One transaction.
 
-    def _commit_start(self) -> None:
-        """Commit the starts of partitions, with the agent's state there, before any record is handled."""
-        outcome = self._agent.tick(self._clock.now_s(), self._reader.at_end, self._bisection.limit)
-        self._commit(outcome.emissions, outcome.settled)
-        self._on_commit(outcome)
+    def _commit(self, outcome: Outcome | None = None) -> None:
+        """Let the agent tick, and end the transaction.
+
+        Args:
+            outcome: the part of its outcome that is not sent yet.
+
+        Raises:
+            Aborted: if `_abort` has to be called.
+            RestartRequired: if a new process has to go on.
+        """
+        outcome, began = outcome or Outcome(), time.perf_counter()
+        limit = max(0, self._max_settled - len(outcome.settled))
+        outcome.extend(self._agent.tick(self._clock.now_s(), self._reader.at_end, limit))
+        self._committer.pending.handle_s += time.perf_counter() - began
+        self._crash_protection.survive(outcome)
+        self._committer.add(outcome)
+        if self._committer.commit():
+            self._aborts = 0
 
     def _commit_clock_record(self) -> None:
         """Commit a record whose delivery report has the brokers' time, before the agent's first `tick`."""
         if (record := self._agent.clock_record) is None:
             return
         _, partition = next(iter(self._offsets.committed))
-        self._commit([record._replace(partition=partition)], [])
+        self._transactions.write([record._replace(partition=partition)])
+        self._committer.commit_metadata()
         if not self._clock.is_brokers:
             log.warning(
                 "the days of the budget follow this machine's clock: the topic does not have the brokers' time",
@@ -300,38 +349,32 @@ class KafkaRuntime:
             )
 
     def _commit_metadata(self) -> None:
-        """Commit the current offsets with new metadata."""
-        self._commit([], [])
+        self._committer.commit_metadata()
 
-    def _commit(self, emissions: Sequence[Emission], settled: Sequence[Record]) -> None:
-        before, attempts = dict(self._offsets.committed), self._crash_protection.attempts
-        offsets = attempts.with_metadata(self._offsets.next_offsets(settled), before, self._agent.note)
-        own = GroupOffsets(offsets, self._consumer.consumer_group_metadata())
-        progress = self._progress.offsets(offsets)
-        further = [GroupOffsets(progress, self._progress.metadata)] if progress else []
-        self._transactions.commit(emissions, own, *further)
-        self._progress.on_commit(progress)
-        attempts.on_commit(offsets, before)
-        self._offsets.on_commit()
-        self._telemetry.count("ragweir_transactions_total", 1, "committed")
+    def _end_transaction(self) -> None:
+        """Commit the open transaction before partitions are revoked, or the process stops."""
+        if self._committer.pending.is_open:
+            try:
+                self._commit()
+            except Aborted as aborted:
+                self._discard_transaction(aborted)
 
-    def _on_commit(self, outcome: Outcome) -> None:
-        """Report that an outcome is committed, or that there was nothing to commit."""
-        self._agent.on_commit()
-        self._status.on_commit(outcome)
+    def _discard_transaction(self, aborted: Aborted = _LOST) -> None:
+        """Abort the open transaction as partitions go away, whose next owner reads its records again."""
+        if self._committer.pending.is_open:
+            self._committer.undo(aborted)
+            self._offsets.rewind()
 
-    def _abort(self, aborted: Aborted, records: Sequence[Record]) -> None:
+    def _abort(self, aborted: Aborted) -> None:
         """Abort, go back to the committed offsets, and continue the search for a poison record."""
-        poison = self._bisection.poison
-        cause = self._transactions.abort(aborted)
-        self._telemetry.count("ragweir_transactions_total", 1, "aborted")
-        log.warning("transaction aborted", reason=cause.str(), code=cause.name(), events=len(records))
-        self._bisection.on_abort(cause.code(), f"Kafka refuses what it came to: {cause.str()}", records)
+        poison, pending = self._bisection.poison, self._committer.pending
+        is_letter_rejected = poison is not None and pending.offsets.get(poison.topic_partition, 0) > poison.offset
+        is_empty = pending.settled == 0
+        code = self._committer.undo(aborted).code()
         self._reader.rewind()
-        is_letter_rejected = poison is not None and poison in records
         if is_letter_rejected:
             log.error("Kafka rejects a dead letter; the partition waits until people correct the cause")
-        if is_letter_rejected or not records or cause.code() not in RECORD_FAULTS:
+        if is_letter_rejected or is_empty or code not in RECORD_FAULTS:
             time.sleep(min(0.1 * 2**self._aborts, 2.0))
             self._aborts += 1
 
@@ -343,12 +386,13 @@ class KafkaRuntime:
             self._progress.end()
             self._crash_protection.withdraw()
             if self._progress.due(self._offsets.committed):
-                self._commit_metadata()
+                self._committer.commit_metadata()
         except Aborted as aborted:
             self._transactions.abort(aborted)
 
     def _rejoin(self) -> None:
         """Leave the group and join it again: Kafka then assigns all partitions again."""
+        self._end_transaction()
         self._consumer.unsubscribe()
         self._rebalance.subscribe(self._consumer, self._inputs)
 

@@ -136,15 +136,14 @@ class OffsetTracker:
         self.consumed[record.topic_partition] = record.offset + 1
         return True
 
-    def next_offsets(self, settled: Iterable[Record] = ()) -> list[PartitionOffset]:
+    def next_offsets(self, moved: Mapping[TopicPartition, int] = MappingProxyType({})) -> list[PartitionOffset]:
         """Return the offsets that a transaction sends: those of all held partitions, moved or not.
 
         Sending all of them lets the broker check that the worker still holds the partitions.
 
         Args:
-            settled: the records that the transaction settles, those of each partition in order.
+            moved: the offset after the last record that the transaction settles, of each partition that has any.
         """
-        moved = {record.topic_partition: record.offset + 1 for record in settled}
         self._sent = {partition: moved.get(partition, offset) for partition, offset in self.committed.items()}
         return [PartitionOffset(*partition, offset) for partition, offset in self._sent.items()]
 

@@ -35,7 +35,11 @@ can answer wrong ones; see `ragweir.streams.runtimes.offset_recovery`."""
 
 
 class RebalanceListener:
-    """Hands assigned partitions to the agent and takes revoked ones from it. Each call of `stopped` is a heartbeat."""
+    """Hands assigned partitions to the agent and takes revoked ones from it. Each call of `stopped` is a heartbeat.
+
+    Before partitions are revoked, `finish` commits the open transaction. Before those that are lost, which may belong
+    to other members already, `discard` aborts it.
+    """
 
     def __init__(
         self,
@@ -50,10 +54,12 @@ class RebalanceListener:
         crash_protection: CrashProtection,
         telemetry: Telemetry,
         stopped: Callable[[], bool],
+        finish: Callable[[], None],
+        discard: Callable[[], None],
     ) -> None:
         self._settings, self._identity, self._agent, self._group = settings, identity, agent, group
         self._offsets, self._reader, self._crash_protection = offsets, reader, crash_protection
-        self._telemetry, self._stopped = telemetry, stopped
+        self._telemetry, self._stopped, self._finish, self._discard = telemetry, stopped, finish, discard
         on_recreated = partial(telemetry.count, "ragweir_topics_recreated_total", 1)
         recovery = OffsetRecovery(settings, agent, identity.topics, progress, stopped)
         self._start_offsets = StartOffsets(consumer, identity, offsets, recovery, on_recreated, stopped)
@@ -119,6 +125,15 @@ class RebalanceListener:
             log.info("state restored", **fields, records=changelog.read, seconds=seconds)
 
     def _revoked(self, consumer: Consumer, partitions: list[PartitionOffset]) -> None:
+        self._finish()
+        self._take_away(consumer, partitions)
+
+    def _lost(self, consumer: Consumer, partitions: list[PartitionOffset]) -> None:
+        log.warning("partitions lost", count=len(partitions))
+        self._discard()
+        self._take_away(consumer, partitions)
+
+    def _take_away(self, consumer: Consumer, partitions: list[PartitionOffset]) -> None:
         revoked = {(each.topic, each.partition) for each in partitions}
         self._reader.revoke(revoked)
         self._offsets.on_revoked(revoked)
@@ -130,10 +145,6 @@ class RebalanceListener:
         for topic, partition in revoked:
             self._telemetry.remove("ragweir_lag", topic, str(partition))
         log.info("partitions revoked", now=len(partitions), held=len(self._offsets.committed))
-
-    def _lost(self, consumer: Consumer, partitions: list[PartitionOffset]) -> None:
-        log.warning("partitions lost", count=len(partitions))
-        self._revoked(consumer, partitions)
 
     def _show_assigned(self) -> None:
         self._telemetry.set("ragweir_assigned_partitions", len(self._offsets.committed))

@@ -81,6 +81,15 @@ class TopicIdentity:
         self._asked = self._ask(self._topics)
         self._ask_at = time.monotonic() + _IDLE_SECONDS
 
+    def discard_answer(self) -> None:
+        """Forget the request: records will be read before the next commit."""
+        self._asked = None
+
+    @property
+    def is_asked(self) -> bool:
+        """True if versions were requested and the answer was not used."""
+        return self._asked is not None
+
     @property
     def due(self) -> bool:
         """True if the last request is some seconds old."""

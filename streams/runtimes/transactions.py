@@ -1,5 +1,6 @@
 """Transactions of one producer: outputs and offsets commit together, or neither does.
 
+Records are sent while the transaction is open, so that little is left to wait for when it is committed.
 An error of librdkafka is answered by a retry of the call, by an abort, or by a restart of the process. A restart also
 settles a commit whose result is unknown: the new process takes over the transactional id, which ends the old
 transaction, and reads the committed offsets.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -41,11 +43,15 @@ _JOINED = {KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID}
 """Errors of a consumer whose member id belongs to a newer member. A consumer that reads nothing reports the first."""
 _FENCED = {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 """Errors of a producer whose transactional id has a newer epoch."""
+_PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
+"""Errors of records that an abort discards."""
 _BROKER_FAILURE_SECONDS = 60.0
 """Time for which requests from before a broker's failure may still have effects."""
 
 
-def restart_after(error: KafkaError, member: str, quiet_s: float, open_s: float = 0.0) -> RestartRequired:
+def restart_after(
+    error: KafkaError, member: str, quiet_s: float, open_s: float = 0.0, usual_s: float = CALL_TIMEOUT_SECONDS
+) -> RestartRequired:
     """Return the error that ends the process after one that ends a client for good.
 
     Kafka does not report which process has taken an id over: another one, or this one by an earlier request that a
@@ -57,6 +63,7 @@ def restart_after(error: KafkaError, member: str, quiet_s: float, open_s: float 
         member: the slot's member id and transactional id.
         quiet_s: the time since a broker was last away; infinite if none was.
         open_s: the age of the transaction; 0 for an error of a consumer.
+        usual_s: the age that an undisturbed transaction does not exceed.
     """
     name, text = repr(member), error.str()
     if error.code() in _JOINED:
@@ -67,8 +74,7 @@ def restart_after(error: KafkaError, member: str, quiet_s: float, open_s: float 
         twin = f"another process has begun to write as {name} ({text})"
     else:
         return RestartRequired(f"Kafka: {text}")
-    # An undisturbed transaction takes milliseconds, and each call within it less than its timeout.
-    if quiet_s < _BROKER_FAILURE_SECONDS or open_s > CALL_TIMEOUT_SECONDS:
+    if quiet_s < _BROKER_FAILURE_SECONDS or open_s > usual_s:
         seen = (
             f"a broker was away {quiet_s:.0f} s ago"
             if quiet_s < _BROKER_FAILURE_SECONDS
@@ -103,6 +109,7 @@ class Transactions:
         on_wait: called between two attempts of a call, about once a second.
         stopped: returns true once the worker is to stop; calls are then retried for some seconds only.
         on_delivery: called with each successful delivery report, if the producer requests them.
+        interval_s: the time for which a transaction is usually open before it is committed.
     """
 
     def __init__(
@@ -114,14 +121,19 @@ class Transactions:
         on_wait: Callable[[], object],
         stopped: Callable[[], bool],
         on_delivery: Callable[[Message], object],
+        interval_s: float = 0.0,
     ) -> None:
         self._producer, self._topics, self._member, self._connection = producer, topics, member, connection
         self._on_wait, self._stopped, self._on_delivery = on_wait, stopped, on_delivery
+        self._usual_s = interval_s + CALL_TIMEOUT_SECONDS
         self._watchdog = Watchdog(CALL_LIMIT_SECONDS)
         self._undelivered: KafkaError | None = None
         self._stop_by = 0.0
         self._began = 0.0
         """The begin of the newest transaction; 0 before the first."""
+        self._is_open = False
+        self.written_bytes = 0
+        """The size of the values that were written in the open transaction."""
 
     def take_over(self) -> None:
         """Abort the open transaction of another process of this slot, and fence that process.
@@ -131,23 +143,59 @@ class Transactions:
         """
         self._retry(self._producer.init_transactions)
 
-    def commit(self, emissions: Sequence[Emission], *groups: GroupOffsets) -> None:
-        """Write emissions and commit offsets in one transaction.
+    def write(self, emissions: Sequence[Emission]) -> None:
+        """Send emissions, in order, in the open transaction or a new one. Does not wait for their acknowledgement.
+
+        Raises:
+            Aborted: if `abort` has to be called.
+        """
+        if not emissions:
+            return
+        self._begin()
+        for emission in emissions:
+            self._produce(emission)
+            self.written_bytes += len(emission.value or b"")
+        self._producer.poll(0)
+        if self._undelivered is not None:
+            raise Aborted(self._undelivered)
+
+    def commit(self, *groups: GroupOffsets) -> None:
+        """Commit offsets together with what was written.
 
         Args:
-            emissions: the records to write, in order.
             groups: the offsets to commit to each group; those of the consumer's own group first.
 
         Raises:
             Aborted: if `abort` has to be called.
         """
-        self._undelivered, self._began = None, time.monotonic()
-        self._retry(lambda _: self._producer.begin_transaction())
-        for emission in emissions:
-            self._produce(emission)
+        self._begin()
         for group in groups:
             self._retry(partial(self._producer.send_offsets_to_transaction, list(group.offsets), group.metadata))
         self._retry(self._producer.commit_transaction)
+        self._end()
+
+    def abort(self, aborted: Aborted) -> KafkaError:
+        """Abort; return the cause, which is the error of the first record that was not written, if there is one."""
+        if not self._is_open:
+            return aborted.error
+        self._retry(self._producer.abort_transaction)
+        self._end()
+        return self._undelivered or aborted.error
+
+    def abandon(self) -> None:
+        """Abort the open transaction as the process ends, if the broker answers at once."""
+        if self._is_open:
+            with suppress(KafkaException):
+                self._producer.abort_transaction(CALL_TIMEOUT_SECONDS)
+
+    def _begin(self) -> None:
+        if self._is_open:
+            return
+        self._undelivered, self._began, self._is_open = None, time.monotonic(), True
+        self._retry(lambda _: self._producer.begin_transaction())
+
+    def _end(self) -> None:
+        self._is_open, self.written_bytes = False, 0
 
     def knows_partitions(self, topic: str, count: int) -> bool:
         """Return whether records can be written to so many partitions of a topic, after asking Kafka for them.
@@ -160,37 +208,35 @@ class Transactions:
             return False
         return found is not None and len(found.partitions) >= count
 
-    def abort(self, aborted: Aborted) -> KafkaError:
-        """Abort; return the cause, which is the error of the first record that was not written, if there is one."""
-        self._retry(self._producer.abort_transaction)
-        return self._undelivered or aborted.error
-
     def _produce(self, emission: Emission) -> None:
-        # No timestamp: Kafka rejects timestamps far ahead, and retention would delete records with old ones.
-        def produce(_: float) -> None:
-            try:
-                self._producer.produce(
-                    self._topics[emission.topic],
-                    value=emission.value,
-                    key=emission.key,
-                    headers=list(emission.headers),
-                    on_delivery=self._on_report,
-                    partition=emission.partition,
-                )
-            except BufferError:
-                raise KafkaException(KafkaError(KafkaError._QUEUE_FULL, retriable=True)) from None
-            except KafkaException as error:
-                # Rejected by the client itself, which leaves the transaction open.
-                if error.args[0].fatal():
-                    raise
-                raise Aborted(error.args[0]) from None
+        try:
+            self._enqueue(emission)
+        except KafkaException:  # The queue is full, or the client is lost.
+            self._retry(lambda _: self._enqueue(emission))
 
-        self._retry(produce)
+    def _enqueue(self, emission: Emission) -> None:
+        # No timestamp: Kafka rejects timestamps far ahead, and retention would delete records with old ones.
+        try:
+            self._producer.produce(
+                self._topics[emission.topic],
+                value=emission.value,
+                key=emission.key,
+                headers=list(emission.headers),
+                on_delivery=self._on_report,
+                partition=emission.partition,
+            )
+        except BufferError:
+            raise KafkaException(KafkaError(KafkaError._QUEUE_FULL, retriable=True)) from None
+        except KafkaException as error:
+            # Rejected by the client itself, which leaves the transaction open.
+            if error.args[0].fatal():
+                raise
+            raise Aborted(error.args[0]) from None
 
     def _on_report(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self._on_delivery(message)
-        elif self._undelivered is None:
+        elif self._undelivered is None and error.code() not in _PURGED:
             self._undelivered = error
 
     def _retry(self, call: Callable[[float], None]) -> None:
@@ -204,7 +250,7 @@ class Transactions:
                 error: KafkaError = raised.args[0]
                 if error.fatal():
                     open_s = time.monotonic() - self._began if self._began else 0.0
-                    raise restart_after(error, self._member, self._connection.quiet_s, open_s) from None
+                    raise restart_after(error, self._member, self._connection.quiet_s, open_s, self._usual_s) from None
                 if error.txn_requires_abort():
                     raise Aborted(error) from None
                 if not error.retriable():

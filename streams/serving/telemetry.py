@@ -311,8 +311,8 @@ TABLE = (
     # Transactions.
     _counter("ragweir_transactions_total", "Transactions, by outcome", *_AGENTS, outcome=("committed", "aborted")),
     _histogram("ragweir_batch_events", "Records in one transaction", *_AGENTS, buckets=_BATCHES),
-    _histogram("ragweir_handle_seconds", "Duration of the computation of one batch", *_AGENTS, buckets=_SECONDS),
-    _histogram("ragweir_commit_seconds", "Duration of the write and commit of one batch", *_AGENTS, buckets=_SECONDS),
+    _histogram("ragweir_handle_seconds", "Duration of the computation of one transaction", *_AGENTS, buckets=_SECONDS),
+    _histogram("ragweir_commit_seconds", "Duration of the commit of one transaction", *_AGENTS, buckets=_SECONDS),
     _counter(
         "ragweir_topics_recreated_total",
         "Times that an input topic was found deleted and created again, and was read from its start",
@@ -323,7 +323,7 @@ TABLE = (
     _gauge("ragweir_lag", "Records of a partition that are not settled", labels=("topic", "partition")),
     _gauge("ragweir_assigned_partitions", "Partitions that this slot reads", *_AGENTS),
     _gauge("ragweir_broker_up", "1 while the broker is connected, else 0"),
-    _gauge("ragweir_last_commit_timestamp_seconds", "Time of the last commit of a batch", *_AGENTS),
+    _gauge("ragweir_last_commit_timestamp_seconds", "Time of the last commit", *_AGENTS),
     Instrument(
         "ragweir_service_up",
         "gauge",

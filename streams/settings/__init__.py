@@ -23,6 +23,7 @@ from ragweir.streams.settings.assemble import AssembleSettings
 from ragweir.streams.settings.events import (
     OTLP,
     BatchSettings,
+    CommitSettings,
     InputSettings,
     LimitSettings,
     MetricSettings,
@@ -52,6 +53,7 @@ __all__ = [
     "GUARDED",
     "AssembleSettings",
     "BatchSettings",
+    "CommitSettings",
     "JudgeSettings",
     "KafkaSettings",
     "KernelSettings",
@@ -104,6 +106,7 @@ class Settings(BaseSettings):
     input: InputSettings = InputSettings()
     assemble: AssembleSettings = AssembleSettings()
     batch: BatchSettings = BatchSettings()
+    commit: CommitSettings = CommitSettings()
     limits: LimitSettings = LimitSettings()
     metrics: MetricSettings = MetricSettings()
     kernel: KernelSettings = KernelSettings()

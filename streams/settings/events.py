@@ -44,16 +44,28 @@ class InputSettings(SettingsGroup):
 
 
 class BatchSettings(SettingsGroup):
-    """Size of one batch, which is one transaction. A batch ends at the first of the three limits that it reaches."""
+    """Size of one batch, which is handled at once. A batch ends at the first of the three limits that it reaches."""
 
     max_events: Annotated[int, Field(ge=1, le=100_000)] = 1_000
-    """Maximum number of events in one transaction. Larger transactions raise throughput and memory."""
+    """Maximum number of events in one batch. Larger batches raise memory."""
     max_bytes: Annotated[int, Field(ge=1)] = 8 * 1024 * 1024
-    """Size of the events in one transaction, in bytes, at which it takes no further event; the last one may exceed
-    it. Larger transactions raise throughput and memory."""
+    """Size of the events in one batch, in bytes, at which it takes no further event; the last one may exceed it."""
     max_wait_ms: Annotated[int, Field(ge=1, le=5_000)] = 100
     """Maximum time that a batch waits for more events, in milliseconds. A shorter wait lowers latency where there is
     little traffic, and costs more transactions."""
+
+
+class CommitSettings(SettingsGroup):
+    """Size of one transaction under a backlog. Without a backlog each batch is one transaction."""
+
+    interval_ms: Annotated[int, Field(ge=0, le=2_500)] = 1_000
+    """Maximum time for which a transaction takes further batches, in milliseconds, and at most a quarter of
+    `transaction.timeout.ms`. As long as more events wait than a batch has, `evaluate` and `key` commit at this
+    interval, not after each batch: fewer commits raise throughput, and readers see outputs later. An aborted
+    transaction is repeated as a whole. 0 commits each batch."""
+    max_bytes: Annotated[int, Field(ge=1)] = 64 * 1024 * 1024
+    """Size of the outputs of one transaction, in bytes, at which it takes no further batch. It bounds what is repeated
+    after an abort."""
 
 
 def _with_defaults(given: dict[str, int]) -> dict[str, int]:

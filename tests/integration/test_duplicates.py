@@ -80,7 +80,9 @@ def test_what_is_evaluated_follows_from_places_alone_whatever_aborts_and_restart
             own.on_revoked([PLACE])
             own.on_assigned(Assignment(PLACE, start, start, preceding=never() if at else iter(())))
         batch = records[at : at + chance.randrange(1, 40)]
-        outcome = own.handle(batch)
+        outcome, cut = Outcome(), chance.randrange(len(batch) + 1)
+        for part in (batch[:cut], batch[cut:]):  # Under a backlog a transaction has several batches.
+            outcome.extend(own.handle(part))
         committed = chance.random() < 0.7
         own.on_commit() if committed else own.on_abort()
         if committed:

@@ -25,8 +25,8 @@ from ragweir.streams.supervisor import Command, Supervisor
 Start = Callable[..., Service]
 
 # A worker that sends itself a signal, once: in its first transaction that writes, with its batch computed and the
-# transaction not begun, or with outputs and offsets on the broker and only the commit missing; or when it is told to
-# give partitions up.
+# transaction not begun, or with outputs and offsets on the broker and only the commit missing; in its first transaction
+# of several batches, with the outputs of three on the broker; or when it is told to give partitions up.
 HURT = """
 import os, signal, sys
 from ragweir.streams.cli import main
@@ -42,11 +42,21 @@ def hurt():
         os.kill(os.getpid(), how)
 
 class HurtTransactions(kafka.Transactions):
-    def commit(self, emissions, *given):
+    writes = batches = 0
+
+    def write(self, emissions):
         if emissions and moment == "before":
             hurt()
-        self.writes = bool(emissions)
-        super().commit(emissions, *given)
+        self.writes += bool(emissions)
+        self.batches += bool(emissions)
+        super().write(emissions)
+        if self.batches == 3 and moment == "between":
+            self._producer.flush(10)
+            hurt()
+
+    def commit(self, *groups):
+        super().commit(*groups)
+        self.batches = 0
 
     def _retry(self, step):
         if step == self._producer.commit_transaction and self.writes and armed and moment == "inside":
@@ -146,16 +156,18 @@ def test_many_kills_with_the_default_timeouts_lose_and_double_nothing(prefix: st
         traffic.must_be_settled_exactly_once()
 
 
+@pytest.mark.parametrize("moment", ["inside", "between"])
 @pytest.mark.parametrize("successor", [0, 1], ids=["same-slot", "other-slot"])
 def test_a_kill_inside_a_transaction_leaves_nothing_behind(
-    kafka: SharedBroker, prefix: str, start: Start, successor: int
+    kafka: SharedBroker, prefix: str, start: Start, successor: int, moment: str
 ) -> None:
     """Outputs and offsets of a transaction that its worker did not live to commit are never read, whoever goes on."""
     traffic = Traffic(kafka.bootstrap, prefix)
-    traffic.publish(30)
-    assert start(traffic, "--slot", "0", before=hurt("inside", "SIGKILL")).ended() == -signal.SIGKILL
-    assert traffic.evaluations("read_uncommitted"), "the outputs were on the broker"
-    assert not traffic.evaluations()
+    traffic.publish(30 if moment == "inside" else 300)
+    assert start(traffic, "--slot", "0", before=hurt(moment, "SIGKILL")).ended() == -signal.SIGKILL
+    committed = traffic.evaluations()
+    assert len(traffic.evaluations("read_uncommitted")) > len(committed), "the outputs were on the broker"
+    assert bool(committed) == (moment == "between")
     start(traffic, "--slot", str(successor))
     traffic.must_be_settled_exactly_once()
 
@@ -173,18 +185,18 @@ def test_a_kill_in_a_rebalance_leaves_no_partition_unread(kafka: SharedBroker, p
     traffic.must_be_settled_exactly_once()
 
 
-@pytest.mark.parametrize("moment", ["before", "inside"])
+@pytest.mark.parametrize("moment", ["before", "inside", "between"])
 def test_a_zombie_writes_nothing(kafka: SharedBroker, prefix: str, start: Start, moment: str) -> None:
     """A worker that slept beyond its session with a batch in hand does not commit it: another has had it."""
     traffic = Traffic(kafka.bootstrap, prefix)
-    traffic.publish(30)
+    traffic.publish(300 if moment == "between" else 30)
     zombie = start(traffic, "--slot", "0", before=hurt(moment, "SIGSTOP"))
     eventually(lambda: Path(f"/proc/{zombie.process.pid}/stat").read_text().split()[2] == "T", "it sleeps")
     start(traffic, "--slot", "1")
     traffic.settled()
     traffic.publish(30)
     zombie.send(signal.SIGCONT)
-    if moment == "inside":
+    if moment != "before":
         # The broker has ended its transaction: a new process has to go on.
         assert zombie.ended() == 1
         (said,) = zombie.logged("has to start again", level="error")

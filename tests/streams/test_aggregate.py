@@ -825,7 +825,7 @@ def test_a_clock_in_the_future_moves_the_watermark_to_its_record_at_most(ahead_s
 def test_absurd_timestamps_of_records_stop_nothing(stamp_ms: int) -> None:
     """Event time neither overflows nor leaves the calendar, whatever timestamp a record has."""
     partition = Partition()
-    records = [replace(each, timestamp_ms=stamp_ms) for each in partition.records_of([event(), event()])]
+    records = [each._replace(timestamp_ms=stamp_ms) for each in partition.records_of([event(), event()])]
     partition.commit(partition.agent.handle(records), 2)
     assert sum(window.events for window in partition.windows()) == 2
     assert partition.progress().watermark == (NOON if stamp_ms > 0 else EPOCH) - timedelta(seconds=10)

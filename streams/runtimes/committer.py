@@ -1,0 +1,133 @@
+"""The end of a transaction: outcomes and the offsets of their records are committed together, or both are undone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import structlog
+from confluent_kafka import KafkaError
+
+from ragweir.errors import RestartRequired
+from ragweir.streams.agent import Agent
+from ragweir.streams.records import Outcome, TopicPartition
+from ragweir.streams.runtimes.crash_protection import CrashProtection
+from ragweir.streams.runtimes.offsets import OffsetTracker
+from ragweir.streams.runtimes.pending import PendingOutcome
+from ragweir.streams.runtimes.poison import PoisonBisection
+from ragweir.streams.runtimes.progress_group import ProgressGroup
+from ragweir.streams.runtimes.status import Status
+from ragweir.streams.runtimes.topic_identity import TopicIdentity
+from ragweir.streams.runtimes.transactions import Aborted, GroupOffsets, Transactions
+from ragweir.streams.serving.telemetry import Telemetry
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class Committer:
+    """Sends the outcomes of an agent, and ends their transaction.
+
+    Args:
+        agent: the agent, which is told of each end.
+        transactions: the producer's transactions.
+        offsets: the offsets of the held partitions.
+        crash_protection: has the metadata of the offsets.
+        progress: selects the offsets for the progress group.
+        identity: detects topics that were deleted and created again.
+        bisection: is told of each end.
+        status: shows what is committed.
+        telemetry: counts transactions.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        transactions: Transactions,
+        offsets: OffsetTracker,
+        crash_protection: CrashProtection,
+        progress: ProgressGroup,
+        identity: TopicIdentity,
+        bisection: PoisonBisection,
+        status: Status,
+        telemetry: Telemetry,
+    ) -> None:
+        self._agent, self._transactions, self._offsets, self._progress = agent, transactions, offsets, progress
+        self._crash_protection, self._identity, self._bisection = crash_protection, identity, bisection
+        self._status, self._telemetry = status, telemetry
+        self.pending = PendingOutcome()
+        self.group_metadata: object = None
+        """The group's metadata when the last batch was read: a member that has lost its partitions since is fenced."""
+
+    def add(self, outcome: Outcome) -> None:
+        """Add an outcome to the transaction, and send its emissions.
+
+        Raises:
+            Aborted: if `undo` has to be called. `commit` and `commit_metadata` raise it too.
+            RestartRequired: if a new process has to go on. All methods may raise it.
+        """
+        self.pending.add(outcome)
+        self._transactions.write(outcome.emissions)
+
+    def commit(self) -> bool:
+        """Commit the outcomes that were added; return False if there was nothing to commit."""
+        pending, began = self.pending, time.perf_counter()
+        uncommitted = self._offsets.uncommitted or self._crash_protection.attempts.uncommitted
+        if pending.is_open or uncommitted or self._identity.is_asked:
+            self.check_topics()
+        if has_effects := pending.has_effects or uncommitted:
+            self._commit(pending.offsets)
+            self._bisection.on_commit()
+            self._crash_protection.on_commit()
+            self._status.on_batch(pending.handled, pending.handle_s, time.perf_counter() - began)
+        elif self._progress.due(self._offsets.committed):
+            self.commit_metadata()
+        self._agent.on_commit()
+        self._status.on_commit(pending.outcome)
+        pending.clear()
+        return has_effects
+
+    def commit_metadata(self) -> None:
+        """Commit the committed offsets again with new metadata."""
+        self._commit({})
+
+    def _commit(self, moved: Mapping[TopicPartition, int]) -> None:
+        before, attempts = dict(self._offsets.committed), self._crash_protection.attempts
+        offsets = attempts.with_metadata(self._offsets.next_offsets(moved), before, self._agent.note)
+        own = GroupOffsets(offsets, self.group_metadata)
+        progress = self._progress.offsets(offsets)
+        further = [GroupOffsets(progress, self._progress.metadata)] if progress else []
+        self._transactions.commit(own, *further)
+        self._progress.on_commit(progress)
+        attempts.on_commit(offsets, before)
+        self._offsets.on_commit()
+        self._telemetry.count("ragweir_transactions_total", 1, "committed")
+
+    def check_topics(self) -> None:
+        """Check that the records that were read belong to the topics whose offsets are committed.
+
+        Raises:
+            RestartRequired: if a topic was deleted and created again. Nothing of the transaction is committed.
+        """
+        if not (changed := self._identity.changed()):
+            return
+        try:
+            self._transactions.abort(Aborted(KafkaError(KafkaError.UNKNOWN_TOPIC_ID)))
+            # Kafka deletes offsets with their topic: the next process has to find those of the old one.
+            self.commit_metadata()
+        except Aborted as aborted:
+            self._transactions.abort(aborted)
+        names = ", ".join(changed)
+        raise RestartRequired(f"{names}: deleted and created again; a restart reads from its start, without duplicates")
+
+    def undo(self, aborted: Aborted) -> KafkaError:
+        """Abort the transaction; return the cause."""
+        pending = self.pending
+        self._agent.on_abort()
+        cause = self._transactions.abort(aborted)
+        self._telemetry.count("ragweir_transactions_total", 1, "aborted")
+        log.warning("transaction aborted", reason=cause.str(), code=cause.name(), events=pending.settled)
+        reason = f"Kafka refuses what it came to: {cause.str()}"
+        self._bisection.on_abort(cause.code(), reason, pending.settled, pending.last)
+        self._identity.discard_answer()
+        pending.clear()
+        return cause
