@@ -15,6 +15,7 @@ from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
 from ragweir.metrics.aggregation.cardinality import Admission, Labels, admit_sets, merge_sets
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.packed_scores import row_of
 from ragweir.schemas.window import Window, duration_s
 from ragweir.streams.aggregate.dimensions import Dimensions, admission_limits
 from ragweir.streams.aggregate.window_batch import Key
@@ -46,7 +47,7 @@ class Windowing:
         if not has_windows(evaluation.event_time):
             return
         key = start_of(evaluation.event_time, self._base), self._dimensions.of(evaluation)
-        self._entries.append(self._aggregator.entry(evaluation, key))
+        self._entries.append(WindowEntry(key, row_of(evaluation)))
         if len(self._entries) >= _BATCH:
             self._sum()
 

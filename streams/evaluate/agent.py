@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from statistics import median_low
 
@@ -22,6 +22,7 @@ from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.evaluation import CARRIED_OVER, Decision, Evaluation, Source, Texts, document_ids
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.packed_scores import score_headers
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.streams.agent import Agent, Assignment, Origin
 from ragweir.streams.emissions import add_dead_letter, cloud_event, with_trace
@@ -293,7 +294,9 @@ class EvaluateAgent(Agent):
             else:
                 evaluation = _too_large_to_judge(evaluation)
         stage = evaluation.stage
-        written = _emission("evaluations", f"evaluation.{stage}", stage, evaluation, encode(evaluation))
+        value = encode(evaluation)
+        written = _emission("evaluations", f"evaluation.{stage}", stage, evaluation, value)
+        written = replace(written, headers=(*written.headers, *score_headers(evaluation, value)))
         results = self._config.otlp.emissions(_SERVICE, evaluation) if self._config.otlp else []
         return evaluation, [written, *requests, *results]
 
