@@ -35,8 +35,8 @@ MAX_BYTES = 8 * 1024
 _VERSION = 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_HEAD, _BODY = Struct("<BI"), Struct("<BIqHH8s")
-_FIRST = _HEAD.size + _BODY.size
+_HEAD, _BODY, _START = Struct("<BI"), Struct("<BIqHH8s"), Struct("<BIBIqHH8s")
+_FIRST = _START.size
 _DOUBLE_BYTES = 8
 _STATUSES: Final = frozenset(get_args(Status))
 _MAX_CACHED = 4_096
@@ -171,14 +171,6 @@ def score_headers(evaluation: Evaluation, value: bytes) -> tuple[tuple[str, byte
     return () if row is None else ((HEADER, row),)
 
 
-def score_header(headers: Iterable[tuple[str, bytes | None]]) -> bytes | None:
-    """Return the row that a record has as a header; None if it has none."""
-    for name, value in headers:
-        if name == HEADER:
-            return value
-    return None
-
-
 class RowReader:
     """Reads rows. It knows the names of the evaluations that it has read from JSON."""
 
@@ -196,24 +188,19 @@ class RowReader:
             self._names[names.digest] = names
         return row_of(evaluation)
 
-    def read_all(self, packed: Sequence[tuple[bytes | None, int]]) -> list[ScoreRow | None]:
-        """Return the row of each header and size of a value; None for one that has to be read from JSON."""
-        rows = [None if header is None else self._read(header, value_bytes) for header, value_bytes in packed]
-        groups: dict[ScoreNames, list[int]] = {}
-        for place, row in enumerate(rows):
-            if row is not None:
-                groups.setdefault(row.names, []).append(place)
-        for places in groups.values():
-            infinite = np.isinf(matrix([row for place in places if (row := rows[place])])).any(axis=1)
-            for number in np.flatnonzero(infinite).tolist():
-                rows[places[number]] = None
-        return rows
+    def read(self, headers: Iterable[tuple[str, bytes | None]], value_bytes: int) -> ScoreRow | None:
+        """Return the row that a record has as a header; None if the record has to be read from its value.
 
-    def _read(self, packed: bytes, value_bytes: int) -> ScoreRow | None:
-        if not _FIRST <= len(packed) <= MAX_BYTES or packed[0] != _VERSION:
+        The scores are not checked; see `infinite`.
+        """
+        packed = None
+        for name, value in headers:
+            if name == HEADER:
+                packed = value
+                break
+        if packed is None or not _FIRST <= len(packed) <= MAX_BYTES or packed[0] != _VERSION:
             return None
-        _, checksum = _HEAD.unpack_from(packed)
-        judged, size, time_us, first, second, digest = _BODY.unpack_from(packed, _HEAD.size)
+        _, checksum, judged, size, time_us, first, second, digest = _START.unpack_from(packed)
         names = self._names.get(digest)
         if size != value_bytes or names is None or crc32(packed[_HEAD.size :]) != checksum:
             return None
@@ -259,6 +246,19 @@ def matrix(rows: Sequence[ScoreRow]) -> NDArray[np.float64]:
     """Return the scores of rows with the same names: one row each, one column per name, NaN for null."""
     values = np.frombuffer(b"".join([row.values for row in rows]), dtype="<f8")
     return values.reshape(len(rows), -1) if len(values) else np.empty((len(rows), 0))
+
+
+def infinite(rows: Sequence[ScoreRow | None]) -> list[int]:
+    """Return the places of rows with an infinite score, which no evaluation has."""
+    groups: dict[ScoreNames, list[int]] = {}
+    for place, row in enumerate(rows):
+        if row is not None:
+            groups.setdefault(row.names, []).append(place)
+    found: list[int] = []
+    for places in groups.values():
+        hits = np.isinf(matrix([row for place in places if (row := rows[place])])).any(axis=1)
+        found += [places[number] for number in np.flatnonzero(hits).tolist()]
+    return found
 
 
 def _origin(text: bytes) -> Origin:

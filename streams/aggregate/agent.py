@@ -21,7 +21,7 @@ from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.codec.json import encode, parse
 from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.schemas.packed_scores import RowReader, ScoreRow, score_header
+from ragweir.schemas.packed_scores import RowReader, ScoreRow, infinite
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.schemas.window import Progress, Window
 from ragweir.schemas.window_key import ProgressKey, WindowKey, encode_window_key
@@ -164,31 +164,38 @@ class AggregateAgent(Agent):
         return self._emit_progress(partition, advanced, outcome)
 
     def _rows(self, records: Sequence[Record], outcome: Outcome) -> Iterator[tuple[Record, ScoreRow]]:
-        """Yield the rows of records, from their headers or their values; add a dead letter for each that has neither.
+        """Return the rows of records, from their headers or their values; add a dead letter for each that has neither.
 
         A header is read only for a value that would be: a tombstone or a record that is too large has no row.
         """
-        most = self._config.max_bytes
-        headers = [
-            (score_header(record.headers), len(record.value))
-            if record.value is not None and len(record.value) <= most
-            else (None, 0)
-            for record in records
-        ]
-        packed = 0
-        for record, row in zip(records, self._reader.read_all(headers), strict=True):
+        most, read = self._config.max_bytes, self._reader.read
+        rows: list[ScoreRow | None] = []
+        known = 0
+        for record in records:
+            size = -1 if record.value is None else len(record.value)
+            row = read(record.headers, size) if 0 <= size <= most else None
             if row is not None and FIRST_US <= row.time_us < END_US:
-                packed += 1
-                yield record, row
-                continue
-            try:
-                yield record, self._reader.of(_evaluation(record, most))
-            except Rejected as rejected:
-                add_dead_letter(outcome, _SERVICE, record, rejected.error_class, rejected.message, most)
+                known += 1
             else:
-                outcome.counts[_SUMMED, "json"] += 1
-        if packed:
-            outcome.counts[_SUMMED, "header"] += packed
+                row = self._row_of_value(record, outcome)
+            rows.append(row)
+        # All at once, which is much faster than one by one. None is infinite unless its header was forged.
+        for place in infinite(rows):
+            known -= 1
+            rows[place] = self._row_of_value(records[place], outcome)
+        if known:
+            outcome.counts[_SUMMED, "header"] += known
+        return ((record, row) for record, row in zip(records, rows, strict=True) if row is not None)
+
+    def _row_of_value(self, record: Record, outcome: Outcome) -> ScoreRow | None:
+        try:
+            row = self._reader.of(_evaluation(record, self._config.max_bytes))
+        except Rejected as rejected:
+            most = self._config.max_bytes
+            add_dead_letter(outcome, _SERVICE, record, rejected.error_class, rejected.message, most)
+            return None
+        outcome.counts[_SUMMED, "json"] += 1
+        return row
 
     def _state(self, partition: int) -> PartitionState:
         """Return the state of a partition with what is not committed yet."""

@@ -296,7 +296,7 @@ class EvaluateAgent(Agent):
         stage = evaluation.stage
         value = encode(evaluation)
         written = _emission("evaluations", f"evaluation.{stage}", stage, evaluation, value)
-        written = replace(written, headers=(*written.headers, *score_headers(evaluation, value)))
+        written = replace(written, headers=(*score_headers(evaluation, value), *written.headers))
         results = self._config.otlp.emissions(_SERVICE, evaluation) if self._config.otlp else []
         return evaluation, [written, *requests, *results]
 

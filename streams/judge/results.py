@@ -174,7 +174,7 @@ def evaluated(record: Record, evaluation: Evaluation, counted: RequestOutcome, o
     headers = cloud_event(_SERVICE, "evaluation.judged", identity, evaluation.event_time, "application/json")
     value = encode(evaluation)
     row = score_headers(evaluation, value)
-    emission = Emission("evaluations", evaluation.event_id.encode(), value, (*headers, *row))
+    emission = Emission("evaluations", evaluation.event_id.encode(), value, (*row, *headers))
     outcome = result(record, emission, counted)
     outcome.emissions += otlp.emissions(_SERVICE, evaluation) if otlp else []
     outcome.counts["ragweir_evaluations_total", "judged"] = 1

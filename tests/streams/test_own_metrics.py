@@ -8,6 +8,7 @@ import pytest
 from commands import ROOT
 
 from ragweir.errors import ConfigurationError
+from ragweir.metrics.aggregation.aggregator import WindowEntry
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
 from ragweir.metrics.view import example
 from ragweir.schemas.evaluation import Evaluation
