@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from math import isnan
-from typing import Generic, NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,13 +17,6 @@ from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.packed_scores import Outcomes, ScoreNames, ScoreRow, matrix
 
 Key = TypeVar("Key", bound=Hashable)
-
-
-class WindowEntry(NamedTuple, Generic[Key]):
-    """The row of an evaluation, and the key of its window."""
-
-    key: Key
-    row: ScoreRow
 
 
 class Aggregator:
@@ -60,53 +53,61 @@ class Aggregator:
         """Return the names that count of an evaluation: of a judged one, those of judged metrics."""
         return [name for name in names if not judged or name not in self._free]
 
-    def aggregate(self, events: Sequence[WindowEntry[Key]]) -> dict[Key, WindowAggregate]:
-        """Aggregate events by window, in the order of each window's first event."""
-        contents = {key: WindowAggregate() for key in dict.fromkeys(event.key for event in events)}
-        self.add(events, contents)
+    def aggregate(self, rows: Sequence[ScoreRow], keys: Sequence[Key]) -> dict[Key, WindowAggregate]:
+        """Aggregate the rows of evaluations by the keys of their windows, in the order of each one's first event."""
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        contents = {key: WindowAggregate() for key in numbers}
+        self.add(rows, [numbers[key] for key in keys], list(contents.values()))
         return contents
 
-    def add(self, events: Sequence[WindowEntry[Key]], into: Mapping[Key, WindowAggregate]) -> None:
-        """Add events to the aggregates of their windows, which are changed.
+    def add(self, rows: Sequence[ScoreRow], owners: Sequence[int], into: Sequence[WindowAggregate]) -> None:
+        """Add the rows of evaluations to the aggregates of their windows, which are changed.
+
+        Args:
+            rows: the rows.
+            owners: the index of each row's aggregate.
+            into: the aggregates.
 
         Raises:
             ValueError: if a metric of an aggregate was summarised or estimated in another way.
         """
-        if not events:
+        if not rows:
             return
-        contents = list(into.values())
-        numbers = {key: number for number, key in enumerate(into)}
-        owners = [numbers[event.key] for event in events]
-        groups: dict[tuple[ScoreNames, bool], list[int]] = {}
-        alike: Counter[tuple[int, ScoreNames, Outcomes]] = Counter()
-        for place, (owner, (_, row)) in enumerate(zip(owners, events, strict=True)):
-            groups.setdefault((row.names, row.judged), []).append(place)
-            if row.judged:
-                self._judge(contents[owner], row)
-            else:
-                contents[owner].events += 1
-                alike[owner, row.names, row.outcomes] += 1
-        for (owner, names, outcomes), times in alike.items():
-            _add_outcomes(contents[owner], names, outcomes, times)
-        schemes, values = self._matrix(events, groups)
+        # Most events of a window have the same categories and decisions.
+        alike = Counter(
+            zip(owners, [row.outcomes for row in rows], [(row.names, row.judged) for row in rows], strict=True)
+        )
+        for (owner, outcomes, (names, judged)), times in alike.items():
+            if not judged:
+                _add_outcomes(into[owner], names, outcomes, times)
+        groups = dict.fromkeys(group for _, _, group in alike)
+        for names, judged in groups:
+            if judged:
+                for owner, row in zip(owners, rows, strict=True):
+                    if row.judged and row.names is names:
+                        self._judge(into[owner], row)
+        schemes, values = self._matrix(rows, list(groups))
         if schemes:
-            add_values([own.metrics for own in contents], schemes, values, np.array(owners, dtype=np.int64))
+            add_values([own.metrics for own in into], schemes, values, np.array(owners, dtype=np.int64))
 
     def _matrix(
-        self, events: Sequence[WindowEntry[Key]], groups: Mapping[tuple[ScoreNames, bool], list[int]]
+        self, rows: Sequence[ScoreRow], groups: Sequence[tuple[ScoreNames, bool]]
     ) -> tuple[dict[str, Scheme], Floats]:
-        """Return the metrics that count, and one row per event and one column per metric, with NaN for null."""
-        counted = {group: self.counted(group[0].scores, judged=group[1]) for group in groups}
-        columns = {name: column for column, name in enumerate(dict.fromkeys(chain.from_iterable(counted.values())))}
+        """Return the metrics that count, and one row per event and one column per metric, with NaN for null.
+
+        `groups` are the names of the rows, each with true for judged ones.
+        """
+        counted = [self.counted(names.scores, judged=judged) for names, judged in groups]
+        columns = {name: column for column, name in enumerate(dict.fromkeys(chain.from_iterable(counted)))}
         schemes = {name: self.schemes.get(name, DEFAULT_SCHEME) for name in columns}
-        blocks = {group: matrix([events[place].row for place in places]) for group, places in groups.items()}
-        if len(groups) == 1 and not (only := next(iter(groups)))[1]:  # Nearly always.
-            return schemes, blocks[only]
-        values = np.full((len(events), len(columns)), np.nan)
-        for (names, judged), places in groups.items():
-            own = counted[names, judged]
+        if len(groups) == 1 and not groups[0][1]:  # Nearly always.
+            return schemes, matrix(rows)
+        values = np.full((len(rows), len(columns)), np.nan)
+        for (names, judged), own in zip(groups, counted, strict=True):
+            places = [place for place, row in enumerate(rows) if row.names is names and row.judged == judged]
             found = [names.scores.index(name) for name in own]
-            values[np.ix_(places, [columns[name] for name in own])] = blocks[names, judged][:, found]
+            block = matrix([rows[place] for place in places])[:, found]
+            values[np.ix_(places, [columns[name] for name in own])] = block
         return schemes, values
 
     def _judge(self, own: WindowAggregate, row: ScoreRow) -> None:
@@ -145,6 +146,7 @@ def _add_statuses(own: WindowAggregate, outcomes: Outcomes) -> dict[str, float]:
 
 def _add_outcomes(own: WindowAggregate, names: ScoreNames, outcomes: Outcomes, times: int) -> None:
     """Add the categories and decisions of scored events that have the same ones."""
+    own.events += times
     own.versions.add(names.version)
     for name, label in zip(names.categories, outcomes.categories, strict=True):
         if label is not None:

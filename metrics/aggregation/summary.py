@@ -327,11 +327,13 @@ def _histograms(
 
 def to_record(summary: Summary) -> dict[str, Any]:
     """Return the record of a summary."""
-    scheme = summary.scheme
+    scheme, total, squares = summary.scheme, summary.total, summary.squares
+    # The calls would double the time of nearly all summaries.
+    exact = -_MAX_NUMBER < total < _MAX_NUMBER and squares < _MAX_NUMBER
     return {
         "count": summary.count,
-        "sum": encode_sum(summary.total, scheme.scale),
-        "sum_squares": encode_sum(summary.squares, scheme.square_scale),
+        "sum": total / scheme.scale if exact else encode_sum(total, scheme.scale),
+        "sum_squares": squares / scheme.square_scale if exact else encode_sum(squares, scheme.square_scale),
         "min": summary.minimum,
         "max": summary.maximum,
         "histogram": {"scheme": scheme.name, "bins": summary.bins},

@@ -141,15 +141,16 @@ class AggregateAgent(Agent):
         parts: dict[Key, WindowPart] = {}
         for (start, labels), offset in batch.opened.items():
             opened_at = state.part_base + offset
-            number = opened_at if times.is_held(start, newest) else -1 - opened_at
-            parts[start, labels] = self._decoded(windows.get(start, {}).get(labels)) or WindowPart(number)
-        contents = {key: part.contents or WindowAggregate() for key, part in parts.items()}
+            new = WindowPart(opened_at if times.is_held(start, newest) else -1 - opened_at)
+            parts[start, labels] = self._decoded(windows.get(start, {}).get(labels)) or new
+        contents = [part.contents or WindowAggregate() for part in parts.values()]
         # The aggregates in memory are changed, which `on_abort` undoes: copying each takes longer than the sums.
-        self._config.aggregator.add(batch.entries, contents)
+        self._pending.setdefault(partition, state)
+        self._config.aggregator.add(batch.rows, batch.owners, contents)
         touched: defaultdict[datetime, dict[Labels, WindowPart]] = defaultdict(dict)
-        for key, part in parts.items():
-            contents[key].late += batch.late[key]
-            touched[key[0]][key[1]] = self._emit_part(partition, key, part, contents[key], outcome)
+        for number, ((key, part), total) in enumerate(zip(parts.items(), contents, strict=True)):
+            total.late += batch.late[number]
+            touched[key[0]][key[1]] = self._emit_part(partition, key, part, total, outcome)
         held = self._kept(state.held, touched, newest)
         advanced = replace(
             state,

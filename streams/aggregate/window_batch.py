@@ -1,11 +1,10 @@
-"""The windows that a batch of evaluations falls into, and the entries that the batch adds to them."""
+"""The windows that the evaluations of a batch fall into."""
 
 from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime, timedelta
 
-from ragweir.metrics.aggregation.aggregator import WindowEntry
 from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.schemas.packed_scores import Origin, ScoreRow
 from ragweir.streams.aggregate.dimensions import Dimensions
@@ -32,18 +31,21 @@ class WindowBatch:
         admission: LabelSetAdmission,
         newest: datetime | None,
     ) -> None:
-        self._dimensions, self._times = dimensions, times
+        self._dimensions, self._late_after_us = dimensions, times.late_after_us
         self._windows, self._admission = windows, admission
-        self._newest = newest
         self._newest_us = None if newest is None else microseconds(newest)
         self._size_us = times.size // timedelta(microseconds=1)
-        self._labels: dict[Origin, Labels] = {}
-        self._keys: dict[tuple[int, Labels], Key] = {}
-        """The windows that the batch has opened or found, by start in microseconds and label set."""
-        self.entries: list[WindowEntry[Key]] = []
+        self._found: dict[tuple[int, Origin], int] = {}
+        """The numbers of windows by start and origin: the origins of most events are those of others."""
+        self._numbers: dict[tuple[int, Labels], int] = {}
+        """The numbers of windows by start in microseconds and label set."""
+        self.rows: list[ScoreRow] = []
+        self.owners: list[int] = []
+        """The number of each row's window."""
         self.opened: dict[Key, int] = {}
-        """The offset of the first evaluation of each window, in the order in which windows occurred first."""
-        self.late: Counter[Key] = Counter()
+        """The offset of the first evaluation of each window, in the order of the windows' numbers."""
+        self.late: Counter[int] = Counter()
+        """The number of late events, by the number of their window."""
         self.overflows = 0
         """The number of evaluations that count under the overflow set."""
 
@@ -56,34 +58,37 @@ class WindowBatch:
         """Add the row of a record."""
         time_us = row.time_us
         start_us = time_us - time_us % self._size_us
-        labels = self._labels.get(row.origin)
-        if labels is None:
-            labels = self._labels[row.origin] = self._dimensions.of(row.origin)
-        key = self._keys.get((start_us, labels)) or self._admitted(start_us, labels, record.offset)
+        number = self._found.get((start_us, row.origin))
+        if number is None:
+            number = self._number(start_us, row.origin, record.offset)
         # Judgements are later by nature; `late` counts how many of the events themselves are out of order.
         newest_us = self._newest_us
-        if newest_us is not None and not row.judged and start_us + self._times.late_after_us <= newest_us:
-            self.late[key] += 1
+        if newest_us is not None and start_us + self._late_after_us <= newest_us and not row.judged:
+            self.late[number] += 1
         # Event time reaches at most the record's timestamp, since clocks may be fast.
         stamp_ms = record.timestamp_ms
         if stamp_ms is not None and time_us > stamp_ms * 1000:
             time_us = max(0, stamp_ms) * 1000
         if newest_us is None or time_us > newest_us:
             self._newest_us = time_us
-        self.entries.append(WindowEntry(key, row))
+        self.rows.append(row)
+        self.owners.append(number)
 
-    def _admitted(self, start_us: int, labels: Labels, offset: int) -> Key:
-        """Return the window of a label set, which is that of the overflow set if it is not admitted."""
+    def _number(self, start_us: int, origin: Origin, offset: int) -> int:
+        """Return the number of the window of an event, which is that of the overflow set if it is not admitted."""
+        labels, overflow = self._dimensions.of(origin), self._dimensions.overflow
         start = EPOCH + timedelta(microseconds=start_us)
-        overflow = self._dimensions.overflow
-        if labels not in self._windows.get(start, ()) and not self._admission.admit(labels, start):
-            if labels != overflow:
+        number = self._numbers.get((start_us, labels))
+        if number is None:
+            if labels in self._windows.get(start, ()) or self._admission.admit(labels, start) or labels == overflow:
+                number = self._opened(start, start_us, labels, offset)
+            else:  # It is asked again for each event, as there may be room later.
                 self.overflows += 1
-                key = start, overflow
-                self.opened.setdefault(key, offset)
-                self._keys[start_us, overflow] = key
-                return key
-        key = start, labels
-        self.opened.setdefault(key, offset)
-        self._keys[start_us, labels] = key
-        return key
+                return self._opened(start, start_us, overflow, offset)
+        self._found[start_us, origin] = number
+        return number
+
+    def _opened(self, start: datetime, start_us: int, labels: Labels, offset: int) -> int:
+        number = self._numbers.setdefault((start_us, labels), len(self._numbers))
+        self.opened.setdefault((start, labels), offset)
+        return number

@@ -11,10 +11,10 @@ from statistics import fmean
 
 from rich.table import Table
 
-from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.evaluation import Evaluation, Status
-from ragweir.schemas.packed_scores import row_of
+from ragweir.schemas.packed_scores import ScoreRow, row_of
 from ragweir.schemas.window import EstimateResult
 from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS
@@ -90,7 +90,7 @@ class EvaluationSummary:
         """A heap of the highest risks, with the ids of their events."""
         self._values: defaultdict[str, list[float]] = defaultdict(list)
         self._labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._waiting: list[WindowEntry[None]] = []
+        self._waiting: list[ScoreRow] = []
         self._contents = WindowAggregate()
 
     def add(self, evaluation: Evaluation) -> None:
@@ -116,12 +116,12 @@ class EvaluationSummary:
                 self._labels[name][label] += 1
         if evaluation.decision.suites:
             counted = evaluation if judged else evaluation.model_copy(update={"scores": {}, "categories": {}})
-            self._waiting.append(WindowEntry(None, row_of(counted)))
+            self._waiting.append(row_of(counted))
             if len(self._waiting) >= _BATCH:
                 self._aggregate()
 
     def _aggregate(self) -> None:
-        for contents in self._totals.aggregate(self._waiting).values():
+        for contents in self._totals.aggregate(self._waiting, [None] * len(self._waiting)).values():
             self._contents.merge(contents)
         self._waiting = []
 

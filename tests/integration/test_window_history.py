@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from conftest import SharedBroker, create_topic
 
 from ragweir.errors import PermanentError
-from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.metrics.aggregation.merger import WindowMerger
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
@@ -75,7 +75,7 @@ def labels_of(own: Evaluation) -> Labels:
 
 def contents_of(own: list[Evaluation]) -> WindowAggregate:
     """All of them, summed up at once: nothing is merged."""
-    return TOTALS.aggregate([WindowEntry("", row_of(each)) for each in own])[""]
+    return TOTALS.aggregate([row_of(each) for each in own], [""] * len(own))[""]
 
 
 def plain(own: list[Evaluation]) -> Iterator[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
-from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.estimate import (
     Chance,
     Estimate,
@@ -227,7 +227,7 @@ def decision(**suites: tuple[str, float]) -> Decision:
 
 def window(*evaluations: Evaluation) -> WindowAggregate:
     """Summed up one by one and merged."""
-    return merged(TOTALS.aggregate([WindowEntry(0, row_of(each))])[0] for each in evaluations)
+    return merged(TOTALS.aggregate([row_of(each)], [0])[0] for each in evaluations)
 
 
 def test_every_judged_metric_can_be_estimated() -> None:
@@ -261,7 +261,7 @@ def test_an_event_counts_once_though_it_is_evaluated_twice() -> None:
     assert found.chances == {"rubric": Chance(least=0.02), "ragas": Chance(least=0.1, none=1)}
     assert found.estimates == {"judge_relevance": estimate([(0.75, 0.02)])}
     assert found == merged([window(judged), window(other, scored)])
-    assert found == TOTALS.aggregate([WindowEntry(0, row_of(each)) for each in (judged, scored, other)])[0]
+    assert found == TOTALS.aggregate([row_of(each) for each in (judged, scored, other)], [0] * 3)[0]
 
 
 def test_labels_have_estimates_of_their_shares() -> None:
