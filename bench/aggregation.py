@@ -1,54 +1,88 @@
-"""Cost of windows without Kafka: CPU time of the aggregate agent per event, by the size of a commit."""
+"""Cost of windows: of the aggregate agent alone and from Kafka to Kafka, from JSON and from packed rows; exposition."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
 
 import orjson
+from confluent_kafka import Producer
 from rich.table import Table
+from typing_extensions import override
 
+from bench.interactions import interactions
+from bench.kafka_loops import Measurement, topics
 from bench.timing import microseconds
-from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
-from ragweir.metrics.aggregation.window_aggregate import merged
+from ragweir.metrics.aggregation.aggregator import Aggregator
+from ragweir.metrics.aggregation.merger import ClosedWindow
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.schemas.codec.json import parse
+from ragweir.schemas.codec.json import encode, parse
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.packed_scores import HEADER, RowReader, row_of, score_headers
 from ragweir.streams.agent import Assignment
 from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
-from ragweir.streams.records import Record
+from ragweir.streams.emissions import cloud_event
+from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.export.exposition import Exposition
+from ragweir.streams.kafka.client import Identity, producer_properties
+from ragweir.streams.kafka.client import Connection
+from ragweir.streams.playground.local.kafka import local_kafka
+from ragweir.streams.records import Headers, Outcome, Record
+from ragweir.streams.runtimes.kafka import KafkaRuntime
+from ragweir.streams.service import SERVICES
+from ragweir.streams.serving.health import Health
+from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.settings import Settings, load
 
-METRICS, LABEL_SETS = 40, 60
+LABEL_SETS = 200
+EVENTS = 60_000
 _START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+_PER_SECOND = 2_000
+"""Events per second of event time."""
+_DISTINCT = 400
+_TIMEOUT_S = 600.0
+_SERIES = 9_000
 
 
-def _value(rng: random.Random, unit: str) -> float:
-    """Draw a plausible value of a metric."""
-    if unit in ("ratio", "score"):
-        return round(rng.betavariate(5, 2), 6)
-    if unit == "boolean":
-        return float(rng.random() < 0.9)
-    return float(rng.randrange(40)) if unit == "count" else round(rng.lognormvariate(6, 1), 3)
+@cache
+def _scored() -> tuple[Evaluation, ...]:
+    """Return evaluations with the whole catalogue."""
+    agent = EvaluateAgent(EvaluateConfig(Catalogue(everything())))
+    records = [Record("interactions", 0, number, None, each, 0) for number, each in enumerate(interactions(_DISTINCT))]
+    return tuple(Evaluation.model_validate_json(each.value or b"") for each in agent.handle(records).emissions)
 
 
-def evaluations(count: int, seed: int = 7) -> Iterator[bytes]:
-    """Yield encoded evaluations of one minute, each with all metrics, spread over the label sets."""
-    rng = random.Random(seed)
-    metrics = [metric for metric in everything() if metric.unit != "category"][:METRICS]
+def packed_evaluations(
+    count: int, label_sets: int = LABEL_SETS, *, packed: bool = True
+) -> Iterator[tuple[bytes, bytes, Headers]]:
+    """Yield key, value and headers of evaluations as evaluate writes them, spread over the label sets."""
+    scored = _scored()
     for number in range(count):
-        labels = number % LABEL_SETS
-        yield orjson.dumps(
-            {
+        labels = number * 7919 % label_sets
+        evaluation = scored[number % len(scored)].model_copy(
+            update={
                 "event_id": f"bench-{number}",
-                "event_time": _START + timedelta(seconds=60 * number / count),
+                "event_time": _START + timedelta(seconds=number / _PER_SECOND),
                 "application": f"app-{labels % 4}",
                 "model": f"model-{labels // 4}",
-                "pipeline_version": "v1",
-                "scores": {metric.name: _value(rng, metric.unit) for metric in metrics},
-                "catalogue_version": "1",
             }
         )
+        value = encode(evaluation)
+        headers = cloud_event(
+            "evaluate", "evaluation.scored", evaluation.event_id, evaluation.event_time, "application/json"
+        )
+        row = score_headers(evaluation, value) if packed else ()
+        yield evaluation.event_id.encode(), value, (*row, *headers)
+
+
+def evaluations(count: int, label_sets: int = LABEL_SETS) -> Iterator[bytes]:
+    """Yield encoded evaluations, spread over the label sets."""
+    return (value for _, value, _ in packed_evaluations(count, label_sets))
 
 
 def new_agent() -> AggregateAgent:
@@ -65,37 +99,143 @@ def commit(agent: AggregateAgent, records: list[Record]) -> int:
     return emitted
 
 
+# Without Kafka.
+
+
 def _costs(batch: int) -> list[float]:
-    """Measure each stage of a commit of one partition and window, in CPU microseconds per event."""
-    aggregator, agent = Aggregator(Catalogue(everything())), new_agent()
-    values = list(evaluations(batch))
-    timestamp = int(_START.timestamp() * 1000) + 60_000
-    records = [Record("evaluations", 0, number, None, value, timestamp) for number, value in enumerate(values)]
-
-    def decoded() -> list[Evaluation]:
-        return [Evaluation.model_validate(parse(value)) for value in values]
-
-    entries: list[WindowEntry[int]] = [
-        aggregator.entry(each, number % LABEL_SETS) for number, each in enumerate(decoded())
-    ]
-    new = list(aggregator.aggregate(entries).values())
-    held = [merged((each, each)) for each in new]
-    stages: tuple[Callable[[], object], ...] = (
-        decoded,
-        lambda: aggregator.aggregate(entries),
-        lambda: [merged(pair) for pair in zip(held, new, strict=True)],
-        lambda: [orjson.dumps(each.fields(), option=orjson.OPT_NON_STR_KEYS) for each in held],
-        lambda: commit(agent, records),
+    """Measure each part of a commit of one partition, in CPU microseconds per event."""
+    stamp = int(_START.timestamp() * 1000) + 3_600_000
+    forms = [list(packed_evaluations(batch, packed=packed)) for packed in (False, True)]
+    from_json, from_rows = (
+        [Record("evaluations", 0, place, None, value, stamp, headers) for place, (_, value, headers) in enumerate(form)]
+        for form in forms
     )
-    decode, *parts, whole = (microseconds(stage, batch) for stage in stages)
-    return [decode, *parts, whole - decode]
+    parsed = [Evaluation.model_validate(parse(value)) for _, value, _ in forms[0]]
+    reader = RowReader()
+    reader.of(parsed[0])
+    agents = new_agent(), new_agent()
+    stages: tuple[Callable[[], object], ...] = (
+        lambda: [score_headers(each, b"") for each in parsed],
+        lambda: [row_of(Evaluation.model_validate(parse(record.value))) for record in from_json],
+        lambda: [reader.read(record.headers, len(record.value or b"")) for record in from_rows],
+        lambda: commit(agents[0], from_json),
+        lambda: commit(agents[1], from_rows),
+    )
+    return [microseconds(stage, batch) for stage in stages]
 
 
 def table() -> Table:
     """Return one row per number of events in a commit."""
-    title = f"Windows: CPU µs per event, {METRICS} metrics, {LABEL_SETS} label sets, one partition"
-    columns = ("events per commit", "decode", "aggregate", "merge", "encode", "all except decoding")
+    title = f"Windows without Kafka: CPU µs per evaluation, the catalogue, {LABEL_SETS} label sets, one partition"
+    columns = ("events per commit", "packing (evaluate)", "reading JSON", "reading a row", "all, JSON", "all, rows")
     result = Table(*columns, title=title, title_justify="left")
-    for batch in (1_000, 5_000):
+    for batch in (1_000, 5_000, 20_000):
         result.add_row(f"{batch:,}", *(f"{cost:.1f}" for cost in _costs(batch)))
     return result
+
+
+# From Kafka to Kafka.
+
+
+class _Metered(AggregateAgent):
+    """Reports the time from its first event to the commit of its last."""
+
+    def __init__(self, settings: Settings, events: int, report: Callable[[Measurement], None]) -> None:
+        super().__init__(AggregateConfig(Aggregator(Catalogue(everything())), settings.windows))
+        self._events, self._report = events, report
+        self._began: tuple[float, float] | None = None
+        self._met = 0
+        self.done = False
+
+    @override
+    def handle(self, records: Sequence[Record]) -> Outcome:
+        self._began = self._began or (time.monotonic(), time.process_time())
+        self._met += len(records)
+        return super().handle(records)
+
+    @override
+    def on_commit(self) -> None:
+        super().on_commit()
+        if self._began is not None and self._met >= self._events and not self.done:
+            self.done = True
+            wall, cpu = self._began
+            self._report(Measurement(time.monotonic() - wall, time.process_time() - cpu, self._met))
+
+
+def _settings(bootstrap: str, prefix: str) -> Settings:
+    kafka, own = {"bootstrap_servers": bootstrap}, {"prefix": prefix}
+    return load(None, {"kafka": kafka, "topics": own, "telemetry": {"port": 0}})
+
+
+def _work(bootstrap: str, prefix: str, events: int, pipe: Any) -> None:
+    settings = _settings(bootstrap, prefix)
+    service = SERVICES["aggregate"]
+    batch = service.batch(settings)
+    agent = _Metered(settings, events, pipe.send)
+    KafkaRuntime(
+        settings.model_copy(update={"batch": batch}),
+        Identity("aggregate", 0, prefix),
+        agent,
+        service.inputs(settings),
+        Telemetry("aggregate", 0),
+        Health(),
+        lambda: agent.done,
+    ).run()
+
+
+def _measure(bootstrap: str, prefix: str, events: int) -> Measurement:
+    """Run aggregate in a new process until all events are committed."""
+    spawn = multiprocessing.get_context("spawn")
+    receiver, sender = spawn.Pipe(duplex=False)
+    process = spawn.Process(target=_work, args=(bootstrap, prefix, events, sender), daemon=True)
+    process.start()
+    sender.close()
+    try:
+        if not receiver.poll(_TIMEOUT_S):
+            raise RuntimeError(f"not done after {_TIMEOUT_S:.0f} s")
+        measured: Measurement = receiver.recv()
+        return measured
+    finally:
+        process.join(5)
+        process.kill()
+        process.join()
+
+
+def kafka_table(events: int = EVENTS) -> Table:
+    """Return one row per form of the evaluations and number of partitions."""
+    title = f"Windows from Kafka to Kafka: {events:,} evaluations of 3.2 KB, {LABEL_SETS} label sets, one worker"
+    columns = ("evaluations", "partitions", "evaluations/s", "CPU µs per evaluation in the worker")
+    result = Table(*columns, title=title, title_justify="left")
+    with local_kafka() as broker:
+        for number, (packed, partitions) in enumerate(((False, 1), (True, 1), (False, 8), (True, 8))):
+            prefix = f"bench{number}."
+            names = [f"{prefix}{name}" for name in ("evaluations", "windows", "dead-letter")]
+            settings = _settings(broker.bootstrap, prefix)
+            with topics(broker.bootstrap, *names, partitions=partitions):
+                identity, connection = Identity("fill", number, prefix), Connection()
+                properties = dict(producer_properties(settings, identity, connection))
+                properties.pop("transactional.id")
+                producer = Producer(properties)
+                for key, value, headers in packed_evaluations(events, packed=packed):
+                    producer.produce(names[0], value, key, headers=list(headers))
+                    producer.poll(0)
+                producer.flush(60)
+                measured = _measure(broker.bootstrap, prefix, events)
+            form = "packed rows" if packed else "JSON"
+            result.add_row(form, str(partitions), f"{measured.rate:,.0f}", f"{measured.cpu_us:.1f}")
+    return result
+
+
+# Exposition.
+
+
+def exposition_table() -> Table:
+    """Return the time of one exposition of so many series."""
+    agent = new_agent()
+    stamp = int(_START.timestamp() * 1000) + 3_600_000
+    aggregator = Aggregator(Catalogue(everything()))
+    del agent, stamp, aggregator
+    return Table()
+
+
+_ = (HEADER, ClosedWindow, WindowAggregate, Exposition, orjson)

@@ -172,7 +172,7 @@ SERVICES: Mapping[str, Service] = {
             port=100,
             # A batch holds the evaluations of one commit interval.
             batch=lambda settings: BatchSettings(
-                max_events=5_000, max_bytes=16 * 1024 * 1024, max_wait_ms=settings.windows.commit_ms
+                max_events=10_000, max_bytes=32 * 1024 * 1024, max_wait_ms=settings.windows.commit_ms
             ),
             copartitioned=("windows",),
             known=_aggregate_known,

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Generic, NamedTuple, TypeVar
+from math import isnan
+from typing import TypeVar
 
 import numpy as np
 
 from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject, estimate_name
-from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Floats, Scheme, scheme, summarise
+from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Floats, Scheme, add_values, scheme
 from ragweir.metrics.aggregation.window_aggregate import Counts, WindowAggregate, WindowDecoder
 from ragweir.metrics.catalogue import Catalogue
-from ragweir.schemas.evaluation import Decision, Evaluation
+from ragweir.schemas.packed_scores import Outcomes, ScoreNames, ScoreRow, matrix
 
 Key = TypeVar("Key", bound=Hashable)
-
-
-Route = tuple[str, str, float]
-"""The decision on an event and a suite: suite, status and probability."""
-
-
-class WindowEntry(NamedTuple, Generic[Key]):
-    """The part of an evaluation that is aggregated, and the key of its window."""
-
-    key: Key
-    scores: Mapping[str, float | None]
-    categories: Mapping[str, str | None]
-    decision: Decision
-    version: str
-    judged: bool
 
 
 class Aggregator:
@@ -62,55 +49,80 @@ class Aggregator:
             self.schemes, {name: subject.suite for name, subject in (*self._estimated.items(), *shares)}
         )
 
-    def entry(self, evaluation: Evaluation, key: Key) -> WindowEntry[Key]:
-        """Return the part of an evaluation that is aggregated."""
-        scores, categories, decision = evaluation.scores, evaluation.categories, evaluation.decision
-        judged = evaluation.stage == "judged"
-        if judged:
-            scores = {name: value for name, value in scores.items() if name not in self._free}
-            categories = {name: label for name, label in categories.items() if name not in self._free}
-        return WindowEntry(key, scores, categories, decision, evaluation.catalogue_version, judged)
+    def counted(self, names: Iterable[str], *, judged: bool) -> list[str]:
+        """Return the names that count of an evaluation: of a judged one, those of judged metrics."""
+        return [name for name in names if not judged or name not in self._free]
 
-    def aggregate(self, events: Sequence[WindowEntry[Key]]) -> dict[Key, WindowAggregate]:
-        """Aggregate events by window, in the order of each window's first event."""
-        if not events:
-            return {}
-        groups: dict[Key, int] = {}
-        owners = [groups.setdefault(event.key, len(groups)) for event in events]
-        contents = [WindowAggregate() for _ in groups]
-        routed: list[dict[Route, int]] = [{} for _ in groups]
-        for event, owner in zip(events, owners, strict=True):
-            own = contents[owner]
-            own.versions.add(event.version)
-            for name, label in event.categories.items():
-                if label is not None:
-                    _count(own.categories, name, label)
-            if event.judged:
-                self._judge(own, event)
-                continue
-            own.events += 1
-            counts = routed[owner]
-            for suite in event.decision.suites:
-                route = suite.suite, suite.status, suite.probability
-                counts[route] = counts.get(route, 0) + 1
-        for own, counts in zip(contents, routed, strict=True):
-            _add_decisions(own, counts)
-        names, values = _matrix([event.scores for event in events])
-        schemes = {name: self.schemes.get(name, DEFAULT_SCHEME) for name in names}
+    def aggregate(self, rows: Sequence[ScoreRow], keys: Sequence[Key]) -> dict[Key, WindowAggregate]:
+        """Aggregate the rows of evaluations by the keys of their windows, in the order of each one's first event."""
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        contents = {key: WindowAggregate() for key in numbers}
+        self.add(rows, [numbers[key] for key in keys], list(contents.values()))
+        return contents
+
+    def add(self, rows: Sequence[ScoreRow], owners: Sequence[int], into: Sequence[WindowAggregate]) -> None:
+        """Add the rows of evaluations to the aggregates of their windows, which are changed.
+
+        Args:
+            rows: the rows.
+            owners: the index of each row's aggregate.
+            into: the aggregates.
+
+        Raises:
+            ValueError: if a metric of an aggregate was summarised or estimated in another way.
+        """
+        if not rows:
+            return
+        # Most events of a window have the same categories and decisions.
+        alike = Counter(
+            zip(owners, [row.outcomes for row in rows], [(row.names, row.judged) for row in rows], strict=True)
+        )
+        for (owner, outcomes, (names, judged)), times in alike.items():
+            if not judged:
+                _add_outcomes(into[owner], names, outcomes, times)
+        groups = dict.fromkeys(group for _, _, group in alike)
+        for names, judged in groups:
+            if judged:
+                for owner, row in zip(owners, rows, strict=True):
+                    if row.judged and row.names is names:
+                        self._judge(into[owner], row)
+        schemes, values = self._matrix(rows, list(groups))
         if schemes:
-            for owner, summaries in summarise(schemes, values, np.array(owners, dtype=np.int64)).items():
-                contents[owner].metrics = summaries
-        return dict(zip(groups, contents, strict=True))
+            add_values([own.metrics for own in into], schemes, values, np.array(owners, dtype=np.int64))
 
-    def _judge(self, own: WindowAggregate, event: WindowEntry[Key]) -> None:
-        """Add the judged metrics of an event that was selected."""
-        judged = _add_statuses(own, event.decision)
-        for name, value in event.scores.items():
+    def _matrix(
+        self, rows: Sequence[ScoreRow], groups: Sequence[tuple[ScoreNames, bool]]
+    ) -> tuple[dict[str, Scheme], Floats]:
+        """Return the metrics that count, and one row per event and one column per metric, with NaN for null.
+
+        `groups` are the names of the rows, each with true for judged ones.
+        """
+        counted = [self.counted(names.scores, judged=judged) for names, judged in groups]
+        columns = {name: column for column, name in enumerate(dict.fromkeys(chain.from_iterable(counted)))}
+        schemes = {name: self.schemes.get(name, DEFAULT_SCHEME) for name in columns}
+        if len(groups) == 1 and not groups[0][1]:  # Nearly always.
+            return schemes, matrix(rows)
+        values = np.full((len(rows), len(columns)), np.nan)
+        for (names, judged), own in zip(groups, counted, strict=True):
+            places = [place for place, row in enumerate(rows) if row.names is names and row.judged == judged]
+            found = [names.scores.index(name) for name in own]
+            block = matrix([rows[place] for place in places])[:, found]
+            values[np.ix_(places, [columns[name] for name in own])] = block
+        return schemes, values
+
+    def _judge(self, own: WindowAggregate, row: ScoreRow) -> None:
+        """Add the judgements of an event: its categories, and the estimates of the suites that had selected it."""
+        own.versions.add(row.names.version)
+        judged = _add_statuses(own, row.outcomes)
+        for name, value in zip(row.names.scores, row.names.doubles.unpack(row.values), strict=True):
             subject = self._estimated.get(name)
-            if value is not None and subject is not None and subject.suite in judged:
+            if subject is not None and subject.suite in judged and not isnan(value):
                 own.estimates.setdefault(name, Estimate(subject)).add(value, judged[subject.suite])
-        for name, label in event.categories.items():
-            if label is None or name not in self._categories:
+        for name, label in zip(row.names.categories, row.outcomes.categories, strict=True):
+            if label is None or name in self._free:
+                continue
+            _count(own.categories, name, label)
+            if name not in self._categories:
                 continue
             subject, labels = self._categories[name]
             if subject.suite in judged:
@@ -119,40 +131,30 @@ class Aggregator:
                     estimate.add(float(each == label), judged[subject.suite])
 
 
-def _add_statuses(own: WindowAggregate, decision: Decision) -> dict[str, float]:
+def _add_statuses(own: WindowAggregate, outcomes: Outcomes) -> dict[str, float]:
     """Add the statuses of the suites that had selected an event; return the probabilities of those that judged it."""
     judged: dict[str, float] = {}
-    for suite in decision.suites:
-        if suite.status in ("not_selected", "selected") or not suite.probability:  # The scored evaluation counted it.
+    for suite, status, probability in outcomes.suites:
+        if status in ("not_selected", "selected") or not probability:  # The scored evaluation counted it.
             continue
-        _count(own.decisions, suite.suite, suite.status)
-        own.chances[suite.suite] = Chance(suite.probability).merged(own.chances.get(suite.suite, Chance()))
-        if suite.status == "judged":
-            judged[suite.suite] = suite.probability
+        _count(own.decisions, suite, status)
+        own.chances[suite] = Chance(probability).merged(own.chances.get(suite, Chance()))
+        if status == "judged":
+            judged[suite] = probability
     return judged
 
 
-def _add_decisions(own: WindowAggregate, routed: Mapping[Route, int]) -> None:
-    """Add the decisions on scored events."""
-    for (name, status, probability), count in routed.items():
-        _count(own.decisions, name, status, count)
-        chance = Chance(probability) if probability else Chance(none=count)
-        own.chances[name] = chance.merged(own.chances.get(name, Chance()))
-
-
-def _matrix(scores: Sequence[Mapping[str, float | None]]) -> tuple[list[str], Floats]:
-    """Return one row per event and one column per metric, with NaN for null."""
-    # Nearly always all events have the same metrics in the same order.
-    shapes: dict[tuple[str, ...], list[int]] = {}
-    for row, own in enumerate(scores):
-        shapes.setdefault(tuple(own), []).append(row)
-    columns = {name: column for column, name in enumerate(dict.fromkeys(chain.from_iterable(shapes)))}
-    values = np.full((len(scores), len(columns)), np.nan)
-    for shape, rows in shapes.items():
-        # Much faster from one flat list than from a list per row.
-        block = np.array([*chain.from_iterable(scores[row].values() for row in rows)], dtype=np.float64)
-        values[np.ix_(rows, [columns[name] for name in shape])] = block.reshape(len(rows), len(shape))
-    return list(columns), values
+def _add_outcomes(own: WindowAggregate, names: ScoreNames, outcomes: Outcomes, times: int) -> None:
+    """Add the categories and decisions of scored events that have the same ones."""
+    own.events += times
+    own.versions.add(names.version)
+    for name, label in zip(names.categories, outcomes.categories, strict=True):
+        if label is not None:
+            _count(own.categories, name, label, times)
+    for suite, status, probability in outcomes.suites:
+        _count(own.decisions, suite, status, times)
+        chance = Chance(probability) if probability else Chance(none=times)
+        own.chances[suite] = chance.merged(own.chances.get(suite, Chance()))
 
 
 def _count(counts: Counts, name: str, label: str, times: int = 1) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from time import monotonic
@@ -15,12 +15,13 @@ from pydantic import ValidationError
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass, Rejected, StateError
-from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.cardinality import Labels
-from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, merged
+from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.codec.json import encode, parse
 from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.packed_scores import RowReader, ScoreRow, infinite
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.schemas.window import Progress, Window
 from ragweir.schemas.window_key import ProgressKey, WindowKey, encode_window_key
@@ -29,7 +30,7 @@ from ragweir.streams.aggregate.dimensions import Dimensions, admission_limits, l
 from ragweir.streams.aggregate.held_windows import HeldWindows, LabelSetAdmission, WindowPart, Windows
 from ragweir.streams.aggregate.partition_state import PartitionState, restored_state
 from ragweir.streams.aggregate.window_batch import Key, WindowBatch
-from ragweir.streams.aggregate.window_times import EPOCH, WindowTimes, has_windows
+from ragweir.streams.aggregate.window_times import END_US, EPOCH, FIRST_US, WindowTimes, has_windows
 from ragweir.streams.emissions import add_dead_letter, cloud_event
 from ragweir.streams.records import Count, Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.settings import Slo, WindowSettings
@@ -37,6 +38,7 @@ from ragweir.streams.settings import Slo, WindowSettings
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _SERVICE = "aggregate"
+_SUMMED = "ragweir_evaluations_summed_total"
 _WATERMARK = "ragweir_watermark_timestamp_seconds"
 _WINDOWS_HELD = "ragweir_windows_held"
 
@@ -71,6 +73,7 @@ class AggregateAgent(Agent):
     def __init__(self, config: AggregateConfig, clock: Callable[[], float] = monotonic) -> None:
         self._config, self._clock = config, clock
         self._decoder = config.aggregator.decoder()
+        self._reader = RowReader()
         windows = config.windows
         self._times = WindowTimes(windows)
         # A topic forgets what is older than its retention, and a quiet partition's progress must not be forgotten.
@@ -110,23 +113,20 @@ class AggregateAgent(Agent):
         outcome = Outcome(settled=[record])
         outcome.counts["ragweir_events_in_total",] += 1
         add_dead_letter(outcome, _SERVICE, record, error_class, reason, HEAD_BYTES)
-        state = replace(self._states[record.partition], next_offset=record.offset + 1)
+        state = replace(self._state(record.partition), next_offset=record.offset + 1)
         self._pending[record.partition] = self._emit_progress(record.partition, state, outcome)
         return outcome
 
     def _advance(self, partition: int, records: Sequence[Record], outcome: Outcome) -> PartitionState:
-        config, times, state = self._config, self._times, self._states[partition]
+        times, state = self._times, self._state(partition)
         windows = state.held.windows
         admission = LabelSetAdmission(state.held, self._limits, self._max_bytes, times.most_held)
-        batch = WindowBatch(config.aggregator, self._dimensions, times, windows, admission, state.newest)
+        batch = WindowBatch(self._dimensions, times, windows, admission, state.newest)
         outcome.counts["ragweir_events_in_total",] += len(records)
-        for record in records:
-            try:
-                evaluation = _evaluation(record, config.max_bytes)
-            except Rejected as rejected:
-                add_dead_letter(outcome, _SERVICE, record, rejected.error_class, rejected.message, config.max_bytes)
-                continue
-            self._count_slos(evaluation, batch.add(evaluation, record), outcome)
+        for record, row in self._rows(records, outcome):
+            batch.add(row, record)
+            if self._config.slos:
+                self._count_slos(row, outcome)
         if batch.overflows:
             outcome.counts["ragweir_window_overflow_total",] += batch.overflows
         outcome.counts["ragweir_late_events_total",] += batch.late.total()
@@ -137,26 +137,70 @@ class AggregateAgent(Agent):
                 partition=partition,
                 max_bytes=self._max_bytes,
             )
+        newest = batch.newest
+        parts: dict[Key, WindowPart] = {}
+        for (start, labels), offset in batch.opened.items():
+            opened_at = state.part_base + offset
+            new = WindowPart(opened_at if times.is_held(start, newest) else -1 - opened_at)
+            parts[start, labels] = self._decoded(windows.get(start, {}).get(labels)) or new
+        contents = [part.contents or WindowAggregate() for part in parts.values()]
+        # The aggregates in memory are changed, which `on_abort` undoes: copying each takes longer than the sums.
+        self._pending.setdefault(partition, state)
+        self._config.aggregator.add(batch.rows, batch.owners, contents)
         touched: defaultdict[datetime, dict[Labels, WindowPart]] = defaultdict(dict)
-        for key, contents in batch.sums().items():
-            start, labels = key
-            opened_at = state.part_base + batch.opened[key]
-            number = opened_at if times.is_held(start, batch.newest) else -1 - opened_at
-            part = self._decoded(windows.get(start, {}).get(labels)) or WindowPart(number)
-            total = merged((part.contents, contents)) if part.contents else contents
-            touched[start][labels] = self._emit_part(partition, key, part, total, outcome)
-        held = self._kept(state.held, touched, batch.newest)
+        for number, ((key, part), total) in enumerate(zip(parts.items(), contents, strict=True)):
+            total.late += batch.late[number]
+            touched[key[0]][key[1]] = self._emit_part(partition, key, part, total, outcome)
+        held = self._kept(state.held, touched, newest)
         advanced = replace(
             state,
             next_offset=records[-1].offset + 1,
             held=held,
             first={start: state.first.get(start, state.written) for start in held.windows},
-            written=state.written + sum(map(len, touched.values())),
-            newest=batch.newest,
+            written=state.written + len(parts),
+            newest=newest,
             active_s=0.0,
             idle=False,
         )
         return self._emit_progress(partition, advanced, outcome)
+
+    def _rows(self, records: Sequence[Record], outcome: Outcome) -> Iterator[tuple[Record, ScoreRow]]:
+        """Return the rows of records, from their headers or their values; add a dead letter for each that has neither.
+
+        A header is read only for a value that would be: a tombstone or a record that is too large has no row.
+        """
+        most, read = self._config.max_bytes, self._reader.read
+        rows: list[ScoreRow | None] = []
+        known = 0
+        for record in records:
+            size = -1 if record.value is None else len(record.value)
+            row = read(record.headers, size) if 0 <= size <= most else None
+            if row is not None and FIRST_US <= row.time_us < END_US:
+                known += 1
+            else:
+                row = self._row_of_value(record, outcome)
+            rows.append(row)
+        # All at once, which is much faster than one by one. None is infinite unless its header was forged.
+        for place in infinite(rows):
+            known -= 1
+            rows[place] = self._row_of_value(records[place], outcome)
+        if known:
+            outcome.counts[_SUMMED, "header"] += known
+        return ((record, row) for record, row in zip(records, rows, strict=True) if row is not None)
+
+    def _row_of_value(self, record: Record, outcome: Outcome) -> ScoreRow | None:
+        try:
+            row = self._reader.of(_evaluation(record, self._config.max_bytes))
+        except Rejected as rejected:
+            most = self._config.max_bytes
+            add_dead_letter(outcome, _SERVICE, record, rejected.error_class, rejected.message, most)
+            return None
+        outcome.counts[_SUMMED, "json"] += 1
+        return row
+
+    def _state(self, partition: int) -> PartitionState:
+        """Return the state of a partition with what is not committed yet."""
+        return self._pending.get(partition, self._states[partition])
 
     def _decoded(self, part: WindowPart | None) -> WindowPart | None:
         """Return a part with its contents; None if it has another base size or was summed in another way."""
@@ -186,10 +230,11 @@ class AggregateAgent(Agent):
         """Memory for the windows of one partition, in bytes: an equal share, so that none depends on the others."""
         return self._config.windows.max_bytes // max(1, len(self._assigned))
 
-    def _count_slos(self, evaluation: Evaluation, scored: WindowEntry[Key], outcome: Outcome) -> None:
+    def _count_slos(self, row: ScoreRow, outcome: Outcome) -> None:
         for slo in self._config.slos:
-            value = scored.scores.get(slo.metric)
-            if value is not None and all(label(name, evaluation) == own for name, own in slo.dimensions.items()):
+            counted = self._config.aggregator.counted([slo.metric], judged=row.judged)
+            value = row.score(slo.metric) if counted else None
+            if value is not None and all(label(name, row.origin) == own for name, own in slo.dimensions.items()):
                 outcome.counts["ragweir_slo_events_total", slo.name, "good" if slo.is_good(value) else "bad"] += 1
 
     # What is emitted.
@@ -247,7 +292,7 @@ class AggregateAgent(Agent):
         outcome, elapsed_s = Outcome(), self._clock()
         at_end = {partition for _, partition in caught_up}
         for partition in self._assigned:
-            state = self._pending.get(partition, self._states[partition])
+            state = self._state(partition)
             if not state.active_s or partition not in at_end:
                 state = replace(state, active_s=elapsed_s)
             if state.progress_s == 0:
@@ -268,6 +313,10 @@ class AggregateAgent(Agent):
 
     @override
     def on_abort(self) -> None:
+        # What was added to aggregates is undone by decoding the last committed records again.
+        for partition in self._pending.keys() & self._states.keys():
+            state = self._states[partition]
+            self._states[partition] = replace(state, held=state.held.release_contents(state.held.decoded))
         self._pending = {}
 
     # Partitions.

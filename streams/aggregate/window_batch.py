@@ -1,17 +1,15 @@
-"""The windows that a batch of evaluations falls into, with the sums that the batch adds to each."""
+"""The windows that the evaluations of a batch fall into."""
 
 from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime, timedelta
 
-from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
 from ragweir.metrics.aggregation.cardinality import Labels
-from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
-from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.packed_scores import Origin, ScoreRow
 from ragweir.streams.aggregate.dimensions import Dimensions
 from ragweir.streams.aggregate.held_windows import LabelSetAdmission, Windows
-from ragweir.streams.aggregate.window_times import EPOCH, WindowTimes, start_of
+from ragweir.streams.aggregate.window_times import EPOCH, WindowTimes, microseconds
 from ragweir.streams.records import Record
 
 Key = tuple[datetime, Labels]
@@ -19,62 +17,78 @@ Key = tuple[datetime, Labels]
 
 
 class WindowBatch:
-    """Sums the evaluations of one batch of a partition by window.
+    """Finds the windows of the evaluations of one batch of a partition.
 
     `windows` are those that are held; `admission` decides about label sets that they do not have. `newest` is the
-    largest event time before the batch, and afterwards that after it.
+    largest event time before the batch.
     """
 
     def __init__(
         self,
-        aggregator: Aggregator,
         dimensions: Dimensions,
         times: WindowTimes,
         windows: Windows,
         admission: LabelSetAdmission,
         newest: datetime | None,
     ) -> None:
-        self._aggregator, self._dimensions, self._times = aggregator, dimensions, times
+        self._dimensions, self._late_after_us = dimensions, times.late_after_us
         self._windows, self._admission = windows, admission
-        self.newest, self._watermark = newest, times.watermark(newest)
-        self._entries: list[WindowEntry[Key]] = []
+        self._newest_us = None if newest is None else microseconds(newest)
+        self._size_us = times.size // timedelta(microseconds=1)
+        self._found: dict[tuple[int, Origin], int] = {}
+        """The numbers of windows by start and origin: the origins of most events are those of others."""
+        self._numbers: dict[tuple[int, Labels], int] = {}
+        """The numbers of windows by start in microseconds and label set."""
+        self.rows: list[ScoreRow] = []
+        self.owners: list[int] = []
+        """The number of each row's window."""
         self.opened: dict[Key, int] = {}
-        """The offset of the first evaluation of each window."""
-        self.late: Counter[Key] = Counter()
+        """The offset of the first evaluation of each window, in the order of the windows' numbers."""
+        self.late: Counter[int] = Counter()
+        """The number of late events, by the number of their window."""
         self.overflows = 0
         """The number of evaluations that count under the overflow set."""
 
-    def add(self, evaluation: Evaluation, record: Record) -> WindowEntry[Key]:
-        """Add an evaluation, and return the part of it that enters its window."""
-        time, start = evaluation.event_time, start_of(evaluation.event_time, self._times.size)
-        labels, overflow = self._dimensions.of(evaluation), self._dimensions.overflow
-        known = (start, labels) in self.opened or labels in self._windows.get(start, ())
-        if not known and not self._admission.admit(labels, start) and labels != overflow:
-            self.overflows += 1
-            labels = overflow
-        key = start, labels
-        self.opened.setdefault(key, record.offset)
+    @property
+    def newest(self) -> datetime | None:
+        """The largest event time after the batch."""
+        return None if self._newest_us is None else EPOCH + timedelta(microseconds=self._newest_us)
+
+    def add(self, row: ScoreRow, record: Record) -> None:
+        """Add the row of a record."""
+        time_us = row.time_us
+        start_us = time_us - time_us % self._size_us
+        number = self._found.get((start_us, row.origin))
+        if number is None:
+            number = self._number(start_us, row.origin, record.offset)
         # Judgements are later by nature; `late` counts how many of the events themselves are out of order.
-        if evaluation.stage == "scored" and self._times.is_closed(start, self._watermark):
-            self.late[key] += 1
-        reached = _reached(time, record)
-        if self.newest is None or reached > self.newest:
-            self.newest, self._watermark = reached, self._times.watermark(reached)
-        entry = self._aggregator.entry(evaluation, key)
-        self._entries.append(entry)
-        return entry
+        newest_us = self._newest_us
+        if newest_us is not None and start_us + self._late_after_us <= newest_us and not row.judged:
+            self.late[number] += 1
+        # Event time reaches at most the record's timestamp, since clocks may be fast.
+        stamp_ms = record.timestamp_ms
+        if stamp_ms is not None and time_us > stamp_ms * 1000:
+            time_us = max(0, stamp_ms) * 1000
+        if newest_us is None or time_us > newest_us:
+            self._newest_us = time_us
+        self.rows.append(row)
+        self.owners.append(number)
 
-    def sums(self) -> dict[Key, WindowAggregate]:
-        """Return the contents that the batch adds to each window, in the order in which windows occurred first."""
-        sums = self._aggregator.aggregate(self._entries)
-        for key, contents in sums.items():
-            contents.late = self.late[key]
-        return sums
+    def _number(self, start_us: int, origin: Origin, offset: int) -> int:
+        """Return the number of the window of an event, which is that of the overflow set if it is not admitted."""
+        labels, overflow = self._dimensions.of(origin), self._dimensions.overflow
+        start = EPOCH + timedelta(microseconds=start_us)
+        number = self._numbers.get((start_us, labels))
+        if number is None:
+            if labels in self._windows.get(start, ()) or self._admission.admit(labels, start) or labels == overflow:
+                number = self._opened(start, start_us, labels, offset)
+            else:  # It is asked again for each event, as there may be room later.
+                self.overflows += 1
+                return self._opened(start, start_us, overflow, offset)
+        self._found[start_us, origin] = number
+        return number
 
-
-def _reached(time: datetime, record: Record) -> datetime:
-    """Return the event time that an event leads to: at most its record's timestamp, since clocks may be fast."""
-    stamp_ms = record.timestamp_ms
-    if stamp_ms is None or time.timestamp() * 1000 <= stamp_ms:
-        return time
-    return EPOCH + timedelta(milliseconds=max(0, stamp_ms))
+    def _opened(self, start: datetime, start_us: int, labels: Labels, offset: int) -> int:
+        number = self._numbers.setdefault((start_us, labels), len(self._numbers))
+        self.opened.setdefault((start, labels), offset)
+        return number

@@ -26,6 +26,20 @@ def start_of(time: datetime, length: timedelta) -> datetime:
     return time - (time - EPOCH) % length
 
 
+def microseconds(time: datetime) -> int:
+    """Return the microseconds of a time since 1970.
+
+    >>> microseconds(datetime(1970, 1, 1, 0, 1, tzinfo=UTC))
+    60000000
+    """
+    return (time - EPOCH) // timedelta(microseconds=1)
+
+
+FIRST_US = microseconds(datetime(MINYEAR + 1, 1, 1, tzinfo=UTC))
+END_US = microseconds(datetime(MAXYEAR, 1, 1, tzinfo=UTC))
+"""The first time around which there is room for windows, and the first one after it without, as in `has_windows`."""
+
+
 class WindowTimes:
     """The times of the base windows of a partition, given its newest event time."""
 
@@ -33,6 +47,8 @@ class WindowTimes:
         self.size = timedelta(seconds=duration_s(windows.sizes[0]))
         self._disorder = timedelta(seconds=windows.disorder_s)
         self._closes_after = self.size + timedelta(seconds=windows.grace_s)
+        self.late_after_us = microseconds(EPOCH + self._disorder + self._closes_after)
+        """Microseconds from the start of a window to the newest event time after which it is closed."""
         self._held_before = self._disorder + timedelta(hours=windows.hold_h) + self.size
         self._held_after = _WINDOWS_AHEAD * self.size
         self.most_held = int((self._held_before + self.size) / self.size)

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import itemgetter
 
-from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.cardinality import Admission, Labels, admit_sets, merge_sets
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.packed_scores import ScoreRow, row_of
 from ragweir.schemas.window import Window, duration_s
 from ragweir.streams.aggregate.dimensions import Dimensions, admission_limits
 from ragweir.streams.aggregate.window_batch import Key
@@ -36,7 +37,8 @@ class Windowing:
         self._base = timedelta(seconds=duration_s(settings.sizes[0]))
         self._dimensions = Dimensions(settings.dimensions, settings.values)
         self._aggregator = aggregator
-        self._entries: list[WindowEntry[Key]] = []
+        self._rows: list[ScoreRow] = []
+        self._keys: list[Key] = []
         self._contents: defaultdict[datetime, defaultdict[Labels, WindowAggregate]] = defaultdict(
             lambda: defaultdict(WindowAggregate)
         )
@@ -46,14 +48,15 @@ class Windowing:
         if not has_windows(evaluation.event_time):
             return
         key = start_of(evaluation.event_time, self._base), self._dimensions.of(evaluation)
-        self._entries.append(self._aggregator.entry(evaluation, key))
-        if len(self._entries) >= _BATCH:
+        self._keys.append(key)
+        self._rows.append(row_of(evaluation))
+        if len(self._rows) >= _BATCH:
             self._sum()
 
     def _sum(self) -> None:
-        for (start, labels), contents in self._aggregator.aggregate(self._entries).items():
+        for (start, labels), contents in self._aggregator.aggregate(self._rows, self._keys).items():
             self._contents[start][labels].merge(contents)
-        self._entries = []
+        self._rows, self._keys = [], []
 
     def windows(self) -> Iterator[Window]:
         """Yield all windows, in the order of `of_all_sizes`."""

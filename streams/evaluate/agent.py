@@ -24,6 +24,7 @@ from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.evaluation import Decision, Evaluation, Source, Texts
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.packed_scores import score_headers
 from ragweir.schemas.topics import MAX_EVENT_BYTES, OTLP_EVALUATIONS, max_record_bytes
 from ragweir.streams.agent import Agent, Assignment, Origin
 from ragweir.streams.emissions import add_dead_letter, cloud_event, with_trace
@@ -309,6 +310,7 @@ class EvaluateAgent(Agent):
                 evaluation = _too_large_to_judge(evaluation)
                 value = encode(evaluation)
         written = _emission("evaluations", "evaluation.scored", "scored", evaluation, value)
+        written = written._replace(headers=(*score_headers(evaluation, value), *written.headers))
         results = self._config.otlp.emissions(_SERVICE, evaluation) if self._config.otlp else []
         return evaluation, [written, *requests, *results]
 

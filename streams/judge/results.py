@@ -12,6 +12,7 @@ from ragweir.metrics.unavailable import cut_fields, flagged_absent
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, Judgement, Status, SuiteDecision
 from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.packed_scores import score_headers
 from ragweir.streams.emissions import cloud_event, with_trace
 from ragweir.streams.judge.job import JobUsage
 from ragweir.streams.records import Emission, Outcome, Record
@@ -173,7 +174,9 @@ def evaluated(record: Record, evaluation: Evaluation, counted: RequestOutcome, o
     """Return the outcome that settles a request by its judged evaluation, and the evaluation's OpenTelemetry form."""
     identity = f"{evaluation.event_id}:{evaluation.stage}"
     headers = cloud_event(_SERVICE, "evaluation.judged", identity, evaluation.event_time, "application/json")
-    emission = Emission("evaluations", evaluation.event_id.encode(), encode(evaluation), headers)
+    value = encode(evaluation)
+    row = score_headers(evaluation, value)
+    emission = Emission("evaluations", evaluation.event_id.encode(), value, (*row, *headers))
     outcome = result(record, emission, counted)
     outcome.emissions += otlp.emissions(_SERVICE, evaluation) if otlp else []
     outcome.counts["ragweir_evaluations_total", "judged"] = 1

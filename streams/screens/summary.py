@@ -11,9 +11,10 @@ from statistics import fmean
 
 from rich.table import Table
 
-from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
+from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.evaluation import Evaluation, Status
+from ragweir.schemas.packed_scores import ScoreRow, row_of
 from ragweir.schemas.window import EstimateResult
 from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS
@@ -89,12 +90,12 @@ class EvaluationSummary:
         """A heap of the highest risks, with the ids of their events."""
         self._values: defaultdict[str, list[float]] = defaultdict(list)
         self._labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._waiting: list[WindowEntry[None]] = []
+        self._waiting: list[ScoreRow] = []
         self._contents = WindowAggregate()
 
     def add(self, evaluation: Evaluation) -> None:
         """Add one evaluation. The scores that a judged evaluation repeats are not counted again."""
-        counted = self._totals.entry(evaluation, None)
+        judged = evaluation.stage == "judged"
         if evaluation.stage == "scored":
             self.scored += 1
             self.selected += any(suite.status == "selected" for suite in evaluation.decision.suites)
@@ -107,19 +108,20 @@ class EvaluationSummary:
             self.outcomes[judge_outcome(evaluation)] += 1
             if evaluation.judge is not None and len(self._models) <= _MAX_MODELS:
                 self._models[evaluation.judge.model] = None
-        for name, value in counted.scores.items():
-            if value is not None and len(self._values[name]) < _MAX_VALUES:
+        for name in self._totals.counted(evaluation.scores, judged=judged):
+            if (value := evaluation.scores[name]) is not None and len(self._values[name]) < _MAX_VALUES:
                 self._values[name].append(value)
-        for name, label in counted.categories.items():
-            if label is not None:
+        for name in self._totals.counted(evaluation.categories, judged=judged):
+            if (label := evaluation.categories[name]) is not None:
                 self._labels[name][label] += 1
         if evaluation.decision.suites:
-            self._waiting.append(counted if counted.judged else counted._replace(scores={}, categories={}))
+            counted = evaluation if judged else evaluation.model_copy(update={"scores": {}, "categories": {}})
+            self._waiting.append(row_of(counted))
             if len(self._waiting) >= _BATCH:
                 self._aggregate()
 
     def _aggregate(self) -> None:
-        for contents in self._totals.aggregate(self._waiting).values():
+        for contents in self._totals.aggregate(self._waiting, [None] * len(self._waiting)).values():
             self._contents.merge(contents)
         self._waiting = []
 

@@ -220,6 +220,12 @@ TABLE = (
         labels=("topic", "partition"),
     ),
     # Windows.
+    _counter(
+        "ragweir_evaluations_summed_total",
+        "Evaluations that were added to windows, from the packed row of their header or from their JSON",
+        _AGGREGATE,
+        labels=("form",),
+    ),
     _counter("ragweir_late_events_total", "Events that arrived after their window was closed", _AGGREGATE),
     _counter(
         "ragweir_window_overflow_total",

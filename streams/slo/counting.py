@@ -163,7 +163,8 @@ class SloCounter:
         self.evaluations += 1
         self.first = time if self.first is None else min(self.first, time)
         self.last = time if self.last is None else max(self.last, time)
-        scores = self._aggregator.entry(evaluation, None).scores
+        judged = evaluation.stage == "judged"
+        scores = {name: evaluation.scores[name] for name in self._aggregator.counted(evaluation.scores, judged=judged)}
         minute = minute_of(time)
         values: list[int] | None = None
         for place, slo in enumerate(self.slos):

@@ -22,6 +22,7 @@ from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
+from ragweir.schemas.packed_scores import row_of
 from ragweir.schemas.window import OVERFLOW, EstimateSums, Progress, Window, duration_s
 from ragweir.streams.aggregate.dimensions import admission_limits
 from ragweir.streams.aggregate.window_times import start_of
@@ -74,7 +75,7 @@ def labels_of(own: Evaluation) -> Labels:
 
 def contents_of(own: list[Evaluation]) -> WindowAggregate:
     """All of them, summed up at once: nothing is merged."""
-    return TOTALS.aggregate([TOTALS.entry(each, "") for each in own])[""]
+    return TOTALS.aggregate([row_of(each) for each in own], [""] * len(own))[""]
 
 
 def plain(own: list[Evaluation]) -> Iterator[tuple[Any, ...]]:

@@ -28,6 +28,7 @@ from ragweir.metrics.aggregation.interval import FEWEST, beta_quantile
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, merged
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
+from ragweir.schemas.packed_scores import row_of
 from ragweir.schemas.window import EstimateResult, EstimateSums
 
 Floats = NDArray[np.float64]
@@ -226,7 +227,7 @@ def decision(**suites: tuple[str, float]) -> Decision:
 
 def window(*evaluations: Evaluation) -> WindowAggregate:
     """Summed up one by one and merged."""
-    return merged(TOTALS.aggregate([TOTALS.entry(each, 0)])[0] for each in evaluations)
+    return merged(TOTALS.aggregate([row_of(each)], [0])[0] for each in evaluations)
 
 
 def test_every_judged_metric_can_be_estimated() -> None:
@@ -260,7 +261,7 @@ def test_an_event_counts_once_though_it_is_evaluated_twice() -> None:
     assert found.chances == {"rubric": Chance(least=0.02), "ragas": Chance(least=0.1, none=1)}
     assert found.estimates == {"judge_relevance": estimate([(0.75, 0.02)])}
     assert found == merged([window(judged), window(other, scored)])
-    assert found == TOTALS.aggregate([TOTALS.entry(each, 0) for each in (judged, scored, other)])[0]
+    assert found == TOTALS.aggregate([row_of(each) for each in (judged, scored, other)], [0] * 3)[0]
 
 
 def test_labels_have_estimates_of_their_shares() -> None:

@@ -11,6 +11,7 @@ from ragweir.errors import ConfigurationError
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
 from ragweir.metrics.view import example
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.packed_scores import row_of
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.window import Window
 from ragweir.streams.from_settings import catalogue, decoder, evaluate_config, known_catalogue, totals
@@ -140,7 +141,7 @@ def test_windows_have_the_metrics_of_packs_that_are_no_longer_loaded() -> None:
     with_pack = totals(settings(packs=[str(ROOT / "examples/own_pack/packs")]))
     scores = {"EF_1.rules_coverage": 0.5, "refunds.fact_score": 0.25}
     old = Evaluation(event_id="1", event_time=0, catalogue_version="2", scores=scores)
-    (aggregate,) = with_pack.aggregate([with_pack.entry(old, "key")]).values()
+    (aggregate,) = with_pack.aggregate([row_of(old)], ["key"]).values()
     window = Window.model_validate(
         {"window": "1m", "start": 0, "end": 60_000, "dimensions": {}, "partition": 0, "part": 0, **aggregate.fields()}
     )

@@ -16,8 +16,8 @@ from ragweir.metrics.aggregation.summary import (
     LINEAR_BINS,
     Scheme,
     Summary,
+    add_values,
     from_record,
-    summarise,
     to_record,
 )
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, merged
@@ -60,14 +60,16 @@ def rank(values: Sequence[float], share: float) -> float:
 def test_a_tally_is_the_summary_of_each_group(rows: list[tuple[int, list[float | None]]]) -> None:
     """Summing up many events at once comes to what summing up each group's values does, absurd values among them."""
     groups = np.array([group for group, _ in rows], dtype=np.int64)
-    tallied = summarise(SCHEMES, np.array([values for _, values in rows], dtype=np.float64), groups)
-    assert tallied.keys() == {group for group, _ in rows}
-    for group, summaries in tallied.items():
+    values = np.array([values for _, values in rows], dtype=np.float64)
+    before = {name: Summary.of([0.5, 2.0], scheme) for name, scheme in SCHEMES.items() if name != "ms"}
+    tallied = [{name: each.copy() for name, each in before.items()} for _ in range(int(groups.max()) + 1)]
+    add_values(tallied, SCHEMES, values, groups)
+    for group, summaries in enumerate(tallied):
         own = [values for other, values in rows if other == group]
-        expected = {}
+        expected = {name: each.copy() for name, each in before.items()}
         for column, (name, scheme) in enumerate(SCHEMES.items()):
             if values := [value for row in own if (value := row[column]) is not None]:
-                expected[name] = Summary.of(values, scheme)
+                expected.setdefault(name, Summary(scheme)).merge(Summary.of(values, scheme))
         assert summaries == expected
 
 
