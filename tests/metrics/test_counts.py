@@ -171,6 +171,11 @@ def test_each_count_is_what_a_reader_counts() -> None:
 @pytest.mark.parametrize(
     ("fields", "counts"),
     [
+        (
+            {"query": "Who built it?", "response": "Eiffel built the tower.", "contexts": [{"text": "A tower."}]},
+            {"unsupported_stems": 1, "supported_stems": 1, "covered_query_stems": 0},
+        ),
+        ({"response": "It is so. Hail falls."}, {"content_sentences": 1, "weak_sentences": 1}),
         ({"response": "I don't know."}, {"dont_know": True, "declines": True, "non_answer": False}),
         ({"response": " none! "}, {"non_answer": True, "dont_know": False}),
         ({"response": "none of these"}, {"non_answer": False}),
