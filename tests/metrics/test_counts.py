@@ -179,6 +179,7 @@ def test_each_count_is_what_a_reader_counts() -> None:
         ({"response": "none of it"}, {"non_answer": False}),
         ({"response": "La casa covers el roof."}, {"response_supported": False, "response_claims": 0}),
         ({"contexts": [{"text": "Fire covers."}, {"text": "Fire covered."}]}, {"passage_repeated": (0, 1)}),
+        ({"contexts": [{"text": "Fire covers."}] * 2}, {"passage_repeated": (0, 2)}),
         ({"response": "fee fee late", "expected": ["fee late"]}, {"answer_common": (2,)}),
         ({"response": "a " * 4_096 + "b", "expected": ["b"]}, {"answer_subsequence": (0,), "answer_common": (1,)}),
         (
