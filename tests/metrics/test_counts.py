@@ -180,6 +180,7 @@ def test_each_count_is_what_a_reader_counts() -> None:
         ({"response": "La casa covers el roof."}, {"response_supported": False, "response_claims": 0}),
         ({"contexts": [{"text": "Fire covers."}, {"text": "Fire covered."}]}, {"passage_repeated": (0, 1)}),
         ({"contexts": [{"text": "Fire covers."}] * 2}, {"passage_repeated": (0, 2)}),
+        ({"contexts": [{"text": text, "chunk_id": "x"} for text in ("a b", "c")]}, {"passage_tokens": (2, 1)}),
         ({"response": "fee fee late", "expected": ["fee late"]}, {"answer_common": (2,)}),
         ({"response": "a " * 4_096 + "b", "expected": ["b"]}, {"answer_subsequence": (0,), "answer_common": (1,)}),
         (
