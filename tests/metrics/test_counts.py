@@ -171,6 +171,22 @@ def test_each_count_is_what_a_reader_counts() -> None:
 @pytest.mark.parametrize(
     ("fields", "counts"),
     [
+        (
+            {"query": "Who built it?", "response": "Eiffel built the tower.", "contexts": [{"text": "A tower."}]},
+            {"unsupported_stems": 1, "supported_stems": 1, "covered_query_stems": 0},
+        ),
+        ({"response": "It is so. Hail falls."}, {"content_sentences": 1, "weak_sentences": 1}),
+        ({"response": "none of it"}, {"non_answer": False}),
+        ({"response": "La casa covers el roof."}, {"response_supported": False, "response_claims": 0}),
+        ({"contexts": [{"text": "Fire covers."}, {"text": "Fire covered."}]}, {"passage_repeated": (0, 1)}),
+        ({"contexts": [{"text": "Fire covers."}] * 2}, {"passage_repeated": (0, 2)}),
+        ({"contexts": [{"text": text, "chunk_id": "x"} for text in ("a b", "c")]}, {"passage_tokens": (2, 1)}),
+        ({"response": "fee fee late", "expected": ["fee late"]}, {"answer_common": (2,)}),
+        ({"response": "a " * 4_096 + "b", "expected": ["b"]}, {"answer_subsequence": (0,), "answer_common": (1,)}),
+        (
+            {"response": "Gustave Eiffel, Eiffel Ltd.", "expected": ["By Gustave Eiffel Ltd."]},
+            {"answer_keywords": (3,), "answer_keywords_found": (2,)},
+        ),
         ({"response": "I don't know."}, {"dont_know": True, "declines": True, "non_answer": False}),
         ({"response": " none! "}, {"non_answer": True, "dont_know": False}),
         ({"response": "none of these"}, {"non_answer": False}),
