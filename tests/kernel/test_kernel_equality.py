@@ -56,13 +56,15 @@ sentences = st.lists(st.sampled_from([*WORDS, *WORDS, *WORDS, *PIECES]), max_siz
 texts = st.one_of(joined, sentences, st.text(st.one_of(letters, st.characters(exclude_categories=["Cs"])), max_size=40))
 bounds = st.builds(TextLimits, st.integers(0, 40), st.integers(0, 4), st.just(0), st.integers(0, 90))
 
+LIMITS = TextLimits()
+
 
 @pytest.fixture(scope="module")
 def kernel() -> native.NativeCounting:
     return native.counting()
 
 
-def agree(kernel: native.NativeCounting, event: Interaction, limits: TextLimits = TextLimits()) -> None:
+def agree(kernel: native.NativeCounting, event: Interaction, limits: TextLimits = LIMITS) -> None:
     view = View(event, limits)
     if view.is_guarded:
         return
