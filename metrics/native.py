@@ -124,8 +124,8 @@ class NativeCounting:
     def __init__(self, kernel: Any, own_tables: Mapping[str, Any]) -> None:
         self._count = kernel.Kernel(own_tables).counts
         self._panic: type[BaseException] = kernel.PanicException
-        counts: Any = namedtuple("NativeCounts", NAMES)  # noqa: PYI024 (its fields are named elsewhere)
-        self._make = counts._make
+        named: Any = namedtuple  # noqa: PYI024 (mypy wants to see the fields of one)
+        self._make = named("NativeCounts", NAMES)._make
         self.version: str = kernel.__version__
         """The version of the kernel's package."""
         self.panics = 0
