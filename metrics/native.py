@@ -1,7 +1,8 @@
 """The kernel: a compiled way to count, which gives the same numbers as `ragweir.metrics.counts.Counts`.
 
-The package `ragweir-kernel` has it. All tables are those of `ragweir.metrics.text` and `ragweir.metrics.counts`, passed to
-its constructor. An event that the kernel cannot read, as one with a lone surrogate, is counted by the reference.
+The package `ragweir-kernel` has it. All tables are those of `ragweir.metrics.text` and `ragweir.metrics.counts`, passed
+to its constructor. An event that the kernel cannot read, such as one with a lone surrogate, is counted by the
+reference.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def tables() -> dict[str, Any]:
         "question_marks": claims._QUESTION_MARKS,
         "white": "".join(filter(str.isspace, map(chr, range(0x3001)))),
         "folds": list(tokens._FOLDS.items()),
-        "scripts": [(ord(start), name) if isinstance(start, str) else (start, name) for start, name in text._scripts()],
+        "scripts": text._scripts(),
         "months": list(words.MONTHS.items()),
         "powers": list(grammar.POWERS.items()),
         "words": {name: sorted(listed) for name, listed in _word_lists().items()},
@@ -123,7 +124,8 @@ class NativeCounting:
     def __init__(self, kernel: Any, own_tables: Mapping[str, Any]) -> None:
         self._count = kernel.Kernel(own_tables).counts
         self._panic: type[BaseException] = kernel.PanicException
-        self._make = namedtuple("NativeCounts", NAMES)._make  # noqa: PYI024 (a type with fields of names made elsewhere)
+        named: Any = namedtuple  # noqa: PYI024 (mypy wants to see the fields of one)
+        self._make = named("NativeCounts", NAMES)._make
         self.version: str = kernel.__version__
         """The version of the kernel's package."""
         self.panics = 0

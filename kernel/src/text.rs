@@ -6,6 +6,8 @@ use crate::values;
 use crate::vocabulary::{Kind, Vocabulary};
 use crate::words::Words;
 
+const SMALL: u64 = u64::from_le_bytes([0x20; 8]);
+
 #[derive(Default)]
 pub struct Text {
     /// The tokens in order.
@@ -59,7 +61,7 @@ impl Text {
         while let Some((lexeme, start, end)) = scanner.next() {
             let (token, shape) = match lexeme {
                 Lexeme::Word(plain) => {
-                    let (token, shape, is_abbreviation) = tokeniser.word(&text[start..end], plain);
+                    let (token, shape, is_abbreviation) = tokeniser.word(text, start, end, plain);
                     abbreviated = is_abbreviation;
                     (token, shape)
                 }
@@ -159,19 +161,30 @@ fn lexeme_is_value(shape: u8) -> bool {
 impl Tokeniser<'_> {
     /// Returns a word's token, its shape, and true for an abbreviation.
     #[inline]
-    fn word(&mut self, written: &str, plain: bool) -> (u32, u8, bool) {
-        let start = self.vocabulary.start();
-        let capital = if plain {
-            let buffer = self.vocabulary.buffer();
-            buffer.extend_from_slice(written.as_bytes());
-            buffer[start..].make_ascii_lowercase();
-            buffer[start] != written.as_bytes()[0]
+    fn word(&mut self, text: &str, start: usize, end: usize, plain: bool) -> (u32, u8, bool) {
+        let (bytes, length) = (text.as_bytes(), end - start);
+        let (number, capital) = if plain {
+            let number = match bytes.get(start..start + 8) {
+                Some(eight) if length <= 8 => {
+                    let eight = u64::from_le_bytes(eight.try_into().expect("they are eight"));
+                    // The bit is that of small letters; digits and apostrophes have it as well.
+                    self.vocabulary.intern_short((eight | SMALL) & (u64::MAX >> (64 - 8 * length)))
+                }
+                _ => {
+                    let from = self.vocabulary.start();
+                    self.vocabulary.buffer().extend(bytes[start..end].iter().map(u8::to_ascii_lowercase));
+                    self.vocabulary.intern(from, Kind::Word)
+                }
+            };
+            (number, bytes[start].is_ascii_uppercase())
         } else {
+            let written = &text[start..end];
             let first = written.chars().next().expect("a word has a character");
+            let from = self.vocabulary.start();
             self.fold(written);
-            first != 'ς' && self.grammar.classes.fold(first) != first
+            let capital = first != 'ς' && self.grammar.classes.fold(first) != first;
+            (self.vocabulary.intern(from, Kind::Word), capital)
         };
-        let number = self.vocabulary.intern(start, Kind::Word);
         let token = self.words.place(self.vocabulary, number);
         let bits = self.words[token].bits;
         let shape = match (capital, bits & STOP != 0) {

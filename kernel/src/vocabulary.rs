@@ -28,6 +28,8 @@ pub enum Kind {
 #[derive(Clone)]
 pub struct Entry {
     hash: u64,
+    /// The token as a number, 0 if it is longer than eight bytes.
+    short: u64,
     offset: u32,
     length: u32,
     /// The number of the token's stem, or `NONE`.
@@ -44,10 +46,21 @@ pub struct Entry {
 #[derive(Clone)]
 pub struct Vocabulary {
     hasher: RandomState,
+    /// The random key of the hash of short tokens.
+    key: (u64, u64),
     table: HashTable<u32>,
     entries: Vec<Entry>,
     bytes: Vec<u8>,
     sizes: Sizes,
+}
+
+/// Returns a token of at most eight bytes as a number; 0 if it is longer, as no token has a byte of 0.
+#[inline]
+pub fn short(token: &[u8]) -> u64 {
+    match token.len() {
+        0..=8 => token.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)),
+        _ => 0,
+    }
 }
 
 /// The letter of words without a role.
@@ -55,8 +68,10 @@ pub const NEUTRAL: char = '-';
 
 impl Vocabulary {
     pub fn new(tables: &Tables) -> Self {
+        let hasher = RandomState::default();
         let mut own = Self {
-            hasher: RandomState::default(),
+            key: (hasher.hash_one(1), hasher.hash_one(2) | 1),
+            hasher,
             table: HashTable::new(),
             entries: Vec::new(),
             bytes: Vec::new(),
@@ -132,34 +147,55 @@ impl Vocabulary {
         self.intern_with(start, kind, 0)
     }
 
+    /// Returns the number of a word of at most eight bytes, as `short` gives it.
+    #[inline]
+    pub fn intern_short(&mut self, short: u64) -> u32 {
+        let hash = self.hash_short(short);
+        let entries = &self.entries;
+        if let Some(&number) = self.table.find(hash, |&number| entries[number as usize].short == short) {
+            return number;
+        }
+        let start = self.start();
+        self.bytes.extend(short.to_le_bytes().into_iter().take_while(|byte| *byte != 0));
+        self.insert(start, Kind::Word, 0, hash, short)
+    }
+
     #[inline]
     fn intern_with(&mut self, start: usize, kind: Kind, bits: u32) -> u32 {
-        let hash = self.hash(start);
         let (token, entries, bytes) = (&self.bytes[start..], &self.entries, &self.bytes);
-        let same = |&number: &u32| {
-            let entry: &Entry = &entries[number as usize];
-            entry.hash == hash && &bytes[entry.offset as usize..][..entry.length as usize] == token
+        let short = short(token);
+        let (hash, found) = if short != 0 {
+            let hash = self.hash_short(short);
+            (hash, self.table.find(hash, |&number| entries[number as usize].short == short))
+        } else {
+            let mut hasher = self.hasher.build_hasher();
+            hasher.write(token);
+            let hash = hasher.finish();
+            let same = |&number: &u32| {
+                let entry: &Entry = &entries[number as usize];
+                entry.hash == hash && &bytes[entry.offset as usize..][..entry.length as usize] == token
+            };
+            (hash, self.table.find(hash, same))
         };
-        if let Some(&number) = self.table.find(hash, same) {
+        if let Some(&number) = found {
             self.bytes.truncate(start);
             return number;
         }
-        self.insert(start, kind, bits, hash)
+        self.insert(start, kind, bits, hash, short)
     }
 
     #[inline]
-    fn hash(&self, start: usize) -> u64 {
-        let mut hasher = self.hasher.build_hasher();
-        hasher.write(&self.bytes[start..]);
-        hasher.finish()
+    fn hash_short(&self, short: u64) -> u64 {
+        let product = u128::from(short ^ self.key.0) * u128::from(self.key.1);
+        product as u64 ^ (product >> 64) as u64
     }
 
     #[inline(never)]
-    fn insert(&mut self, start: usize, kind: Kind, bits: u32, hash: u64) -> u32 {
+    fn insert(&mut self, start: usize, kind: Kind, bits: u32, hash: u64, short: u64) -> u32 {
         let number = u32::try_from(self.entries.len()).expect("an event has fewer than 2^32 tokens");
         let length = self.bytes.len() - start;
         let (offset, length) = (u32::try_from(start).expect("fewer than 4 GiB"), length as u32);
-        let entry = Entry { hash, offset, length, stem: number, bits, kind, column: 0, letter: NEUTRAL };
+        let entry = Entry { hash, short, offset, length, stem: number, bits, kind, column: 0, letter: NEUTRAL };
         self.entries.push(entry);
         let entries = &self.entries;
         self.table.insert_unique(hash, number, |&each| entries[each as usize].hash);
