@@ -1,7 +1,7 @@
 """A gate on the work for one event: function calls of Python and into C, a measure that no other load disturbs.
 
 Time on a shared machine varies by more than a change that matters, calls do not vary at all for one version of Python.
-Work inside of one call, as in the kernel, is not seen here: its growth is tested in `tests/kernel`, its time in `bench`.
+Work inside of one call, as in the kernel, is not seen here: `tests/kernel` tests its growth, `bench` shows its time.
 """
 
 import sys
