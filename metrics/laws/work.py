@@ -9,11 +9,13 @@ from time import process_time
 
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.metrics.laws.corpus import ORDINARY, RICH, Fields, interaction
-from ragweir.metrics.view import View
+from ragweir.metrics.view import TextLimits, View
 from ragweir.schemas.interaction import Interaction
 
 SIZES = (500, 5_000)
 """Numbers of words of the two events that are compared."""
+_AMPLE = TextLimits(max_tokens=1_000_000, max_event_tokens=1_000_000)
+"""Limits under which only metrics tokenise a text: near a limit the flags of cut texts do."""
 _MOST_CALLS = 13
 """Maximum factor of the number of calls, for ten times the text."""
 _MOST_TIME = 30
@@ -71,7 +73,8 @@ def long_event(words: int, fields: Fields = RICH) -> Interaction:
 def calls_growth(catalogue: Catalogue, fields: Fields = RICH) -> str:
     """Return why the number of calls grows faster than the text; empty if it does not."""
     small, large = (
-        calls(lambda event=event: catalogue.score(View(event))) - calls(lambda event=event: View(event))  # type: ignore[misc]
+        calls(lambda event=event: catalogue.score(View(event, _AMPLE)))  # type: ignore[misc]
+        - calls(lambda event=event: View(event, _AMPLE))  # type: ignore[misc]
         for event in (long_event(words, fields) for words in SIZES)
     )
     return f"ten times the text takes {large / small:.0f} times the calls" if large > _MOST_CALLS * small else ""
