@@ -1,7 +1,8 @@
 """The kernel: a compiled way to count, which gives the same numbers as `ragweir.metrics.counts.Counts`.
 
-The package `ragweir-kernel` has it. All tables are those of `ragweir.metrics.text` and `ragweir.metrics.counts`, passed to
-its constructor. An event that the kernel cannot read, as one with a lone surrogate, is counted by the reference.
+The package `ragweir-kernel` has it. All tables are those of `ragweir.metrics.text` and `ragweir.metrics.counts`, passed
+to its constructor. An event that the kernel cannot read, such as one with a lone surrogate, is counted by the
+reference.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ pub struct Reader<'a> {
     /// The text's characters, up to the cut.
     pub written: &'a str,
     pub question_marks: &'a [char],
+    /// True for the first byte of a question mark.
+    pub question_bytes: &'a [bool; 256],
 }
 
 /// The distinct claims of a response, each as its stems in ascending order.
@@ -77,7 +79,7 @@ impl Claims {
 
     /// Reads the claims of a text that the English tables serve.
     pub fn read(&mut self, reader: &Reader) {
-        let has_questions = reader.written.contains(reader.question_marks);
+        let has_questions = reader.written.bytes().any(|byte| reader.question_bytes[usize::from(byte)]);
         for (start, stop) in reader.text.sentences() {
             if reader.hedges(start, stop) || (has_questions && reader.asks(stop)) {
                 continue;

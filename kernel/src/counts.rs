@@ -143,6 +143,8 @@ pub struct Rules {
     pub refusal: Refusal,
     pub sizes: Sizes,
     pub question_marks: Vec<char>,
+    /// True for the first byte of a question mark.
+    pub question_bytes: [bool; 256],
 }
 
 /// The tokenised texts of one event and the tables over them, kept from event to event to be filled again.
@@ -386,8 +388,10 @@ impl Event {
         counts.declines = rules.refusal.declines(text, response, vocabulary, words);
         self.claims.clear();
         if counts.response_supported {
-            let (sizes, question_marks) = (&rules.sizes, &rules.question_marks[..]);
-            self.claims.read(&claims::Reader { vocabulary, words, sizes, text, written: response, question_marks });
+            let Rules { sizes, question_marks, question_bytes, .. } = rules;
+            let written = response;
+            let reader = claims::Reader { vocabulary, words, sizes, text, written, question_marks, question_bytes };
+            self.claims.read(&reader);
             self.claims.mark(words);
             counts.response_claims = self.claims.len() as u64;
         }

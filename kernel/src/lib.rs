@@ -69,7 +69,12 @@ impl Kernel {
     #[new]
     fn new(py: Python, tables: Tables) -> PyResult<Self> {
         let mut vocabulary = Vocabulary::new(&tables);
+        let mut question_bytes = [false; 256];
+        for mark in tables.question_marks.split_inclusive(|_| true) {
+            question_bytes[usize::from(mark.as_bytes()[0])] = true;
+        }
         let rules = Rules {
+            question_bytes,
             grammar: Grammar::new(&tables),
             phrases: FixedPhrases::new(&tables, &mut vocabulary),
             refusal: Refusal::new(&tables).map_err(|error| PyValueError::new_err(error.to_string()))?,

@@ -24,8 +24,8 @@ pub enum Lexeme {
 
 pub struct Grammar {
     pub classes: Classes,
-    /// The names of months, longest first within a month, and their numbers.
-    months: Vec<(Vec<u8>, u32)>,
+    /// The names of months, longest first within a month, and their numbers, by their first three letters.
+    months: Vec<(u32, Vec<(Vec<u8>, u32)>)>,
     /// For each byte, bits for the places 0, 1 and 2 at which a month's name has it, in any case.
     month_letters: [u8; 256],
     /// The powers of ten that are written in any case, and those of one letter.
@@ -35,14 +35,22 @@ pub struct Grammar {
 
 impl Grammar {
     pub fn new(tables: &Tables) -> Self {
-        let mut months: Vec<(Vec<u8>, u32)> =
+        let mut names: Vec<(Vec<u8>, u32)> =
             tables.months.iter().map(|(name, number)| (name.clone().into_bytes(), *number)).collect();
-        months.sort_by_key(|(name, number)| (*number, std::cmp::Reverse(name.len())));
+        names.sort_by_key(|(name, number)| (*number, std::cmp::Reverse(name.len())));
         let mut month_letters = [0; 256];
-        for (name, _) in &months {
+        for (name, _) in &names {
             for (place, letter) in name.iter().take(3).enumerate() {
                 month_letters[usize::from(letter.to_ascii_lowercase())] |= 1 << place;
                 month_letters[usize::from(letter.to_ascii_uppercase())] |= 1 << place;
+            }
+        }
+        let mut months: Vec<(u32, Vec<(Vec<u8>, u32)>)> = Vec::new();
+        for (name, number) in names {
+            let key = letters_key(&name);
+            match months.iter_mut().find(|(own, _)| *own == key) {
+                Some((_, known)) => known.push((name, number)),
+                None => months.push((key, vec![(name, number)])),
             }
         }
         let (short, long): (Vec<_>, Vec<_>) = tables.powers.iter().partition(|(name, _)| name.len() == 1);
@@ -57,7 +65,8 @@ impl Grammar {
 
     /// Returns the number of a month's name, in any case.
     pub fn month(&self, name: &[u8]) -> Option<u32> {
-        self.months.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, number)| *number)
+        let (_, names) = self.months.iter().find(|(key, _)| *key == letters_key(name))?;
+        names.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, number)| *number)
     }
 
     /// Returns the power of ten of a multiplier.
@@ -66,6 +75,11 @@ impl Grammar {
         let long = || self.powers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, power)| *power);
         short.or_else(long).unwrap_or(0)
     }
+}
+
+/// Returns the first three letters as a number, in any case.
+fn letters_key(name: &[u8]) -> u32 {
+    name.iter().take(3).fold(0, |key, letter| key << 8 | u32::from(letter | 0x20))
 }
 
 /// Returns the character at a position of UTF-8, and its length.
@@ -255,6 +269,10 @@ impl<'a> Scanner<'a> {
             return (Lexeme::Date, end);
         }
         let mut at = start;
+        // Most words have only letters of ASCII.
+        while self.bytes.get(at).is_some_and(u8::is_ascii_alphabetic) {
+            at += 1;
+        }
         let mut plain = true;
         loop {
             let (class, width) = self.class(at);
@@ -323,7 +341,9 @@ impl<'a> Scanner<'a> {
         {
             return None;
         }
-        let name = self.grammar.months.iter().find(|(name, _)| self.has_name(at, name))?;
+        let key = letters_key(&self.bytes[at..]);
+        let (_, names) = self.grammar.months.iter().find(|(own, _)| *own == key)?;
+        let name = names.iter().find(|(name, _)| self.has_name(at, name))?;
         let end = at + name.0.len();
         Some(end + usize::from(self.byte(end) == b'.'))
     }

@@ -162,10 +162,8 @@ impl Tokeniser<'_> {
     fn word(&mut self, written: &str, plain: bool) -> (u32, u8, bool) {
         let start = self.vocabulary.start();
         let capital = if plain {
-            let buffer = self.vocabulary.buffer();
-            buffer.extend_from_slice(written.as_bytes());
-            buffer[start..].make_ascii_lowercase();
-            buffer[start] != written.as_bytes()[0]
+            self.vocabulary.buffer().extend(written.bytes().map(|byte| byte.to_ascii_lowercase()));
+            written.as_bytes()[0].is_ascii_uppercase()
         } else {
             let first = written.chars().next().expect("a word has a character");
             self.fold(written);

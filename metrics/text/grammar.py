@@ -140,7 +140,7 @@ NUMBER = re.compile(f"([{_SIGNS}]?+)[^0-9.]?+([0-9,]*+)(?:\\.([0-9]++))?+{_H}*+(
 
 
 def _rules(reach: int) -> str:
-    """Return all rules in order, for texts with no L, N, M or U above `reach`."""
+    """Return all rules in order, for texts with no L, N, M, U or C above `reach`."""
 
     def known(lengths: str, first: int = 0) -> str:
         return characters(lengths, first, reach)
@@ -182,7 +182,7 @@ def _pattern(reach: int) -> re.Pattern[str]:
 
 @cache
 def _far_word() -> re.Pattern[str]:
-    sets = (unicode14.LETTERS, unicode14.NUMERALS, unicode14.MARKS, unicode14.UNSPACED)
+    sets = (unicode14.LETTERS, unicode14.NUMERALS, unicode14.MARKS, unicode14.UNSPACED, unicode14.CURRENCIES)
     far = "".join(characters(lengths, first=0x10000) for lengths in sets)
     return re.compile(f"(?=[\\U00010000-\\U0010ffff])[{far}]")
 
@@ -190,7 +190,7 @@ def _far_word() -> re.Pattern[str]:
 def grammar(text: str) -> re.Pattern[str]:
     """Return the fastest pattern of all rules for a text: one with no more characters than the text has.
 
-    Emoji are in no class, so that they do not need the slowest pattern, which has the letters beyond U+FFFF.
+    Emoji are in no class, so that they do not need the slowest pattern, which has the classes beyond U+FFFF.
     """
     if text.isascii():
         return _pattern(0x7F)
