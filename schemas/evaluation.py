@@ -157,6 +157,8 @@ def document_ids(interaction: Interaction) -> tuple[str, ...]:
     ('a', 'b')
     """
     contexts = interaction.contexts or ()
-    ranked = sorted(enumerate(contexts, 1), key=lambda place: place[0] if place[1].rank is None else place[1].rank)
-    ids = dict.fromkeys(context.document_id for _, context in ranked if context.document_id is not None)
-    return tuple(ids)[:MAX_DOCUMENT_IDS]
+    ranks = [number if context.rank is None else context.rank for number, context in enumerate(contexts, 1)]
+    ids = [context.document_id for context in contexts]
+    if ranks != sorted(ranks):
+        ids = [ids[number] for number in sorted(range(len(ranks)), key=ranks.__getitem__)]
+    return tuple(dict.fromkeys(each for each in ids if each is not None))[:MAX_DOCUMENT_IDS]

@@ -76,6 +76,25 @@ Answers = Annotated[
 Confidence = Annotated[FiniteFloat, Field(ge=0, le=1)] | Annotated[str, Field(strict=True, max_length=64)]
 
 
+class _Names(dict[type[BaseModel], set[str]]):
+    """The names of the fields by model, of which all count as set in a trusted instance.
+
+    The instances of a model share the set, which pydantic copies before it changes it.
+    """
+
+    def __missing__(self, model: type[BaseModel]) -> set[str]:
+        names = self[model] = set(model.model_fields)
+        return names
+
+
+_NAMES = _Names()
+_new = object.__new__
+_set_fields, _set_names, _set_extra, _set_private = (
+    BaseModel.__dict__[slot].__set__
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
+
+
 class RecordPart(BaseModel):
     """Base of records and their parts: frozen; ids and labels may be numbers; unknown fields are ignored."""
 
@@ -83,6 +102,25 @@ class RecordPart(BaseModel):
 
     omitted_values: ClassVar[Mapping[str, object]] = {}
     """Values by field with which `ragweir.schemas.codec.json.encode` leaves the field out."""
+
+    @classmethod
+    def trusted(cls, fields: dict[str, Any], private: dict[str, Any] | None = None) -> Self:
+        """Return an instance without validation, as `model_construct` does in several times the time.
+
+        >>> Message.trusted({"role": "user", "text": "Hello"}) == Message(role="user", text="Hello")
+        True
+
+        Args:
+            fields: all fields in their order, each with a value that validation would leave as it is. The instance
+                keeps the dictionary.
+            private: the private attributes, if the model has any.
+        """
+        part: Self = _new(cls)
+        _set_fields(part, fields)
+        _set_names(part, _NAMES[cls])
+        _set_extra(part, None)
+        _set_private(part, private)
+        return part
 
 
 class Message(RecordPart):
@@ -299,7 +337,9 @@ class Interaction(RecordPart):
         >>> event.flags, event.with_flags({"cut:spans"}).flags
         ((), ('cut:spans',))
         """
-        return self._flags
+        # The attribute itself is found by a function of pydantic's that takes a microsecond.
+        flags: tuple[str, ...] = (self.__pydantic_private__ or {})["_flags"]
+        return flags
 
     def with_flags(self, flags: Iterable[str], changed: Mapping[str, Any] | None = None) -> Self:
         """Return a copy of the event with these flags, and with changed fields, which are not validated."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from ragweir.errors import ErrorClass
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter, kept_bytes
@@ -11,12 +11,19 @@ from ragweir.streams.headers import producer_headers, trace_headers
 from ragweir.streams.records import Emission, Headers, Outcome, Record
 
 
-def cloud_event(service: str, kind: str, identity: str, time: datetime, content_type: str) -> Headers:
-    """Return the headers of CloudEvents' Kafka binding, which do not depend on the time or host of the evaluation."""
+@lru_cache
+def _type_and_source(service: str, kind: str) -> Headers:
     return (
         ("ce_specversion", b"1.0"),
         ("ce_type", f"ragweir.{kind}.v1".encode()),
         ("ce_source", f"ragweir/{service}".encode()),
+    )
+
+
+def cloud_event(service: str, kind: str, identity: str, time: datetime, content_type: str) -> Headers:
+    """Return the headers of CloudEvents' Kafka binding, which do not depend on the time or host of the evaluation."""
+    return (
+        *_type_and_source(service, kind),
         ("ce_id", identity.encode()),
         ("ce_time", time.isoformat().encode()),
         ("content-type", content_type.encode()),
@@ -27,7 +34,7 @@ def with_trace(emissions: list[Emission], record: Record) -> list[Emission]:
     """Return emissions with the trace context of the record that they are made of."""
     if not record.headers or not (trace := trace_headers(record.headers)):
         return emissions
-    return [replace(each, headers=(*each.headers, *trace)) for each in emissions]
+    return [each._replace(headers=(*each.headers, *trace)) for each in emissions]
 
 
 def add_dead_letter(

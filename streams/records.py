@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """Headers of a record, in order. Kafka allows repeated names and null values."""
@@ -16,8 +17,7 @@ Count = tuple[str, ...]
 """The name of an instrument of the telemetry table, and the values of its labels."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One record of an input."""
 
     topic: str
@@ -39,8 +39,7 @@ class Record:
         return self.topic, self.partition
 
 
-@dataclass(frozen=True, slots=True)
-class Emission:
+class Emission(NamedTuple):
     """One record to write."""
 
     topic: str

@@ -110,17 +110,17 @@ class JsonDecoder(Decoder):
         self._max_bytes, self._max_items, self._mapping = max_bytes, max_items, mapping
 
     @override
-    def row_events(self, value: bytes | None, row: int | None) -> Iterator[Interaction | Skipped]:
-        """Yield the one interaction, or that it is skipped."""
+    def row_events(self, value: bytes | None, row: int | None) -> Iterable[Interaction | Skipped]:
+        """Return the one interaction, or that it is skipped."""
         if self._mapping is None:
-            yield decode(value, self._max_bytes, self._max_items)
-        elif (fields := self._mapping(parse(value, self._max_bytes), row)) is None:
-            yield Skipped()
-        else:
-            strictly = from_data(fields, self._max_items)
-            yield strictly or interaction(fields, self._max_items, self._mapping.origins)
+            return (decode(value, self._max_bytes, self._max_items),)
+        fields = self._mapping(parse(value, self._max_bytes), row)
+        if fields is None:
+            return (Skipped(),)
+        strictly = from_data(fields, self._max_items)
+        return (strictly or interaction(fields, self._max_items, self._mapping.origins),)
 
     @override
-    def events(self, value: bytes | None) -> Iterator[Interaction | Skipped]:
-        """Yield the one interaction, or that it is skipped."""
+    def events(self, value: bytes | None) -> Iterable[Interaction | Skipped]:
+        """Return the one interaction, or that it is skipped."""
         return self.row_events(value, None)

@@ -147,7 +147,12 @@ def encode(model: RecordPart) -> bytes:
     b'{"topic":"t","partition":0,"offset":7}'
     """
     # No record has custom serializers, and `model_dump` would double the time.
-    return orjson.dumps(_fields(model), _fields, _OPTIONS)
+    return encode_fields(_fields(model))
+
+
+def encode_fields(fields: Mapping[str, Any]) -> bytes:
+    """Encode the fields of a record, which may have records as values, as `encode` does."""
+    return orjson.dumps(fields, _fields, _OPTIONS)
 
 
 def _fields(part: object) -> dict[str, Any]:

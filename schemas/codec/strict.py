@@ -14,11 +14,10 @@ from functools import reduce
 from math import inf
 from operator import or_
 from types import UnionType
-from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec.structs import asdict
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ragweir.schemas.codec.intake import HOLDERS_AND_NAMES
@@ -158,25 +157,6 @@ _LISTS: Mapping[str, type[RecordPart]] = {
 }
 _SIZED = tuple(name for holder, name in HOLDERS_AND_NAMES.values() if not holder)
 _SIZED_WITHIN = tuple((holder, name) for holder, name in HOLDERS_AND_NAMES.values() if holder)
-_MODELS: tuple[type[RecordPart], ...] = (Interaction, Span, *_PARTS.values(), *_LISTS.values())
-_NAMES = {model: set(model.model_fields) for model in _MODELS}
-"""The names of the fields by model: all count as set. The instances of a model share the set, which pydantic copies
-before it changes it."""
-_new = object.__new__
-_set_fields, _set_names, _set_extra, _set_private = (
-    BaseModel.__dict__[slot].__set__
-    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
-)
-
-
-def _part(model: type[RecordPart], fields: dict[str, Any], private: dict[str, Any] | None = None) -> Any:
-    """Return an instance of a model with these fields, as `model_construct` does in several times the time."""
-    part = _new(model)
-    _set_fields(part, fields)
-    _set_names(part, _NAMES[model])
-    _set_extra(part, None)
-    _set_private(part, private)
-    return part
 
 
 def _interaction(struct: msgspec.Struct, extra: dict[str, Any], max_items: Mapping[str, int]) -> Interaction:
@@ -196,15 +176,15 @@ def _interaction(struct: msgspec.Struct, extra: dict[str, Any], max_items: Mappi
         fields["expected"] = (expected,)
     for name, model in _PARTS.items():
         if (part := fields[name]) is not None:
-            fields[name] = _part(model, asdict(part))
+            fields[name] = model.trusted(asdict(part))
     for name, model in _LISTS.items():
         if parts := fields[name]:
-            fields[name] = tuple([_part(model, asdict(part)) for part in parts])
+            fields[name] = tuple([model.trusted(asdict(part)) for part in parts])
     if spans := fields["spans"]:
         fields["spans"] = tuple(map(_span, spans))
     fields["extra"] = extra
     flags = tuple(sorted(set(fields["assembly"].flags))) if fields["assembly"] is not None else ()
-    return cast("Interaction", _part(Interaction, fields, {"_flags": flags}))
+    return Interaction.trusted(fields, {"_flags": flags})
 
 
 def _check_sizes(fields: Mapping[str, Any], max_items: Mapping[str, int]) -> None:
@@ -222,4 +202,4 @@ def _span(struct: msgspec.Struct) -> Span:
     for name in ("started_at", "ended_at"):
         if (time := fields[name]) is not None:
             fields[name] = _time(time)
-    return cast("Span", _part(Span, fields))
+    return Span.trusted(fields)

@@ -20,13 +20,14 @@ from ragweir.schemas.codec.decoder import Decoder, JsonDecoder, Skipped
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS, TIME_DEFAULTED
 from ragweir.schemas.codec.json import encode, event_time
 from ragweir.schemas.dead_letter import HEAD_BYTES
-from ragweir.schemas.evaluation import CARRIED_OVER, Decision, Evaluation, Source, Texts, document_ids
+from ragweir.schemas.evaluation import Decision, Evaluation, Source, Texts
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.streams.agent import Agent, Assignment, Origin
 from ragweir.streams.emissions import add_dead_letter, cloud_event, with_trace
 from ragweir.streams.evaluate.deduplication import Duplicates
+from ragweir.streams.evaluate.evaluations import EvaluationWriter, evaluation_of
 from ragweir.streams.evaluate.filters import Filters
 from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.headers import read_headers
@@ -35,6 +36,7 @@ from ragweir.streams.otlp_results import OtlpResults
 from ragweir.streams.records import Count, Emission, EventPosition, Outcome, Record, TopicPartition
 
 _SERVICE = "evaluate"
+_UNDECIDED = Decision()
 _REQUEST_OVERHEAD_BYTES = 8 * 1024
 """Bytes of a judge request's record apart from its value: key, headers, and fields that are added while it waits."""
 
@@ -87,6 +89,7 @@ class EvaluateAgent(Agent):
         self._json = JsonDecoder(config.max_event_bytes, config.max_items)
         self._most_request_bytes = max_record_bytes(config.max_event_bytes) - _REQUEST_OVERHEAD_BYTES
         self._duplicates = Duplicates(config.duplicate_horizon)
+        self._writer = EvaluationWriter()
 
     @property
     @override
@@ -102,9 +105,9 @@ class EvaluateAgent(Agent):
         Duplicates and events that are filtered out are only counted.
         """
         outcome, panics = Outcome(settled=list(records)), self._panics
+        outcome.counts["ragweir_events_in_total",] += len(records)
         evaluated: list[tuple[Record, Evaluation]] = []
         for record in records:
-            outcome.counts["ragweir_events_in_total",] += 1
             repeated = False
             for index, event in enumerate(self.read(record, outcome.counts)):
                 settled = event if isinstance(event, Rejected) else self._settle(*event, record, index, outcome)
@@ -118,7 +121,7 @@ class EvaluateAgent(Agent):
                     repeated = True
         for record in {record.topic_partition: record for record in records}.values():
             self._duplicates.advance(record.topic_partition, record.offset)
-        _count(outcome, [evaluation.decision for _, evaluation in evaluated])
+        _count(outcome, [evaluation for _, evaluation in evaluated])
         if not self._config.ignore_record_timestamp:
             _measure(outcome, evaluated)
         if self._panics > panics:
@@ -258,9 +261,10 @@ class EvaluateAgent(Agent):
         except Exception as error:  # One event must not stop the stream; it becomes a dead letter.
             return Rejected("unreadable", f"evaluating raised {type(error).__name__}")
         outcome.emissions += with_trace(emissions, record)
-        outcome.counts["ragweir_evaluations_total", evaluation.stage] += 1
-        outcome.counts.update(("ragweir_repaired_total", flag) for flag in event.flags)
-        outcome.counts.update(("ragweir_metric_errors_total", metric) for metric in raised)
+        for flag in event.flags:
+            outcome.counts["ragweir_repaired_total", flag] += 1
+        for metric in raised:
+            outcome.counts["ragweir_metric_errors_total", metric] += 1
         return evaluation
 
     def _evaluation(
@@ -269,18 +273,16 @@ class EvaluateAgent(Agent):
         config = self._config
         view = View(event, config.limits, config.counting)
         scored = config.catalogue.score(view)
-        evaluation = Evaluation(
-            **{name: getattr(event, name) for name in CARRIED_OVER},
-            event_time=time,
-            scores=scored.scores,
-            categories=scored.categories,
-            reasons=scored.reasons,
-            flags=(*event.flags, *scored.flags),
+        evaluation = evaluation_of(
+            event,
+            time,
+            scored,
+            record,
+            index,
             evidence=config.catalogue.explain(view) if config.explain else {},
             decision=config.router.decide(event, scored.scores, scored.categories, view.absent)
             if config.router
-            else Decision(),
-            document_ids=document_ids(event),
+            else _UNDECIDED,
             text=Texts(
                 query=event.query,
                 response=event.response,
@@ -289,7 +291,6 @@ class EvaluateAgent(Agent):
             if config.include_text
             else None,
             catalogue_version=config.catalogue.version,
-            source=Source(topic=record.topic, partition=record.partition, offset=record.offset, index=index),
             run_id=config.run_id,
         )
         return evaluation, scored.raised
@@ -297,14 +298,15 @@ class EvaluateAgent(Agent):
     def _emissions(self, evaluation: Evaluation, event: Interaction) -> tuple[Evaluation, list[Emission]]:
         """Return the evaluation as it is emitted, and its emissions: itself, its judge request and its OTLP form."""
         requests = []
-        if any(suite.status == "selected" for suite in evaluation.decision.suites):
+        value = self._writer.encode(evaluation)
+        if self._writer.is_selected(evaluation):
             request = encode(self._request(evaluation, event))
             if len(request) <= self._most_request_bytes:
                 requests = [_emission("judge.requests", "judge_request", "judge_request", evaluation, request)]
             else:
                 evaluation = _too_large_to_judge(evaluation)
-        stage = evaluation.stage
-        written = _emission("evaluations", f"evaluation.{stage}", stage, evaluation, encode(evaluation))
+                value = encode(evaluation)
+        written = _emission("evaluations", "evaluation.scored", "scored", evaluation, value)
         results = self._config.otlp.emissions(_SERVICE, evaluation) if self._config.otlp else []
         return evaluation, [written, *requests, *results]
 
@@ -325,8 +327,11 @@ class EvaluateAgent(Agent):
         )
 
 
-def _count(outcome: Outcome, decisions: Sequence[Decision]) -> None:
-    """Count the decisions. Most events share theirs with others, so each distinct decision is read once."""
+def _count(outcome: Outcome, evaluations: Sequence[Evaluation]) -> None:
+    """Count evaluations and decisions. Most events share theirs with others, so each distinct decision is read once."""
+    if evaluations:
+        outcome.counts["ragweir_evaluations_total", "scored"] += len(evaluations)
+    decisions = [evaluation.decision for evaluation in evaluations]
     distinct = {id(decision): decision for decision in decisions}
     for identity, events in Counter(map(id, decisions)).items():
         for suite in distinct[identity].suites:

@@ -69,11 +69,11 @@ class Filters:
         """Return whether an event fulfils the conditions on its time and fields."""
         if (self.after is not None and time <= self.after) or (self.before is not None and time >= self.before):
             return False
-        return all(each.holds(event, {}, {}) for each in self.fields)
+        return not self.fields or all(each.holds(event, {}, {}) for each in self.fields)
 
     def admit_scores(self, scores: Mapping[str, float | None], categories: Mapping[str, str | None]) -> bool:
         """Return whether a scored event fulfils the conditions on metrics."""
-        return all(each.holds(None, scores, categories) for each in self.scores)
+        return not self.scores or all(each.holds(None, scores, categories) for each in self.scores)
 
 
 def _condition(text: str, name: str, sign: str, value: str, catalogue: Catalogue) -> Condition:

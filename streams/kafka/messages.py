@@ -15,10 +15,18 @@ def topic_partition_of(message: Message) -> TopicPartition:
 def record_of(message: Message) -> Record:
     """Return the record of a message that was read."""
     kind, timestamp = message.timestamp()
-    offset = cast("int", message.offset())
-    stamp_ms = timestamp if kind else None
-    record = *topic_partition_of(message), offset, message.key(), message.value(), stamp_ms
+    lost = False
     try:
-        return Record(*record, tuple(cast("list[tuple[str, bytes | None]]", message.headers() or [])))
+        headers = message.headers()
     except (SystemError, UnicodeDecodeError):  # A second call would return tuples without a name, which crash Python.
-        return Record(*record, headers_lost=True)
+        headers, lost = None, True
+    return Record(
+        cast("str", message.topic()),
+        cast("int", message.partition()),
+        cast("int", message.offset()),
+        message.key(),
+        message.value(),
+        timestamp if kind else None,
+        tuple(cast("list[tuple[str, bytes | None]]", headers)) if headers else (),
+        lost,
+    )

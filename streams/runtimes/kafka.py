@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import structlog
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -292,7 +291,7 @@ class KafkaRuntime:
         if (record := self._agent.clock_record) is None:
             return
         _, partition = next(iter(self._offsets.committed))
-        self._commit([replace(record, partition=partition)], [])
+        self._commit([record._replace(partition=partition)], [])
         if not self._clock.is_brokers:
             log.warning(
                 "the days of the budget follow this machine's clock: the topic does not have the brokers' time",

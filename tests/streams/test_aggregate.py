@@ -5,7 +5,6 @@ import random
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -334,7 +333,7 @@ def test_without_an_offset_that_fits_a_restore_reads_everything_once(offset: int
     fields = orjson.loads(last.value or b"") | {"changelog_offset": offset}
     if offset is None:
         del fields["changelog_offset"]
-    partition.changelog[-1] = replace(last, value=orjson.dumps(fields))
+    partition.changelog[-1] = last._replace(value=orjson.dumps(fields))
     assert 200 <= restored(partition) <= 200 + 64
     partition.send(event(100 * 60))
     assert restored(partition) <= 31 * 2 + 64, "the next progress has one"
@@ -347,7 +346,7 @@ def test_an_offset_that_is_too_high_costs_no_event() -> None:
         partition.send(event(minute * 60))
     last = partition.changelog[-1]
     fields = orjson.loads(last.value or b"") | {"changelog_offset": last.offset}
-    partition.changelog[-1] = replace(last, value=orjson.dumps(fields))
+    partition.changelog[-1] = last._replace(value=orjson.dumps(fields))
     partition.restart()
     for minute in range(10):
         partition.send(event(minute * 60))
@@ -675,7 +674,7 @@ def test_windows_of_the_previous_release_are_gone_on_with() -> None:
     far = NOON + timedelta(days=3650)
     old = next(record for record in partition.changelog if not is_progress(record.key))
     moved = [(part or b"").replace(b"2026-11-21T12", b"2036-11-18T12") for part in (old.key, old.value)]
-    partition.changelog.append(replace(old, key=moved[0], value=moved[1]))
+    partition.changelog.append(old._replace(key=moved[0], value=moved[1]))
     partition.restart()
     assert far not in partition.agent._states[0].held.windows
     partition.send(event(far, application="a0"))
@@ -825,7 +824,7 @@ def test_a_clock_in_the_future_moves_the_watermark_to_its_record_at_most(ahead_s
 def test_absurd_timestamps_of_records_stop_nothing(stamp_ms: int) -> None:
     """Event time neither overflows nor leaves the calendar, whatever timestamp a record has."""
     partition = Partition()
-    records = [replace(each, timestamp_ms=stamp_ms) for each in partition.records_of([event(), event()])]
+    records = [each._replace(timestamp_ms=stamp_ms) for each in partition.records_of([event(), event()])]
     partition.commit(partition.agent.handle(records), 2)
     assert sum(window.events for window in partition.windows()) == 2
     assert partition.progress().watermark == (NOON if stamp_ms > 0 else EPOCH) - timedelta(seconds=10)

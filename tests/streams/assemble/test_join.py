@@ -5,7 +5,6 @@ import random
 import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -300,7 +299,7 @@ def test_a_partition_that_comes_back_unchanged_is_gone_on_with_and_a_changed_one
 def test_an_added_partition_begins_with_a_clock_and_a_ledger_of_its_own() -> None:
     worker = Worker([asks(30)], AssembleSettings())
     worker.run(10)
-    added = [replace(record, partition=1) for record in asks(30, 100)]
+    added = [record._replace(partition=1) for record in asks(30, 100)]
     worker.grow(added)
     worker.run(10)
     worker.kill()
