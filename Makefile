@@ -78,7 +78,7 @@ tests: setup
 
 test-fast: setup ## tests that need neither a broker nor other programs, but for the slowest, in about a minute
 	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal --hypothesis-profile fast -m "not long and not heavy" \
-		tests/schemas tests/metrics tests/streams ragweir
+		tests/schemas tests/metrics tests/kernel tests/streams ragweir
 
 test-long: setup ## the full-size versions of the heavy tests
 	@$(BIN)/python -m pytest -m long
