@@ -97,7 +97,7 @@ def tables() -> dict[str, Any]:
         "question_marks": claims._QUESTION_MARKS,
         "white": "".join(filter(str.isspace, map(chr, range(0x3001)))),
         "folds": list(tokens._FOLDS.items()),
-        "scripts": [(ord(start), name) if isinstance(start, str) else (start, name) for start, name in text._scripts()],
+        "scripts": text._scripts(),
         "months": list(words.MONTHS.items()),
         "powers": list(grammar.POWERS.items()),
         "words": {name: sorted(listed) for name, listed in _word_lists().items()},
@@ -124,7 +124,8 @@ class NativeCounting:
     def __init__(self, kernel: Any, own_tables: Mapping[str, Any]) -> None:
         self._count = kernel.Kernel(own_tables).counts
         self._panic: type[BaseException] = kernel.PanicException
-        self._make = namedtuple("NativeCounts", NAMES)._make  # noqa: PYI024 (a type with fields of names made elsewhere)
+        made: Any = namedtuple("NativeCounts", NAMES)  # noqa: PYI024 (a type with fields of names made elsewhere)
+        self._make = made._make
         self.version: str = kernel.__version__
         """The version of the kernel's package."""
         self.panics = 0
