@@ -124,7 +124,7 @@ class NativeCounting:
     def __init__(self, kernel: Any, own_tables: Mapping[str, Any]) -> None:
         self._count = kernel.Kernel(own_tables).counts
         self._panic: type[BaseException] = kernel.PanicException
-        made: Any = namedtuple("NativeCounts", NAMES)  # noqa: PYI024 (a type with fields of names made elsewhere)
+        made: Any = namedtuple("NativeCounts", list(NAMES))  # type: ignore[misc]  # noqa: PYI024 (a type with fields of names made elsewhere)
         self._make = made._make
         self.version: str = kernel.__version__
         """The version of the kernel's package."""
@@ -150,7 +150,7 @@ def counting() -> NativeCounting:
     """Return the kernel's way to count.
 
     Raises:
-        KernelUnavailable: if the kernel is not installed, cannot be loaded or was built for another catalogue.
+        KernelUnavailable: if the kernel is not installed, cannot be loaded or is of another version.
     """
     try:
         kernel = importlib.import_module(MODULE)
@@ -164,4 +164,9 @@ def counting() -> NativeCounting:
         )
     if kernel.NAMES != NAMES:
         raise KernelUnavailable("the installed ragweir-kernel has other counts than this ragweir")
-    return NativeCounting(kernel, tables())
+    try:
+        return NativeCounting(kernel, tables())
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise KernelUnavailable(
+            f"the installed ragweir-kernel does not take the tables of this ragweir: {error}"
+        ) from error
