@@ -78,7 +78,7 @@ tests: setup
 
 test-fast: setup ## tests that need neither a broker nor other programs, but for the slowest, in about a minute
 	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal --hypothesis-profile fast -m "not long and not heavy" \
-		tests/schemas tests/metrics tests/streams ragweir
+		tests/schemas tests/metrics tests/kernel tests/streams ragweir
 
 test-long: setup ## the full-size versions of the heavy tests
 	@$(BIN)/python -m pytest -m long
@@ -120,11 +120,13 @@ bench-worst: setup ## search the events that cost most; fails when one is over t
 bench-peers: bench/.venv/.ready ## print ragweir's cost beside other packages' on the same events; PEERS="--help" for options
 	@PYTHONWARNINGS=ignore RAGAS_DO_NOT_TRACK=true DO_NOT_TRACK=1 bench/.venv/bin/python -m bench.peers $(PEERS)
 
-bench/.venv/.ready: bench/requirements.txt
+bench/.venv/.ready: bench/requirements.txt $(KERNEL_SOURCES)
 	@test -x bench/.venv/bin/python || $(PYTHON) -m venv bench/.venv
 	@echo "Installing other evaluators into bench/.venv (once; some minutes)"
 	@bench/.venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement bench/requirements.txt
 	@bench/.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@test -z "$(CARGO)" || PATH="$(dir $(CARGO)):$$PATH" bench/.venv/bin/python -m pip install --quiet \
+		--disable-pip-version-check --force-reinstall --no-deps ./kernel
 	@touch $@
 
 soak: setup ## an hour without faults at 600 events a second: memory, handles, lag, latency; SOAK="--minutes 5 --rate 100"

@@ -13,7 +13,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=kafka_to_kafka.EVENTS, help="events per row of the Kafka table")
     events = parser.parse_args().events
-    without_kafka = (scoring.table, scoring.costliest, growth.table, aggregation.table, assemble.cpu, assemble.memory)
+    without_kafka = (
+        scoring.table,
+        scoring.costliest,
+        growth.table,
+        growth.attacks,
+        aggregation.table,
+        assemble.cpu,
+        assemble.memory,
+    )
     with_kafka = (
         assemble.delay,
         publish.callers,

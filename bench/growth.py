@@ -23,12 +23,13 @@ import orjson
 from confluent_kafka import Producer
 from rich.table import Table
 
+from bench import hostile
 from bench.aggregation import commit, evaluations, new_agent
 from bench.countings import countings
 from bench.interactions import interactions
 from bench.kafka_loops import RAGWEIR, Task, measure, publish, topics
 from bench.scoring import counted
-from bench.timing import microseconds
+from bench.timing import microseconds, side_by_side
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.view import Counting, TextLimits, View
 from ragweir.schemas.codec.json import decode
@@ -47,6 +48,7 @@ CONTEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 LABEL_SETS = (1, 10, 50, 100, 200, 500, 1_000)
 PARTITIONS = (1, 4, 16, 64, 256)
 EVENTS = 40_000
+_ATTACK_KILOBYTES = (64, 128, 256)
 PICTURE = Path(__file__).parents[1] / "docs" / "growth.svg"
 _UNLIMITED = TextLimits(max_tokens=10**9)
 _COMMIT = 1_000
@@ -130,13 +132,15 @@ def _each(work: Callable[[View], object], events: Iterable[Interaction], countin
 def _costs(make: Callable[[int], Sequence[Interaction]], amounts: Sequence[int]) -> dict[str, list[tuple[int, float]]]:
     """Return the costs of scoring, and of counting alone, for the events of each amount by each way of counting."""
     catalogue, costs = Catalogue(everything()), dict[str, list[tuple[int, float]]]()
-    for way, counting in countings().items():
-        for name, work in ((way, catalogue.score), (f"{way}, counting alone", counted)):
-            costs[name] = [
-                (amount, microseconds(partial(_each, work, events, counting), len(events)))
-                for amount in amounts
-                if (events := make(amount))
-            ]
+    for amount in amounts:
+        events = make(amount)
+        works = {
+            name: partial(_each, work, events, counting)
+            for way, counting in countings().items()
+            for name, work in ((way, catalogue.score), (f"{way}, counting alone", counted))
+        }
+        for name, cost in side_by_side(works, len(events)).items():
+            costs.setdefault(name, []).append((amount, cost))
     return costs
 
 
@@ -159,6 +163,28 @@ def contexts() -> Growth:
 
     title = f"Scoring, by contexts of {_CONTEXT_BYTES} bytes; at most {_UNLIMITED.max_contexts} are read"
     return Growth(title, "contexts", _costs(events, CONTEXTS))
+
+
+def attacks() -> Table:
+    """Return the factor of the time by which each attack grows when its size doubles, by each way of counting."""
+    catalogue, ways = Catalogue(everything()), countings()
+    title = f"Attack texts without the limit on tokens, {_ATTACK_KILOBYTES[-1]} KB; 2 is linear"
+    result = Table("event", title=title, title_justify="left")
+    for way in ways:
+        for name in (f"ms, {way}", "to half of it", "half to a quarter"):
+            result.add_column(name, justify="right")
+    for shape, make in hostile.PRODUCTS.items():
+        costs = []
+        for kilobytes in _ATTACK_KILOBYTES:
+            events = [decode(hostile.event(make(kilobytes * 1024)), max_bytes=1 << 30)]
+            works = {way: partial(_each, catalogue.score, events, counting) for way, counting in ways.items()}
+            costs.append(side_by_side(works, 1, enough_s=0.5))
+        cells = []
+        for way in ways:
+            quarter, half, whole = (each[way] for each in costs)
+            cells += [f"{whole / 1_000:,.1f}", f"{whole / half:.2f}", f"{half / quarter:.2f}"]
+        result.add_row(shape, *cells)
+    return result
 
 
 def label_sets() -> Growth:
@@ -278,6 +304,7 @@ def main() -> None:
     machine = tables.machine()
 
     def made() -> Iterator[Table]:
+        yield attacks()
         if chosen.days:
             yield restore(chosen.days)
         works: list[Callable[[], Growth]] = [sizes, contexts, label_sets]

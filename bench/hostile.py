@@ -290,11 +290,31 @@ def _sentences_in_all_contexts(size: int) -> Fields:
     }
 
 
+_distinct, _phrases = TEXTS["distinct words"], TEXTS["phrases"]
 PRODUCTS: dict[str, Callable[[int], Fields]] = {
     "phrases that occur as pairs": _phrases_and_pairs,
     "phrases that end in phrases": _growing_phrases,
     "claims of few words": _claims_of_few_words,
     "sentences in all contexts": _sentences_in_all_contexts,
+    "a query of distinct words": lambda size: {
+        "query": (words := _distinct(size // 3)),
+        "response": words,
+        "contexts": _contexts(_parts(words, 64)),
+    },
+    "phrases in all contexts": lambda size: {
+        "response": (text := _phrases(size // 4)),
+        "contexts": _contexts([f"{part} {text[-200:]}" for part in _parts(_phrases(size // 2), 64)]),
+    },
+    "64 full contexts alike": lambda size: {
+        "query": _distinct(size // 66),
+        "response": _distinct(size // 66),
+        "contexts": _contexts([f"{_distinct(size // 66)}{number}" for number in range(64)]),
+    },
+    "words of one beginning": lambda size: {
+        "query": (words := "".join(f"collision{number:08} " for number in range(size // 54))),
+        "response": words,
+        "contexts": _contexts([words]),
+    },
     "a concession with gaps": lambda size: {"response": "While " + "I cannot say".ljust(60) * (size // 60)},
 }
 """Events that cost by the product of two numbers of parts."""

@@ -26,6 +26,7 @@ from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.kafka.client import Connection, Identity, consumer_properties, producer_properties
 from ragweir.streams.kafka.messages import record_of
 from ragweir.streams.kafka.reader import offset_range
+from ragweir.streams.kernel_choice import kernel_choice
 from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
 from ragweir.streams.records import Emission, Outcome, Record, ReplayBounds
 from ragweir.streams.runtimes.kafka import KafkaRuntime
@@ -122,7 +123,8 @@ class MeteredAgent(EvaluateAgent):
     def __init__(self, task: Task, report: Callable[[Measurement], None]) -> None:
         self._null = task.work == "null"
         horizon = 0 if self._null else task.settings.input.duplicate_horizon
-        super().__init__(EvaluateConfig(Catalogue(everything()), duplicate_horizon=horizon))
+        counting = kernel_choice(task.settings.kernel).counting  # RAGWEIR_KERNEL__USE=never compares
+        super().__init__(EvaluateConfig(Catalogue(everything()), counting=counting, duplicate_horizon=horizon))
         self._events, self._report = task.events, report
         self._start: tuple[float, float] | None = None
         self._pending = self._committed = 0

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from time import perf_counter
 
 from rich.table import Table
 
 from bench.countings import countings, note
 from bench.interactions import interactions
-from bench.timing import microseconds
+from bench.timing import side_by_side
 from ragweir.metrics.catalogue import Catalogue, everything
-from ragweir.metrics.counts import NAMES
+from ragweir.metrics.counts import NAMES, Counts
 from ragweir.metrics.judged.suites import suites
-from ragweir.metrics.view import Counting, TextLimits, View
+from ragweir.metrics.view import Counting, TextLimits, View, reference
 from ragweir.schemas.codec.json import decode
-from ragweir.schemas.interaction import Interaction
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.records import Record
@@ -35,71 +35,95 @@ def counted(view: View) -> View:
     return view
 
 
-def steps(counting: Counting) -> Mapping[str, float]:
-    """Return the microseconds that each step of an event takes with a way of counting."""
+@dataclass(frozen=True, slots=True)
+class _Works:
+    """What is measured with one way of counting, on the same events."""
+
+    decode: Callable[[], object]
+    count: Callable[[], object]
+    textless: Callable[[], object]
+    score: Callable[[], object]
+    agent: Callable[[], object]
+    routing: Callable[[], object]
+
+
+def _works(counting: Counting, textless: Catalogue) -> _Works:
     values = list(interactions(EVENTS))
     events = [decode(value) for value in values]
-    every = tuple(Catalogue(everything()).free.values())
-    catalogue = Catalogue(every)
+    records = [Record("t", 0, number, None, value, None) for number, value in enumerate(values)]
+    catalogue = Catalogue(everything())
     router = Router(RoutingSettings(), catalogue, tuple(suites()))
     agent, routing = (
         EvaluateAgent(EvaluateConfig(catalogue, counting=counting, router=each, duplicate_horizon=10_000))
         for each in (None, router)
     )
-    records = [Record("t", 0, number, None, value, None) for number, value in enumerate(values)]
-    without_text = Catalogue([metric for metric in every if not counts_texts(metric.name, events, counting)])
 
-    def cost(work: Callable[[], object]) -> float:
-        return microseconds(work, EVENTS)
+    def score(chosen: Catalogue) -> Callable[[], object]:
+        return lambda: [chosen.score(View(event, _LIMITS, counting)) for event in events]
 
-    def score(chosen: Catalogue) -> float:
-        return cost(lambda: [chosen.score(View(event, _LIMITS, counting)) for event in events])
+    def handle(each: EvaluateAgent) -> Callable[[], object]:
+        return lambda: (each.handle(records), each.on_abort())  # Else the next round has duplicates only.
 
-    def handle(each: EvaluateAgent) -> float:
-        return cost(lambda: (each.handle(records), each.on_abort()))  # Else its next round has duplicates only.
+    return _Works(
+        decode=lambda: list(map(decode, values)),
+        count=lambda: [counted(View(event, _LIMITS, counting)) for event in events],
+        textless=score(textless),
+        score=score(catalogue),
+        agent=handle(agent),
+        routing=handle(routing),
+    )
 
-    decoding = cost(lambda: list(map(decode, values)))
-    counting_all = cost(lambda: [counted(View(event, _LIMITS, counting)) for event in events])
-    textless, full = score(without_text), score(catalogue)
-    whole = handle(agent)
+
+def steps() -> Mapping[str, Mapping[str, float]]:
+    """Return the microseconds that each step of an event takes, by the way of counting."""
+    ways = countings()
+    every = tuple(Catalogue(everything()).free.values())
+    textless = Catalogue([metric for metric in every if not counts_texts(metric.name)])
+    works = {way: _works(counting, textless) for way, counting in ways.items()}
+    found = {
+        part.name: side_by_side({way: getattr(each, part.name) for way, each in works.items()}, EVENTS)
+        for part in fields(_Works)
+    }
+
+    def less(whole: str, *parts: str) -> dict[str, float]:
+        return {way: found[whole][way] - sum(found[part][way] for part in parts) for way in ways}
+
     return {
-        "decode": decoding,
-        "count in the texts": counting_all,
-        f"score by the {len(without_text.free)} metrics without texts": textless,
-        f"the formulas of the other {len(every) - len(without_text.free)}": full - counting_all - textless,
-        f"score by all {len(every)} metrics, counting included": full,
-        "evaluation, duplicates, encoding, headers": whole - decoding - full,
-        "the whole agent": whole,
-        "the whole agent, routing by the default rules": handle(routing),
+        "decode": found["decode"],
+        "count in the texts": found["count"],
+        f"score by the {len(textless.free)} metrics without texts": found["textless"],
+        f"the formulas of the other {len(every) - len(textless.free)}": less("score", "count", "textless"),
+        f"score by all {len(every)} metrics, counting included": found["score"],
+        "evaluation, duplicates, encoding, headers": less("agent", "decode", "score"),
+        "the whole agent": found["agent"],
+        "the whole agent, routing by the default rules": found["routing"],
     }
 
 
-def counts_texts(name: str, events: list[Interaction], counting: Counting) -> bool:
-    """Return true if a metric reads the counts of one of these events."""
+def counts_texts(name: str) -> bool:
+    """Return true if a metric reads the counts of one of the events."""
     asked = False
 
-    def asks(view: View) -> object:
+    def asks(view: View) -> Counts:
         nonlocal asked
         asked = True
-        return counting(view)
+        return reference(view)
 
     alone = Catalogue([metric for metric in everything() if metric.name == name])
-    for event in events[:10]:
-        alone.score(View(event, _LIMITS, asks))  # type: ignore[arg-type]
+    for value in interactions(10):
+        alone.score(View(decode(value), _LIMITS, asks))
     return asked
 
 
 def table() -> Table:
     """Return one row per step, with the factor between the ways of counting."""
-    ways = {name: steps(counting) for name, counting in countings().items()}
     size = sum(map(len, interactions(EVENTS))) / EVENTS
     title = f"One event of {size:,.0f} bytes, CPU time, best of many rounds"
     result = Table(title=title, title_justify="left", caption=note(), caption_justify="left")
-    for name in ("step", *(f"µs per event, {name}" for name in ways), "factor"):
+    for name in ("step", *(f"µs per event, {name}" for name in countings()), "factor"):
         result.add_column(name, justify="left" if name == "step" else "right")
-    first, *_ = ways.values()
-    for step in first:
-        costs = [each[step] for each in ways.values()]
+    for step, by_way in steps().items():
+        costs = list(by_way.values())
         result.add_row(step, *(f"{cost:.1f}" for cost in costs), f"{costs[0] / costs[-1]:.1f}" if costs[1:] else "")
     return result
 

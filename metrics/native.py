@@ -150,7 +150,7 @@ def counting() -> NativeCounting:
     """Return the kernel's way to count.
 
     Raises:
-        KernelUnavailable: if the kernel is not installed, cannot be loaded or was built for another catalogue.
+        KernelUnavailable: if the kernel is not installed, cannot be loaded or is of another version.
     """
     try:
         kernel = importlib.import_module(MODULE)
@@ -164,4 +164,9 @@ def counting() -> NativeCounting:
         )
     if kernel.NAMES != NAMES:
         raise KernelUnavailable("the installed ragweir-kernel has other counts than this ragweir")
-    return NativeCounting(kernel, tables())
+    try:
+        return NativeCounting(kernel, tables())
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise KernelUnavailable(
+            f"the installed ragweir-kernel does not take the tables of this ragweir: {error}"
+        ) from error

@@ -14,6 +14,7 @@ import ragweir as library
 from ragweir.errors import ConfigurationError
 from ragweir.metrics import native
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
+from ragweir.metrics.counts import NAMES
 from ragweir.metrics.view import reference
 from ragweir.streams import kernel_choice as choices
 from ragweir.streams.cli.checks import local
@@ -88,6 +89,19 @@ def test_a_kernel_of_another_catalogue_is_refused(monkeypatch: pytest.MonkeyPatc
 def test_a_kernel_of_other_counts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _installed(monkeypatch, CATALOGUE_VERSION=CATALOGUE_VERSION, NAMES=("response_tokens",))
     assert "has other counts" in str(kernel_choice(KernelSettings()))
+
+
+def test_a_kernel_that_does_not_take_these_tables_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of another version with the same catalogue and counts, where the extra did not pin it."""
+
+    def kernel(_: object) -> object:
+        raise ValueError("there is no table `suffixes`")
+
+    known = {"CATALOGUE_VERSION": CATALOGUE_VERSION, "NAMES": NAMES, "PanicException": BaseException}
+    for attributes in ({}, {"Kernel": kernel}):
+        choices._kernel.cache_clear()
+        _installed(monkeypatch, **known, **attributes)
+        assert "does not take the tables" in str(kernel_choice(KernelSettings()))
 
 
 @pytest.mark.parametrize(
