@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench import aggregation, assemble, growth, judging, kafka_to_kafka, publish, scoring
+from bench import aggregation, assemble, growth, judging, kafka_to_kafka, publish, scoring, start
 from tools import tables
 
 
@@ -16,6 +16,7 @@ def main() -> None:
     without_kafka = (scoring.table, scoring.costliest, growth.table, aggregation.table, assemble.cpu, assemble.memory)
     with_kafka = (
         assemble.delay,
+        start.table,
         publish.callers,
         publish.overload,
         publish.behind,
