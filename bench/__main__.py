@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench import aggregation, assemble, growth, judging, kafka_to_kafka, publish, scoring
+from bench import aggregation, assemble, growth, judging, kafka_to_kafka, publish, scoring, start
 from tools import tables
 
 
@@ -24,6 +24,7 @@ def main() -> None:
     )
     with_kafka = (
         assemble.delay,
+        start.table,
         publish.callers,
         publish.overload,
         publish.behind,

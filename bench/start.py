@@ -27,8 +27,6 @@ from ragweir.streams.settings import load
 from ragweir.streams.supervisor import _MIN_DELAY_SECONDS, Command, Supervisor
 from tools import tables
 
-_PREFIX = "start."
-_PARTITIONS = 4
 _EVENTS_PER_S = 10
 _WAIT_S = 60.0
 _POLL_S = 0.01
@@ -50,13 +48,13 @@ class Start(NamedTuple):
 
 
 @contextmanager
-def _traffic(bootstrap: str) -> Iterator[None]:
+def _traffic(bootstrap: str, topic: str) -> Iterator[None]:
     """Publish events at a steady rate while the block runs."""
     producer, ended = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0}), threading.Event()
 
     def publish() -> None:
         for number, value in enumerate(interactions(1_000_000)):
-            producer.produce(f"{_PREFIX}interactions", value, str(number).encode())
+            producer.produce(topic, value, str(number).encode())
             producer.poll(0)
             if ended.wait(1 / _EVENTS_PER_S):
                 return
@@ -99,33 +97,37 @@ def _start(began: float, trace: Sequence[_Ended]) -> Start:
     return Start(phases)
 
 
-def _measured(service: str, kills: int) -> tuple[list[Start], list[Start]]:
-    """Return the first start of a worker, and its starts after SIGKILLs under a supervisor."""
+def _measured(service: str, kills: int) -> tuple[Start, list[Start]]:
+    """Return the first start of a worker in its group, and its starts after SIGKILLs under a supervisor.
+
+    Another worker has run before, since a broker makes its own topics for the first one.
+    """
     with TemporaryDirectory() as folder, local_kafka() as broker:
-        topics = {"prefix": _PREFIX, "partitions": _PARTITIONS}
-        create_topics(load(None, {"kafka": {"bootstrap_servers": broker.bootstrap}, "topics": topics}))
-        trace, log = Path(folder, "trace"), Path(folder, "log")
-        os.environ |= {
-            "RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap,
-            "RAGWEIR_TOPICS__PREFIX": _PREFIX,
-            "RAGWEIR_TELEMETRY__PORT": "0",
-        }
-        line = [sys.executable, "-P", "-m", "bench.traced_worker", str(trace), service, "--slot", "0"]
-        stopped = threading.Event()
-        with _traffic(broker.bootstrap), log.open("wb") as output:
-            supervisor = Supervisor([Command(service, 0, line)], output)
-            thread = threading.Thread(target=supervisor.run, args=(stopped.is_set,))
-            began = time.monotonic()
-            thread.start()
-            try:
-                first = _awaited(began, trace)
-                again = [_killed(supervisor, trace) for _ in range(kills)]
-            except TimeoutError as error:
-                raise SystemExit(f"{error}\n{log.read_text(encoding='utf-8')[-4_000:]}") from None
-            finally:
-                stopped.set()
-                thread.join()
-    return [first], again
+        _run(service, broker.bootstrap, "warm.", Path(folder, "warm"), 0)
+        return _run(service, broker.bootstrap, "start.", Path(folder, "start"), kills)
+
+
+def _run(service: str, bootstrap: str, prefix: str, trace: Path, kills: int) -> tuple[Start, list[Start]]:
+    create_topics(load(None, {"kafka": {"bootstrap_servers": bootstrap}, "topics": {"prefix": prefix}}))
+    os.environ |= {
+        "RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": bootstrap,
+        "RAGWEIR_TOPICS__PREFIX": prefix,
+        "RAGWEIR_TELEMETRY__PORT": "0",
+    }
+    log, stopped = trace.with_suffix(".log"), threading.Event()
+    line = [sys.executable, "-P", "-m", "bench.traced_worker", str(trace), service, "--slot", "0"]
+    with _traffic(bootstrap, f"{prefix}interactions"), log.open("wb") as output:
+        supervisor = Supervisor([Command(service, 0, line)], output)
+        thread = threading.Thread(target=supervisor.run, args=(stopped.is_set,))
+        began = time.monotonic()
+        thread.start()
+        try:
+            return _awaited(began, trace), [_killed(supervisor, trace) for _ in range(kills)]
+        except TimeoutError as error:
+            raise SystemExit(f"{error}\n{log.read_text(encoding='utf-8')[-4_000:]}") from None
+        finally:
+            stopped.set()
+            thread.join()
 
 
 def _killed(supervisor: Supervisor, trace: Path) -> Start:
@@ -159,10 +161,10 @@ def table(service: str = "evaluate", kills: int = _KILLS) -> Table:
         title_justify="left",
     )
     names = [
-        name for name in dict.fromkeys(name for start in (*first, *again) for name in start.phases) if name != "all"
+        name for name in dict.fromkeys(name for start in (first, *again) for name in start.phases) if name != "all"
     ]
     for name in (*names, "all"):
-        (once, once_cpu), *_ = ([*start.phases.get(name, (0.0, 0.0))] for start in first)
+        once, once_cpu = first.phases.get(name, (0.0, 0.0))
         seconds, cpu_s = zip(*(start.phases.get(name, (0.0, 0.0)) for start in again), strict=True)
         row = once, once_cpu, statistics.median(seconds), statistics.median(cpu_s), _p99(seconds)
         result.add_row(name, *(f"{each:.3f}" for each in row))

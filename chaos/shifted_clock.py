@@ -11,10 +11,16 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, tzinfo
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
+
+_AGENTS = (
+    *("aggregate.agent", "assemble.join_agent", "assemble.key_agent", "evaluate.agent"),
+    *("judge.agent", "judge.day_shares", "judge.pool", "from_settings", "service"),
+)
 
 
 class _Datetime(type):
@@ -40,8 +46,10 @@ def shift(ahead_s: Callable[[], float]) -> None:
     """
     real = time.time
     time.time = lambda: real() + ahead_s()
-    # After time.time is replaced, since some modules keep the function, and with all modules that read the time.
-    import ragweir.streams.service  # noqa: PLC0415, F401
+    # After time.time is replaced, since some modules keep the function, and with all modules that read the time: a
+    # service imports its agent when it makes it.
+    for agent in _AGENTS:
+        import_module(f"ragweir.streams.{agent}")
 
     class Shifted(metaclass=_Datetime):
         @staticmethod

@@ -45,8 +45,9 @@ _LONGEST_FIRST = (
     *("test_fatal_kills.py", "test_alert_rules.py", "test_fatal.py", "test_release.py", "test_cli_errors.py"),
     *("test_faults.py", "test_replay.py", "test_windows.py", "test_judge_service.py", "test_faust.py"),
     *("test_dead_letter.py", "test_chaos.py", "test_acls.py", "test_connection.py", "test_demo.py", "test_rehearse.py"),
-    *("test_cli.py", "test_duplicates.py", "test_backfill.py", "test_bad_input.py", "test_local_kafka.py"),
+    *("test_cli.py", "test_duplicates.py", "test_bad_input.py", "test_local_kafka.py"),
     *("test_explain.py", "test_three_ways.py", "test_tap.py", "test_memory.py", "test_alerting.py"),
+    *("test_otlp_out_kafka.py", "test_key.py", "test_join_kafka.py", "test_traces_seen.py"),
     *("test_supervisor.py", "test_lifecycle.py", "test_projection.py", "test_topic_identity.py", "test_decoder.py"),
 )
 _QUIET: Mapping[str, str | int] = {"log_level": 0}

@@ -11,17 +11,12 @@ import sys
 from importlib import import_module
 
 MODULES = (
-    "dead_letter",
-    "doctor",
-    "explain",
-    "metrics",
-    "publish",
-    "replay",
-    "runs",
-    "score",
-    "services",
-    "slo",
-    "tap",
+    *(f"cli.{name}" for name in ("dead_letter", "doctor", "explain", "metrics", "publish", "replay", "runs", "score")),
+    *("cli.services", "cli.slo", "cli.tap", "logs", "settings"),
+    # Services import these when they start.
+    *("aggregate.agent", "assemble.join_agent", "assemble.key_agent", "evaluate.agent", "evaluate.routing"),
+    *("judge.agent", "judge.day_shares", "judge.pool", "judge.redaction", "otlp_results"),
+    *("export.prometheus", "runtimes.projection"),
 )
 
 
@@ -55,7 +50,7 @@ def serve() -> None:
 
 if __name__ == "__main__":
     for module in MODULES:
-        import_module(f"ragweir.streams.cli.{module}")
+        import_module(f"ragweir.streams.{module}")
     serve()
     from ragweir.streams.cli import main
 
