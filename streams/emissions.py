@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from ragweir.errors import ErrorClass
@@ -27,7 +26,7 @@ def with_trace(emissions: list[Emission], record: Record) -> list[Emission]:
     """Return emissions with the trace context of the record that they are made of."""
     if not record.headers or not (trace := trace_headers(record.headers)):
         return emissions
-    return [replace(each, headers=(*each.headers, *trace)) for each in emissions]
+    return [each._replace(headers=(*each.headers, *trace)) for each in emissions]
 
 
 def add_dead_letter(

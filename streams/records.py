@@ -39,8 +39,7 @@ class Record(NamedTuple):
         return self.topic, self.partition
 
 
-@dataclass(frozen=True, slots=True)
-class Emission:
+class Emission(NamedTuple):
     """One record to write."""
 
     topic: str

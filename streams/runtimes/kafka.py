@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -340,7 +339,7 @@ class KafkaRuntime:
         if (record := self._agent.clock_record) is None:
             return
         _, partition = next(iter(self._offsets.committed))
-        self._transactions.write([replace(record, partition=partition)])
+        self._transactions.write([record._replace(partition=partition)])
         self._committer.commit_metadata()
         if not self._clock.is_brokers:
             log.warning(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from ragweir.streams.records import Outcome, Record, TopicPartition
 
@@ -68,7 +67,7 @@ class PendingOutcome:
         self.outcome.counts += outcome.counts
         self.outcome.levels |= outcome.levels
         self.outcome.emissions += [
-            replace(each, value=None) for each in outcome.emissions if each.topic == "dead-letter"
+            each._replace(value=None) for each in outcome.emissions if each.topic == "dead-letter"
         ]
         for record in outcome.settled:
             self.offsets[record.topic_partition] = record.offset + 1
