@@ -4,7 +4,7 @@ from typing import cast
 
 from confluent_kafka import Message
 
-from ragweir.streams.records import Headers, Record, TopicPartition
+from ragweir.streams.records import Record, TopicPartition
 
 
 def topic_partition_of(message: Message) -> TopicPartition:
@@ -15,13 +15,18 @@ def topic_partition_of(message: Message) -> TopicPartition:
 def record_of(message: Message) -> Record:
     """Return the record of a message that was read."""
     kind, timestamp = message.timestamp()
-    stamp_ms = timestamp if kind else None
-    headers: Headers = ()
     lost = False
     try:
-        headers = tuple(message.headers() or ())  # type: ignore[arg-type]  # What is read has no text as a value.
+        headers = message.headers()
     except (SystemError, UnicodeDecodeError):  # A second call would return tuples without a name, which crash Python.
-        lost = True
-    topic, partition, offset = message.topic(), message.partition(), message.offset()
-    # A message that was read has all of them.
-    return Record(topic, partition, offset, message.key(), message.value(), stamp_ms, headers, lost)  # type: ignore[arg-type]
+        headers, lost = None, True
+    return Record(
+        cast("str", message.topic()),
+        cast("int", message.partition()),
+        cast("int", message.offset()),
+        message.key(),
+        message.value(),
+        timestamp if kind else None,
+        tuple(cast("list[tuple[str, bytes | None]]", headers)) if headers else (),
+        lost,
+    )

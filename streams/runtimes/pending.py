@@ -66,7 +66,9 @@ class PendingOutcome:
         """Add an outcome."""
         self.outcome.counts += outcome.counts
         self.outcome.levels |= outcome.levels
-        self.outcome.emissions += [each._replace(value=None) for each in outcome.emissions if each.topic == "dead-letter"]
+        self.outcome.emissions += [
+            each._replace(value=None) for each in outcome.emissions if each.topic == "dead-letter"
+        ]
         for record in outcome.settled:
             self.offsets[record.topic_partition] = record.offset + 1
         if outcome.settled:
