@@ -13,8 +13,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=kafka_to_kafka.EVENTS, help="events per row of the Kafka table")
     events = parser.parse_args().events
-    without_kafka = (scoring.table, scoring.costliest, growth.table, aggregation.table, assemble.cpu, assemble.memory)
+    windows = (aggregation.table, aggregation.exposition_table)
+    without_kafka = (scoring.table, scoring.costliest, growth.table, *windows, assemble.cpu, assemble.memory)
     with_kafka = (
+        aggregation.kafka_table,
         assemble.delay,
         publish.callers,
         publish.overload,

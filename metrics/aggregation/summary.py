@@ -11,7 +11,7 @@ sparse: memory grows with the distinct bins.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import ceil, isfinite, log
@@ -189,15 +189,25 @@ class Summary:
 
     def quantile(self, share: float) -> float | None:
         """Return a quantile, within the scheme's accuracy; None without values."""
+        return next(iter(self.quantiles((share,))), None)
+
+    def quantiles(self, shares: Sequence[float]) -> list[float]:
+        """Return quantiles, within the scheme's accuracy, of ascending shares; none without values."""
         if self.minimum is None or self.maximum is None:
-            return None
-        wanted = share * (self.count - 1)
-        passed = 0
-        for number in sorted(self.bins):
-            passed += self.bins[number]
+            return []
+        found: list[float] = []
+        bins = iter(sorted(self.bins))
+        passed, number = 0, 0
+        for share in shares:
+            wanted = share * (self.count - 1)
+            while passed <= wanted and (following := next(bins, None)) is not None:
+                number = following
+                passed += self.bins[number]
             if passed > wanted:
-                return min(max(self.scheme.middle(number), self.minimum), self.maximum)
-        return self.maximum
+                found.append(min(max(self.scheme.middle(number), self.minimum), self.maximum))
+            else:
+                found.append(self.maximum)
+        return found
 
 
 def growth(count: int, earlier: int) -> int:
@@ -268,38 +278,46 @@ def add_values(into: Sequence[dict[str, Summary]], schemes: Mapping[str, Scheme]
         np.fmax.reduceat(values, starts, axis=0).tolist(),
         strict=True,
     )
-    cell = 0
-    for group, *columns in rows:
-        summaries = into[group]
-        for (name, scheme), count, total, squares, minimum, maximum in zip(schemes.items(), *columns, strict=True):
-            cell += 1
-            if not count:
-                continue
-            first, end = firsts[cell - 1], firsts[cell]
-            summary = summaries.get(name)
-            if summary is None:
-                bins = dict(zip(numbers[first:end], times[first:end], strict=True))
-                summaries[name] = Summary(scheme, count, total, squares, minimum, maximum, bins)
-                continue
-            # As `merge`, whose calls would take longer than the sums.
-            if summary.scheme is not scheme:
-                summary.check_scheme(scheme)
-            summary.count += count
-            summary.total += total
-            summary.squares += squares
-            if summary.minimum is None or minimum < summary.minimum:
-                summary.minimum = minimum
-            if summary.maximum is None or maximum > summary.maximum:
-                summary.maximum = maximum
-            bins = summary.bins
-            for number, each in zip(numbers[first:end], times[first:end], strict=True):
-                bins[number] = bins.get(number, 0) + each
+    for place, (group, *columns) in enumerate(rows):
+        cells = range(place * len(own), (place + 1) * len(own))
+        _add_cells(into[group], zip(schemes.items(), cells, *columns, strict=True), numbers, times, firsts)
     for column in np.flatnonzero(~safe).tolist():
         name = list(schemes)[column]
         for group in groups[starts].tolist():
             met = values[(groups == group) & present[:, column], column]
             if met.size:
                 into[group].setdefault(name, Summary(schemes[name])).merge(Summary.of(met.tolist(), schemes[name]))
+
+
+def _add_cells(
+    summaries: dict[str, Summary],
+    cells: Iterable[tuple[tuple[str, Scheme], int, int, int, int, float, float]],
+    numbers: Sequence[int],
+    times: Sequence[int],
+    firsts: Sequence[int],
+) -> None:
+    """Add the sums of one group: its cells, and the bins of all cells as `_histograms` returns them."""
+    for (name, own), cell, count, total, squares, minimum, maximum in cells:
+        if not count:
+            continue
+        bins = zip(numbers[firsts[cell] : firsts[cell + 1]], times[firsts[cell] : firsts[cell + 1]], strict=True)
+        summary = summaries.get(name)
+        if summary is None:
+            summaries[name] = Summary(own, count, total, squares, minimum, maximum, dict(bins))
+            continue
+        # As `merge`, whose calls would take longer than the sums.
+        if summary.scheme is not own:
+            summary.check_scheme(own)
+        summary.count += count
+        summary.total += total
+        summary.squares += squares
+        if summary.minimum is None or minimum < summary.minimum:
+            summary.minimum = minimum
+        if summary.maximum is None or maximum > summary.maximum:
+            summary.maximum = maximum
+        held = summary.bins
+        for number, each in bins:
+            held[number] = held.get(number, 0) + each
 
 
 def _histograms(
