@@ -18,8 +18,8 @@ from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.metrics.catalogue import everything
 
 _PER_PART = 350
-"""Bytes that a part takes apart from its record and the text of its labels. Measured: 200, as most label sets are those of
-other windows too."""
+"""Bytes that a part takes apart from its record and the text of its labels. Measured: 200, as most
+label sets are those of other windows too."""
 _DECODED = 7
 """The most bytes that contents take per byte of their record. Measured: 2.3 to 6.3."""
 _NEW = 2_500
