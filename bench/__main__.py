@@ -13,16 +13,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=kafka_to_kafka.EVENTS, help="events per row of the Kafka table")
     events = parser.parse_args().events
-    without_kafka = (
-        scoring.table,
-        scoring.costliest,
-        growth.table,
-        growth.attacks,
-        aggregation.table,
-        assemble.cpu,
-        assemble.memory,
-    )
+    windows = (aggregation.table, aggregation.exposition_table)
+    texts = (scoring.table, scoring.costliest, growth.table, growth.attacks)
+    without_kafka = (*texts, *windows, assemble.cpu, assemble.memory)
     with_kafka = (
+        aggregation.kafka_table,
         assemble.delay,
         start.table,
         publish.callers,

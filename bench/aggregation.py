@@ -6,10 +6,9 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-import orjson
 from confluent_kafka import Producer
 from rich.table import Table
 from typing_extensions import override
@@ -19,18 +18,16 @@ from bench.kafka_loops import Measurement, topics
 from bench.timing import microseconds
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.merger import ClosedWindow
-from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.json import encode, parse
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.schemas.packed_scores import HEADER, RowReader, row_of, score_headers
+from ragweir.schemas.packed_scores import RowReader, row_of, score_headers
 from ragweir.streams.agent import Assignment
 from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.emissions import cloud_event
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.export.exposition import Exposition
-from ragweir.streams.kafka.client import Identity, producer_properties
-from ragweir.streams.kafka.client import Connection
+from ragweir.streams.kafka.client import Connection, Identity, producer_properties
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.records import Headers, Outcome, Record
 from ragweir.streams.runtimes.kafka import KafkaRuntime
@@ -69,6 +66,7 @@ def packed_evaluations(
                 "event_id": f"bench-{number}",
                 "event_time": _START + timedelta(seconds=number / _PER_SECOND),
                 "application": f"app-{labels % 4}",
+                "pipeline_version": "v1",
                 "model": f"model-{labels // 4}",
             }
         )
@@ -230,12 +228,18 @@ def kafka_table(events: int = EVENTS) -> Table:
 
 
 def exposition_table() -> Table:
-    """Return the time of one exposition of so many series."""
-    agent = new_agent()
-    stamp = int(_START.timestamp() * 1000) + 3_600_000
-    aggregator = Aggregator(Catalogue(everything()))
-    del agent, stamp, aggregator
-    return Table()
-
-
-_ = (HEADER, ClosedWindow, WindowAggregate, Exposition, orjson)
+    """Return the time of rendering closed windows, by the number of their series."""
+    aggregator, metrics = Aggregator(Catalogue(everything())), everything()
+    booleans = [metric.name for metric in metrics if metric.unit == "boolean"]
+    title = "Exposition of a closed window: CPU ms"
+    result = Table("label sets", "series", "bytes", "rendering", title=title, title_justify="left")
+    for label_sets in (10, 47, 200):
+        events = [Evaluation.model_validate(parse(each)) for each in evaluations(20 * label_sets, label_sets)]
+        keys = [(each.application or "", each.model or "") for each in events]
+        window = ClosedWindow("1m", 0, 60, aggregator.aggregate([row_of(each) for each in events], keys))
+        exposition = Exposition(("application", "model"), booleans)
+        cost_ms = microseconds(partial(exposition.show, [window]), 1_000)
+        content = exposition.content
+        series = content.count(b"\n") - content.count(b"\n#") - 1
+        result.add_row(str(label_sets), f"{series:,}", f"{len(content):,}", f"{cost_ms:.1f}")
+    return result

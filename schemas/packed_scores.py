@@ -268,14 +268,14 @@ def _origin(text: bytes) -> Origin:
         ValueError: if it is not one that `pack` writes.
     """
     fields = orjson.loads(text)
-    if isinstance(fields, list) and len(fields) == 7:  # noqa: PLR2004 - as `pack`
-        *plain, labels = fields
+    if isinstance(fields, list) and len(fields) == 7:
+        application, tenant, environment, version, model, question_id, labels = fields
         if (
-            all(each is None or isinstance(each, str) for each in plain)
+            all(each is None or isinstance(each, str) for each in fields[:-1])
             and isinstance(labels, dict)
             and all(isinstance(each, str) for each in labels.values())
         ):
-            return Origin(*plain, labels)
+            return Origin(application, tenant, environment, version, model, question_id, labels)
     raise ValueError("not the fields of an evaluation")
 
 
@@ -286,7 +286,7 @@ def _outcomes(text: bytes) -> Outcomes:
         ValueError: if it is not one that `pack` writes.
     """
     parts = orjson.loads(text)
-    if isinstance(parts, list) and len(parts) == 2 and all(isinstance(part, list) for part in parts):  # noqa: PLR2004
+    if isinstance(parts, list) and len(parts) == 2 and all(isinstance(part, list) for part in parts):
         categories, suites = parts
         if all(each is None or isinstance(each, str) for each in categories) and all(map(_is_suite, suites)):
             return Outcomes(tuple(categories), tuple([(suite, status, own) for suite, status, own in suites]))
@@ -294,7 +294,7 @@ def _outcomes(text: bytes) -> Outcomes:
 
 
 def _is_suite(part: object) -> bool:
-    if not isinstance(part, list) or len(part) != 3:  # noqa: PLR2004 - suite, status and probability
+    if not isinstance(part, list) or len(part) != 3:
         return False
     suite, status, probability = part
     return (

@@ -10,8 +10,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from ragweir.metrics.aggregation.columns import add_values
 from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject, estimate_name
-from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Floats, Scheme, add_values, scheme
+from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Floats, Scheme, scheme
 from ragweir.metrics.aggregation.window_aggregate import Counts, WindowAggregate, WindowDecoder
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.packed_scores import Outcomes, ScoreNames, ScoreRow, matrix

@@ -34,9 +34,6 @@ _SMALLEST = 1e-9
 """Values nearer to 0 than this count as 0 in a logarithmic histogram."""
 _SHIFT = ceil(-log(_SMALLEST) / log(_GAMMA)) + 1
 """Offset that makes the bin numbers of positive values positive; negative values have the negative numbers."""
-_FARTHEST = 2**16
-"""Upper bound of the absolute value of bin numbers, for all floats."""
-_EXACT = 2.0**53
 _MAX_NUMBER = 2**51
 """Sums below this are restored exactly from their quotient by the scale; from 2**52 on they are rounded."""
 _FINE, _COARSE = 1_000_000, 1_000
@@ -189,15 +186,25 @@ class Summary:
 
     def quantile(self, share: float) -> float | None:
         """Return a quantile, within the scheme's accuracy; None without values."""
+        return next(iter(self.quantiles((share,))), None)
+
+    def quantiles(self, shares: Sequence[float]) -> list[float]:
+        """Return quantiles, within the scheme's accuracy, of ascending shares; none without values."""
         if self.minimum is None or self.maximum is None:
-            return None
-        wanted = share * (self.count - 1)
-        passed = 0
-        for number in sorted(self.bins):
-            passed += self.bins[number]
+            return []
+        found: list[float] = []
+        bins = iter(sorted(self.bins))
+        passed, number = 0, 0
+        for share in shares:
+            wanted = share * (self.count - 1)
+            while passed <= wanted and (following := next(bins, None)) is not None:
+                number = following
+                passed += self.bins[number]
             if passed > wanted:
-                return min(max(self.scheme.middle(number), self.minimum), self.maximum)
-        return self.maximum
+                found.append(min(max(self.scheme.middle(number), self.minimum), self.maximum))
+            else:
+                found.append(self.maximum)
+        return found
 
 
 def growth(count: int, earlier: int) -> int:
@@ -228,101 +235,6 @@ def _units(value: float, power: int, scale: int) -> int:
     """Return a power of a value in units of 1 / scale; values of applications may be too large for floats."""
     units = (value if power == 1 else value * value) * scale
     return round(units) if isfinite(units) else int(value) ** power * scale
-
-
-def add_values(into: Sequence[dict[str, Summary]], schemes: Mapping[str, Scheme], values: Floats, groups: Ints) -> None:
-    """Add the values of many events to the summaries of their groups, by metric.
-
-    The result is that of merging `Summary.of` into each, in a fraction of the time; a metric that a group did not have
-    is added where it has values.
-
-    Args:
-        into: the summaries of each group.
-        schemes: the metrics, in the order of the columns.
-        values: one row per event, one column per metric; NaN for null.
-        groups: the group of each event, an index into `into`.
-
-    Raises:
-        ValueError: if a group has a metric in another scheme.
-    """
-    own = list(schemes.values())
-    order = np.argsort(groups, kind="stable")
-    values, groups = values[order], groups[order]
-    starts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]])
-    present = ~np.isnan(values)
-    filled = np.where(present, values, 0.0)
-    with np.errstate(over="ignore"):
-        scaled = np.rint(filled * np.array([scheme.scale for scheme in own], dtype=np.float64))
-        squared = np.rint(filled * filled * np.array([scheme.square_scale for scheme in own], dtype=np.float64))
-        # Beyond this, sums of 64-bit integers could overflow.
-        safe = (np.abs(scaled).sum(axis=0) < _EXACT) & (squared.sum(axis=0) < _EXACT)
-    counts = np.add.reduceat(present, starts, axis=0, dtype=np.int64)
-    counts[:, ~safe] = 0
-    numbers, times, firsts = _histograms(own, values, present, np.cumsum(np.r_[False, groups[1:] != groups[:-1]]))
-    rows = zip(
-        groups[starts].tolist(),
-        counts.tolist(),
-        np.add.reduceat(np.where(safe, scaled, 0).astype(np.int64), starts, axis=0).tolist(),
-        np.add.reduceat(np.where(safe, squared, 0).astype(np.int64), starts, axis=0).tolist(),
-        np.fmin.reduceat(values, starts, axis=0).tolist(),
-        np.fmax.reduceat(values, starts, axis=0).tolist(),
-        strict=True,
-    )
-    cell = 0
-    for group, *columns in rows:
-        summaries = into[group]
-        for (name, scheme), count, total, squares, minimum, maximum in zip(schemes.items(), *columns, strict=True):
-            cell += 1
-            if not count:
-                continue
-            first, end = firsts[cell - 1], firsts[cell]
-            summary = summaries.get(name)
-            if summary is None:
-                bins = dict(zip(numbers[first:end], times[first:end], strict=True))
-                summaries[name] = Summary(scheme, count, total, squares, minimum, maximum, bins)
-                continue
-            # As `merge`, whose calls would take longer than the sums.
-            if summary.scheme is not scheme:
-                summary.check_scheme(scheme)
-            summary.count += count
-            summary.total += total
-            summary.squares += squares
-            if summary.minimum is None or minimum < summary.minimum:
-                summary.minimum = minimum
-            if summary.maximum is None or maximum > summary.maximum:
-                summary.maximum = maximum
-            bins = summary.bins
-            for number, each in zip(numbers[first:end], times[first:end], strict=True):
-                bins[number] = bins.get(number, 0) + each
-    for column in np.flatnonzero(~safe).tolist():
-        name = list(schemes)[column]
-        for group in groups[starts].tolist():
-            met = values[(groups == group) & present[:, column], column]
-            if met.size:
-                into[group].setdefault(name, Summary(schemes[name])).merge(Summary.of(met.tolist(), schemes[name]))
-
-
-def _histograms(
-    schemes: Sequence[Scheme], values: Floats, present: NDArray[np.bool_], rows: Ints
-) -> tuple[list[int], list[int], list[int]]:
-    """Return the bins of all cells, the counts of each bin, and the index of each cell's first bin and the end.
-
-    The cells are those of each row and column, in this order. One code per value, its row, its column and its bin, is
-    sorted.
-    """
-    columns = len(schemes)
-    cells = (rows[:, np.newaxis] * columns + np.arange(columns)) * (2 * _FARTHEST) + _FARTHEST
-    codes = np.concatenate(
-        [
-            cells[:, own][present[:, own]] + scheme.bins(values[:, own][present[:, own]])
-            for scheme in dict.fromkeys(schemes)
-            if (own := [column for column, each in enumerate(schemes) if each == scheme])
-        ]
-    )
-    codes, counts = np.unique(codes, return_counts=True)
-    cell, numbers = codes // (2 * _FARTHEST), codes % (2 * _FARTHEST) - _FARTHEST
-    firsts = np.searchsorted(cell, np.arange((int(rows[-1]) + 1) * columns + 1))
-    return numbers.tolist(), counts.tolist(), firsts.tolist()
 
 
 def to_record(summary: Summary) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from time import monotonic
-from zlib import decompress
 
 import orjson
 import structlog
@@ -207,7 +206,7 @@ class AggregateAgent(Agent):
         if part is None or part.contents is not None:
             return part
         try:
-            window = Window.model_validate(orjson.loads(decompress(part.record)))
+            window = Window.model_validate(orjson.loads(part.json()))
             contents = self._decoder.decode(window)
         except ValueError:
             return None
@@ -334,7 +333,7 @@ class AggregateAgent(Agent):
         if state is None or state.next_offset != committed:
             self._forget_given_up()
             max_bytes = self._config.windows.max_bytes // (len(self._assigned) + 1)
-            state = restored_state(assignment.changelog, self._dimensions.names, self._times, max_bytes)
+            state = restored_state(assignment.changelog, self._dimensions, self._times, max_bytes)
         topic_id = assignment.topic_id
         if state is not None and topic_id and state.topic_id and state.topic_id != topic_id:
             # The offsets are those of another topic, and begin again at 0; so would the numbers of parts.

@@ -18,6 +18,8 @@ Labelled = Evaluation | Origin
 _LONGEST = 120
 """The longest value of a label in characters. A longer one is cut and ends with a hash of the whole value."""
 
+_MAX_SHARED = 4_096
+
 
 def label(name: str, evaluation: Labelled) -> str:
     """Return an evaluation's value of a dimension; empty if it has none.
@@ -55,11 +57,18 @@ class Dimensions:
     def __init__(self, names: Collection[str], values: Mapping[str, Collection[str]]) -> None:
         self.names = tuple(names)
         self._readers = [(_reader(name), values.get(name)) for name in self.names]
+        self._shared: dict[Labels, Labels] = {}
         self.overflow: Labels = (OVERFLOW,) * len(self.names)
 
     def of(self, evaluation: Labelled) -> Labels:
         """Return the label set of an evaluation, with overflow for values that are not admitted."""
-        return tuple([self._value(read(evaluation) or "", allowed) for read, allowed in self._readers])
+        return self.shared(tuple([self._value(read(evaluation) or "", allowed) for read, allowed in self._readers]))
+
+    def shared(self, labels: Labels) -> Labels:
+        """Return the same label set, if possible the object that was returned before: windows hold many times each."""
+        if len(self._shared) >= _MAX_SHARED:
+            self._shared.clear()
+        return self._shared.setdefault(labels, labels)
 
     @staticmethod
     def _value(value: str, allowed: Collection[str] | None) -> str:

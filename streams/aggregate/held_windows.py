@@ -6,21 +6,41 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from sys import getsizeof
-from zlib import compress
+from zlib import compressobj, decompressobj
+
+import orjson
 
 from ragweir.metrics.aggregation.cardinality import Admission, AdmissionLimits, Labels
+from ragweir.metrics.aggregation.summary import Summary, scheme
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
+from ragweir.metrics.catalogue import everything
 
-_PER_PART = 700
-"""Bytes that a part takes apart from its record and the text of its labels. Measured: 620."""
+_PER_PART = 350
+"""Bytes that a part takes apart from its record and the text of its labels. Measured: 200, as most
+label sets are those of other windows too."""
 _DECODED = 7
 """The most bytes that contents take per byte of their record. Measured: 2.3 to 6.3."""
 _NEW = 2_500
 """Bytes that are counted for a part until its first record is written."""
 _UNCOMPRESSED = 16 * 1024 * 1024
 """Bytes of records that a restore collects before it compresses them."""
+
+
+@cache
+def _dictionary() -> bytes:
+    """Return a record with all metrics, to which records are compressed: a part takes half of what it takes alone.
+
+    It is a function of the catalogue, so that the sizes of parts, which decide about label sets, are the same anywhere.
+    """
+    metrics = {each.name: Summary.of([0.0, 1.0], scheme(each)) for each in everything() if each.unit != "category"}
+    return orjson.dumps(WindowAggregate(metrics=metrics).fields(), option=orjson.OPT_NON_STR_KEYS)
+
+
+def _compressed(record: bytes) -> bytes:
+    compressor = compressobj(zdict=_dictionary())
+    return compressor.compress(record) + compressor.flush()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +62,12 @@ class WindowPart:
         cls, number: int, labels: Labels, record: bytes, revision: int = 0, contents: WindowAggregate | None = None
     ) -> WindowPart:
         """Return a part of a record: decoded with contents, compressed without."""
-        record = record if contents is not None else compress(record, 1)
+        record = record if contents is not None else _compressed(record)
         return cls(number, record, _PER_PART + sum(map(getsizeof, labels)) + len(record), revision, contents)
+
+    def json(self) -> bytes:
+        """Return its record as it was written."""
+        return self.record if self.contents is not None else decompressobj(zdict=_dictionary()).decompress(self.record)
 
     @property
     def contents_size(self) -> int:
@@ -54,7 +78,7 @@ class WindowPart:
         """Return it with its compressed record only."""
         if self.contents is None:
             return self
-        record = compress(self.record, 1)
+        record = _compressed(self.record)
         return WindowPart(self.number, record, self.size - len(self.record) + len(record))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,6 +11,7 @@ import structlog
 from ragweir.schemas.window import Progress
 from ragweir.schemas.window_key import ProgressKey, WindowKey, parse_window_key
 from ragweir.streams.agent import Changelog
+from ragweir.streams.aggregate.dimensions import Dimensions
 from ragweir.streams.aggregate.held_windows import HeldWindows, RestoredWindows
 from ragweir.streams.aggregate.window_times import WindowTimes
 from ragweir.streams.records import Record
@@ -46,15 +47,16 @@ class PartitionState:
 
 
 def restored_state(
-    changelog: Changelog, names: Collection[str], times: WindowTimes, max_bytes: int
+    changelog: Changelog, dimensions: Dimensions, times: WindowTimes, max_bytes: int
 ) -> PartitionState | None:
     """Return the state that a changelog leads to; None if it has no progress.
 
-    Only windows that are held at the newest progress, with the dimensions `names`, are restored.
+    Only windows that are held at the newest progress, with these dimensions, are restored.
     """
     progress = _newest_progress(changelog)
     if progress is None:
         return None
+    names = dimensions.names
     newest = times.newest(progress.watermark)
     restored = RestoredWindows(max_bytes)
     first: dict[datetime, int] = {}
@@ -65,7 +67,7 @@ def restored_state(
         if not isinstance(key, WindowKey) or key.dimensions.keys() != set(names) or key.part < 0:
             continue
         if times.is_held(key.start, newest):
-            labels = tuple([key.dimensions[name] for name in names])
+            labels = dimensions.shared(tuple([key.dimensions[name] for name in names]))
             if record.value is None:
                 restored.remove(key.start, labels, key.part)
             else:

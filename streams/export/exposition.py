@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from typing import Literal
 
@@ -54,7 +55,7 @@ class LabelSet:
         """Yield the metrics that are not judged, with their summaries."""
         for name, summary in self.aggregate.metrics.items():
             if (name in self.booleans) == boolean and name not in self.judged:
-                yield quoted(name), summary
+                yield _name(name), summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,8 @@ def _means(labels: LabelSet) -> Samples:
 
 def _quantiles(labels: LabelSet) -> Samples:
     for metric, summary in labels.plain(boolean=False):
-        for share in QUANTILES:
-            if (value := summary.quantile(share)) is not None:
-                yield f'metric="{metric}",quantile="{share}",', value
+        for share, value in zip(QUANTILES, summary.quantiles(QUANTILES), strict=False):
+            yield f'metric="{metric}",quantile="{share}",', value
 
 
 def _shares(labels: LabelSet) -> Samples:
@@ -205,6 +205,12 @@ class Exposition:
                 ]
         lines[_END].append(f'{_END}{{window="{window.size}"}} {window.end_s}\n')
         return {name: "".join(own) for name, own in lines.items()}
+
+
+@lru_cache(1_024)
+def _name(metric: str) -> str:
+    """Return the name of a metric as a label value; there are few, and each is shown many times."""
+    return quoted(metric)
 
 
 def pairs(names: Iterable[str], values: Iterable[str]) -> str:

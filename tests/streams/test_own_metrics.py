@@ -11,8 +11,8 @@ from ragweir.errors import ConfigurationError
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
 from ragweir.metrics.view import example
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.schemas.packed_scores import row_of
 from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.packed_scores import row_of
 from ragweir.schemas.window import Window
 from ragweir.streams.from_settings import catalogue, decoder, evaluate_config, known_catalogue, totals
 from ragweir.streams.service import SERVICES

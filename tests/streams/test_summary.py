@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ragweir.metrics.aggregation.columns import add_values
 from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject
 from ragweir.metrics.aggregation.summary import (
     ACCURACY,
@@ -16,7 +17,6 @@ from ragweir.metrics.aggregation.summary import (
     LINEAR_BINS,
     Scheme,
     Summary,
-    add_values,
     from_record,
     to_record,
 )
@@ -48,6 +48,14 @@ def stored(summary: Summary) -> Summary:
     """By way of a record's bytes."""
     data = orjson.dumps(to_record(summary), option=orjson.OPT_NON_STR_KEYS)
     return from_record(MetricSummary.model_validate(orjson.loads(data)), summary.scheme)
+
+
+@given(SUMMARIES)
+def test_quantiles_in_one_pass_are_those_one_by_one(summary: Summary) -> None:
+    """Ascending shares give the quantile of each."""
+    shares = (0.0, 0.1, 0.5, 0.5, 0.9, 0.99, 1.0)
+    found = [value for share in shares if (value := summary.quantile(share)) is not None]
+    assert summary.quantiles(shares) == found
 
 
 def rank(values: Sequence[float], share: float) -> float:
