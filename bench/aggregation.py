@@ -32,6 +32,12 @@ def _value(rng: random.Random, unit: str) -> float:
     return float(rng.randrange(40)) if unit == "count" else round(rng.lognormvariate(6, 1), 3)
 
 
+def score_values(rng: random.Random) -> dict[str, float | None]:
+    """Draw a value of each metric."""
+    metrics = [metric for metric in everything() if metric.unit != "category"][:METRICS]
+    return {metric.name: _value(rng, metric.unit) for metric in metrics}
+
+
 def evaluations(count: int, seed: int = 7) -> Iterator[bytes]:
     """Yield encoded evaluations of one minute, each with all metrics, spread over the label sets."""
     rng = random.Random(seed)

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.run import RUN_ID, JudgeMode, Loaded, Phase, ReplayRequest
-from ragweir.schemas.window import Window
+from ragweir.streams.aggregate.merged_window import MergedWindow
 from ragweir.streams.backfill.openmetrics import OpenMetrics
 from ragweir.streams.backfill.output_formats import JsonLines, OutputFormat, write
 from ragweir.streams.backfill.windows import UnusedReason, windows
@@ -219,10 +219,10 @@ def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path 
     left_out: Counter[UnusedReason] = Counter()
     base = effective.windows.sizes[0]
 
-    def counted(each: Iterable[Window]) -> Iterator[Window]:
+    def counted(each: Iterable[MergedWindow]) -> Iterator[MergedWindow]:
         nonlocal events
         for window in each:
-            events += window.events if window.window == base else 0
+            events += window.aggregate.events if window.size == base else 0
             yield window
 
     with Bars() as bars:

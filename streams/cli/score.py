@@ -18,7 +18,6 @@ import typer
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.schemas.codec.intake import TIME_DEFAULTED
-from ragweir.schemas.codec.json import encode
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.aggregate.windowing import Windowing
@@ -120,7 +119,7 @@ def score(
         for record, outcome in _shown(judging, lines, summary, bars) if judging else lines:
             writer.write(record, outcome)
         if windows_sink and windowing:
-            windows_sink.writelines(encode(window) + b"\n" for window in windowing.windows())
+            windows_sink.writelines(window.encode() + b"\n" for window in windowing.windows())
         sink.flush()
     if judging:
         summary.spent, summary.at_most = judging.spent, judging.reserved
