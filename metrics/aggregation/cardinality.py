@@ -144,7 +144,7 @@ def merge_sets(sets: dict[Labels, WindowAggregate], more: Mapping[Labels, Window
 
 
 def add_places(places: dict[Labels, Labels], busiest: Iterable[Labels], most: int) -> None:
-    """Add the label set that each label set of a window belongs to: itself while there are less than `most`, or overflow.
+    """Add the label sets that those of a window belong to: themselves while there are less than `most`, or overflow.
 
     >>> places = {}
     >>> add_places(places, [("a",), ("b",)], most=1)
