@@ -13,6 +13,7 @@ from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Floats, Scheme, 
 from ragweir.metrics.aggregation.window_aggregate import Counts, WindowAggregate, WindowDecoder
 from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.evaluation import Decision, Evaluation
+from ragweir.schemas.evaluation_record import DecisionRecord, EvaluationRecord
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -27,7 +28,7 @@ class WindowEntry(NamedTuple, Generic[Key]):
     key: Key
     scores: Mapping[str, float | None]
     categories: Mapping[str, str | None]
-    decision: Decision
+    decision: Decision | DecisionRecord
     version: str
     judged: bool
 
@@ -62,7 +63,7 @@ class Aggregator:
             self.schemes, {name: subject.suite for name, subject in (*self._estimated.items(), *shares)}
         )
 
-    def entry(self, evaluation: Evaluation, key: Key) -> WindowEntry[Key]:
+    def entry(self, evaluation: Evaluation | EvaluationRecord, key: Key) -> WindowEntry[Key]:
         """Return the part of an evaluation that is aggregated."""
         scores, categories, decision = evaluation.scores, evaluation.categories, evaluation.decision
         judged = evaluation.stage == "judged"
@@ -119,7 +120,7 @@ class Aggregator:
                     estimate.add(float(each == label), judged[subject.suite])
 
 
-def _add_statuses(own: WindowAggregate, decision: Decision) -> dict[str, float]:
+def _add_statuses(own: WindowAggregate, decision: Decision | DecisionRecord) -> dict[str, float]:
     """Add the statuses of the suites that had selected an event; return the probabilities of those that judged it."""
     judged: dict[str, float] = {}
     for suite in decision.suites:

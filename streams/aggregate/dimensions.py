@@ -8,6 +8,7 @@ from operator import attrgetter
 
 from ragweir.metrics.aggregation.cardinality import AdmissionLimits, Labels
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.evaluation_record import EvaluationRecord
 from ragweir.schemas.window import OVERFLOW
 from ragweir.streams.settings import WindowSettings
 
@@ -15,7 +16,7 @@ _LONGEST = 120
 """The longest value of a label in characters. A longer one is cut and ends with a hash of the whole value."""
 
 
-def label(name: str, evaluation: Evaluation) -> str:
+def label(name: str, evaluation: Evaluation | EvaluationRecord) -> str:
     """Return an evaluation's value of a dimension; empty if it has none.
 
     >>> from datetime import UTC, datetime
@@ -26,7 +27,7 @@ def label(name: str, evaluation: Evaluation) -> str:
     return _reader(name)(evaluation) or ""
 
 
-def _reader(name: str) -> Callable[[Evaluation], str | None]:
+def _reader(name: str) -> Callable[[Evaluation | EvaluationRecord], str | None]:
     field, _, key = name.partition(".")
     return (lambda evaluation: evaluation.labels.get(key)) if key else attrgetter(field)
 
@@ -53,7 +54,7 @@ class Dimensions:
         self._readers = [(_reader(name), values.get(name)) for name in self.names]
         self.overflow: Labels = (OVERFLOW,) * len(self.names)
 
-    def of(self, evaluation: Evaluation) -> Labels:
+    def of(self, evaluation: Evaluation | EvaluationRecord) -> Labels:
         """Return the label set of an evaluation, with overflow for values that are not admitted."""
         return tuple([self._value(read(evaluation) or "", allowed) for read, allowed in self._readers])
 

@@ -15,6 +15,7 @@ from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
 from ragweir.metrics.aggregation.cardinality import Admission, Labels, add_places, admit_sets, busiest_first
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, merged
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.evaluation_record import EvaluationRecord
 from ragweir.schemas.window import duration_s
 from ragweir.streams.aggregate.dimensions import Dimensions, admission_limits
 from ragweir.streams.aggregate.merged_window import MergedWindow
@@ -42,7 +43,7 @@ class Windowing:
             lambda: defaultdict(WindowAggregate)
         )
 
-    def add(self, evaluation: Evaluation) -> None:
+    def add(self, evaluation: Evaluation | EvaluationRecord) -> None:
         """Add an evaluation; one at an end of the calendar, where there is no room for windows, is left out."""
         if not has_windows(evaluation.event_time):
             return

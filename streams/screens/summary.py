@@ -14,6 +14,7 @@ from rich.table import Table
 from ragweir.metrics.aggregation.aggregator import Aggregator, WindowEntry
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.evaluation import Evaluation, Status
+from ragweir.schemas.evaluation_record import EvaluationRecord
 from ragweir.schemas.window import EstimateResult
 from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS
@@ -49,7 +50,7 @@ def decimal(value: float) -> str:
     return f"{value:,.3f}" if value == 0 or abs(value) >= 0.001 else f"{value:.1e}"
 
 
-def judge_outcome(evaluation: Evaluation) -> Status:
+def judge_outcome(evaluation: Evaluation | EvaluationRecord) -> Status:
     """Return what became of an event whose judging has ended: judged where one suite at least was, expired or failed.
 
     >>> judge_outcome(Evaluation(event_id="1", event_time=0, catalogue_version="1", stage="judged"))
@@ -92,7 +93,7 @@ class EvaluationSummary:
         self._waiting: list[WindowEntry[None]] = []
         self._contents = WindowAggregate()
 
-    def add(self, evaluation: Evaluation) -> None:
+    def add(self, evaluation: Evaluation | EvaluationRecord) -> None:
         """Add one evaluation. The scores that a judged evaluation repeats are not counted again."""
         counted = self._totals.entry(evaluation, None)
         if evaluation.stage == "scored":
