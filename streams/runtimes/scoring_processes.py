@@ -205,7 +205,8 @@ def _record(topic: str, number: int, value: bytes) -> Record:
 
 def serve() -> None:
     """Score chunks from standard input until it ends; their outcomes go to standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The process that started this one finishes the events that it read.
+    for number in (signal.SIGINT, signal.SIGTERM):  # The process that started this one finishes the events it has read.
+        signal.signal(number, signal.SIG_IGN)
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # For what metrics print.
     agents: dict[str, EvaluateAgent] = {}
