@@ -16,7 +16,9 @@ from ragweir.schemas.codec.json import parse
 from ragweir.schemas.evaluation import MAX_DOCUMENT_IDS, Evaluation, Status
 from ragweir.schemas.times import parse_rfc3339
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A number that orjson reads as an integer; a larger one is left to the model."""
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _DocumentIds = Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_DOCUMENT_IDS)]
 
@@ -43,8 +45,8 @@ class DecisionRecord(_Record):
 class _Judgement(_Record):
     model: str
     prompt_version: str
-    input_tokens: int
-    output_tokens: int
+    input_tokens: _Int
+    output_tokens: _Int
     cost_usd: float
     cached: bool
 
@@ -57,8 +59,8 @@ class _Texts(_Record):
 
 class _Source(_Record):
     topic: str
-    partition: int
-    offset: int
+    partition: _Int
+    offset: _Int
     index: _Count = 0
 
 
