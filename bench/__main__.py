@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bench import aggregation, assemble, growth, judging, kafka_to_kafka, publish, scoring
+from bench import aggregation, assemble, backfill, growth, judging, kafka_to_kafka, past_windows, publish, scoring
 from tools import tables
 
 
@@ -13,13 +13,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=kafka_to_kafka.EVENTS, help="events per row of the Kafka table")
     events = parser.parse_args().events
-    without_kafka = (scoring.table, scoring.costliest, growth.table, aggregation.table, assemble.cpu, assemble.memory)
+    without_kafka = (
+        scoring.table,
+        scoring.costliest,
+        growth.table,
+        aggregation.table,
+        past_windows.table,
+        assemble.cpu,
+        assemble.memory,
+    )
     with_kafka = (
         assemble.delay,
         publish.callers,
         publish.overload,
         publish.behind,
         lambda: kafka_to_kafka.table(events),
+        backfill.table,
     )
     made = (make() for make in (*without_kafka, judging.table, *with_kafka))
     print("Shared machines are noisy: compare within one run.")
