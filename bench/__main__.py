@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-from bench import aggregation, assemble, growth, judging, kafka_to_kafka, publish, scoring, start
+from bench import (
+    aggregation,
+    assemble,
+    backfill,
+    growth,
+    judging,
+    kafka_to_kafka,
+    past_windows,
+    publish,
+    scoring,
+    start,
+)
 from tools import tables
 
 
@@ -13,8 +24,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=kafka_to_kafka.EVENTS, help="events per row of the Kafka table")
     events = parser.parse_args().events
-    windows = (aggregation.table, aggregation.exposition_table)
     texts = (scoring.table, scoring.costliest, growth.table, growth.attacks)
+    windows = (aggregation.table, aggregation.exposition_table, past_windows.table)
     without_kafka = (*texts, *windows, assemble.cpu, assemble.memory)
     with_kafka = (
         aggregation.kafka_table,
@@ -24,6 +35,7 @@ def main() -> None:
         publish.overload,
         publish.behind,
         lambda: kafka_to_kafka.table(events),
+        backfill.table,
     )
     made = (make() for make in (*without_kafka, judging.table, *with_kafka))
     print("Shared machines are noisy: compare within one run.")

@@ -49,11 +49,12 @@ def _generate(file: Path, templates: list[dict[str, dict[str, float]]], events: 
 
 
 def _measure(a: Path, b: Path) -> None:
-    """Compare in this process, and print seconds, CPU seconds and the peak of memory in MiB."""
+    """Compare in this process, and print seconds, CPU seconds and the peak of memory in MiB, with the other process."""
     began = time.monotonic()
     compare((a, b), ("a", "b"), _DIMENSIONS, {metric.name: metric for metric in everything()})
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    print(time.monotonic() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+    seconds = time.monotonic() - began
+    used = [resource.getrusage(each) for each in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    print(seconds, sum(each.ru_utime + each.ru_stime for each in used), sum(each.ru_maxrss for each in used) / 1024)
 
 
 def table(sizes: list[int]) -> Table:

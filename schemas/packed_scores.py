@@ -27,6 +27,7 @@ import orjson
 from numpy.typing import NDArray
 
 from ragweir.schemas.evaluation import Evaluation, Status
+from ragweir.schemas.evaluation_record import EvaluationRecord
 
 HEADER = "ragweir-scores"
 MAX_BYTES = 8 * 1024
@@ -124,8 +125,11 @@ _written: dict[tuple[str, tuple[str, ...], tuple[str, ...]], ScoreNames] = {}
 """The names that this process has met in evaluations; few, since they follow from the settings."""
 
 
-def _names(evaluation: Evaluation) -> ScoreNames:
-    key = evaluation.catalogue_version, tuple(evaluation.scores), tuple(evaluation.categories)
+def _names(evaluation: Evaluation | EvaluationRecord) -> ScoreNames:
+    return _kept_names((evaluation.catalogue_version, tuple(evaluation.scores), tuple(evaluation.categories)))
+
+
+def _kept_names(key: tuple[str, tuple[str, ...], tuple[str, ...]]) -> ScoreNames:
     found = _written.get(key)
     if found is None:
         if len(_written) >= _MAX_CACHED // 16:
@@ -218,7 +222,7 @@ class RowReader:
         return ScoreRow(names, time_us, judged == 1, origin, outcomes, packed[end:])
 
 
-def row_of(evaluation: Evaluation) -> ScoreRow:
+def row_of(evaluation: Evaluation | EvaluationRecord) -> ScoreRow:
     """Return the row of an evaluation, of any length."""
     names = _names(evaluation)
     return ScoreRow(
@@ -240,6 +244,13 @@ def row_of(evaluation: Evaluation) -> ScoreRow:
         ),
         names.doubles.pack(*[nan if value is None else value for value in evaluation.scores.values()]),
     )
+
+
+def decisions_of(evaluation: Evaluation | EvaluationRecord) -> ScoreRow:
+    """Return the row of an evaluation without its scores and categories."""
+    row = row_of(evaluation)
+    names = _kept_names((row.names.version, (), ()))
+    return row._replace(names=names, outcomes=Outcomes((), row.outcomes.suites), values=b"")
 
 
 def matrix(rows: Sequence[ScoreRow]) -> NDArray[np.float64]:

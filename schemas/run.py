@@ -1,6 +1,7 @@
 """The run record: the input, settings and progress of one replay."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, StringConstraints
 
@@ -38,6 +39,8 @@ class Archive(RecordPart):
 class ReplayRequest(RecordPart):
     """The arguments of the command. A run is resumed only with the same ones."""
 
+    omitted_values: ClassVar[Mapping[str, object]] = {"like": None}
+
     topic: str | None = None
     """Topic that is read, in place of the topic of interactions."""
     since: str | None = None
@@ -52,6 +55,8 @@ class ReplayRequest(RecordPart):
     """Maximum cost of judging, in dollars."""
     default_time: str | None = None
     """Time of events of files that have none, which are rejected without it."""
+    like: str | None = None
+    """Id of the run whose topic and offsets, or files, are read again; absent without one."""
 
 
 class Run(RecordPart):

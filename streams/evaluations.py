@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, datetime, timedelta
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from ragweir.errors import ConfigurationError, PermanentError, Rejected
-from ragweir.schemas.codec.json import parse
+from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.evaluation_record import EvaluationRecord, read_evaluation
 from ragweir.schemas.run import RUN_ID
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.kafka.reader import OnProgress, offset_range, read
@@ -73,7 +71,9 @@ class EvaluationSource:
         """
         return self._records(progress, since) if self.file is None else self._values_of(self.file, progress)
 
-    def evaluations(self, progress: ShowProgress, since: datetime | None = None) -> Iterator[Evaluation | None]:
+    def evaluations(
+        self, progress: ShowProgress, since: datetime | None = None
+    ) -> Iterator[Evaluation | EvaluationRecord | None]:
         """Return the evaluations; None for each that the aggregate service would reject.
 
         Raises:
@@ -104,9 +104,6 @@ class EvaluationSource:
                     yield record.value
 
 
-def _evaluation(value: bytes, max_bytes: int) -> Evaluation | None:
-    try:
-        evaluation = Evaluation.model_validate(parse(value, max_bytes))
-    except (Rejected, ValidationError):
-        return None
-    return evaluation if MINYEAR < evaluation.event_time.year < MAXYEAR else None
+def _evaluation(value: bytes, max_bytes: int) -> Evaluation | EvaluationRecord | None:
+    found = read_evaluation(value, max_bytes)
+    return found if found is not None and MINYEAR < found.event_time.year < MAXYEAR else None

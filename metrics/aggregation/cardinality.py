@@ -136,16 +136,32 @@ def merge_sets(sets: dict[Labels, WindowAggregate], more: Mapping[Labels, Window
     Returns:
         the number of label sets that went into overflow.
     """
-    folded = 0
-    for labels in busiest_first(more):
-        place = labels
-        if labels not in sets and not _is_overflow(labels):
-            overflow = (OVERFLOW,) * len(labels)
-            if len(sets) - (overflow in sets) >= most:
-                place = overflow
-                folded += 1
-        sets.setdefault(place, WindowAggregate()).merge(more[labels])
-    return folded
+    places = {labels: labels for labels in sets}
+    add_places(places, busiest_first(more), most)
+    for labels, contents in more.items():
+        sets.setdefault(places[labels], WindowAggregate()).merge(contents)
+    return sum(places[labels] != labels for labels in more)
+
+
+def add_places(places: dict[Labels, Labels], busiest: Iterable[Labels], most: int) -> None:
+    """Add the label sets that those of a window belong to: themselves while there are less than `most`, or overflow.
+
+    >>> places = {}
+    >>> add_places(places, [("a",), ("b",)], most=1)
+    >>> places
+    {('a',): ('a',), ('b',): ('__overflow__',)}
+    """
+    room = most - sum(place == labels and not _is_overflow(labels) for labels, place in places.items())
+    for labels in busiest:
+        if labels in places:
+            continue
+        if _is_overflow(labels):
+            places[labels] = labels
+        elif room > 0:
+            places[labels] = labels
+            room -= 1
+        else:
+            places[labels] = (OVERFLOW,) * len(labels)
 
 
 def busiest_first(sets: Mapping[Labels, WindowAggregate]) -> list[Labels]:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from ragweir.metrics.aggregation.interval import RandomSample, interval
 from ragweir.metrics.aggregation.summary import decode_sum, encode_sum, growth
 from ragweir.schemas.window import EstimateFlag, EstimateResult, EstimateSums
+from ragweir.schemas.window_record import EstimateRecord
 
 _SCALE = 1_000_000
 _LEAST = 1 / _SCALE
@@ -211,7 +212,7 @@ def to_record(estimate: Estimate, result: EstimateResult | None) -> dict[str, An
     }
 
 
-def from_record(record: EstimateSums, low: float, high: float) -> Estimate:
+def from_record(record: EstimateSums | EstimateRecord, low: float, high: float) -> Estimate:
     """Return the estimate of a record, for a metric with these bounds.
 
     >>> estimate = Estimate(Subject("rubric", 0.0, 100.0))

@@ -20,8 +20,9 @@ from zlib import compress, decompress
 
 from ragweir.metrics.aggregation.cardinality import Admission, AdmissionLimits, Labels, admit_sets, merge_sets
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, WindowDecoder
-from ragweir.schemas.window import OVERFLOW, Fate, Progress, Window, duration_s
+from ragweir.schemas.window import OVERFLOW, Fate, Progress, duration_s
 from ragweir.schemas.window_key import ProgressKey, parse_window_key
+from ragweir.schemas.window_record import parse_window
 
 AHEAD_S = 300
 """Maximum time from a record's timestamp to the start of its window; a later start comes from a wrong clock."""
@@ -293,7 +294,7 @@ class WindowMerger:
         Raises:
             ValueError: if it is not a window of the base size.
         """
-        window = Window.model_validate_json(value)
+        window = parse_window(value)
         if window.window != self._base:
             raise ValueError(f"a window of {window.window}")
         return tuple([window.dimensions.get(name, "") for name in self._dimensions]), self._decoder.decode(window)

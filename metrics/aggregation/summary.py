@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ragweir.metrics.metric import Metric, Unit
 from ragweir.schemas.window import MetricSummary
+from ragweir.schemas.window_record import HistogramRecord, SummaryRecord
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -261,7 +262,7 @@ def encode_sum(number: int, scale: int) -> float | str:
     return f"{'-' if number < 0 else ''}{whole}" + (f".{rest:0{digits}d}" if digits else "")
 
 
-def from_record(record: MetricSummary, own: Scheme) -> Summary:
+def from_record(record: MetricSummary | SummaryRecord, own: Scheme) -> Summary:
     """Return the summary of a record.
 
     >>> own = Scheme(0.0, 1.0, 1_000_000, 1_000_000)
@@ -274,6 +275,7 @@ def from_record(record: MetricSummary, own: Scheme) -> Summary:
     """
     if record.histogram.scheme != own.name:
         raise ValueError(f"a summary of {record.histogram.scheme} cannot be read as one of {own.name}")
+    read = record.histogram
     return Summary(
         own,
         record.count,
@@ -281,7 +283,7 @@ def from_record(record: MetricSummary, own: Scheme) -> Summary:
         decode_sum(record.sum_squares, own.square_scale),
         record.min,
         record.max,
-        {int(number): count for number, count in record.histogram.bins.items()},
+        dict(read.bins) if isinstance(read, HistogramRecord) else {int(each): n for each, n in read.bins.items()},
     )
 
 

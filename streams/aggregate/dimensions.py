@@ -8,11 +8,12 @@ from operator import attrgetter
 
 from ragweir.metrics.aggregation.cardinality import AdmissionLimits, Labels
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.evaluation_record import EvaluationRecord
 from ragweir.schemas.packed_scores import Origin
 from ragweir.schemas.window import OVERFLOW
 from ragweir.streams.settings import WindowSettings
 
-Labelled = Evaluation | Origin
+Labelled = Evaluation | EvaluationRecord | Origin
 """The fields that dimensions can name: of an evaluation, or of its row."""
 
 _LONGEST = 120

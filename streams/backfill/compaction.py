@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-import zlib
+import sys
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_LEVEL = 1
 _MEMORY_BYTES = 32 * 1024 * 1024
 """Size of the write buffer; most revisions are replaced in it and never written to disk."""
 # The database does not outlive the process and needs no durability. The negative cache size is in KiB.
@@ -41,6 +47,8 @@ class CompactedRecords:
         self._db.executescript(_SETUP)
         self._buffer: dict[WindowPosition, bytes | None] = {}
         self._bytes, self._max_bytes = 0, memory_bytes
+        self._spilled = False
+        """True once records were written to the disk: the buffer alone does not hold all of them."""
 
     def put(self, start_s: int, key: bytes, value: bytes | None) -> None:
         """Replace the record of a key; None is a tombstone and removes it.
@@ -57,13 +65,17 @@ class CompactedRecords:
 
     def _flush(self) -> None:
         self._db.execute("begin")
-        put = ((*position, zlib.compress(value, 1)) for position, value in self._buffer.items() if value is not None)
+        put = (
+            (*position, zstd.compress(value, _LEVEL)) for position, value in self._buffer.items() if value is not None
+        )
         self._db.executemany(_PUT, put)
         self._db.executemany(_DELETE, (position for position, value in self._buffer.items() if value is None))
         self._db.execute("commit")
-        self._buffer, self._bytes = {}, 0
+        self._buffer, self._bytes, self._spilled = {}, 0, True
 
     def __len__(self) -> int:
+        if not self._spilled:
+            return sum(value is not None for value in self._buffer.values())
         self._flush()
         count: int = self._db.execute("select count(*) from latest").fetchone()[0]
         return count
@@ -74,9 +86,16 @@ class CompactedRecords:
         Raises:
             sqlite3.Error: if the disk cannot be read.
         """
+        for start_s, rows in groupby(self._rows(), itemgetter(0)):
+            yield start_s, (value for _, value in rows)
+
+    def _rows(self) -> Iterator[tuple[int, bytes]]:
+        if not self._spilled:
+            yield from ((start, value) for (start, _), value in sorted(self._buffer.items()) if value is not None)
+            return
         self._flush()
-        for start_s, rows in groupby(self._db.execute(_ALL), itemgetter(0)):
-            yield start_s, (zlib.decompress(value) for _, value in rows)
+        for start_s, value in self._db.execute(_ALL):
+            yield start_s, zstd.decompress(value)
 
     def close(self) -> None:
         """Close the database."""

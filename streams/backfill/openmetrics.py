@@ -10,10 +10,10 @@ import time
 
 from typing_extensions import override
 
-from ragweir.schemas.window import Window
+from ragweir.streams.aggregate.merged_window import MergedWindow
 from ragweir.streams.backfill.output_formats import OutputFormat
 from ragweir.streams.export.exposition import FAMILIES, LabelSet, label_names, pairs, quoted
-from ragweir.streams.from_settings import known_catalogue, totals
+from ragweir.streams.from_settings import known_catalogue
 from ragweir.streams.settings import Settings
 
 _LIVE, _HISTORY = "ragweir_window", "ragweir_backfill_window"
@@ -39,7 +39,6 @@ class OpenMetrics(OutputFormat):
 
     def __init__(self, run: str, settings: Settings, now_s: float | None = None) -> None:
         self._run = quoted(run)
-        self._decoder = totals(settings).decoder()
         self._booleans = frozenset(
             name for name, metric in known_catalogue(settings).metrics.items() if metric.unit == "boolean"
         )
@@ -52,11 +51,11 @@ class OpenMetrics(OutputFormat):
         """Number of windows outside the range of times."""
 
     @override
-    def lines(self, window: Window) -> bytes:
+    def lines(self, window: MergedWindow) -> bytes:
         """Return the lines of a window.
 
         Raises:
-            ValueError: if it ends before the previous one, or does not fit the settings.
+            ValueError: if it ends before the previous one.
         """
         end_s = window.end.timestamp()
         if not 0 < end_s <= self._until_s:
@@ -65,9 +64,9 @@ class OpenMetrics(OutputFormat):
         if end_s < self._last_end_s:
             raise ValueError("windows are not in order of their ends")
         self._last_end_s = end_s
-        shown = LabelSet.of(self._decoder.decode(window), self._booleans)
+        shown = LabelSet.of(window.aggregate, self._booleans)
         values = [window.dimensions[name] for name in self._dimensions]
-        common = f'run="{self._run}",window="{quoted(window.window)}"{pairs(self._names, values)}'
+        common = f'run="{self._run}",window="{quoted(window.size)}"{pairs(self._names, values)}'
         return "".join(
             f"{name}{{{own}{common}}} {value} {end_s:.0f}\n"
             for name, samples in self._families

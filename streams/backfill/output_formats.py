@@ -9,8 +9,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from ragweir.schemas.codec.json import encode
-from ragweir.schemas.window import Window
+from ragweir.streams.aggregate.merged_window import MergedWindow
 from ragweir.streams.permissions import replacing
 
 
@@ -21,7 +20,7 @@ class OutputFormat(ABC):
     """Bytes after the last window."""
 
     @abstractmethod
-    def lines(self, window: Window) -> bytes:
+    def lines(self, window: MergedWindow) -> bytes:
         """Return the lines of one window."""
 
 
@@ -29,12 +28,12 @@ class JsonLines(OutputFormat):
     """One JSON object per line, as `ragweir score --windows` writes them."""
 
     @override
-    def lines(self, window: Window) -> bytes:
+    def lines(self, window: MergedWindow) -> bytes:
         """Return the window as a line."""
-        return encode(window) + b"\n"
+        return window.encode() + b"\n"
 
 
-def write(windows: Iterable[Window], files: Mapping[Path, OutputFormat]) -> int:
+def write(windows: Iterable[MergedWindow], files: Mapping[Path, OutputFormat]) -> int:
     """Write windows to files, which replace earlier ones once all are complete; return the number of windows.
 
     A file that exists and is not regular, such as a pipe, is written as windows come.

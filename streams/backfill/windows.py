@@ -14,14 +14,18 @@ from typing import Literal
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, WindowDecoder
-from ragweir.schemas.window import Window, duration_s
+from ragweir.schemas.times import parse_rfc3339
+from ragweir.schemas.window import duration_s
 from ragweir.schemas.window_key import ProgressKey, WindowKey, parse_window_key
+from ragweir.schemas.window_record import parse_window
+from ragweir.streams.aggregate.merged_window import MergedWindow
 from ragweir.streams.aggregate.window_times import has_windows
 from ragweir.streams.aggregate.windowing import of_all_sizes
 from ragweir.streams.backfill.compaction import CompactedRecords
 from ragweir.streams.explain import Watch
 from ragweir.streams.from_settings import totals
 from ragweir.streams.kafka.reader import OnProgress, offset_range, read
+from ragweir.streams.records import Record
 from ragweir.streams.settings import Settings, WindowSettings
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -32,7 +36,7 @@ UnusedReason = Literal["unreadable", "other_size"]
 
 def windows(
     settings: Settings, prefix: str, watch: Watch, unused: Counter[UnusedReason] | None = None
-) -> Iterator[Window]:
+) -> Iterator[MergedWindow]:
     """Yield the merged windows of a topic, in the order of `ragweir.streams.aggregate.windowing.of_all_sizes`.
 
     Only the latest revision of each part counts. The revisions are held, compressed, in the temporary directory.
@@ -48,13 +52,20 @@ def windows(
         PermanentError: if the topic does not exist, none of its records fits the settings, or the disk is full.
         ConfigurationError: if a metric or a pack is invalid.
     """
-    unused = Counter() if unused is None else unused
-    merger = _PartMerger(settings.windows, totals(settings).decoder(), unused)
     topic = f"{prefix}windows"
     part = offset_range(settings, topic)
+    yield from of_records(topic, read(settings, part, watch(topic, len(part))), settings, watch, unused)
+
+
+def of_records(
+    topic: str, records: Iterable[Record], settings: Settings, watch: Watch, unused: Counter[UnusedReason] | None = None
+) -> Iterator[MergedWindow]:
+    """Yield the merged windows of the records of a topic; see `windows`."""
+    unused = Counter() if unused is None else unused
+    merger = _PartMerger(settings.windows, totals(settings).decoder(), unused)
     try:
         with TemporaryDirectory(prefix="ragweir-windows-") as folder, closing(CompactedRecords(Path(folder))) as latest:
-            for record in read(settings, part, watch(topic, len(part))):
+            for record in records:
                 merger.put(record.key, record.value, latest)
             moved = watch("merging", len(latest))
             bases = (
@@ -101,18 +112,22 @@ class _PartMerger:
         for value in values:
             moved(1)
             try:
-                window = Window.model_validate_json(value)
+                window = parse_window(value)
                 if window.window != self._settings.sizes[0]:
                     self._unused["other_size"] += 1
                     continue
                 contents = self._decoder.decode(window)
+                is_of_key = parse_rfc3339(window.start) == start and not start.timestamp() % self._base_s
             except (ValueError, OverflowError):
                 self._unused["unreadable"] += 1
                 continue
-            if window.start != start or start.timestamp() % self._base_s:  # Not the window of the key.
+            if not is_of_key:
                 self._unused["unreadable"] += 1
                 continue
             labels = tuple([window.dimensions.get(name, "") for name in self._settings.dimensions])
-            sets.setdefault(labels, WindowAggregate()).merge(contents)
+            if labels in sets:
+                sets[labels].merge(contents)
+            else:
+                sets[labels] = contents
             self.merged += 1
         return sets

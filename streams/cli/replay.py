@@ -14,8 +14,8 @@ import typer
 from rich.table import Table
 
 from ragweir.errors import PermanentError
-from ragweir.schemas.run import RUN_ID, JudgeMode, Loaded, Phase, ReplayRequest
-from ragweir.schemas.window import Window
+from ragweir.schemas.run import RUN_ID, JudgeMode, Loaded, Phase, ReplayRequest, Run
+from ragweir.streams.aggregate.merged_window import MergedWindow
 from ragweir.streams.backfill.openmetrics import OpenMetrics
 from ragweir.streams.backfill.output_formats import JsonLines, OutputFormat, write
 from ragweir.streams.backfill.windows import UnusedReason, windows
@@ -62,6 +62,10 @@ def replay(
     ] = None,
     topic: Annotated[
         str | None, typer.Option(help="Topic to read, which is not changed. Default: the live input topic.")
+    ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="Id of a replay whose topic and offsets, or files, are read again."),
     ] = None,
     map_file: MapFile = None,
     default_time: DefaultTime = None,
@@ -110,11 +114,20 @@ def replay(
     `.dead-letter` and so on. A replay that was stopped or killed is resumed by the same command; other settings or
     arguments under the same id are an error. `ragweir compare live RUN_ID` shows the differences afterwards.
 
+    `--like RUN` reads what another replay read, offset by offset, by the present settings; `--only` and the judge are
+    those of this command. It is an error if the topic does not hold all of these records any more.
+
     No event is judged without `--judge`. The budget of a replay is separate from the live one (judge.daily_budget_usd).
     """
     if not re.fullmatch(RUN_ID, run_id) or run_id == "live":
         raise typer.BadParameter(f"--run-id {run_id!r}: up to 60 letters, digits, _ and -, and not `live`")
     effective = settings(input={"map": map_file})
+    model = None
+    if like is not None:
+        if files or topic or since or until or default_time:
+            raise typer.BadParameter("--like is instead of files, --topic, --from, --to and --default-time")
+        model = _model(effective, run_id, like)
+        topic, default_time = model.asked.topic, model.asked.default_time
     if topic not in (None, effective.input_topic) and map_file is None:  # The settings' map is for the live input.
         effective = effective.model_copy(update={"input": effective.input.model_copy(update={"map": None})})
     if slot is not None:
@@ -123,11 +136,13 @@ def replay(
         return
     if windows_file and openmetrics and windows_file.resolve() == openmetrics.resolve():
         raise typer.BadParameter("--windows and --openmetrics are two files")
-    request = _request(topic, since, until, only, judge, budget, files, default_time)
     archives = [file for path in files or () for file in files_of(path)]
+    archives += [Path(archive.path) for archive in model.files] if model else []
+    request = _request(topic, since, until, only, judge, budget, archives, default_time)
+    request = request.model_copy(update={"like": like})
     found = find_run(effective, run_id)
     if found is None:
-        found = StoredRun(create_run(effective, run_id, request, archives), Loaded())
+        found = StoredRun(create_run(effective, run_id, request, archives, model), Loaded())
     else:
         check_resumable(effective, found, request, archives)
     if dry_run:
@@ -141,6 +156,19 @@ def replay(
         err.say(f"stopped; the same command resumes the replay {run_id}")
         raise typer.Exit(STOPPED)
     _finish(effective, run_id, windows_file, openmetrics)
+
+
+def _model(effective: Settings, run_id: str, like: str) -> Run:
+    """Return the run that is read again; on a resumption this one, since the other may have been deleted.
+
+    Raises:
+        PermanentError: if there is no such run.
+    """
+    for own in (run_id, like):
+        found = find_run(effective, own)
+        if found is not None and like in {own, found.run.asked.like}:
+            return found.run
+    raise PermanentError(f"there is no run {like}; `ragweir runs list` lists them")
 
 
 def _request(
@@ -181,7 +209,7 @@ def _run(effective: Settings, found: StoredRun, workers: int, flags: list[str]) 
     def command(_: Phase, slot: int) -> list[str]:
         return own_command(*shared_flags(), "replay", *flags, "--slot", str(slot))
 
-    with Bars() as bars:
+    with Bars(lines=True) as bars:
         task = bars.add("starting")
         phase = ""
 
@@ -219,13 +247,13 @@ def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path 
     left_out: Counter[UnusedReason] = Counter()
     base = effective.windows.sizes[0]
 
-    def counted(each: Iterable[Window]) -> Iterator[Window]:
+    def counted(each: Iterable[MergedWindow]) -> Iterator[MergedWindow]:
         nonlocal events
         for window in each:
-            events += window.events if window.window == base else 0
+            events += window.aggregate.events if window.size == base else 0
             yield window
 
-    with Bars() as bars:
+    with Bars(lines=True) as bars:
         own = prefix_of(effective, run_id)
         dead_letters = offset_range(effective, f"{own}dead-letter")
         dead = sum(1 for _ in read(effective, dead_letters, bars.watch("reading dead letters", len(dead_letters))))

@@ -30,7 +30,12 @@ def list_runs() -> None:
     for run in stored_runs(settings()):
         request = run.asked
         read = ", ".join(archive.path for archive in run.files) or run.topic
-        bounds = (("from", request.since), ("to", request.until), ("only", " and ".join(request.only)))
+        bounds = (
+            ("like", request.like),
+            ("from", request.since),
+            ("to", request.until),
+            ("only", " and ".join(request.only)),
+        )
         what = " ".join([read, *(f"{word} {value}" for word, value in bounds if value)])
         judge = request.judge if request.budget_usd is None else f"${request.budget_usd:,.2f}"
         began = f"{run.began_at:%Y-%m-%d %H:%M}"

@@ -18,9 +18,8 @@ import typer
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.schemas.codec.intake import TIME_DEFAULTED
-from ragweir.schemas.codec.json import encode
 from ragweir.schemas.dead_letter import DeadLetter
-from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.evaluation_record import read_evaluation
 from ragweir.streams.aggregate.windowing import Windowing
 from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, settings
 from ragweir.streams.cli.inputs import read_inputs, total_size
@@ -36,6 +35,7 @@ from ragweir.streams.judge.protocol import JudgeError, RateLimited
 from ragweir.streams.permissions import create
 from ragweir.streams.records import Emission, Outcome, Record
 from ragweir.streams.runtimes.judged_files import JudgedFiles
+from ragweir.streams.runtimes.scoring_processes import ScoringProcesses
 from ragweir.streams.screens.summary import EvaluationSummary, dollars
 from ragweir.streams.settings import Settings
 from ragweir.streams.sources.formats import Format
@@ -64,6 +64,10 @@ def score(
     judge: Annotated[
         bool, typer.Option("--judge", help="Judge the events that routing selects, at cost, by judge.base_url.")
     ] = False,
+    workers: Annotated[
+        int,
+        typer.Option(min=1, max=256, help="Number of processes that score; 1 scores in the process of the command."),
+    ] = 1,
 ) -> None:
     """Score files of interactions or OpenTelemetry traces, without a broker.
 
@@ -82,6 +86,9 @@ def score(
     Events without a time get `--default-time`, or the time when their file was changed, and the flag time_defaulted.
     `--windows` writes aggregates by event time, whose bytes do not depend on the order of the interactions; it needs
     events with times, or `--default-time`.
+
+    `--workers` scores large files on several cores, with the same output in the same order. Each process takes a second
+    to start, and outputs come in groups of 64 events. Traces are put together and scored by one process.
 
     With `--judge` a judged evaluation follows the scored one of each selected event, not always immediately. The whole
     run may cost `judge.daily_budget_usd`; events over the budget are counted and not judged, which is no failure. An
@@ -112,15 +119,15 @@ def score(
         rejected_sink = stack.enter_context(_open(rejected)) if rejected else None
         bars = stack.enter_context(Bars())
         progress = FileProgress(bars, "Scoring", total_size(inputs))
-        has_map = map_file is not None
-        scored = ScoredFiles(inputs, config, stop, progress, file.name, effective.assemble, has_map=has_map)
+        processes = stack.enter_context(closing(ScoringProcesses(workers))) if workers > 1 else None
+        scored = ScoredFiles(inputs, config, stop, progress, file.name, effective, processes, map_file is not None)
         windowing = Windowing(effective.windows, totals) if windows_sink else None
         writer = _Writer(scored, summary, rejections, sink, rejected_sink, windowing)
         lines = scored.run(first)
         for record, outcome in _shown(judging, lines, summary, bars) if judging else lines:
             writer.write(record, outcome)
         if windows_sink and windowing:
-            windows_sink.writelines(encode(window) + b"\n" for window in windowing.windows())
+            windows_sink.writelines(window.encode() + b"\n" for window in windowing.windows())
         sink.flush()
     if judging:
         summary.spent, summary.at_most = judging.spent, judging.reserved
@@ -253,7 +260,9 @@ class _Writer:
                 summary.deferred += 1
 
     def _write_evaluation(self, value: bytes) -> None:
-        evaluation = Evaluation.model_validate(orjson.loads(value))
+        evaluation = read_evaluation(value, len(value))
+        if evaluation is None:
+            raise ValueError("the agents write evaluations")
         if self.windowing:
             if TIME_DEFAULTED in evaluation.flags and self.scored.config.default_time is None:
                 raise no_time(self.last_place)

@@ -17,7 +17,8 @@ from ragweir.streams.cli.stopping import Stop
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.records import Outcome, Record
 from ragweir.streams.runtimes import files
-from ragweir.streams.settings import AssembleSettings
+from ragweir.streams.runtimes.scoring_processes import ScoringProcesses, Task
+from ragweir.streams.settings import Settings
 from ragweir.streams.sources.bytestreams import ByteSource
 from ragweir.streams.sources.events import EventReader, Events
 from ragweir.streams.sources.formats import Format
@@ -38,8 +39,10 @@ class ScoredFiles:
     progress: FileProgress
     name: str
     """Name of the file or folder, which is the topic of assembled interactions."""
-    assembly: AssembleSettings = field(default_factory=AssembleSettings)
-    """Limits on traces."""
+    settings: Settings
+    """All settings."""
+    processes: ScoringProcesses | None = None
+    """Processes that score; None to score in this one."""
     has_map: bool = False
     """True if a map is given for these files."""
     formats: Counter[Format] = field(default_factory=Counter)
@@ -63,7 +66,7 @@ class ScoredFiles:
             OSError: if an input cannot be read.
             typer.BadParameter: if another one cannot be opened, or holds traces and there is a map.
         """
-        with TraceCollection(self.assembly) as collection:
+        with TraceCollection(self.settings.assemble) as collection:
             yield from self._run(self.inputs[0], first, collection)
             for source in self.inputs[1:]:
                 if self.stop.cut:
@@ -84,6 +87,9 @@ class ScoredFiles:
             agent, rest = EvaluateAgent(config), chain(first, events)
             if reader.format.has_traces:
                 lines = self._collect(collection, agent, rest, source)
+            elif self.processes is not None:
+                task = Task.of(self.settings, source.name, config)
+                lines = self.processes.run(task, config, rest)
             else:
                 lines = files.run(agent, rest, source.name)
             for line in lines:

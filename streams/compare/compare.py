@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,10 +49,8 @@ def compare(
         PermanentError: if a file does not hold evaluations.
     """
     on_progress(0.0, "reading both sides")
-    with (
-        TemporaryDirectory(prefix="ragweir-compare-") as folder,
-        closing(Pairing(files, names, by, Path(folder), on_progress)) as pairing,
-    ):
+    with TemporaryDirectory(prefix="ragweir-compare-") as folder:
+        pairing = Pairing(files, names, by, Path(folder), on_progress)
         slices = _slices(pairing, by)
         columns = (*pairing.metrics, *pairing.categories)
         found: list[MetricChange] = []

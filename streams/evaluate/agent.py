@@ -85,13 +85,17 @@ class EvaluateAgent(Agent):
     """Scores every readable event once. A duplicate is counted, and an unreadable event becomes a dead letter.
 
     A record may hold any number of events, which are handled independently.
+
+    Args:
+        config: all that evaluations depend on.
+        duplicates: recognises duplicates; by default by the horizon of the configuration.
     """
 
-    def __init__(self, config: EvaluateConfig) -> None:
+    def __init__(self, config: EvaluateConfig, duplicates: Duplicates | None = None) -> None:
         self._config = config
         self._json = JsonDecoder(config.max_event_bytes, config.max_items)
         self._most_request_bytes = max_record_bytes(config.max_event_bytes) - _REQUEST_OVERHEAD_BYTES
-        self._duplicates = Duplicates(config.duplicate_horizon)
+        self._duplicates = Duplicates(config.duplicate_horizon) if duplicates is None else duplicates
         self._writer = EvaluationWriter()
 
     @property

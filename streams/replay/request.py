@@ -33,8 +33,17 @@ SERVICE: Mapping[Phase, str] = {"evaluating": "evaluate", "judging": "judge", "s
 """The service of each phase."""
 
 
-def create_run(settings: Settings, run_id: str, request: ReplayRequest, files: Sequence[Path]) -> Run:
+def create_run(
+    settings: Settings, run_id: str, request: ReplayRequest, files: Sequence[Path], like: Run | None = None
+) -> Run:
     """Return the record of a new run; nothing is written to Kafka.
+
+    Args:
+        settings: settings of the live system.
+        run_id: id of the run.
+        request: arguments of the command.
+        files: files to read in place of a topic.
+        like: another run, whose files have been given, or whose offsets are read.
 
     Raises:
         ConfigurationError: if the settings or the request are invalid.
@@ -46,7 +55,14 @@ def create_run(settings: Settings, run_id: str, request: ReplayRequest, files: S
         next(read_events(file, settings.limits.max_event_bytes), None)
     archives = tuple(Archive(path=str(file.resolve()), size=file.stat().st_size) for file in files)
     topic = request.topic or settings.input_topic
-    extents = () if files else tuple(_extents(settings, request, datetime.now(UTC)))
+    if like is not None:
+        _check_unchanged(like, archives)
+    if files:
+        extents: tuple[Extent, ...] = ()
+    elif like is not None:
+        topic, extents = like.topic, tuple(_present(settings, like))
+    else:
+        extents = tuple(_extents(settings, request, datetime.now(UTC)))
     if files:
         topic = f"{prefix_of(settings, run_id)}interactions"
     run = Run(
@@ -123,6 +139,35 @@ def _extents(settings: Settings, request: ReplayRequest, now: datetime) -> Itera
             end = min(latest, until) if isinstance(until, int) else latest
             start = max(found.starts[partition], since) if isinstance(since, int) else found.starts[partition]
             yield Extent(topic=name, partition=partition, start=min(start, end), end=end)
+
+
+def _present(settings: Settings, run: Run) -> Iterable[Extent]:
+    """Yield the offsets that a run read.
+
+    Raises:
+        PermanentError: if a topic does not have all of them any more.
+    """
+    parts = {name: offset_range(settings, name) for name in sorted({extent.topic for extent in run.extents})}
+    for each in run.extents:
+        part = parts[each.topic]
+        first, end = part.starts.get(each.partition, 0), part.ends.get(each.partition, 0)
+        if each.start < each.end and not first <= each.start < each.end <= end:
+            raise PermanentError(
+                f"{each.topic}/{each.partition} has the offsets {first} to {end}, and the run {run.run_id} read "
+                f"{each.start} to {each.end}: the topic was truncated or recreated since"
+            )
+        yield each
+
+
+def _check_unchanged(like: Run, archives: Sequence[Archive]) -> None:
+    """Check that the files of a run have their sizes still.
+
+    Raises:
+        PermanentError: if one has another size.
+    """
+    for now, then in zip(archives, like.files, strict=True):
+        if now.size != then.size:
+            raise PermanentError(f"{now.path} has changed since the run {like.run_id} was created")
 
 
 def _bound(text: str | None, name: str, now: datetime) -> int | datetime | None:

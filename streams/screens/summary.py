@@ -14,7 +14,8 @@ from rich.table import Table
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.evaluation import Evaluation, Status
-from ragweir.schemas.packed_scores import ScoreRow, row_of
+from ragweir.schemas.evaluation_record import EvaluationRecord
+from ragweir.schemas.packed_scores import ScoreRow, decisions_of, row_of
 from ragweir.schemas.window import EstimateResult
 from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.judge.protocol import MAX_NAME_CHARACTERS
@@ -50,7 +51,7 @@ def decimal(value: float) -> str:
     return f"{value:,.3f}" if value == 0 or abs(value) >= 0.001 else f"{value:.1e}"
 
 
-def judge_outcome(evaluation: Evaluation) -> Status:
+def judge_outcome(evaluation: Evaluation | EvaluationRecord) -> Status:
     """Return what became of an event whose judging has ended: judged where one suite at least was, expired or failed.
 
     >>> judge_outcome(Evaluation(event_id="1", event_time=0, catalogue_version="1", stage="judged"))
@@ -93,7 +94,7 @@ class EvaluationSummary:
         self._waiting: list[ScoreRow] = []
         self._contents = WindowAggregate()
 
-    def add(self, evaluation: Evaluation) -> None:
+    def add(self, evaluation: Evaluation | EvaluationRecord) -> None:
         """Add one evaluation. The scores that a judged evaluation repeats are not counted again."""
         judged = evaluation.stage == "judged"
         if evaluation.stage == "scored":
@@ -115,8 +116,7 @@ class EvaluationSummary:
             if (label := evaluation.categories[name]) is not None:
                 self._labels[name][label] += 1
         if evaluation.decision.suites:
-            counted = evaluation if judged else evaluation.model_copy(update={"scores": {}, "categories": {}})
-            self._waiting.append(row_of(counted))
+            self._waiting.append(row_of(evaluation) if judged else decisions_of(evaluation))
             if len(self._waiting) >= _BATCH:
                 self._aggregate()
 

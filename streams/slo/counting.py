@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.schemas.evaluation import Evaluation
+from ragweir.schemas.evaluation_record import EvaluationRecord
 from ragweir.schemas.window import OVERFLOW
 from ragweir.streams.aggregate.dimensions import Dimensions, label
 from ragweir.streams.settings import Slo, WindowSettings
@@ -95,7 +96,7 @@ class _WorstEvents:
         self._sign = 1.0 if slo.at_least is not None else -1.0
         self._events: defaultdict[int, list[tuple[float, str, datetime, float]]] = defaultdict(list)
 
-    def add(self, minute: int, evaluation: Evaluation, score: float) -> None:
+    def add(self, minute: int, evaluation: Evaluation | EvaluationRecord, score: float) -> None:
         """Add a bad event."""
         kept = self._events[minute // _EXAMPLE_MINUTES]
         rank = self._sign * score
@@ -131,6 +132,10 @@ def time_of(minute: int) -> datetime:
     return _EPOCH + timedelta(seconds=MINUTE_SECONDS * minute)
 
 
+def _meets(evaluation: Evaluation | EvaluationRecord, dimensions: Mapping[str, str]) -> bool:
+    return all(label(name, evaluation) == own for name, own in dimensions.items())
+
+
 class SloCounter:
     """Counts evaluations for SLOs as the aggregate service does, but by event time.
 
@@ -157,7 +162,7 @@ class SloCounter:
         self._counts_by_value = [[_MinuteCounts() for _ in by] for _ in slos]
         self._worst = [_WorstEvents(slo) for slo in slos]
 
-    def add(self, evaluation: Evaluation) -> None:
+    def add(self, evaluation: Evaluation | EvaluationRecord) -> None:
         """Count one evaluation."""
         time = evaluation.event_time
         self.evaluations += 1
@@ -169,7 +174,7 @@ class SloCounter:
         values: list[int] | None = None
         for place, slo in enumerate(self.slos):
             score = scores.get(slo.metric)
-            if score is None or any(label(name, evaluation) != own for name, own in slo.dimensions.items()):
+            if score is None or (slo.dimensions and not _meets(evaluation, slo.dimensions)):
                 continue
             bad = not slo.is_good(score)
             values = self._values(evaluation) if values is None else values
@@ -179,7 +184,7 @@ class SloCounter:
             if bad:
                 self._worst[place].add(minute, evaluation, score)
 
-    def _values(self, evaluation: Evaluation) -> list[int]:
+    def _values(self, evaluation: Evaluation | EvaluationRecord) -> list[int]:
         """Return the number of an event's value in each dimension; values over the limit share one number."""
         found = []
         for dimension, numbers in zip(self._dimensions, self._numbers, strict=True):

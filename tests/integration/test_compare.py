@@ -339,7 +339,6 @@ def test_catalogue_versions_that_differ_are_told(tmp_path: Path, versions: tuple
         b'{"event_id": "1", "scores": [1]}',
         b'{"scores": {"a": 1}}',
         b'{"event_id": "", "scores": {"a": 1}}',
-        b'{"event_id": "1", "scores": {"a": 1, "A": 2}}',
         b'{"event_id": "\xff", "scores": {"a": 1}}',
         b'{"event_id": "1", "query": "q"}',
         b"",

@@ -263,6 +263,6 @@ def test_windows_are_those_that_the_event_is_counted_in() -> None:
         )
         windowing = Windowing(settings, Aggregator(Catalogue([])))
         windowing.add(one)
-        counted = [(each.window, each.start, each.end, each.dimensions) for each in windowing.windows()]
+        counted = [(each.size, each.start, each.end, each.dimensions) for each in windowing.windows()]
         assert [(each.window, each.start, each.end, each.dimensions) for each in windows(one, settings)] == counted
     assert list(windows(evaluation(event_time=datetime.max.replace(tzinfo=UTC)), settings)) == []

@@ -184,8 +184,8 @@ def test_slot_after_slot_is_upgraded_and_nothing_is_lost_doubled_or_unbooked(dep
     windowing = Windowing(WindowSettings(sizes=("1h", "1d")), Aggregator(Catalogue(everything())))
     for each in deployment.values("evaluations"):
         windowing.add(Evaluation.model_validate(each))
-    days = [window for window in windowing.windows() if window.window == "1d"]
-    assert any(set(window.catalogue_versions) == versions.keys() for window in days), "no window says that it is mixed"
+    days = [window for window in windowing.windows() if window.size == "1d"]
+    assert any(window.aggregate.versions == versions.keys() for window in days), "no window says that it is mixed"
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -26,6 +27,8 @@ from faults import QUICK_CLIENT, eventually
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.run import Archive, Loaded
+from ragweir.streams.cli import progress
+from ragweir.streams.cli.progress import Bars
 from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.records import Record, ReplayBounds
 from ragweir.streams.replay.archives import load_archives
@@ -430,6 +433,49 @@ def test_the_life_of_a_run(past: History) -> None:
     assert not [group for group in admin.list_consumer_groups().result().valid if group.group_id.startswith(own)]
     assert f"{other}run" in admin.list_topics().topics
     assert "there is no run range" in told(ragweir(*past.shared, "runs", "show", "range"))
+
+
+def test_a_run_like_another_reads_the_same_offsets(past: History) -> None:
+    """By other settings, also after the other run was deleted; a range that is not there any more is an error."""
+    assert past.replay("--run-id", "model", "--from", "10", "--to", "20").returncode == 0
+    like = ("--run-id", "like", "--like", "model")
+    fewer = {"RAGWEIR_METRICS__OFF": '["token_f1"]'}
+    assert past.replay(*like, **fewer).returncode == 0
+    model, again = ({each["event_id"]: each for each in past.evaluations(run)} for run in ("model", "like"))
+    assert model.keys() == again.keys()
+    assert all(each["source"] == again[event_id]["source"] for event_id, each in model.items())
+    assert all("token_f1" in each["scores"] for each in model.values())
+    assert not any("token_f1" in each["scores"] for each in again.values())
+    settings = _settings(past)
+    first, second = find_run(settings, "model"), find_run(settings, "like")
+    assert first is not None
+    assert second is not None
+    assert second.run.extents == first.run.extents
+    assert "was created with other like (model)" in told(past.replay("--run-id", "like", **fewer))
+    beyond = tuple(each.model_copy(update={"end": 10**9}) for each in first.run.extents)
+    store_run(settings, first.run.model_copy(update={"extents": beyond}))
+    assert "truncated or recreated since" in told(past.replay("--run-id", "other", "--like", "model"))
+    assert ragweir(*past.shared, "runs", "delete", "model", "--yes").returncode == 0
+    assert b"is complete" in past.replay(*like, **fewer).stderr
+    assert "there is no run model" in told(past.replay("--run-id", "other", "--like", "model"))
+    assert "--like is instead of" in told(past.replay("--run-id", "other", "--like", "model", "--to", "3"))
+
+
+def test_progress_is_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the share that is done and the time that is left, at intervals; without them where none is known."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(progress, "_LINE_SECONDS", 0.0)
+        with Bars(lines=True) as bars:
+            moved = bars.watch("merging", 200)
+            for _ in range(3):
+                time.sleep(0.01)
+                moved(25)
+            bars.watch("starting", None)(1)
+        with Bars() as bars:
+            bars.watch("silent", 200)(50)
+    *_, merging, starting = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"merging: 3[78] %, 0:00:0\d left", merging)
+    assert starting == "starting: under way"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import gc
 import random
 import tracemalloc
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from ragweir.schemas.evaluation import Decision, Evaluation, SuiteDecision
 from ragweir.schemas.packed_scores import row_of
 from ragweir.schemas.window import OVERFLOW, EstimateSums, Progress, Window, duration_s
 from ragweir.streams.aggregate.dimensions import admission_limits
+from ragweir.streams.aggregate.merged_window import MergedWindow
 from ragweir.streams.aggregate.window_times import start_of
 from ragweir.streams.aggregate.windowing import Windowing, of_all_sizes
 from ragweir.streams.backfill import compaction as latest
@@ -90,6 +91,11 @@ def plain(own: list[Evaluation]) -> Iterator[tuple[Any, ...]]:
             for metric in fields["metrics"].values():
                 metric["histogram"]["bins"] = {str(each): count for each, count in metric["histogram"]["bins"].items()}
             yield start + length, length, labels, size, start, fields
+
+
+def modelled(found: Iterable[MergedWindow]) -> list[Window]:
+    """The windows as a reader of their records has them."""
+    return [Window.model_validate_json(each.encode()) for each in found]
 
 
 def must_be_plain(found: list[Window], own: list[Evaluation]) -> None:
@@ -194,14 +200,14 @@ def test_a_topic_comes_to_the_windows_of_its_evaluations(kafka: SharedBroker, pr
     publish(kafka, prefix, topic_of(own, 2))
     watched, left_out = Watched(), Counter[UnusedReason]()
     found = list(windows(settings(kafka), prefix, watched, left_out))
-    must_be_plain(found, own)
+    must_be_plain(modelled(found), own)
     assert not left_out
     assert list(watched.sizes) == [f"{prefix}windows", "merging"]
     assert watched.steps == watched.sizes, "progress ends at its end"
     windowing = Windowing(settings(kafka).windows, TOTALS)
     for each in reversed(own):
         windowing.add(each)
-    assert [encode(window) for window in found] == [encode(window) for window in windowing.windows()]
+    assert [window.encode() for window in found] == [window.encode() for window in windowing.windows()]
 
 
 def poison(own: list[Evaluation]) -> list[Keyed]:
@@ -233,7 +239,7 @@ def test_what_is_no_window_is_counted(kafka: SharedBroker, prefix: str) -> None:
     last = max(own, key=lambda each: each.event_time)
     publish(kafka, prefix, [(0, each) for each in poison([last])] + topic_of(own, 4))
     left_out = Counter[UnusedReason]()
-    must_be_plain(list(windows(settings(kafka), prefix, Watched(), left_out)), own)
+    must_be_plain(modelled(windows(settings(kafka), prefix, Watched(), left_out)), own)
     assert left_out == {"unreadable": 6, "other_size": 1}
 
 
@@ -253,6 +259,7 @@ def test_a_full_disk_is_said(kafka: SharedBroker, prefix: str, monkeypatch: pyte
     """When the temporary folder takes no more, the sentence says what to set."""
     publish(kafka, prefix, topic_of(evaluations(5, 30), 6))
     monkeypatch.setattr(latest, "_SETUP", f"{latest._SETUP} pragma max_page_count = 4;")
+    monkeypatch.setattr(CompactedRecords.__init__, "__defaults__", (1_000,))
     with pytest.raises(PermanentError, match=r"\(database or disk is full\); set TMPDIR"):
         list(windows(settings(kafka), prefix, Watched()))
 
@@ -277,7 +284,7 @@ def test_a_window_is_given_once_nothing_more_can_come() -> None:
             read.append(minute)
             yield base(minute, "a")
 
-    found = [(len(read), each.window, (each.end - BEGIN) // MINUTE) for each in of_all_sizes(bases(), one_dimension())]
+    found = [(len(read), each.size, (each.end - BEGIN) // MINUTE) for each in of_all_sizes(bases(), one_dimension())]
     assert found == [(2, "1m", 1), (3, "1m", 4), (3, "5m", 4), (4, "1m", 5), (4, "5m", 9), (4, "1m", 22), (4, "5m", 24)]
 
 
@@ -293,7 +300,7 @@ def test_every_size_keeps_to_its_cap() -> None:
     bases = [base(minute, *(f"{minute}-{each}" for each in range(9)), "z", events=2) for minute in range(4, 9)]
     for _, sets in bases:
         sets["z",].events = 50
-    found = list(of_all_sizes(bases, one_dimension(max_series=3)))
+    found = modelled(of_all_sizes(bases, one_dimension(max_series=3)))
     assert Counter(window.window for window in found) == {"1m": 4 + 4 * 2, "5m": 4}
     assert sum(window.events for window in found) == 2 * 5 * (9 * 2 + 50)
     five = {window.dimensions["application"]: window.events for window in found if window.window == "5m"}
@@ -329,7 +336,7 @@ def test_history_is_what_was_shown_live() -> None:
                 live[size, closed.end_s, labels] = contents.events
     found = {
         (window.window, int(window.end.timestamp()), tuple(window.dimensions.values())): window.events
-        for window in of_all_sizes(bases, chosen)
+        for window in modelled(of_all_sizes(bases, chosen))
     }
     assert len(live) > 100
     assert live.items() <= found.items()
@@ -339,7 +346,7 @@ def test_history_is_what_was_shown_live() -> None:
 def test_merged_windows_have_all_catalogue_versions() -> None:
     """A window mixes what its base windows were computed by."""
     bases = [base(0, "a"), base(1, "a", version="2"), base(4, "a", version="2")]
-    found = [(each.window, each.catalogue_versions) for each in of_all_sizes(bases, one_dimension())]
+    found = [(each.window, each.catalogue_versions) for each in modelled(of_all_sizes(bases, one_dimension()))]
     assert found == [
         ("1m", ("1",)),
         ("1m", ("2",)),
@@ -399,11 +406,11 @@ class Sizes(OutputFormat):
 
     end = b"end"
 
-    def lines(self, window: Window) -> bytes:
-        return window.window.encode()
+    def lines(self, window: MergedWindow) -> bytes:
+        return window.size.encode()
 
 
-def five() -> Iterator[Window]:
+def five() -> Iterator[MergedWindow]:
     return of_all_sizes([base(minute, "a") for minute in (0, 1, 4)], one_dimension())
 
 
@@ -412,7 +419,7 @@ def test_one_pass_writes_every_file(tmp_path: Path) -> None:
     link, target, other = tmp_path / "link", tmp_path / "target", tmp_path / "other"
     link.symlink_to(target)
     assert write(iter(five()), {link: JsonLines(), other: Sizes()}) == 5
-    assert target.read_bytes().splitlines() == [encode(window) for window in five()]
+    assert target.read_bytes().splitlines() == [window.encode() for window in five()]
     assert other.read_bytes() == b"1m1m5m1m5mend"
     assert link.is_symlink()
     assert sorted(tmp_path.iterdir()) == [link, other, target]

@@ -724,7 +724,7 @@ def windows_of(evaluations: Iterable[Evaluation], **settings: object) -> list[Wi
     windowing = Windowing(WindowSettings.model_validate(settings), Aggregator(CATALOGUE))
     for evaluation in evaluations:
         windowing.add(evaluation)
-    return list(windowing.windows())
+    return [Window.model_validate_json(each.encode()) for each in windowing.windows()]
 
 
 def _plain_windows(evaluations: Iterable[Evaluation]) -> Iterator[tuple[Any, ...]]:

@@ -16,6 +16,7 @@ from ragweir.metrics.aggregation.merger import ClosedWindow
 from ragweir.metrics.aggregation.summary import Scheme, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import Window
+from ragweir.streams.aggregate.merged_window import MergedWindow
 from ragweir.streams.aggregate.windowing import of_all_sizes
 from ragweir.streams.backfill.openmetrics import OpenMetrics
 from ragweir.streams.backfill.output_formats import write
@@ -53,13 +54,13 @@ def contents(draw: random.Random) -> WindowAggregate:
     return own
 
 
-def windows(minutes: range, *labels: Labels) -> list[Window]:
+def windows(minutes: range, *labels: Labels) -> list[MergedWindow]:
     draw = random.Random(1)
     bases = ((BEGIN + timedelta(minutes=each), {own: contents(draw) for own in labels}) for each in minutes)
     return list(of_all_sizes(bases, settings().windows))
 
 
-def expected(found: list[Window]) -> Series:
+def expected(found: list[MergedWindow]) -> Series:
     """What windows' own records say, without the code that shows them."""
     series: Series = {}
 
@@ -75,7 +76,8 @@ def expected(found: list[Window]) -> Series:
         own = frozenset((name, label) for name, label in labels.items() if label)
         series.setdefault(own, {})[window.end.timestamp()] = value
 
-    for window in found:
+    for merged in found:
+        window = Window.model_validate_json(merged.encode())
         support, refusal = window.metrics["context_support"], window.metrics["refusal"]
         result = window.estimates["judge_relevance"].result
         assert result is not None
@@ -144,23 +146,22 @@ def test_prometheus_answers_what_windows_hold(tmp_path: Path) -> None:
         assert len({each - {("quantile", dict(each)["quantile"])} for each in quantiles}) == 2 * len(labels)
         assert {len(values) for values in quantiles.values()} == {10}
         # As a graph asks: each window's value from its end on.
-        for window in [each for each in own if each.window == "5m" and each.dimensions["application"] == 'say "hi"']:
+        for window in [each for each in own if each.size == "5m" and each.dimensions["application"] == 'say "hi"']:
+            support = window.aggregate.metrics["context_support"]
             query = 'ragweir_backfill_window_mean{window="5m",application="say \\"hi\\""}'
             (answer,) = prometheus.get("/api/v1/query", query=query, time=str(window.end.timestamp() + 20))["data"][
                 "result"
             ]
-            assert float(answer["value"][1]) == pytest.approx(
-                float(window.metrics["context_support"].sum) / window.metrics["context_support"].count
-            )
+            assert float(answer["value"][1]) == pytest.approx(support.mean)
 
 
-def lines(own: list[Window], form: OpenMetrics) -> list[str]:
+def lines(own: list[MergedWindow], form: OpenMetrics) -> list[str]:
     return b"".join(map(form.lines, own)).decode().splitlines()
 
 
 def test_series_are_the_live_ones_under_other_names() -> None:
     """All families of the exporter, with its values and labels, `run` and a time besides; no live name is written."""
-    (window,) = [each for each in windows(range(1), ("a", "eu")) if each.window == "1m"]
+    (window,) = [each for each in windows(range(1), ("a", "eu")) if each.size == "1m"]
     live = Exposition(settings().windows.dimensions, ["refusal"])
     labels = "a", "eu"
     own = contents(random.Random(1))
@@ -183,7 +184,7 @@ def test_times_without_a_place_are_left_out(tmp_path: Path) -> None:
     far, near = BEGIN + timedelta(days=3650), BEGIN + timedelta(minutes=2)
     old = datetime(1960, 1, 1, tzinfo=UTC)
 
-    def at(*times: datetime) -> Iterator[Window]:
+    def at(*times: datetime) -> Iterator[MergedWindow]:
         chosen = WindowSettings(sizes=("1m",), dimensions=settings().windows.dimensions)
         return of_all_sizes(((each, {("a", "b"): WindowAggregate(1)}) for each in times), chosen)
 

@@ -1,0 +1,108 @@
+"""Fast reading of the records of windows: the fields of `ragweir.schemas.window.Window` that are merged.
+
+The records are those that ragweir wrote, of which a topic has millions. They are read by their exact types, in about a
+quarter of the time that the model takes: texts are not read as numbers, nor numbers as texts.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from ragweir.schemas.window import EstimateFlag
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Digits = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]+(\.[0-9]+)?$")]
+_Sum = float | _Digits
+_Probability = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class HistogramRecord(msgspec.Struct, frozen=True, gc=False):
+    """See `ragweir.schemas.window.Histogram`."""
+
+    scheme: str
+    bins: dict[int, _Count]
+
+
+class SummaryRecord(msgspec.Struct, frozen=True, gc=False):
+    """See `ragweir.schemas.window.MetricSummary`."""
+
+    count: _Count
+    sum: _Sum
+    sum_squares: _Sum
+    min: float | None
+    max: float | None
+    histogram: HistogramRecord
+
+
+class ResultRecord(msgspec.Struct, frozen=True, gc=False):
+    """See `ragweir.schemas.window.EstimateResult`."""
+
+    mean: float | None
+    low: float | None
+    high: float | None
+    flags: tuple[EstimateFlag, ...] = ()
+
+
+class EstimateRecord(msgspec.Struct, frozen=True, gc=False):
+    """See `ragweir.schemas.window.EstimateSums`."""
+
+    suite: str
+    count: _Count
+    drawn: _Count
+    weight: _Sum
+    weighted_sum: _Sum
+    drawn_sum: _Sum
+    spread: _Sum
+    spread_sum: _Sum
+    spread_squares: _Sum
+    result: ResultRecord | None = None
+
+
+class ChanceRecord(msgspec.Struct, frozen=True, gc=False):
+    """See `ragweir.schemas.window.SuiteChance`."""
+
+    least: _Probability = 1.0
+    none: _Count = 0
+
+
+class WindowRecord(msgspec.Struct, frozen=True, gc=False):
+    """See `ragweir.schemas.window.Window`."""
+
+    window: str
+    start: str
+    """Begin of the window, as RFC 3339 text."""
+    end: str
+    dimensions: dict[str, str]
+    partition: int | None
+    part: int | None
+    events: _Count
+    late: _Count = 0
+    revision: _Count | None = None
+    metrics: dict[str, SummaryRecord] = {}
+    categories: dict[str, dict[str, _Count]] = {}
+    decisions: dict[str, dict[str, _Count]] = {}
+    chances: dict[str, ChanceRecord] = {}
+    estimates: dict[str, EstimateRecord] = {}
+    catalogue_versions: tuple[str, ...] = ()
+    closed: bool | None = None
+
+
+_DECODER = msgspec.json.Decoder(WindowRecord)
+
+
+def parse_window(value: bytes) -> WindowRecord:
+    """Parse the record of a window.
+
+    >>> parse_window(b'{"window":"1m","start":"2026-11-21T12:00:00Z","end":"2026-11-21T12:01:00Z",'
+    ...              b'"dimensions":{},"partition":0,"part":7,"events":3}').events
+    3
+
+    Raises:
+        ValueError: if it is none, with a reason that quotes nothing of it.
+    """
+    try:
+        return _DECODER.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"no record of a window: {error}") from None
