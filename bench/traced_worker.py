@@ -68,12 +68,14 @@ def main() -> None:
     trace.calls(OffsetRecovery, "_newest_positions", after=lambda *_: "newest outputs")
     trace.calls(ProgressGroup, "read", after=lambda *_: "progress group")
     trace.calls(BatchReader, "read", after=lambda _, records: "first records" if records else "")
-    trace.calls(
-        Transactions,
-        "commit",
-        before="evaluation",
-        after=lambda given, _: "commit of results" if given[1] else "commit of the attempt",
-    )
+    written: list[str] = []
+
+    def wrote(given: tuple[Any, ...], _: None) -> str:
+        written.extend(["write"] if given[1] else [])
+        return "write" if given[1] else ""
+
+    trace.calls(Transactions, "write", before="evaluation", after=wrote)
+    trace.calls(Transactions, "commit", after=lambda *_: "commit of results" if written else "commit of the attempt")
     sys.argv = ["ragweir", *sys.argv[2:]]
     run()
 
