@@ -224,7 +224,7 @@ TABLE = (
         "ragweir_evaluations_summed_total",
         "Evaluations that were added to windows, from the packed row of their header or from their JSON",
         _AGGREGATE,
-        labels=("form",),
+        form=("header", "json"),
     ),
     _counter("ragweir_late_events_total", "Events that arrived after their window was closed", _AGGREGATE),
     _counter(

@@ -152,6 +152,7 @@ def test_counters_exist_from_the_start_for_all_that_is_known() -> None:
     assert "ragweir_routed_total" not in labelled(started("evaluate")), "there is no judge"
     aggregate = started("aggregate", slo=[slo])
     assert labelled(aggregate) == {
+        "ragweir_evaluations_summed_total": {("header",), ("json",)},
         "ragweir_slo_events_total": {("quick", "good"), ("quick", "bad")},
         "ragweir_dead_letters_total": {(each,) for each in get_args(ErrorClass)},
         "ragweir_transactions_total": {("committed",), ("aborted",)},
