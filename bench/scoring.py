@@ -37,7 +37,7 @@ def counted(view: View) -> View:
 
 @dataclass(frozen=True, slots=True)
 class _Works:
-    """What is measured with one way of counting, on the same events."""
+    """The works that are measured with one way of counting, on the same events."""
 
     decode: Callable[[], object]
     count: Callable[[], object]

@@ -90,7 +90,7 @@ class Outcomes:
 
 
 class ScoreRow(NamedTuple):
-    """What windows are summed from, of one evaluation."""
+    """The part of one evaluation that windows are summed from."""
 
     names: ScoreNames
     time_us: int

@@ -18,7 +18,7 @@ PYTHON = "python"
 
 @dataclass(frozen=True, slots=True)
 class KernelChoice:
-    """What counts texts, and why it is not the kernel if it is not."""
+    """The way in which texts are counted, with the reason if it is not the kernel."""
 
     counting: Counting
     version: str = ""

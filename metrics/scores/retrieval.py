@@ -22,7 +22,7 @@ _NO_SCORE = Null("no context has a score")
 
 
 class _RetrievedChunks(NamedTuple):
-    """What the contexts say of their retrieval."""
+    """The facts that the contexts give about their retrieval."""
 
     chunks: set[Chunk]
     """The distinct chunks."""

@@ -39,7 +39,7 @@ class KnownLabels:
     catalogue_version: str = CATALOGUE_VERSION
     """Version of the metrics that it loads."""
     kernel: str = ""
-    """What counts the texts of events: the version of the kernel, or `python`; empty if it counts none."""
+    """The version of the kernel that counts the texts of events, or `python`; empty for a service that counts none."""
     levels: Mapping[Count, float] = field(default_factory=dict)
     """Gauges that follow from the settings alone."""
 

@@ -124,7 +124,7 @@ def is_written(run: Run, values: Sequence[bytes]) -> Callable[[], bool]:
 
 
 def test_a_backlog_is_committed_in_few_transactions(kafka: SharedBroker, prefix: str) -> None:
-    """Of one batch at first, then of twice as many each time."""
+    """A transaction holds one batch at first, then twice as many each time."""
     agent = Copier()
     run = Run(kafka, prefix, agent, interval_ms=2_500)
     run.publish(numbered())

@@ -31,7 +31,7 @@ UNTRACED = {
 
 
 def traced(event: dict[str, Any]) -> dict[str, Any]:
-    """What a trace carries of an event: neither judgements of chunks nor HTTP requests, which are no steps there."""
+    """The part of an event that a trace carries: neither judgements of chunks nor HTTP requests, which are no steps."""
     kept = {name: value for name, value in event.items() if name not in UNTRACED}
     kept["spans"] = [span for span in event["spans"] if span["kind"] != "api"]
     if "contexts" in event:

@@ -96,7 +96,7 @@ def sent(to: AggregateAgent, records: Sequence[tuple[bytes | None, Headers]], fi
 
 
 def forms(outcome: Outcome) -> tuple[int, int]:
-    """How many evaluations were summed from headers, and from JSON."""
+    """The numbers of evaluations that were summed from headers, and from JSON."""
     name = "ragweir_evaluations_summed_total"
     return outcome.counts[name, "header"], outcome.counts[name, "json"]
 

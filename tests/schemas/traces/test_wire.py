@@ -413,7 +413,7 @@ def test_a_resource_that_grows_more_than_four_times_is_rejected() -> None:
 
 
 RECORD = 150
-"""What each slice counts besides its value."""
+"""Bytes that each slice counts besides its value."""
 
 
 def test_a_record_of_the_shortest_spans_is_no_bomb() -> None:

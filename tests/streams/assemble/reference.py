@@ -1,4 +1,4 @@
-"""What join has to write for a log of spans, computed the plain way: no batches, no restarts, no heap, no packing.
+"""The outputs that join has to write for a log of spans, computed plainly: no batches, restarts, heap or packing.
 
 All traces that were ever emitted are kept, and all open traces are looked through before each record.
 """

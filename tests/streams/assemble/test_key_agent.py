@@ -138,7 +138,7 @@ def test_what_cannot_be_copied_is_a_dead_letter(value: bytes | None, error_class
 
 
 def test_a_slice_that_is_too_large_does_not_take_the_others_along() -> None:
-    """What is written fits into a record with its key and headers, which Kafka would refuse without naming it."""
+    """Every output fits into a record with its key and headers; Kafka would refuse a larger one without naming it."""
     most = max_record_bytes(LIMIT)
     driver = Driver()
     for size in range(most - 2_300, most + 100, 60):
