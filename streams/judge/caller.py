@@ -6,13 +6,12 @@ of the call itself uses up one of its attempts; while the endpoint fails for all
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
 
+import stamina
 import structlog
 
 from ragweir.metrics.judged.driver import Completion
@@ -115,7 +114,13 @@ class Caller:
         self._unprobed: set[_PendingCall] = set()
         """The calls that have not probed an endpoint which failed."""
         self._recoveries = 0
-        self._backoff_s = backoff_s
+        self._retrying = stamina.AsyncRetryingCaller(
+            attempts=settings.attempts,
+            timeout=None,
+            wait_initial=backoff_s,
+            wait_max=max(backoff_s, _LONGEST_BACKOFF_S),
+            wait_jitter=backoff_s,
+        ).on((EndpointFailed, EndpointUnusable))
 
     @property
     def unavailable_reason(self) -> str:
@@ -137,25 +142,13 @@ class Caller:
         call = _PendingCall(request, budget, most_cost)
         self._unprobed.add(call)
         try:
-            return await self._retried(call)
+            return await self._retrying(self._attempt, call)
         except CallRejected as error:
             return Null(error.why)
         except (EndpointFailed, EndpointUnusable) as error:
             raise JudgingFailed(error.why) from None
         finally:
             self._unprobed.discard(call)
-
-    async def _retried(self, call: _PendingCall) -> Value:
-        """Attempt a call as often as allowed. stamina would take a tenth of the CPU time of a call that succeeds."""
-        wait_s, longest_s = self._backoff_s, max(self._backoff_s, _LONGEST_BACKOFF_S)
-        for _ in range(self._settings.attempts - 1):
-            try:
-                return await self._attempt(call)
-            except (EndpointFailed, EndpointUnusable):
-                jitter_s = random.uniform(0, self._backoff_s)  # noqa: S311 - no secret
-                await asyncio.sleep(min(wait_s + jitter_s, longest_s))
-                wait_s = min(2 * wait_s, longest_s)
-        return await self._attempt(call)
 
     async def _attempt(self, call: _PendingCall) -> Value:
         """Call until there is an answer, or a failure that uses up an attempt."""
