@@ -28,8 +28,8 @@ def threshold(bins: Mapping[int, int], events: int, share: float, floor_share: f
         share: share of the events to be selected, from 0 to 1.
         floor_share: part of them that is selected at random, from 0 to 1.
 
-    >>> threshold({10: 900, 90: 100}, 1000, 0.1, 0.25)
-    Threshold(bin=90, at_bin=0.75, floor=0.02702702702702703)
+    >>> threshold({10: 800, 90: 200}, 1000, 0.5, 0.5)
+    Threshold(bin=10, at_bin=0.0625, floor=0.3333333333333333)
     >>> threshold({10: 900, 90: 50}, 1000, 0.1, 0.25).bin
     10
     """
