@@ -15,6 +15,9 @@ Unit = Literal["ratio", "percent", "ms", "count", "tokens_per_second", "usd", "s
 Better = Literal["higher", "lower", "neither"]
 T = TypeVar("T")
 Cost = Literal["free", "local", "llm"]
+NullKind = Literal["undefined", "unanswered"]
+"""`undefined`: the event lacks what the metric needs. `unanswered`: the metric has a value for the event, but none was
+found, as when a judge's answer cannot be used; estimates allow for any value."""
 
 _BOUNDS: dict[Unit, tuple[float | None, float | None]] = {
     "ratio": (0.0, 1.0),
@@ -34,6 +37,7 @@ class Null:
     """No value, with the reason. Reasons are fixed texts that never quote the event."""
 
     reason: str
+    kind: NullKind = "undefined"
 
 
 @dataclass(frozen=True, slots=True)

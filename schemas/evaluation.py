@@ -95,6 +95,8 @@ class Evaluation(RecordPart):
     `source` and `run_id`.
     """
 
+    omitted_values: ClassVar[Mapping[str, object]] = {"undefined": ()}
+
     event_id: str
     """Id of the event."""
     event_time: Time
@@ -127,6 +129,9 @@ class Evaluation(RecordPart):
     """Labels of the categorical metrics by name; null if not computed."""
     reasons: dict[str, str] = Field(default_factory=dict)
     """Reason of each null, by metric."""
+    undefined: tuple[str, ...] = ()
+    """Judged metrics that are null because they are not defined for the event, such as one without contexts; absent if
+    there are none. Other nulls of judged metrics are unanswered."""
     flags: tuple[str, ...] = ()
     """Repairs and cuts of the event, such as `cut:spans`."""
     explanations: dict[str, str] = Field(default_factory=dict)

@@ -85,6 +85,7 @@ class EvaluationRecord(_Record):
     scores: dict[str, float | None] = {}
     categories: dict[str, str | None] = {}
     reasons: dict[str, str] = {}
+    undefined: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     explanations: dict[str, str] = {}
     evidence: dict[str, tuple[str, ...]] = {}

@@ -8,7 +8,8 @@ unreadable.
 A row is, little-endian: the version (1 byte), the CRC-32 of the rest (4), 1 if judged (1), the size of the value in
 bytes (4), the event time in microseconds since 1970 (8), the lengths of the two texts (2 each), the digest of the names
 (8), the texts, and the scores as doubles in the order of the names, NaN for null. The first text is the JSON of the
-fields that dimensions can name, the second that of the categories and of the decisions on judging.
+fields that dimensions can name, the second that of the categories, of the decisions on judging and, if there are any, of
+the names of judged metrics that are not defined for the event.
 """
 
 from __future__ import annotations
@@ -87,6 +88,8 @@ class Outcomes:
     categories: tuple[str | None, ...]
     suites: tuple[tuple[str, str, float], ...]
     """Suite, status and probability of each decision."""
+    undefined: tuple[str, ...] = ()
+    """The judged metrics that are not defined for the event."""
 
 
 class ScoreRow(NamedTuple):
@@ -158,7 +161,8 @@ def pack(evaluation: Evaluation, value_bytes: int) -> bytes | None:
         )
     )
     suites = [(each.suite, each.status, each.probability) for each in evaluation.decision.suites]
-    outcomes = orjson.dumps((list(evaluation.categories.values()), suites))
+    undefined = (evaluation.undefined,) if evaluation.undefined else ()
+    outcomes = orjson.dumps((list(evaluation.categories.values()), suites, *undefined))
     if _FIRST + len(origin) + len(outcomes) + names.doubles.size > MAX_BYTES:
         return None
     time_us = (evaluation.event_time - _EPOCH) // _MICROSECOND
@@ -241,6 +245,7 @@ def row_of(evaluation: Evaluation | EvaluationRecord) -> ScoreRow:
         Outcomes(
             tuple(evaluation.categories.values()),
             tuple([(each.suite, each.status, each.probability) for each in evaluation.decision.suites]),
+            evaluation.undefined,
         ),
         names.doubles.pack(*[nan if value is None else value for value in evaluation.scores.values()]),
     )
@@ -297,10 +302,16 @@ def _outcomes(text: bytes) -> Outcomes:
         ValueError: if it is not one that `pack` writes.
     """
     parts = orjson.loads(text)
-    if isinstance(parts, list) and len(parts) == 2 and all(isinstance(part, list) for part in parts):
-        categories, suites = parts
-        if all(each is None or isinstance(each, str) for each in categories) and all(map(_is_suite, suites)):
-            return Outcomes(tuple(categories), tuple([(suite, status, own) for suite, status, own in suites]))
+    if isinstance(parts, list) and len(parts) in (2, 3) and all(isinstance(part, list) for part in parts):
+        categories, suites, *others = parts
+        undefined = others[0] if others else []
+        if (
+            all(each is None or isinstance(each, str) for each in categories)
+            and all(map(_is_suite, suites))
+            and all(isinstance(each, str) for each in undefined)
+        ):
+            decisions = tuple([(suite, status, own) for suite, status, own in suites])
+            return Outcomes(tuple(categories), decisions, tuple(undefined))
     raise ValueError("not the categories and decisions of an evaluation")
 
 

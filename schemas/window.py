@@ -57,16 +57,19 @@ class MetricSummary(RecordPart):
     """Distribution of the values, from which quantiles are computed."""
 
 
-EstimateFlag = Literal["too_few", "incomplete", "partial"]
-"""`too_few`: too few events were judged for an interval. `incomplete`: fewer events were judged than were selected,
-because the others failed, expired or still wait. `partial`: some events could not be selected; they are not included.
-"""
+EstimateFlag = Literal["too_few", "unanswered", "incomplete", "partial", "uncounted"]
+"""`too_few`: too few events were judged for an interval. `unanswered`: selected events have no value of this metric,
+because the judge gave no usable answer, failed, or has not come to them; the interval allows for any value of theirs.
+`incomplete`: fewer events were judged than were selected, because the others failed, expired or still wait. `partial`:
+some events could not be selected; they are not included. `uncounted`: the sums over selected events are missing, as in
+records of an earlier release, or do not fit those over judged ones; unanswered events are not allowed for."""
 
 
 class EstimateResult(RecordPart):
     """The estimated mean over all events that could be selected for the judge, with its 95 % interval.
 
-    The mean is null if events were selected at random and none of them was judged.
+    The mean is null if more than a fifth is unanswered, or if events were selected at random and none of them has a
+    value. The interval may remain.
     """
 
     mean: FiniteFloat | None
@@ -75,8 +78,23 @@ class EstimateResult(RecordPart):
     """Lower end of the interval; null if there is none."""
     high: FiniteFloat | None
     """Upper end of the interval; null if there is none."""
+    unanswered: FiniteFloat = 0.0
+    """Share of the events for which the metric is defined, weighted by 1/p, that were selected but have no value."""
     flags: tuple[EstimateFlag, ...] = ()
-    """`too_few`, `incomplete` or `partial`."""
+    """`too_few`, `unanswered`, `incomplete`, `partial` or `uncounted`."""
+
+
+class SelectionSums(RecordPart):
+    """Sums over selected events, each with its probability p of being selected."""
+
+    count: NonNegativeInt = 0
+    """Number of events."""
+    drawn: NonNegativeInt = 0
+    """Number of them that were selected at random, with p below 1."""
+    weight: Exact = 0.0
+    """Sum of 1/p."""
+    spread: Exact = 0.0
+    """Sum of (1 - p)/p²."""
 
 
 class EstimateSums(RecordPart):
@@ -84,6 +102,8 @@ class EstimateSums(RecordPart):
 
     For `category=label` y is 1 where the event has the label and 0 where it has another.
     """
+
+    omitted_values: ClassVar[Mapping[str, object]] = {"undefined": SelectionSums()}
 
     suite: str
     """Suite of the metric."""
@@ -103,6 +123,8 @@ class EstimateSums(RecordPart):
     """Sum of y(1 - p)/p²."""
     spread_squares: Exact
     """Sum of y²(1 - p)/p²."""
+    undefined: SelectionSums = SelectionSums()
+    """Sums over the judged events for which the metric is not defined; absent if there are none."""
     result: EstimateResult | None = None
     """The estimate; only in merged windows."""
 
@@ -110,10 +132,15 @@ class EstimateSums(RecordPart):
 class SuiteChance(RecordPart):
     """The probabilities with which a suite could have selected the events of a window."""
 
+    omitted_values: ClassVar[Mapping[str, object]] = {"selected": SelectionSums()}
+
     least: Annotated[FiniteFloat, Field(ge=0, le=1)] = 1.0
     """The lowest probability above 0."""
     none: NonNegativeInt = 0
     """Number of events with probability 0."""
+    selected: SelectionSums = SelectionSums()
+    """Sums over the events that were selected, judged or not; absent if there are none, and in records of an earlier
+    release."""
 
 
 class Window(RecordPart):

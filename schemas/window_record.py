@@ -42,7 +42,20 @@ class ResultRecord(msgspec.Struct, frozen=True, gc=False):
     mean: float | None
     low: float | None
     high: float | None
+    unanswered: float = 0.0
     flags: tuple[EstimateFlag, ...] = ()
+
+
+class SelectionRecord(msgspec.Struct, frozen=True, gc=False):
+    """See `ragweir.schemas.window.SelectionSums`."""
+
+    count: _Count = 0
+    drawn: _Count = 0
+    weight: _Sum = 0.0
+    spread: _Sum = 0.0
+
+
+_NONE_SELECTED = SelectionRecord()
 
 
 class EstimateRecord(msgspec.Struct, frozen=True, gc=False):
@@ -57,6 +70,7 @@ class EstimateRecord(msgspec.Struct, frozen=True, gc=False):
     spread: _Sum
     spread_sum: _Sum
     spread_squares: _Sum
+    undefined: SelectionRecord = _NONE_SELECTED
     result: ResultRecord | None = None
 
 
@@ -65,6 +79,7 @@ class ChanceRecord(msgspec.Struct, frozen=True, gc=False):
 
     least: _Probability = 1.0
     none: _Count = 0
+    selected: SelectionRecord = _NONE_SELECTED
 
 
 class WindowRecord(msgspec.Struct, frozen=True, gc=False):

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 from math import isnan
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ragweir.metrics.aggregation.columns import add_values
-from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject, estimate_name
+from ragweir.metrics.aggregation.estimate import Estimate, Subject, estimate_name
+from ragweir.metrics.aggregation.selection import NO_EVENTS, Chance, Weights
 from ragweir.metrics.aggregation.summary import DEFAULT_SCHEME, Floats, Scheme, scheme
 from ragweir.metrics.aggregation.window_aggregate import Counts, WindowAggregate, WindowDecoder
 from ragweir.metrics.catalogue import Catalogue
@@ -23,8 +24,8 @@ Key = TypeVar("Key", bound=Hashable)
 class Aggregator:
     """Aggregates evaluations, so that an event that is scored and later judged is counted once.
 
-    A scored evaluation adds an event, its metrics and the decisions of its suites. A judged one only adds its judged
-    metrics, their estimates, and the status of the suites that had selected the event.
+    A scored evaluation adds an event, its metrics, and the decisions of its suites with the sums over selected events.
+    A judged one only adds its judged metrics, their estimates, and the status of the suites that had selected the event.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -114,35 +115,68 @@ class Aggregator:
     def _judge(self, own: WindowAggregate, row: ScoreRow) -> None:
         """Add the judgements of an event: its categories, and the estimates of the suites that had selected it."""
         own.versions.add(row.names.version)
-        judged = _add_statuses(own, row.outcomes)
+        suites = _add_statuses(own, row.outcomes)
         for name, value in zip(row.names.scores, row.names.doubles.unpack(row.values), strict=True):
             subject = self._estimated.get(name)
-            if subject is not None and subject.suite in judged and not isnan(value):
-                own.estimates.setdefault(name, Estimate(subject)).add(value, judged[subject.suite])
+            if subject is not None and subject.suite in suites:
+                known = None if isnan(value) else value
+                _add_to_estimate(own, name, subject, known, row.outcomes, suites[subject.suite], name)
         for name, label in zip(row.names.categories, row.outcomes.categories, strict=True):
-            if label is None or name in self._free:
+            if name in self._free:
                 continue
-            _count(own.categories, name, label)
-            if name not in self._categories:
-                continue
-            subject, labels = self._categories[name]
-            if subject.suite in judged:
+            if label is not None:
+                _count(own.categories, name, label)
+            subject, labels = self._categories.get(name, _NO_CATEGORY)
+            if subject.suite in suites:
                 for each, share in labels.items():
-                    estimate = own.estimates.setdefault(share, Estimate(subject))
-                    estimate.add(float(each == label), judged[subject.suite])
+                    known = None if label is None else float(each == label)
+                    _add_to_estimate(own, share, subject, known, row.outcomes, suites[subject.suite], name)
 
 
-def _add_statuses(own: WindowAggregate, outcomes: Outcomes) -> dict[str, float]:
-    """Add the statuses of the suites that had selected an event; return the probabilities of those that judged it."""
-    judged: dict[str, float] = {}
+_NO_CATEGORY: tuple[Subject, Mapping[str, str]] = Subject(""), {}
+
+
+def _add_to_estimate(
+    own: WindowAggregate,
+    name: str,
+    subject: Subject,
+    value: float | None,
+    outcomes: Outcomes,
+    suite: _Suite,
+    metric: str,
+) -> None:
+    """Add the value of an event to an estimate, or that its metric is not defined for it.
+
+    An event with neither adds nothing but the estimate: it is found missing among the selected ones.
+    """
+    estimate = own.estimates.get(name)
+    if estimate is None:
+        estimate = own.estimates[name] = Estimate(subject)
+    if value is not None and suite.status == "judged":
+        estimate.add(value, suite.probability)
+    elif value is None and metric in outcomes.undefined and suite.status in _FINAL:
+        estimate.add_undefined(suite.probability)
+
+
+class _Suite(NamedTuple):
+    status: str
+    probability: float
+
+
+_FINAL = ("judged", "failed")
+"""The statuses with which the judge has looked at an event, and which never change."""
+
+
+def _add_statuses(own: WindowAggregate, outcomes: Outcomes) -> dict[str, _Suite]:
+    """Add the statuses of the suites that had selected an event, and return them with the probabilities."""
+    suites: dict[str, _Suite] = {}
     for suite, status, probability in outcomes.suites:
         if status in ("not_selected", "selected") or not probability:  # The scored evaluation counted it.
             continue
         _count(own.decisions, suite, status)
         own.chances[suite] = Chance(probability).merged(own.chances.get(suite, Chance()))
-        if status == "judged":
-            judged[suite] = probability
-    return judged
+        suites[suite] = _Suite(status, probability)
+    return suites
 
 
 def _add_outcomes(own: WindowAggregate, names: ScoreNames, outcomes: Outcomes, times: int) -> None:
@@ -154,7 +188,8 @@ def _add_outcomes(own: WindowAggregate, names: ScoreNames, outcomes: Outcomes, t
             _count(own.categories, name, label, times)
     for suite, status, probability in outcomes.suites:
         _count(own.decisions, suite, status, times)
-        chance = Chance(probability) if probability else Chance(none=times)
+        selected = Weights.of(probability, times) if probability and status == "selected" else NO_EVENTS
+        chance = Chance(probability, 0, selected) if probability else Chance(none=times)
         own.chances[suite] = chance.merged(own.chances.get(suite, Chance()))
 
 

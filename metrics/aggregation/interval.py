@@ -8,9 +8,10 @@ are uncertain.
   upper limit is found in the same way. For scores of 0 and 1 and small probabilities this is the interval of Clopper
   and Pearson (1934); for others it approximates the bootstrap with a point at the bound (Gaffke, 2005; Learned-Miller
   and Thomas, 2019). Unlike the normal interval it allows for rare bad scores that have not been observed.
-- The number has the limits of a gamma distribution, as a Poisson count does.
+- The number is known where it was counted. Where it is not, it has the limits of a gamma distribution, as a Poisson
+  count does, and both are combined by the method of Zou and Donner (2008).
 
-Both are combined by the method of Zou and Donner (2008). `tests/metrics/test_estimate.py` simulates the coverage.
+`bench/coverage.py` simulates how many intervals cover the mean.
 """
 
 from __future__ import annotations
@@ -77,37 +78,57 @@ class RandomSample(NamedTuple):
         )
 
 
-def interval(
-    known: int, known_sum: float, drawn: RandomSample, least: float, bounds: tuple[float, float]
-) -> tuple[float, float] | None:
-    """Return the limits of the mean of all events; None if the sample is too small.
+def is_sufficient(drawn: RandomSample, least: float) -> bool:
+    """Return whether a sample is large enough for an interval.
+
+    Args:
+        drawn: the sample, of at least one event.
+        least: lowest probability of an event, below 1.
+    """
+    return drawn.one_more(0.0, least).effective >= FEWEST
+
+
+def limit(
+    known: int,
+    known_sum: float,
+    drawn: RandomSample,
+    number: int | None,
+    least: float,
+    bounds: tuple[float, float],
+    *,
+    upper: bool,
+) -> float:
+    """Return the lower or upper limit of the mean of all events.
 
     Args:
         known: number of events with probability 1.
         known_sum: sum of their scores.
-        drawn: the other events, at least one.
+        drawn: a sample of the other events, sufficient as `is_sufficient` says.
+        number: number of the other events, selected or not; None if it is not known.
         least: lowest probability of an event, below 1.
         bounds: bounds of the score.
+        upper: True for the upper limit.
 
     >>> drawn = RandomSample(240.0, 216.0, 4560.0, 4104.0, 3693.6)  # 12 events that scored 0.9, each with p = 0.05
-    >>> low, high = interval(8, 1.6, drawn, 0.05, (0.0, 1.0))
-    >>> round(low, 3), round(high, 3)
-    (0.672, 0.9)
+    >>> [round(limit(8, 1.6, drawn, number, 0.05, (0.0, 1.0), upper=False), 3) for number in (230, None)]
+    [0.673, 0.672]
     """
-    if drawn.one_more(bounds[0], least).effective < FEWEST:
-        return None
 
     def mean(own: float, events: float) -> float:
         return (known_sum + own * events) / (known + events)
 
-    best = mean(drawn.mean, drawn.events)
-    fewer, more = (mean(drawn.mean, events) - best for events in _number_limits(drawn, least))
-    together = drawn.correlation * copysign(1, more - fewer)
-    below = best - mean(_mean_limit(drawn, least, bounds, upper=False), drawn.events)
-    above = mean(_mean_limit(drawn, least, bounds, upper=True), drawn.events) - best
-    low = best - _joined(below, -min(fewer, more), together)
-    high = best + _joined(above, max(fewer, more), together)
-    return max(bounds[0], low), min(bounds[1], high)
+    own = _mean_limit(drawn, least, bounds, upper=upper)
+    if number is not None:
+        found = mean(own, number)
+    else:
+        best = mean(drawn.mean, drawn.events)
+        fewer, more = (mean(drawn.mean, events) - best for events in _number_limits(drawn, least))
+        together = drawn.correlation * copysign(1, more - fewer)
+        if upper:
+            found = best + _joined(mean(own, drawn.events) - best, max(fewer, more), together)
+        else:
+            found = best - _joined(best - mean(own, drawn.events), -min(fewer, more), together)
+    return min(max(found, bounds[0]), bounds[1])
 
 
 def _joined(one: float, other: float, correlation: float) -> float:

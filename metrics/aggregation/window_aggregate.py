@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ragweir.metrics.aggregation import estimate
-from ragweir.metrics.aggregation.estimate import Chance, Estimate, parse_estimate_name
+from ragweir.metrics.aggregation import estimate, selection
+from ragweir.metrics.aggregation.estimate import Estimate, parse_estimate_name
+from ragweir.metrics.aggregation.selection import Chance
 from ragweir.metrics.aggregation.summary import (
     DEFAULT_SCHEME,
     Scheme,
@@ -128,15 +129,20 @@ class WindowAggregate:
             _counts_since(self.decisions, earlier.decisions),
             set(self.versions),
             _since(self.chances, earlier.chances),
-            {name: grown for name, grown in _since(self.estimates, earlier.estimates).items() if grown.count},
+            {
+                name: grown
+                for name, grown in _since(self.estimates, earlier.estimates).items()
+                if grown.count or grown.undefined.count or name not in earlier.estimates
+            },
         )
 
     def results(self) -> dict[str, EstimateResult]:
-        """Return the results of the estimates, by name."""
-        return {
+        """Return the results of the estimates, by name, without those of metrics that are defined for no event."""
+        found = {
             name: own.result(self.decisions.get(own.subject.suite, {}), self.chances.get(own.subject.suite, Chance()))
             for name, own in self.estimates.items()
         }
+        return {name: result for name, result in found.items() if self.estimates[name].count or result.unanswered}
 
     def fields(self, *, whole: bool = False) -> dict[str, Any]:
         """Return the fields of a window's record, with sorted names, so that equal aggregates give equal records.
@@ -151,7 +157,7 @@ class WindowAggregate:
             "metrics": {name: to_record(self.metrics[name]) for name in sorted(self.metrics)},
             "categories": {name: dict(sorted(self.categories[name].items())) for name in sorted(self.categories)},
             "decisions": {name: dict(sorted(self.decisions[name].items())) for name in sorted(self.decisions)},
-            "chances": {suite: self.chances[suite]._asdict() for suite in sorted(self.chances)},
+            "chances": {suite: selection.to_record(self.chances[suite]) for suite in sorted(self.chances)},
             "estimates": {
                 name: estimate.to_record(self.estimates[name], results.get(name)) for name in sorted(self.estimates)
             },
@@ -188,7 +194,7 @@ class WindowDecoder:
             {name: dict(counts) for name, counts in window.categories.items()},
             {name: dict(counts) for name, counts in window.decisions.items()},
             set(window.catalogue_versions),
-            {suite: Chance(chance.least, chance.none) for suite, chance in window.chances.items()},
+            {suite: selection.from_record(chance) for suite, chance in window.chances.items()},
             {name: _estimate(name, record, self.schemes) for name, record in window.estimates.items()},
         )
 

@@ -62,6 +62,8 @@ class Judged:
     scores: dict[str, float | None] = field(default_factory=dict)
     categories: dict[str, str | None] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
+    undefined: list[str] = field(default_factory=list)
+    """The metrics that are null because they are not defined for the event."""
     explanations: dict[str, str] = field(default_factory=dict)
     flags: list[str] = field(default_factory=list)
     statuses: dict[str, Literal["judged", "failed"]] = field(default_factory=dict)
@@ -83,14 +85,14 @@ def judge(case: Case, suites: Sequence[Suite], draw: Callable[[], str]) -> Gener
     for suite in suites:
         missing = next((need for need in suite.needs if getattr(case, need) is None), None)
         unanswered = raised = False
-        result = suite.null(f"the event has no {missing}")
+        result = suite.null(Null(f"the event has no {missing}"))
         if case.cut & suite.reads:
-            result = suite.null(LIST_CUT)
+            result = suite.null(Null(LIST_CUT, "unanswered"))
         elif missing is None:
             try:
                 result, unanswered = yield from _converse(case, suite, draw)
             except Exception as error:  # One suite must not fail the others; status, flag and reason show it.
-                result, raised = suite.null(f"the suite raised {type(error).__name__}"), True
+                result, raised = suite.null(Null(f"the suite raised {type(error).__name__}", "unanswered")), True
                 judged.flags.append(f"{suite.name}:raised")
         have_values = [_record(metric, result, case, judged) for metric in suite.metrics]
         judged.statuses[suite.name] = "failed" if raised or (unanswered and not any(have_values)) else "judged"
@@ -114,6 +116,8 @@ def _converse(
             unanswered = unanswered or isinstance(reply, Null)
         else:
             reply = yield request
+        if isinstance(reply, Null):  # Whatever the reason, the question had an answer.
+            reply = replace(reply, kind="unanswered")
 
 
 def _ask(ask: Ask, suite: Suite, draw: Callable[[], str]) -> Generator[ChatCall | Embed, object, object]:
@@ -130,7 +134,7 @@ def _ask(ask: Ask, suite: Suite, draw: Callable[[], str]) -> Generator[ChatCall 
         if not isinstance(answer, answers.Fault):
             return answer
         if call.is_repair:
-            return Null(answer.reason)
+            return Null(answer.reason, "unanswered")
         framed, check = frame(ask, draw, answer.advice)
         call = replace(call, framed=framed, check=check, is_repair=True)
 
@@ -143,7 +147,7 @@ def _identity(ask: Ask, suite: Suite, shape: Mapping[str, Any]) -> bytes:
 def _record(metric: Metric, result: SuiteResult, case: Case, judged: Judged) -> bool:
     """Add a suite's result for one metric; return True if it is a value."""
     name = metric.name
-    found = result.values.get(name, Null("the suite left it out"))
+    found = result.values.get(name, Null("the suite left it out", "unanswered"))
     if isinstance(found, Flagged):
         judged.flags.append(f"{name}:{found.flag}")
         found = found.value
@@ -154,7 +158,11 @@ def _record(metric: Metric, result: SuiteResult, case: Case, judged: Judged) -> 
     else:
         judged.scores[name] = value if isinstance(value, float) else None
     if isinstance(value, Null):
-        judged.reasons[name] = CONTENT_ABSENT if case.absent.intersection(metric.needs) else value.reason
+        if case.absent.intersection(metric.needs):
+            value = Null(CONTENT_ABSENT)
+        judged.reasons[name] = value.reason
+        if value.kind == "undefined":
+            judged.undefined.append(name)
     if explanation := result.explanations.get(name):
         judged.explanations[name] = _UNPRINTABLE.sub(" ", explanation[:EXPLANATION_CHARACTERS])
     return not isinstance(value, Null)
@@ -163,14 +171,14 @@ def _record(metric: Metric, result: SuiteResult, case: Case, judged: Judged) -> 
 def _label(found: object, metric: Metric) -> str | Null:
     if isinstance(found, str) and found in metric.labels:
         return found
-    return Null("the result is not one of the metric's labels")
+    return Null("the result is not one of the metric's labels", "unanswered")
 
 
 def _number(found: object, metric: Metric) -> float | Null:
     if not isinstance(found, float | int) or not math.isfinite(found):
-        return Null("the result is not a finite number")
+        return Null("the result is not a finite number", "unanswered")
     number = round(float(found), 6)
     low, high = metric.bounds
     if (low is not None and number < low) or (high is not None and number > high):
-        return Null("the result is out of bounds")
+        return Null("the result is out of bounds", "unanswered")
     return number

@@ -81,11 +81,11 @@ def converse(case: Case) -> Conversation:
     """Ask one question."""
     expected = references(case)
     if not expected:
-        return FACTUAL.null(NO_EXPECTED.reason)
+        return FACTUAL.null(NO_EXPECTED)
     data = (("query", case.query), ("response", case.response), *expected)
     answer = yield from ask(TASK, data, ComparisonSteps)
     if isinstance(answer, Null):
-        return FACTUAL.null(answer.reason)
+        return FACTUAL.null(answer)
     percentage = factual_accuracy_percentage(answer.correctness, answer.completeness, answer.consistency)
     steps = (f"{step} {getattr(answer, step):g}: {getattr(answer, f'{step}_reason')}" for step in _STEPS)
     return SuiteResult(

@@ -214,7 +214,9 @@ def ragas_score(parts: Sequence[Value], weights: Sequence[float] = WEIGHTS) -> f
     bare = [part.value if isinstance(part, Flagged) else part for part in parts]
     defined = [(part, weight) for part, weight in zip(bare, weights, strict=True) if isinstance(part, float) and weight]
     if not defined:
-        return Null("no part of the score has a value")
+        needed = [part for part, weight in zip(bare, weights, strict=True) if isinstance(part, Null) and weight]
+        is_unanswered = any(part.kind == "unanswered" for part in needed)
+        return Null("no part of the score has a value", "unanswered" if is_unanswered else "undefined")
     total = sum(weight for _, weight in defined)
     return min(100.0, sum(part * weight for part, weight in defined) / total)
 

@@ -139,9 +139,10 @@ def converse(case: Case) -> Conversation:
     wanted: type[Relevance] = Rubric if case.contexts else Relevance if case.contexts is None else Grounding
     data = (("query", case.query), ("response", case.response), *numbered_contexts(case.contexts or ()))
     answer = yield from ask(task(wanted), data, wanted)
-    if isinstance(answer, Null):
-        return SuiteResult(dict.fromkeys(_NAMES, answer))
     values: dict[str, Value] = dict.fromkeys(_NAMES, NO_CONTEXTS)
+    if isinstance(answer, Null):
+        asked = _NAMES if issubclass(wanted, Grounding) else (judge_relevance.__name__,)
+        return SuiteResult(values | dict.fromkeys(asked, answer))
     values["judge_relevance"] = judge_relevance(answer)
     if isinstance(answer, Grounding):
         values["judge_faithfulness"] = judge_faithfulness(answer)

@@ -28,7 +28,7 @@ MOST_EXPECTED = 16
 """Maximum number of expected answers that are compared with the response."""
 
 
-_NOT_FINITE = Null("an embedding holds a number that is not finite")
+_NOT_FINITE = Null("an embedding holds a number that is not finite", "unanswered")
 
 
 def semantic_similarity_percentage(response: Rows, expected: Sequence[Rows]) -> Value:
@@ -117,7 +117,7 @@ def _f1(one: Rows, other: Rows) -> float:
 
 def _converse(case: Case) -> Conversation:
     if not case.expected:
-        return SEMANTIC.null("the event has no expected answer")
+        return SEMANTIC.null(Null("the event has no expected answer"))
     distinct = tuple(dict.fromkeys(text.strip() for text in case.expected))
     whole = (case.response.strip(), *distinct[:MOST_EXPECTED])
     cut = len(distinct) > MOST_EXPECTED or any(len(text) > MOST_CHARACTERS for text in whole)

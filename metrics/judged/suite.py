@@ -102,7 +102,8 @@ class SuiteResult:
 
 
 Conversation = Generator[Ask | Embed, object, SuiteResult]
-"""A generator that is sent the answer to the yielded `Ask`, or the `Vectors` of the yielded `Embed`, or `Null`."""
+"""A generator that is sent the answer to the yielded `Ask`, or the `Vectors` of the yielded `Embed`, or a `Null` of the
+kind `unanswered`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,6 @@ class Suite:
         """The fields that any metric of the suite needs."""
         return frozenset(self.needs).union(*(metric.needs for metric in self.metrics))
 
-    def null(self, reason: str) -> SuiteResult:
+    def null(self, null: Null) -> SuiteResult:
         """Return a result in which every metric is null for one reason."""
-        return SuiteResult({metric.name: Null(reason) for metric in self.metrics})
+        return SuiteResult({metric.name: null for metric in self.metrics})

@@ -91,6 +91,7 @@ def judged(
                 "scores": before.scores | kept(found.scores),
                 "categories": before.categories | kept(found.categories),
                 "reasons": before.reasons | kept(found.reasons),
+                "undefined": tuple(name for name in found.undefined if name not in off),
                 "explanations": before.explanations | kept(found.explanations),
                 "flags": (*before.flags, *found.flags, *([CUT] if cut else []), *sorted(usage.flags)),
                 "judge": Judgement(
