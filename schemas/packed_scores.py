@@ -8,8 +8,8 @@ unreadable.
 A row is, little-endian: the version (1 byte), the CRC-32 of the rest (4), 1 if judged (1), the size of the value in
 bytes (4), the event time in microseconds since 1970 (8), the lengths of the two texts (2 each), the digest of the names
 (8), the texts, and the scores as doubles in the order of the names, NaN for null. The first text is the JSON of the
-fields that dimensions can name, the second that of the categories, of the decisions on judging and, if there are any, of
-the names of judged metrics that are not defined for the event.
+fields that dimensions can name, the second that of the categories, of the decisions on judging and, if there are any,
+of the names of judged metrics that are not defined for the event.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Aggregator:
     """Aggregates evaluations, so that an event that is scored and later judged is counted once.
 
     A scored evaluation adds an event, its metrics, and the decisions of its suites with the sums over selected events.
-    A judged one only adds its judged metrics, their estimates, and the status of the suites that had selected the event.
+    A judged one only adds its judged metrics, their estimates, and the status of the suites that had selected it.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:

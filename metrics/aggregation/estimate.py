@@ -7,9 +7,9 @@ all events with p above 0 (Hájek, 1971).
 Estimates are sums, which merge like summaries: associative, commutative, with the empty estimate as identity. They are
 integers in millionths. Each event's 1/p, and each product with it, is rounded once, when the event is added.
 
-Selected events are unanswered if the metric is defined for them but has no value: the judge failed, its answer could not
-be used, or it is still to come. Their sums are exactly those over the selected events, which `Chance` has, without those
-of the estimate. The lower limit gives all of them the lowest score, the upper limit the highest.
+Selected events are unanswered if the metric is defined for them but has no value: the judge failed, its answer could
+not be used, or it is still to come. Their sums are exactly those over the selected events, which `Chance` has, without
+those of the estimate. The lower limit gives all of them the lowest score, the upper limit the highest.
 
 A category has one estimate per label, of an indicator that is 1 for events with the label and 0 for others.
 """
