@@ -102,13 +102,17 @@ def _decisions(labels: LabelSet) -> Samples:
 
 
 def _judged(labels: LabelSet) -> Samples:
-    for name, estimate in labels.aggregate.estimates.items():
+    for name in labels.results:
         metric, label = parse_estimate_name(name)
-        count = labels.aggregate.categories.get(metric, {}).get(label, 0) if label else estimate.count
+        count = (
+            labels.aggregate.categories.get(metric, {}).get(label, 0)
+            if label
+            else labels.aggregate.estimates[name].count
+        )
         yield _subject(name), count
 
 
-def _estimates(limit: Literal["mean", "low", "high"]) -> Callable[[LabelSet], Samples]:
+def _estimates(limit: Literal["mean", "low", "high", "unanswered"]) -> Callable[[LabelSet], Samples]:
     def samples(labels: LabelSet) -> Samples:
         for name, result in labels.results.items():
             if (value := getattr(result, limit)) is not None:
@@ -149,6 +153,12 @@ FAMILIES = (
     Family("ragweir_window_estimate", "gauge", f"Weighted mean {_ESTIMATE}", _estimates("mean")),
     Family("ragweir_window_estimate_low", "gauge", f"Lower 95 % limit {_ESTIMATE}", _estimates("low")),
     Family("ragweir_window_estimate_high", "gauge", f"Upper 95 % limit {_ESTIMATE}", _estimates("high")),
+    Family(
+        "ragweir_window_estimate_unanswered",
+        "gauge",
+        "Weighted share of the events selected for judging that have no value of a judged metric for which they should",
+        _estimates("unanswered"),
+    ),
     Family(
         "ragweir_window_estimate_flag", "gauge", "Always 1: a flag of an estimate in the last closed window", _flags
     ),

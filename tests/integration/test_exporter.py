@@ -23,8 +23,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from ragweir.metrics.aggregation.cardinality import Labels
-from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject
+from ragweir.metrics.aggregation.estimate import Estimate, Subject
 from ragweir.metrics.aggregation.merger import ClosedWindow
+from ragweir.metrics.aggregation.selection import Chance
 from ragweir.metrics.aggregation.summary import Scheme, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import OVERFLOW, Progress, Window

@@ -21,7 +21,7 @@ from faults import QUICK_CLIENT, Service, end_all, eventually, forget, set_offse
 
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.metrics.aggregation.aggregator import Aggregator
-from ragweir.metrics.aggregation.estimate import Chance
+from ragweir.metrics.aggregation.selection import Chance
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.window import Window

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.cardinality import Admission, AdmissionLimits, Labels, admit_sets
-from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject
+from ragweir.metrics.aggregation.estimate import Estimate, Subject
 from ragweir.metrics.aggregation.merger import ClosedWindow, WindowMerger
+from ragweir.metrics.aggregation.selection import Chance
 from ragweir.metrics.aggregation.summary import Scheme, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate, WindowDecoder, merged
 from ragweir.metrics.catalogue import Catalogue, everything

@@ -11,7 +11,8 @@ import pytest
 
 from bench.past_windows import by_models, by_records, models_of_all_sizes, part
 from ragweir.metrics.aggregation.cardinality import Labels
-from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject
+from ragweir.metrics.aggregation.estimate import Estimate, Subject
+from ragweir.metrics.aggregation.selection import Chance
 from ragweir.metrics.aggregation.summary import Scheme, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.codec.json import encode

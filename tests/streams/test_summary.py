@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ragweir.metrics.aggregation.columns import add_values
-from ragweir.metrics.aggregation.estimate import Chance, Estimate, Subject
+from ragweir.metrics.aggregation.estimate import Estimate, Subject
+from ragweir.metrics.aggregation.selection import Chance
 from ragweir.metrics.aggregation.summary import (
     ACCURACY,
     DEFAULT_SCHEME,
