@@ -73,7 +73,7 @@ class Estimate:
     >>> decisions = {"selected": 20, "judged": 20, "not_selected": 230}
     >>> result = estimate.result(decisions, Chance(0.05, selected=estimate.answered))
     >>> result.mean, result.low, result.high, result.flags
-    (0, 0, 0, ())
+    (0.8776, 0.673091, 0.898238, ())
     """
 
     subject: Subject
