@@ -111,7 +111,7 @@ def limit(
 
     >>> drawn = RandomSample(240.0, 216.0, 4560.0, 4104.0, 3693.6)  # 12 events that scored 0.9, each with p = 0.05
     >>> [round(limit(8, 1.6, drawn, number, 0.05, (0.0, 1.0), upper=False), 3) for number in (200, None)]
-    [0.664, 0.672]
+    [0.67, 0.672]
     """
 
     def mean(own: float, events: float) -> float:

@@ -816,14 +816,15 @@ def test_windows_of_a_file_say_what_estimates_come_to() -> None:
         judged = [each for each in of_window if each.stage == "judged"]
         assert window.events == len(of_window) - len(judged)
         assert window.decisions["rubric"].get("judged", 0) == len(judged)
-        weights = [1 / each.decision.suites[0].probability for each in judged]
-        weighted = sum(
-            weight * (each.scores["judge_relevance"] or 0) for weight, each in zip(weights, judged, strict=True)
-        )
+        chances = Counter(each.decision.suites[0].probability < 1 for each in of_window if each.stage == "scored")
+        scores: dict[bool, list[float]] = {True: [], False: []}
+        for each in judged:
+            scores[each.decision.suites[0].probability < 1].append(each.scores["judge_relevance"] or 0)
+        expected = sum(chances[side] * fmean(own) for side, own in scores.items() if own) / chances.total()
         results = {name: estimate.result for name, estimate in window.estimates.items()}
         assert results.keys() == ({"judge_relevance"} if judged else set())
         if (result := results.get("judge_relevance")) is not None and result.mean is not None:
-            assert result.mean == pytest.approx(weighted / sum(weights), abs=2e-6)
+            assert result.mean == pytest.approx(expected, abs=2e-6)
     hours = [window.estimates["judge_relevance"].result for window in found if window.window == "1h"]
     assert any(hour is not None and hour.low is not None and hour.flags == () for hour in hours)
     random.Random(2).shuffle(own)

@@ -316,6 +316,7 @@ def test_what_the_event_lacks_is_not_asked_about() -> None:
         scores={"quality": None},
         categories={"kind": None},
         reasons=dict.fromkeys(("quality", "kind"), "the event has no expected"),
+        undefined=["quality", "kind"],
         statuses={"tested": "judged"},
     )
     drive([needy], GOOD, case=Case("", "", expected=()))
@@ -381,9 +382,9 @@ def test_a_suite_that_raises_costs_only_itself(converse: Callable[[Case], Conver
 
 
 KIND = metric("kind", "category", labels=("good", "bad"))
-NO_NUMBER = Null("the result is not a finite number")
-NO_LABEL = Null("the result is not one of the metric's labels")
-BEYOND = Null("the result is out of bounds")
+NO_NUMBER = Null("the result is not a finite number", "unanswered")
+NO_LABEL = Null("the result is not one of the metric's labels", "unanswered")
+BEYOND = Null("the result is out of bounds", "unanswered")
 VALUES: list[tuple[Metric, object, float | str | Null]] = [
     (metric("m"), 0.1234565, 0.123456),
     (metric("m"), 1, 1.0),
@@ -420,6 +421,7 @@ def test_only_finite_numbers_and_labels_are_values(
     assert judged == Judged(
         **results,
         reasons={metric.name: expected.reason} if isinstance(expected, Null) else {},
+        undefined=[metric.name] if isinstance(expected, Null) and expected.kind == "undefined" else [],
         flags=[] if flag is None else [f"{metric.name}:{flag}"],
         statuses={"tested": "judged"},
     )

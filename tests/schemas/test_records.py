@@ -278,6 +278,19 @@ def test_a_window_from_before_there_were_estimates_is_read() -> None:
     assert today.keys() == orjson.loads(golden("window")).keys()
 
 
+def test_a_window_without_sums_of_selected_events_is_read() -> None:
+    """It is of an earlier release; merged with today's its estimates are as then, with a flag."""
+    old, new = (
+        WindowDecoder(WINDOW_SCHEMES, {}).decode(Window.model_validate(orjson.loads(golden(name))))
+        for name in ("window_without_selection", "window")
+    )
+    assert old.estimates == new.estimates
+    before, after, both = (each.results()["answer_class=WRONG"] for each in (old, new, merged((old, new))))
+    assert (before.mean, before.flags) == (0.980392, ("too_few", "partial", "uncounted"))
+    assert (after.unanswered, after.flags) == (0.0, ("too_few", "partial"))
+    assert (both.mean, both.flags) == (0.980392, ("too_few", "partial", "uncounted"))
+
+
 @pytest.mark.parametrize(("record", "model"), [("judge_request", JudgeRequest), ("judge_ledger", LedgerEntry)])
 def test_the_golden_records_of_the_judge_are_read_and_written(record: str, model: type[RecordPart]) -> None:
     """What waits in the judge's topics, and what is booked, is read by every later version; no field is left out."""

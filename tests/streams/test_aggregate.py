@@ -178,7 +178,8 @@ def test_a_record_is_what_its_model_says() -> None:
     assert data.keys() == Window.model_fields.keys() - {"closed"}
     assert orjson.loads(encode(Window.model_validate(data))) == data | {"closed": None}
     assert data["decisions"] == {"rubric": {"judged": 1, "selected": 1}}
-    assert data["chances"] == {"rubric": {"least": 0.02, "none": 0}}
+    selected = {"count": 1, "drawn": 1, "weight": 50, "spread": 2450}
+    assert data["chances"] == {"rubric": {"least": 0.02, "none": 0, "selected": selected}}
     assert data["estimates"]["judge_relevance"] == {
         "suite": "rubric",
         "count": 1,

@@ -173,9 +173,7 @@ def test_series_are_the_live_ones_under_other_names() -> None:
         re.sub(r"^ragweir_window", "ragweir_backfill_window", line).replace("window=", f"{run}window=", 1) + f" {end}"
         for line in of_live
     )
-    assert {line.partition("{")[0] for line in of_live} == {each.name for each in FAMILIES} - {
-        "ragweir_window_estimate_flag"
-    }
+    assert {line.partition("{")[0] for line in of_live} == {each.name for each in FAMILIES}
 
 
 def test_times_without_a_place_are_left_out(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ragweir.metrics.aggregation.columns import add_values
 from ragweir.metrics.aggregation.estimate import Estimate, Subject
-from ragweir.metrics.aggregation.selection import Chance
+from ragweir.metrics.aggregation.selection import NO_EVENTS, Chance, Weights
 from ragweir.metrics.aggregation.summary import (
     ACCURACY,
     DEFAULT_SCHEME,
@@ -154,6 +154,7 @@ def test_a_quantile_of_an_unbounded_metric_is_off_by_1_percent_at_most(values: l
     assert abs(found - exact) <= ACCURACY * abs(exact) * (1 + 1e-9) + 1e-9
 
 
+SELECTED = st.builds(Weights.of, st.floats(0.01, 1), st.integers(1, 9)) | st.just(NO_EVENTS)
 JUDGED = st.lists(st.tuples(UNIT, st.floats(0.001, 1)), max_size=5)
 
 
@@ -168,7 +169,7 @@ def contents() -> st.SearchStrategy[WindowAggregate]:
     """Contents of all kinds."""
     counts = st.dictionaries(st.sampled_from("ab"), st.dictionaries(st.sampled_from("xyz"), st.integers(1, 9)))
     metrics = st.dictionaries(st.sampled_from(["m", "n"]), SUMMARIES)
-    chances = st.dictionaries(st.sampled_from("ab"), st.builds(Chance, st.floats(0.01, 1), st.integers(0, 9)))
+    chances = st.dictionaries(st.sampled_from("ab"), st.builds(Chance, st.floats(0.01, 1), st.integers(0, 9), SELECTED))
     estimates = st.dictionaries(st.sampled_from(["m", "c=x"]), st.builds(estimate, JUDGED))
     return st.builds(
         WindowAggregate,
