@@ -64,13 +64,14 @@ def _found(view: View) -> _RetrievedChunks:
             score = max(0.0, score)
         if before is None or score > before:
             hits[chunk] = score
+    scores = [score for hits in by_method.values() for score in hits.values() if score is not None]
     both = by_method.get(_HYBRID, {})
     return _RetrievedChunks(
         len(set().union(*by_method.values())),
         {*by_method.get("bm25", ()), *both},
         {*by_method.get("knn", ()), *both},
         any(by_method),
-        [score for hits in by_method.values() for score in _scaled(hits)],
+        [score for hits in by_method.values() for score in _scaled(hits)] if is_scaled else scores,
         is_scaled,
         len({str(page) for page in pages if page}),
     )
