@@ -17,6 +17,8 @@ _MOST = 1e6
 """Bound of the magnitudes that are converted directly."""
 _CERTAIN = 0.499
 """Distance from an integer below which a product has its nearest integer for sure, rounding included."""
+_TO_WHOLE = 1.5 * 2.0**52
+"""A float of this magnitude has no fraction, so that adding it rounds to an integer, and subtracting it gives that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +65,14 @@ def _lack(event: Interaction, need: str) -> Lack:
         return str(unavailable)
 
 
-class _Step(NamedTuple):
-    """One metric that is computed."""
+class _Run(NamedTuple):
+    """Metrics that are computed one after the other, with no null of the plan between them; all or none are labels."""
 
     nulls: dict[str, str]
-    """The reasons of the metrics right before it that are null."""
-    name: str
-    compute: Callable[..., object]
+    """The reasons of the metrics right before them that are null."""
     is_category: bool
-    digits: int
-    scale: float
-    """10 ** digits."""
+    steps: list[tuple[str, Callable[..., object], float]]
+    """Name and function of each metric, and 10 ** digits of its results."""
 
 
 class Plan:
@@ -89,7 +88,8 @@ class Plan:
         absent = {need: lack for need, lack in zip(needs, lacks, strict=True) if lack is not False}
         self._scores: dict[str, float | None] = {}
         self._categories: dict[str, str | None] = {}
-        self._steps: list[_Step] = []
+        self._digits: dict[str, int] = {}
+        self._runs: list[_Run] = []
         nulls: dict[str, str] = {}
         for metric in metrics:
             name, is_category = metric.name, metric.unit == "category"
@@ -99,9 +99,11 @@ class Plan:
                 lack = absent[need]
                 nulls[name] = lack if isinstance(lack, str) else f"the event has no {need}"
             else:
-                digits = 3 if metric.unit == "ms" else 6
-                self._steps.append(_Step(nulls, name, metric.compute, is_category, digits, 10.0**digits))
-                nulls = {}
+                digits = self._digits[name] = 3 if metric.unit == "ms" else 6
+                if nulls or not self._runs or self._runs[-1].is_category != is_category:
+                    self._runs.append(_Run(nulls, is_category, []))
+                    nulls = {}
+                self._runs[-1].steps.append((name, metric.compute, 10.0**digits))
         self._last = nulls
 
     def score(self, view: View) -> Scored:
@@ -109,55 +111,68 @@ class Plan:
         # A plan has every name already, so that results keep their order whatever is null.
         scored = Scored(self._scores.copy(), self._categories.copy())
         scores, reasons = scored.scores, scored.reasons
-        for nulls, name, compute, is_category, digits, scale in self._steps:
+        for nulls, is_category, steps in self._runs:
             if nulls:
                 reasons.update(nulls)
-            try:
-                value = compute(view)
-            except Unavailable as unavailable:
-                reasons[name] = str(unavailable)
-                continue
-            except MemoryError:  # It may not be the metric's fault.
-                raise
-            except Exception as error:  # One metric must not fail the event; a series counts it.
-                scored.raised.append(name)
-                reasons[name] = f"the metric raised {type(error).__name__}"
-                continue
-            kind = type(value)
-            if kind is Null:
-                reasons[name] = value.reason  # type: ignore[attr-defined]
-            elif is_category or not (kind is float or kind is int or kind is bool):
-                results: dict[str, Any] = scored.categories if is_category else scores
-                results[name] = _result(value, name, digits, scored)
-            elif kind is float and 0.0 < value < _MOST:  # type: ignore[operator]
-                # As round() gives it, in half the time.
-                product = value * scale  # type: ignore[operator]
-                whole = int(product + 0.5)
-                is_certain = -_CERTAIN < product - whole < _CERTAIN
-                scores[name] = whole / scale if is_certain else round(value, digits)  # type: ignore[call-overload]
-            elif value == 0 or (kind is not float and -_MOST < value < _MOST):  # type: ignore[operator]
-                scores[name] = float(value)  # type: ignore[arg-type]
-            else:
-                scores[name] = _result(value, name, digits, scored)  # type: ignore[assignment]
+            for name, compute, scale in steps:
+                try:
+                    value = compute(view)
+                except Exception as error:
+                    self._failed(name, error, scored)
+                    continue
+                kind = type(value)
+                if kind is Null:
+                    reasons[name] = value.reason  # type: ignore[attr-defined]
+                elif is_category:
+                    scored.categories[name] = self._result(value, name, scored)
+                elif kind is float:
+                    if value == 0.0 or value == 1.0:
+                        scores[name] = value  # type: ignore[assignment]
+                    elif 0.0 < value < _MOST:  # type: ignore[operator]
+                        # As round() gives it, in a third of the time.
+                        product: float = value * scale  # type: ignore[operator]
+                        whole = product + _TO_WHOLE - _TO_WHOLE
+                        is_certain = -_CERTAIN < product - whole < _CERTAIN
+                        scores[name] = whole / scale if is_certain else self._result(value, name, scored)
+                    else:
+                        scores[name] = self._result(value, name, scored)
+                elif kind is bool or (kind is int and -_MOST < value < _MOST):  # type: ignore[operator]
+                    scores[name] = float(value)  # type: ignore[arg-type]
+                else:
+                    scores[name] = self._result(value, name, scored)
         reasons.update(self._last)
         return scored
 
+    @staticmethod
+    def _failed(name: str, error: Exception, scored: Scored) -> None:
+        """Add the reason of a metric that raised; one metric must not fail the event, and a series counts it.
 
-def _result(value: object, name: str, digits: int, scored: Scored) -> object:
-    """Return what a metric's value is in the results; add its flag, or the reason why it is null."""
-    if isinstance(value, Flagged):
-        scored.flags.append(f"{name}:{value.flag}")
-        value = value.value
-    if isinstance(value, Null):
-        scored.reasons[name] = value.reason
+        Raises:
+            MemoryError: if it is one, as it may not be the metric's fault.
+        """
+        if isinstance(error, MemoryError):
+            raise error
+        if isinstance(error, Unavailable):
+            scored.reasons[name] = str(error)
+        else:
+            scored.raised.append(name)
+            scored.reasons[name] = f"the metric raised {type(error).__name__}"
+
+    def _result(self, value: object, name: str, scored: Scored) -> Any:
+        """Return what a metric's value is in the results; add its flag, or the reason why it is null."""
+        if isinstance(value, Flagged):
+            scored.flags.append(f"{name}:{value.flag}")
+            value = value.value
+        if isinstance(value, Null):
+            scored.reasons[name] = value.reason
+            return None
+        if not isinstance(value, float | int):
+            return value
+        try:
+            number = float(value)
+        except OverflowError:  # An integer may have any number of digits.
+            number = inf
+        if isfinite(number):
+            return number if isinstance(value, int) else round(number, self._digits[name])
+        scored.reasons[name] = _NOT_FINITE
         return None
-    if not isinstance(value, float | int):
-        return value
-    try:
-        number = float(value)
-    except OverflowError:  # An integer may have any number of digits.
-        number = inf
-    if isfinite(number):
-        return number if isinstance(value, int) else round(number, digits)
-    scored.reasons[name] = _NOT_FINITE
-    return None

@@ -45,7 +45,7 @@ pub enum Value<'a> {
     Script(Script),
     Numbers(&'a [u32]),
     Flags(&'a [bool]),
-    Terms(&'a [Vec<(u32, u32)>]),
+    Lists(&'a [Vec<u32>]),
 }
 
 pub trait Visitor<E> {
@@ -68,7 +68,7 @@ values! {
     Script => |value: &Script| Value::Script(*value),
     Vec<u32> => Value::Numbers,
     Vec<bool> => Value::Flags,
-    Vec<Vec<(u32, u32)>> => Value::Terms,
+    Vec<Vec<u32>> => Value::Lists,
 }
 
 counts! {
@@ -120,11 +120,13 @@ counts! {
     query_script: Script,
     response_script: Script,
     query_terms: u64,
+    term_passages: Vec<u32>,
     passage_tokens: Vec<u32>,
     passage_content: Vec<u32>,
     passage_distinct: Vec<u32>,
     passage_repeated: Vec<u32>,
-    passage_terms: Vec<Vec<(u32, u32)>>,
+    passage_terms: Vec<Vec<u32>>,
+    passage_occurrences: Vec<Vec<u32>>,
     passage_used: Vec<bool>,
     answer_tokens: Vec<u32>,
     answer_exact: Vec<bool>,

@@ -232,9 +232,9 @@ impl Visitor<PyErr> for Items<'_, '_> {
             Value::Script(Some(script)) => self.script_names[script].bind(py).clone().into_any(),
             Value::Numbers(numbers) => PyTuple::new(py, numbers)?.into_any(),
             Value::Flags(flags) => PyTuple::new(py, flags)?.into_any(),
-            Value::Terms(passages) => {
-                let terms = passages.iter().map(|terms| PyTuple::new(py, terms));
-                PyTuple::new(py, terms.collect::<PyResult<Vec<_>>>()?)?.into_any()
+            Value::Lists(lists) => {
+                let lists = lists.iter().map(|each| PyTuple::new(py, each));
+                PyTuple::new(py, lists.collect::<PyResult<Vec<_>>>()?)?.into_any()
             }
         });
         Ok(())

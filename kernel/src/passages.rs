@@ -33,6 +33,7 @@ impl Passages {
         self.having.resize(response_stems.len() * width, 0);
         self.terms.clear();
         self.terms.resize(counts.query_terms as usize, 0);
+        counts.term_passages.resize(counts.query_terms as usize, 0);
         for (passage, &place) in places.iter().enumerate() {
             self.read(&contexts[place], passage, width, words, counts);
         }
@@ -61,7 +62,7 @@ impl Passages {
                 let occurrences = &mut self.terms[word.term as usize - 1];
                 *occurrences += 1;
                 if *occurrences == 1 {
-                    terms.push((word.term - 1, 0));
+                    terms.push(word.term - 1);
                 }
             }
             if word.last_passage == number {
@@ -77,14 +78,17 @@ impl Passages {
             }
         }
         terms.sort_unstable();
-        for (term, occurrences) in &mut terms {
-            *occurrences = std::mem::take(&mut self.terms[*term as usize]);
+        let mut occurrences = Vec::with_capacity(terms.len());
+        for &term in &terms {
+            counts.term_passages[term as usize] += 1;
+            occurrences.push(std::mem::take(&mut self.terms[term as usize]));
         }
         counts.passage_tokens.push(text.tokens.len() as u32);
         counts.passage_content.push(content);
         counts.passage_distinct.push(distinct);
         counts.passage_repeated.push(repeated);
         counts.passage_terms.push(terms);
+        counts.passage_occurrences.push(occurrences);
     }
 
     /// Counts a sentence of the response, and marks the passages that it draws on: those that share most of its stems,

@@ -29,8 +29,8 @@ NAMES = (
     *("query_keywords", "answered_keywords", "response_supported", "response_claims", "unsupported_claims"),
     *("dont_know", "non_answer", "declines", "hedges", "source_indicators", "citations"),
     *("query_script", "response_script"),
-    *("query_terms", "passage_tokens", "passage_content", "passage_distinct", "passage_repeated"),
-    *("passage_terms", "passage_used"),
+    *("query_terms", "term_passages", "passage_tokens", "passage_content", "passage_distinct", "passage_repeated"),
+    *("passage_terms", "passage_occurrences", "passage_used"),
     *("answer_tokens", "answer_exact", "answer_keywords", "answer_keywords_found"),
     *("answer_numbers", "answer_numbers_found", "answer_common", "answer_subsequence"),
 )

@@ -49,15 +49,31 @@ class PassageCounts(SupportCounts):
         return len(self.texts.query.content_set)
 
     @lazy
-    def passage_terms(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """The terms of the query in each passage, as pairs of term and occurrences, in ascending order of the terms.
-
-        A term is the index of a distinct content token of the query in their order of first occurrence.
-        """
+    def _found_terms(self) -> list[list[tuple[int, int]]]:
+        """The terms of the query in each passage with their occurrences, in ascending order of the terms."""
         terms = {token: term for term, token in enumerate(dict.fromkeys(self.texts.query.content))}
         having = terms.__contains__
         found = (Counter(filter(having, passage.content)) for passage in self._passages)
-        return tuple([tuple(sorted((terms[token], count) for token, count in each.items())) for each in found])
+        return [sorted((terms[token], count) for token, count in each.items()) for each in found]
+
+    @lazy
+    def passage_terms(self) -> tuple[tuple[int, ...], ...]:
+        """The distinct terms of the query in each passage, in ascending order.
+
+        A term is the index of a distinct content token of the query in their order of first occurrence.
+        """
+        return tuple([tuple([term for term, _ in found]) for found in self._found_terms])
+
+    @lazy
+    def passage_occurrences(self) -> tuple[tuple[int, ...], ...]:
+        """The number of occurrences of each of `passage_terms` in its passage."""
+        return tuple([tuple([count for _, count in found]) for found in self._found_terms])
+
+    @lazy
+    def term_passages(self) -> tuple[int, ...]:
+        """The number of passages that have each term of the query."""
+        having = Counter(chain.from_iterable(self.passage_terms))
+        return tuple([having[term] for term in range(self.query_terms)])
 
     @lazy
     def passage_used(self) -> tuple[bool, ...]:

@@ -11,9 +11,13 @@ _NO_MARKS = Null("the response has no citation marks")
 _NO_LETTERS = Null("the query or the response has no letters")
 
 
+def _is_blank(text: str | None) -> bool:
+    return not text or text.isspace()
+
+
 @shared
 def _is_empty(view: View) -> bool:
-    return not (view.interaction.response or "").strip()
+    return _is_blank(view.interaction.response)
 
 
 @shared
@@ -78,7 +82,7 @@ def answered_without_context(view: View) -> Value:
     >>> answered_without_context(example(contexts=[], response="I don't have that information."))
     0
     """
-    if any((context.text or "").strip() for context in view.interaction.contexts or ()) or _is_empty(view):
+    if not all(_is_blank(context.text) for context in view.interaction.contexts or ()) or _is_empty(view):
         return 0
     refuses = _refuses(view)
     return refuses if isinstance(refuses, Null) else int(not refuses)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 
 from ragweir.metrics.counts.answers import LCS_TOKENS
@@ -14,18 +14,17 @@ _NO_KEYWORDS = Null("the expected answer has no keywords")
 _NO_NUMBERS = Null("the expected answer has no numbers")
 
 
-def _best(scores: Iterable[float | Null]) -> float | Null:
+def _best(scores: Sequence[float | Null]) -> float | Null:
     """Return the best value over the expected answers, without those that have none."""
-    best: float | Null = _NONE_GIVEN
-    for score in scores:
-        if isinstance(best, Null) or (not isinstance(score, Null) and score > best):
-            best = score
-    return best
+    if len(scores) == 1:
+        return scores[0]
+    numbers = [score for score in scores if not isinstance(score, Null)]
+    return max(numbers) if numbers else scores[0] if scores else _NONE_GIVEN
 
 
 def _shares(found: Iterable[int], wanted: Iterable[int], none: Null) -> tuple[float | Null, ...]:
     """Return the share that was found for each expected answer; `none` for those with nothing to find."""
-    return tuple([part / whole if whole else none for part, whole in zip(found, wanted, strict=True)])
+    return tuple([part / whole if whole else none for part, whole in zip(found, wanted)])
 
 
 def exact_match(view: View) -> Value:
@@ -43,7 +42,7 @@ def exact_match(view: View) -> Value:
     >>> exact_match(example(response="Cornish heath.", expected="cornish heath"))
     0.0
     """
-    return _best(map(float, view.counts.answer_exact))
+    return _best([float(is_exact) for is_exact in view.counts.answer_exact])
 
 
 @shared
@@ -106,8 +105,10 @@ def answer_completeness(view: View) -> Value:
     counts = view.counts
     words = counts.response_tokens
     return _best(
-        coverage if isinstance(coverage, Null) else (min(words / expected, 1.0) + coverage) / 2
-        for expected, coverage in zip(counts.answer_tokens, _coverages(view), strict=True)
+        [
+            coverage if isinstance(coverage, Null) else (min(words / expected, 1.0) + coverage) / 2
+            for expected, coverage in zip(counts.answer_tokens, _coverages(view))
+        ]
     )
 
 
@@ -149,7 +150,7 @@ def token_f1(view: View) -> Value:
     """
     counts = view.counts
     words = counts.response_tokens
-    return _best(map(_f1, counts.answer_common, repeat(words), counts.answer_tokens))
+    return _best(tuple(map(_f1, counts.answer_common, repeat(words), counts.answer_tokens)))
 
 
 def rouge_l(view: View) -> Value:
@@ -167,12 +168,11 @@ def rouge_l(view: View) -> Value:
     """
     counts = view.counts
     words, answers = counts.response_tokens, counts.answer_tokens
-    read = min(words, LCS_TOKENS)
-    best = _best(
-        _f1(common, read, min(tokens, LCS_TOKENS))
-        for common, tokens in zip(counts.answer_subsequence, answers, strict=True)
-    )
-    return Flagged(best, "cut") if max(words, *answers, 0) > LCS_TOKENS and isinstance(best, float) else best
+    if max(words, *answers, 0) <= LCS_TOKENS:
+        return _best(tuple(map(_f1, counts.answer_subsequence, repeat(words), answers)))
+    read = [min(tokens, LCS_TOKENS) for tokens in answers]
+    best = _best(tuple(map(_f1, counts.answer_subsequence, repeat(min(words, LCS_TOKENS)), read)))
+    return best if isinstance(best, Null) else Flagged(best, "cut")
 
 
 _DOCUMENT = "the expected-answer benchmark"

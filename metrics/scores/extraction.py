@@ -41,6 +41,7 @@ class _ExtractedValue:
 _ValuesByField = dict[str | None, list[_ExtractedValue]]
 """The values of each field, which may be none."""
 
+_NEITHER = Null("the event has neither extractions nor aggregation")
 _TOO_MUCH = Null("the extractions hold more texts, or longer ones, than the limits allow")
 
 
@@ -98,7 +99,7 @@ def aggregated_confidence(view: View) -> Value:
     """
     interaction = view.interaction
     if interaction.extractions is None and interaction.aggregation is None:
-        return Null("the event has neither extractions nor aggregation")
+        return _NEITHER
     fields = _by_field(view)
     if isinstance(fields, Null):
         return fields

@@ -7,6 +7,7 @@ are compared, not meaning: a synonym is another word, a negated sentence has the
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import repeat
 from math import fsum, log
 
 from ragweir.metrics.metric import Metric, Null, Value, shared
@@ -58,15 +59,16 @@ def _bm25(view: View) -> tuple[float, ...] | Null:
     if not lengths:
         return _NO_PASSAGES
     number, mean_length = len(lengths), sum(lengths) / len(lengths)
-    having = [0] * counts.query_terms
-    for found in counts.passage_terms:
-        for term, _ in found:
-            having[term] += 1
-    weights = [_weight(number, passages) for passages in having]
+    weights = list(map(_weight, repeat(number), counts.term_passages))
     scores = []
-    for length, found in zip(lengths, counts.passage_terms, strict=True):
-        damping = _K1 * (1 - _B + _B * length / mean_length) if found else 0.0
-        scores.append(fsum([weights[term] * count / (count + damping) for term, count in found]))
+    for length, terms, occurrences in zip(lengths, counts.passage_terms, counts.passage_occurrences):
+        if terms:
+            damping = _K1 * (1 - _B + _B * length / mean_length)
+            scores.append(
+                fsum([weights[term] * count / (count + damping) for term, count in zip(terms, occurrences)])
+            )
+        else:
+            scores.append(0.0)
     return tuple(scores)
 
 

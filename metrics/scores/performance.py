@@ -8,15 +8,27 @@ from ragweir.metrics.metric import Better, Metric, Null, Unit, Value, shared
 from ragweir.metrics.view import View
 
 _MS = timedelta(milliseconds=1)
-_SECOND = timedelta(seconds=1)
+_MICROSECOND = timedelta.resolution
 _ZERO = timedelta()
+_US_PER_MS, _US_PER_SECOND = 1_000, 1_000_000
+
+_NO_TIMES = Null("the event has not both started_at and ended_at")
+_ENDS_FIRST = Null("the interaction ends before it starts")
+_NO_TIME = Null("the interaction took no time")
+_SPAN_WITHOUT_TIMES = Null("a span of this kind has not both times")
+_SPAN_ENDS_FIRST = Null("a span of this kind ends before it starts")
+_SPAN_OUTSIDE = Null("a span of this kind lies outside the interaction")
+_NO_FIRST_TOKEN = Null("the event has not both started_at and first_token_at")
+_TOKEN_BEFORE_START = Null("the first token comes before the start")
+_NO_OUTPUT_TOKENS = Null("the event's usage has no output_tokens")
+_NO_MODEL_TIME = Null("no time was spent in model calls")
 
 
-def _union(intervals: list[tuple[datetime, datetime]]) -> timedelta:
-    """Return the length of the union of intervals."""
+def _union(intervals: list[tuple[datetime, datetime]]) -> int:
+    """Return the length of the union of intervals in microseconds."""
     if len(intervals) == 1:
         start, end = intervals[0]
-        return end - start
+        return (end - start) // _MICROSECOND
     covered = _ZERO
     reached: datetime | None = None
     for start, end in sorted(intervals):
@@ -26,43 +38,40 @@ def _union(intervals: list[tuple[datetime, datetime]]) -> timedelta:
         elif end > reached:
             covered += end - reached
             reached = end
-    return covered
+    return covered // _MICROSECOND
 
 
 @shared
-def _total(view: View) -> timedelta | Null:
-    interaction = view.interaction
-    if interaction.started_at is None or interaction.ended_at is None:
-        return Null("the event has not both started_at and ended_at")
-    total = interaction.ended_at - interaction.started_at
-    return Null("the interaction ends before it starts") if total < _ZERO else total
+def _total(view: View) -> int | Null:
+    """Return the total latency in microseconds."""
+    started, ended = view.interaction.started_at, view.interaction.ended_at
+    if started is None or ended is None:
+        return _NO_TIMES
+    return (ended - started) // _MICROSECOND if ended >= started else _ENDS_FIRST
 
 
 @shared
-def _latencies(view: View) -> dict[str, timedelta | Null]:
-    """Return the latency of each kind of span, or the reason why it is unknown."""
+def _latencies(view: View) -> dict[str, int | Null]:
+    """Return the latency of each kind of span in microseconds, or the reason why it is unknown."""
     interaction = view.interaction
+    started, ended = interaction.started_at, interaction.ended_at
     # Clocks differ, and in the example of the rubric a tool ends 70 ms after its interaction.
     tolerance = view.limits.span_tolerance_ms * _MS
     intervals: dict[str, list[tuple[datetime, datetime]]] = {}
     broken: dict[str, Null] = {}
     for span in interaction.spans or ():
-        start, end = span.started_at, span.ended_at
+        kind, start, end = span.kind, span.started_at, span.ended_at
         if start is None or end is None:
-            broken[span.kind] = Null("a span of this kind has not both times")
+            broken[kind] = _SPAN_WITHOUT_TIMES
         elif end < start:
-            broken[span.kind] = Null("a span of this kind ends before it starts")
-        elif (interaction.started_at is not None and interaction.started_at - start > tolerance) or (
-            interaction.ended_at is not None and end - interaction.ended_at > tolerance
-        ):
-            broken[span.kind] = Null("a span of this kind lies outside the interaction")
+            broken[kind] = _SPAN_ENDS_FIRST
+        elif (started is not None and started - start > tolerance) or (ended is not None and end - ended > tolerance):
+            broken[kind] = _SPAN_OUTSIDE
+        elif kind in intervals:
+            intervals[kind].append((start, end))
         else:
-            intervals.setdefault(span.kind, []).append((start, end))
+            intervals[kind] = [(start, end)]
     return {kind: _union(found) for kind, found in intervals.items()} | broken
-
-
-def _latency(view: View, kind: str) -> timedelta | Null:
-    return _latencies(view).get(kind, _ZERO)
 
 
 def total_latency_ms(view: View) -> Value:
@@ -78,7 +87,7 @@ def total_latency_ms(view: View) -> Value:
     4230.0
     """
     total = _total(view)
-    return total if isinstance(total, Null) else total / _MS
+    return total if isinstance(total, Null) else total / _US_PER_MS
 
 
 def _latency_metric(kind: str, calls: str, source: str) -> Metric:
@@ -92,8 +101,8 @@ def _latency_metric(kind: str, calls: str, source: str) -> Metric:
     """
 
     def latency_ms(view: View) -> Value:
-        latency = _latency(view, kind)
-        return latency if isinstance(latency, Null) else latency / _MS
+        latency = _latencies(view).get(kind, 0)
+        return latency if isinstance(latency, Null) else latency / _US_PER_MS
 
     latency_ms.__doc__ = f"""Time in {calls}; parallel ones count once.
 
@@ -114,13 +123,13 @@ def _share_metric(kind: str, calls: str) -> Metric:
     """
 
     def latency_share(view: View) -> Value:
-        latency, total = _latency(view, kind), _total(view)
+        latency, total = _latencies(view).get(kind, 0), _total(view)
         if isinstance(latency, Null):
             return latency
         if isinstance(total, Null):
             return total
         if not total:
-            return Null("the interaction took no time")
+            return _NO_TIME
         # A span may end within the tolerance after its interaction.
         return min(latency / total, 1.0)
 
@@ -142,7 +151,7 @@ def tool_call_count(view: View) -> Value:
     >>> tool_call_count(example(spans=[{"kind": "tool", "name": name} for name in ("search", "search", "compare")]))
     3
     """
-    return sum(span.kind == "tool" for span in view.interaction.spans or ())
+    return [span.kind for span in view.interaction.spans or ()].count("tool")
 
 
 def tool_error_count(view: View) -> Value:
@@ -169,8 +178,8 @@ def time_to_first_token_ms(view: View) -> Value:
     """
     started, first = view.interaction.started_at, view.interaction.first_token_at
     if started is None or first is None:
-        return Null("the event has not both started_at and first_token_at")
-    return (first - started) / _MS if first >= started else Null("the first token comes before the start")
+        return _NO_FIRST_TOKEN
+    return (first - started) / _MS if first >= started else _TOKEN_BEFORE_START
 
 
 def output_tokens_per_second(view: View) -> Value:
@@ -184,12 +193,12 @@ def output_tokens_per_second(view: View) -> Value:
     >>> output_tokens_per_second(view)
     80.0
     """
-    usage, latency = view.interaction.usage, _latency(view, "llm")
+    usage, latency = view.interaction.usage, _latencies(view).get("llm", 0)
     if usage is None or usage.output_tokens is None:
-        return Null("the event's usage has no output_tokens")
+        return _NO_OUTPUT_TOKENS
     if isinstance(latency, Null):
         return latency
-    return usage.output_tokens / (latency / _SECOND) if latency else Null("no time was spent in model calls")
+    return usage.output_tokens / (latency / _US_PER_SECOND) if latency else _NO_MODEL_TIME
 
 
 def _usage_metric(field: str, meaning: str, unit: Unit, better: Better, source: str) -> Metric:
@@ -200,9 +209,11 @@ def _usage_metric(field: str, meaning: str, unit: Unit, better: Better, source: 
     812
     """
 
+    absent = Null(f"the event's usage has no {field}")
+
     def usage(view: View) -> Value:
         value: float | None = getattr(view.interaction.usage, field)
-        return Null(f"the event's usage has no {field}") if value is None else value
+        return absent if value is None else value
 
     usage.__doc__ = f"{meaning}\n\nFormula: usage.{field}.\nUndefined: if the event does not have it."
     return Metric(usage, _GROUP, unit, better, ("usage",), source, name=field)

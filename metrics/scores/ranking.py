@@ -16,6 +16,10 @@ from ragweir.metrics.view import View
 
 _TOP = 10
 
+_NO_LABELS = Null("no relevance labels")
+_NONE_RELEVANT = Null("no chunk is relevant")
+_NONE_LABELLED_RELEVANT = Null("no chunk is labelled relevant")
+
 Chunk = str | int
 """Identity of a context: its chunk_id, or its place in the list."""
 
@@ -39,15 +43,15 @@ def _ranking(view: View) -> _Ranking | Null:
     listed = interaction.retrieval.relevant_ids if interaction.retrieval is not None else None
     labels: dict[Chunk, float] = {}
     for place, context in enumerate(contexts):
-        if context.relevant is not None:
+        if (relevant := context.relevant) is not None:
             chunk = context.chunk_id or place
-            labels[chunk] = max(labels.get(chunk, 0.0), float(context.relevant))
+            labels[chunk] = max(labels.get(chunk, 0.0), float(relevant))
     if listed is None and not labels:
-        return Null("no relevance labels")
+        return _NO_LABELS
     grades: dict[Chunk, float] = {**dict.fromkeys(listed or (), 1.0), **labels}
     ideal = tuple(sorted((grade for grade in grades.values() if grade > 0), reverse=True))
     if listed is not None and not ideal:
-        return Null("no chunk is relevant")
+        return _NONE_RELEVANT
     order = dict.fromkeys(contexts[place].chunk_id or place for place in view.texts.ranked)
     return _Ranking(tuple(grades.get(chunk, 0.0) for chunk in order), ideal, listed is not None)
 
@@ -89,7 +93,7 @@ def recall_at_10(view: View) -> Value:
     if isinstance(ranking, Null):
         return ranking
     if not ranking.ideal:
-        return Null("no chunk is labelled relevant")
+        return _NONE_LABELLED_RELEVANT
     return _flag_incomplete(sum(gain > 0 for gain in ranking.gains[:_TOP]) / len(ranking.ideal), ranking)
 
 
@@ -134,7 +138,7 @@ def ndcg_at_10(view: View) -> Value:
     if isinstance(ranking, Null):
         return ranking
     if not ranking.ideal:
-        return Null("no chunk is labelled relevant")
+        return _NONE_LABELLED_RELEVANT
     # In units of a power of two near the highest grade, so that sums cannot overflow and nothing is rounded.
     _, exponent = frexp(ranking.ideal[0])
     return _flag_incomplete(_discounted(ranking.gains, exponent) / _discounted(ranking.ideal, exponent), ranking)

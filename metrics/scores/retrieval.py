@@ -8,7 +8,6 @@ an id, or with an empty one, is distinct.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import fsum
 from typing import NamedTuple
 
@@ -19,13 +18,19 @@ from ragweir.metrics.view import View
 _TOP = 10
 _HYBRID = "hybrid"
 _NO_SCORE = Null("no context has a score")
+_NO_CHUNK_NUMBER = Null("no extraction names its chunk")
+_NO_LIMIT = Null("the event names no retrieval limit")
+_NO_METHOD = Null("no context names its retrieval method")
+_NOT_COUNTED = Null("the event does not say how many chunks were retrieved before the filter")
+_NO_WARNING = Null("nothing to warn of")
+_NOTHING_KNOWN = Null("the event gives neither limits nor a count before the filter")
 
 
 class _RetrievedChunks(NamedTuple):
     """The facts that the contexts give about their retrieval."""
 
-    chunks: set[Chunk]
-    """The distinct chunks."""
+    number: int
+    """The number of distinct chunks."""
     bm25: set[Chunk]
     knn: set[Chunk]
     """The distinct chunks that either method found."""
@@ -35,42 +40,48 @@ class _RetrievedChunks(NamedTuple):
     """The scaled score of each chunk by each method that found it; empty if no context has one."""
     is_scaled: bool
     """True if a score was not within 0 and 1."""
-    pages: set[str]
-    """The distinct pages."""
+    pages: int
+    """The number of distinct pages."""
 
 
 @shared
 def _found(view: View) -> _RetrievedChunks:
-    by_method: dict[str | None, set[Chunk]] = {}
-    best: dict[str | None, dict[Chunk, float]] = {}
-    pages: set[str] = set()
+    by_method: dict[str | None, dict[Chunk, float | None]] = {}  # The highest score of each chunk, at least 0.
+    pages: set[int | str | None] = set()
     is_scaled = False
     for place, context in enumerate(view.interaction.contexts or ()):
-        method, chunk, score, page = context.retrieval_method, context.chunk_id or place, context.score, context.page
-        by_method.setdefault(method, set()).add(chunk)
-        if page:
-            pages.add(str(page))
-        if score is not None:
-            hits = best.setdefault(method, {})
-            hits[chunk] = max(hits.get(chunk, 0.0), score)
-            if not 0 <= score <= 1:
-                is_scaled = True
-    both: set[Chunk] = by_method.get(_HYBRID, set())
+        method, chunk, score = context.retrieval_method, context.chunk_id or place, context.score
+        pages.add(context.page)
+        hits = by_method.get(method)
+        if hits is None:
+            hits = by_method[method] = {}
+        before = hits.get(chunk)
+        if score is None:
+            hits[chunk] = before
+            continue
+        if not 0.0 <= score <= 1.0:
+            is_scaled = True
+            score = max(0.0, score)
+        if before is None or score > before:
+            hits[chunk] = score
+    scores = [score for hits in by_method.values() for score in hits.values() if score is not None]
+    both = by_method.get(_HYBRID, {})
     return _RetrievedChunks(
-        chunks=set().union(*by_method.values()),
-        bm25=by_method.get("bm25", set()) | both,
-        knn=by_method.get("knn", set()) | both,
-        has_methods=any(by_method),
-        scores=[each for hits in best.values() for each in _scaled(hits)],
-        is_scaled=is_scaled,
-        pages=pages,
+        len(set().union(*by_method.values())),
+        {*by_method.get("bm25", ()), *both},
+        {*by_method.get("knn", ()), *both},
+        any(by_method),
+        [score for hits in by_method.values() for score in _scaled(hits)] if is_scaled else scores,
+        is_scaled,
+        len({str(page) for page in pages if page}),
     )
 
 
-def _scaled(hits: dict[Chunk, float]) -> Iterable[float]:
+def _scaled(hits: dict[Chunk, float | None]) -> list[float]:
     """Return the scores of one method, divided by the largest if that is above 1."""
-    largest = max(hits.values())
-    return [score / largest for score in hits.values()] if largest > 1 else hits.values()
+    scores = [score for score in hits.values() if score is not None]
+    largest = max(scores, default=0.0)
+    return [score / largest for score in scores] if largest > 1 else scores
 
 
 def context_relevance(view: View) -> Value:
@@ -94,16 +105,17 @@ def context_relevance(view: View) -> Value:
     0.82
     """
     found = _found(view)
-    if not found.chunks:
+    if not found.number:
         return 0.0
     if not found.scores:
         return _NO_SCORE
     above = [score for score in found.scores if score]
     mean = fsum(above) / max(len(above), 1)
-    spread = min(len(found.pages) / 5, 1.0)
+    spread = min(found.pages / 5, 1.0)
     flags = []
     if found.has_methods:
-        agreement = len(found.bm25 & found.knn) / max(len(found.bm25 | found.knn), 1)
+        common = len(found.bm25 & found.knn)
+        agreement = common / max(len(found.bm25) + len(found.knn) - common, 1)
         relevance = 0.4 * agreement + 0.5 * mean + 0.1 * spread
     else:
         relevance = (0.5 * mean + 0.1 * spread) / 0.6
@@ -119,7 +131,7 @@ def _contributions(view: View) -> tuple[int, ...] | Null:
     extractions = view.interaction.extractions or ()
     numbers = tuple(entry.chunk_number for entry in extractions if entry.chunk_number and entry.chunk_number > 0)
     if extractions and not numbers:
-        return Null("no extraction names its chunk")
+        return _NO_CHUNK_NUMBER
     return numbers
 
 
@@ -181,9 +193,9 @@ def contributing_chunks(view: View) -> Value:
 def _limit_reached(view: View) -> bool | Null:
     retrieval, found = view.interaction.retrieval, _found(view)
     if retrieval is None or (retrieval.bm25_limit is None and retrieval.knn_limit is None):
-        return Null("the event names no retrieval limit")
-    if found.chunks and not found.has_methods:
-        return Null("no context names its retrieval method")
+        return _NO_LIMIT
+    if found.number and not found.has_methods:
+        return _NO_METHOD
     pairs = (found.bm25, retrieval.bm25_limit), (found.knn, retrieval.knn_limit)
     return any(limit is not None and len(chunks) >= limit for chunks, limit in pairs)
 
@@ -192,8 +204,8 @@ def _limit_reached(view: View) -> bool | Null:
 def _much_filtered(view: View) -> bool | Null:
     retrieval = view.interaction.retrieval
     if retrieval is None or retrieval.retrieved_before_filter is None:
-        return Null("the event does not say how many chunks were retrieved before the filter")
-    return len(_found(view).chunks) / max(retrieval.retrieved_before_filter, 1) < 0.5
+        return _NOT_COUNTED
+    return _found(view).number / max(retrieval.retrieved_before_filter, 1) < 0.5
 
 
 def context_recall_heuristic(view: View) -> Value:
@@ -217,7 +229,7 @@ def context_recall_heuristic(view: View) -> Value:
     numbers = _contributions(view)
     if isinstance(numbers, Null):
         return numbers
-    recall = min(len(set(numbers)) / max(len(_found(view).chunks), 1), 1.0)
+    recall = min(len(set(numbers)) / max(_found(view).number, 1), 1.0)
     if _limit_reached(view) is True:
         recall *= 0.7
     elif _much_filtered(view) is True:
@@ -276,8 +288,7 @@ def recall_warning(view: View) -> Value:
         return "HIT_RETRIEVAL_LIMIT"
     if filtered is True:
         return "HIGH_THRESHOLD_FILTERING"
-    judged = reached is False or filtered is False
-    return Null("nothing to warn of" if judged else "the event gives neither limits nor a count before the filter")
+    return _NO_WARNING if reached is False or filtered is False else _NOTHING_KNOWN
 
 
 _GROUP = "retrieval"

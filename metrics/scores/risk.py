@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from operator import mul
 
 from ragweir.metrics.metric import Metric, Null, Value
 from ragweir.metrics.view import View
@@ -58,7 +59,7 @@ class Model:
         >>> Model(0.0, (1.0, 1.0)).risk((0.0, 0.0))
         0.5
         """
-        score = self.intercept + sum(c * feature for c, feature in zip(self.coefficients, features, strict=True))
+        score = self.intercept + sum(map(mul, self.coefficients, features))
         return 1 / (1 + math.exp(-score))
 
 

@@ -149,7 +149,9 @@ BY_HAND = {
     "passage_distinct": (5, 4),
     "passage_repeated": (0, 1),
     # the terms are late, fee, acme
-    "passage_terms": (((0, 2), (2, 1)), ((0, 1), (1, 1))),
+    "passage_terms": ((0, 2), (0, 1)),
+    "passage_occurrences": ((2, 1), (1, 1)),
+    "term_passages": (2, 1, 1),
     "passage_used": (False, True),
     "answer_tokens": (5, 2, 0),
     "answer_exact": (False, False, False),
