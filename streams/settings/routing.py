@@ -72,7 +72,9 @@ _RULES = (
     Rule(name="risk", on="unsupported_risk", above=0.7, suites=(SHARED_SUITE,)),
     # It fires on about 40 % of real answers, most of them good, so a sample of them is enough.
     Rule(name="hallucination", on="lexical_hallucination", above=0.7, suites=(SHARED_SUITE,), probability=0.2),
-    Rule.model_validate({"name": "no-context", "on": "answered_without_context", "is": True, "suites": (SHARED_SUITE,)}),
+    Rule.model_validate(
+        {"name": "no-context", "on": "answered_without_context", "is": True, "suites": (SHARED_SUITE,)}
+    ),
     Rule(name="recall", on="context_recall_heuristic", below=0.7, suites=("context_recall",)),
     Rule.model_validate({"name": "limit", "on": "hit_limit_warning", "is": True, "suites": ("context_recall",)}),
     Rule(
@@ -120,6 +122,11 @@ class RoutingSettings(SettingsGroup):
             (self._are_own_rules and any(SHARED_SUITE in rule.suites for rule in self.rules))
             or (self._are_own_floors and SHARED_SUITE in self.floors)
         )
+
+    @property
+    def uses_rows(self) -> bool:
+        """True if rows select events."""
+        return self.has_share and self.share > 0
 
     @property
     def chosen_rules(self) -> tuple[Rule, ...]:
