@@ -45,3 +45,13 @@ def threshold(bins: Mapping[int, int], events: int, share: float, floor_share: f
 def _floor(share: float, certain: float) -> float:
     """Return the probability of the other events, with which the mean is `share`."""
     return (share - certain) / (1 - certain) if certain < 1 else 1.0
+
+
+def risk_bin(risk: float | None) -> int | None:
+    """Return the bin of `unsupported_risk` in the histograms of windows; None for null.
+
+    >>> risk_bin(0.29), risk_bin(1.0), risk_bin(None)
+    (29, 99, None)
+    """
+    # In fixed-point integers as windows, or 0.29 would be in the bin below.
+    return None if risk is None else min(round(min(max(risk, 0.0), 1.0) * 1_000_000) // 10_000, 99)

@@ -42,6 +42,8 @@ class Source(RecordPosition):
 class SuiteDecision(RecordPart):
     """The decision on judging the event by one suite, with its probability and the names of the rules that fired."""
 
+    omitted_values: ClassVar[Mapping[str, object]] = {"row": None}
+
     suite: str
     """Name of the suite."""
     status: Status
@@ -49,7 +51,10 @@ class SuiteDecision(RecordPart):
     probability: Annotated[FiniteFloat, Field(ge=0, le=1)]
     """Probability with which the event was selected."""
     because: tuple[str, ...] = ()
-    """Names of the rules that fired, or `floor`."""
+    """Names of the rules that fired, and `floor` if the suite has one. With a `row`: `share` if the row selects the
+    event because of its risk, and `floor` if it was drawn at random, below the row's floor."""
+    row: str | None = None
+    """Effective time of the routing row that was used, or `shipped`; absent for a suite without rows."""
 
 
 class Decision(RecordPart):

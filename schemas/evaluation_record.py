@@ -34,6 +34,7 @@ class SuiteDecisionRecord(_Record):
     status: Status
     probability: _Probability
     because: tuple[str, ...] = ()
+    row: str | None = None
 
 
 class DecisionRecord(_Record):

@@ -1,6 +1,7 @@
-"""Routing: the selection of events to judge. A pure function of the event, its scores and the settings.
+"""Routing: the selection of events to judge. A pure function of the event, its scores, its row and the settings.
 
-An event's probability of being judged by a suite is the largest of the suite's floor and of the rules that fire. A
+An event's probability of being judged by a suite is the largest of the suite's floor and of the rules that fire, and
+for `rubric` that of the event's routing row (`ragweir.streams.evaluate.rows`), unless the settings have no share. A
 keyed hash of the event's id gives a uniform number from 0 to 1 per suite; below the probability the event is selected.
 So every runtime, batch, worker and replay selects the same events, and suites are selected independently. Another key
 selects other events.
@@ -24,19 +25,23 @@ from ragweir.metrics.packs import unloaded_pack
 from ragweir.metrics.unavailable import CONTENT_ABSENT
 from ragweir.schemas.evaluation import Decision, SuiteDecision
 from ragweir.schemas.interaction import Interaction
+from ragweir.streams.evaluate.rows import DRAW_RANGE, FLOOR, SHARE, Choice, Selection, shipped_selection
 from ragweir.streams.settings import RoutingSettings, Rule
+from ragweir.streams.settings.routing import SHARED_SUITE
 
-FLOOR = "floor"
-"""The last of the reasons, if a suite has a floor."""
+REASONS_OF_CHANCE = frozenset({FLOOR, SHARE})
+"""The reasons that are no rules, the last ones of a suite."""
 _READ_BY_ALL = frozenset({"query", "response"})
 """The fields that every suite reads."""
 
 _DRAWS = struct.Struct(">8Q")
 """The longest digest of the hash, with a draw for each suite: another length would change all draws."""
-_DRAW_RANGE = 2**64
-"""The number of values of a draw."""
 _CACHED_DECISIONS = 4_096
-"""The most decisions that are cached; there are few, since they depend only on the rules that fired and the draws."""
+"""The most decisions that are cached; there are few, since they depend only on the rules that fired, the rows
+and the draws."""
+
+_CACHED_ROWS = 1_024
+"""The most rows that are kept with the floor of the settings."""
 
 _Kind = Literal["number", "label", "text", "yes or no", "list"]
 _SCORES, _CATEGORIES, _FIELDS, _LABELS = range(4)
@@ -106,18 +111,24 @@ class Router:
         if len(suites) > _DRAWS.size // 8:
             raise ValueError(f"one digest has draws for {_DRAWS.size // 8} suites")
         rules = tuple(_usable(routing, catalogue))
-        for name in [*(name for rule in rules for name in rule.suites), *routing.floors]:
+        self._floors = routing.chosen_floors
+        for name in [*(name for rule in rules for name in rule.suites), *self._floors]:
             if name not in suites:
                 raise ConfigurationError(_unknown_suite(name, rules, suites))
         self._rules = rules
-        self._floors = routing.floors
         self._clauses = tuple(_clause(1 << number, rule, catalogue) for number, rule in enumerate(rules))
-        named = {name for rule in rules for name in rule.suites} | routing.floors.keys()
+        named = {name for rule in rules for name in rule.suites} | self._floors.keys()
+        named |= {SHARED_SUITE} if routing.uses_rows else set()
         # The metrics of a suite are a group of its name: a suite that is switched off costs nothing.
         wanted = named & {metric.group for metric in catalogue.metrics.values()}
         self._suites = tuple((1 << place, place, name) for place, name in enumerate(suites) if name in wanted)
         self.suites = tuple(name for _, _, name in self._suites)
         """The suites that can select events."""
+        self._shared_draw = next((place for _, place, name in self._suites if name == SHARED_SUITE), None)
+        self.uses_rows = routing.uses_rows and self._shared_draw is not None
+        """True if rows select events."""
+        self._shipped = shipped_selection(routing)
+        self._floored = lru_cache(_CACHED_ROWS)(self._floored_of)
         self._keyed = blake2b(digest_size=_DRAWS.size, key=routing.key.encode())
         self._chances = lru_cache(_CACHED_DECISIONS)(self._chances_of)
         self._decision = lru_cache(_CACHED_DECISIONS)(self._decision_of)
@@ -130,12 +141,22 @@ class Router:
         scores: Mapping[str, float | None],
         categories: Mapping[str, str | None],
         absent: Sequence[str] = (),
+        row: Selection | None = None,
     ) -> Decision:
         """Decide about an event with its scores and categories of the free metrics.
 
         The decision has each suite of a rule or floor that is switched on, with its probability, and as reasons the
-        rules that fired, in the order of the settings, and the floor. A suite that reads a field in `absent`, whose
-        content was not captured, has the probability 0 and the reason `content_absent`.
+        rules that fired, in the order of the settings, and the floor. The suite of `routing.share` has the reasons of
+        the row instead of a floor: `share` if it selects the event because of its risk, and `floor` if its draw is
+        below the row's floor. A suite that reads a field in `absent`, whose content was not captured, has the
+        probability 0 and the reason `content_absent`.
+
+        Args:
+            event: the event.
+            scores: its scores.
+            categories: its categories.
+            absent: fields of the event that were not captured.
+            row: the selection by the event's row; None for the shipped one.
         """
         sources = (scores, categories, event.__dict__, event.labels)
         fired = 0
@@ -146,42 +167,55 @@ class Router:
         keyed = self._keyed.copy()
         keyed.update(event.event_id.encode())
         draws = _DRAWS.unpack(keyed.digest())
+        choice = None
+        if self.uses_rows and self._shared_draw is not None:
+            by = self._floored(row or self._shipped)
+            choice = by.choice(scores.get("unsupported_risk"), draws[self._shared_draw])
         selected = 0
-        for bit, index, bound in self._chances(fired):
+        for bit, index, bound in self._chances(fired, choice):
             if draws[index] < bound:
                 selected |= bit
         barred = sum(bit for bit, needs in self._needs if not needs.isdisjoint(absent)) if absent else 0
-        return self._decision(fired, selected & ~barred, barred)
+        return self._decision(fired, choice, selected & ~barred, barred)
 
-    def _reasons(self, suite: str, fired: int) -> dict[str, float]:
-        """Return a suite's probabilities by the fired rules, in the order of the settings, and by its floor."""
-        reasons = {
+    def _floored_of(self, row: Selection) -> Selection:
+        return row.with_floor(self._floors.get(SHARED_SUITE, 0.0))
+
+    def _reasons(self, suite: str, fired: int, choice: Choice | None) -> tuple[float, tuple[str, ...], str | None]:
+        """Return a suite's probability, the reasons, and the revision of the row; a suite without a row has none."""
+        rules = {
             rule.name: rule.probability
             for number, rule in enumerate(self._rules)
             if fired & 1 << number and suite in rule.suites
         }
+        highest = max(rules.values(), default=0.0)
+        if choice is not None and suite == SHARED_SUITE:
+            return max(highest, choice.probability), (*rules, *choice.because), choice.row
         floor = self._floors.get(suite, 0.0)
-        return reasons | {FLOOR: floor} if floor else reasons
+        return max(highest, floor), (*rules, FLOOR) if floor else tuple(rules), None
 
-    def _chances_of(self, fired: int) -> tuple[_Chance, ...]:
+    def _chances_of(self, fired: int, choice: Choice | None) -> tuple[_Chance, ...]:
         return tuple(
             # Integers are compared, since the largest draws would round to 1.
-            (bit, place, ceil(max(reasons.values()) * _DRAW_RANGE))
+            (bit, place, ceil(probability * DRAW_RANGE))
             for bit, place, suite in self._suites
-            if (reasons := self._reasons(suite, fired))
+            if (probability := self._reasons(suite, fired, choice)[0])
         )
 
-    def _decision_of(self, fired: int, selected: int, barred: int) -> Decision:
+    def _decision_of(self, fired: int, choice: Choice | None, selected: int, barred: int) -> Decision:
         return Decision(
             suites=tuple(
                 SuiteDecision(
                     suite=suite,
                     status="selected" if selected & bit else "not_selected",
-                    probability=max(reasons.values(), default=0.0),
-                    because=tuple(reasons),
+                    probability=probability,
+                    because=because,
+                    row=row,
                 )
                 for bit, _, suite in self._suites
-                for reasons in ({CONTENT_ABSENT: 0.0} if barred & bit else self._reasons(suite, fired),)
+                for probability, because, row in (
+                    (0.0, (CONTENT_ABSENT,), None) if barred & bit else self._reasons(suite, fired, choice),
+                )
             )
         )
 
@@ -219,7 +253,7 @@ def condition(rule: Rule, catalogue: Catalogue) -> Condition:
 def _usable(routing: RoutingSettings, catalogue: Catalogue) -> Iterator[Rule]:
     """Yield the user's rules, or the default rules whose metrics are switched on."""
     own = "rules" in routing.model_fields_set
-    for rule in routing.rules:
+    for rule in routing.chosen_rules:
         names = [rule.on] if rule.unless is None else [rule.on, rule.unless]
         if own or all(name in catalogue.metrics or _field(name) for name in names):
             yield rule

@@ -33,7 +33,7 @@ from ragweir.streams.settings import Settings
 ORDER = (
     *("dead-letter", "windows", "otlp.evaluations", "evaluations"),
     *("judge.ledger", "judge.deferred", "judge.retry", "judge.requests"),
-    *("redrive", "interactions", "assembly", "spans"),
+    *("redrive", "interactions", "assembly", "spans", "control"),
 )
 """The topics in the order in which they grow: each after the outputs of its readers."""
 _SERVICES = ("key", "join", "evaluate", "evaluate-faust", "judge", "aggregate")
