@@ -99,7 +99,7 @@ def spending(context: CheckContext) -> str:
     budget = None if usd is None else round(usd * 1_000_000)
     lines = [_spent(name, of_day, budget) for name, of_day in booked.items()]
     # A day that is over has the whole demand; the present one may have more already.
-    shares = [share for of_day in booked.values() if (share := affordable(of_day, budget)) is not None]
+    shares = [share for of_day in booked.values() if (share := affordable(of_day, budget, 0.0)) is not None]
     share = min(shares, default=1.0)
     floors = ", ".join(f"{suite} {floor * share:.2g}" for suite, floor in settings.routing.floors.items())
     if share == 0:
