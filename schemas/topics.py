@@ -9,6 +9,7 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry
+from ragweir.schemas.routing_row import RoutingRow
 from ragweir.schemas.run import Run
 from ragweir.schemas.window import Window
 
@@ -82,6 +83,7 @@ TOPICS = {
             # Only closed segments are compacted, and an open window is written about once a second.
             (("segment.ms", "600000"), ("min.cleanable.dirty.ratio", "0.2")),
         ),
+        Topic("control", "application, effective time", RoutingRow, "compact", 24 * 365, "none"),
         Topic("dead-letter", "as received", DeadLetter, "delete", 24 * 14, "the rejected record's bytes and headers"),
     )
 }

@@ -91,6 +91,14 @@ class RoutingSettings(SettingsGroup):
     floors: dict[str, Probability] = {"rubric": 0.02, "context_recall": 0.02}
     """Probability with which any event is selected at random, by suite, from 0 to 1. Estimates over all events need a
     floor above 0; a higher one narrows their intervals and costs more calls."""
+    share: Probability = 0.1
+    """Share of an application's events that the suite `rubric` judges, from 0 to 1."""
+    floor_share: Probability = 0.25
+    """Part of `routing.share` that is selected at random; the rest are the events with the highest
+    `unsupported_risk`."""
+    share_from_budget: bool = False
+    """If true, `ragweir routing plan` takes the share for which `judge.daily_budget_usd` suffices, by the events of the
+    last seven days and the cost of a judged event in the ledger, in place of `routing.share`."""
     key: str = DEFAULT_ROUTING_KEY
     """Secret key, 1 to 64 bytes, of the hash that selects events at random; set it in the environment, as
     RAGWEIR_ROUTING__KEY. Another key selects other events. Producers that know the key, and everybody knows the

@@ -78,7 +78,7 @@ def test_the_floor_beside_rules_by_hand_is_no_sign_of_a_draw() -> None:
 
 def test_a_crash_leaves_the_floors_part_as_it_was() -> None:
     log = Log()
-    pool, worker = judging(log, 0.5, daily_budget_usd=dollars(4))
+    _, worker = judging(log, 0.5, daily_budget_usd=dollars(4))
     log.ask(request("drawn", because=DRAWN))
     worker.turn()
     (entry,) = log.read("judge.ledger")
@@ -95,7 +95,7 @@ def test_a_crash_leaves_the_floors_part_as_it_was() -> None:
 
 def test_a_partition_that_is_given_up_counts_the_floors_part_as_spent() -> None:
     log = Log()
-    pool, worker = judging(log, 0.5, daily_budget_usd=dollars(2))
+    _, worker = judging(log, 0.5, daily_budget_usd=dollars(2))
     log.ask(request("drawn", because=DRAWN))
     worker.turn()
     worker.revoke(0)
