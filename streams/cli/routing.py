@@ -154,10 +154,13 @@ def _sources(effective: Settings, made: service.Round, auroc: float) -> list[str
         cost = f"Cost: {made.cost.usd:.6f} dollars an event, by the ledger of {made.cost.events:,} judged events."
     unknown = sum(each.traffic.bad is None for each in made.planned)
     bad = "Bad answers: by the judge's estimate of judge_faithfulness"
+    finds = (
+        f"Finds: expected if a bad answer has a higher unsupported_risk than a good one in {auroc:.0%} of pairs, an "
+        "assumption (--auroc); answers that people labelled gave .67 to .91."
+    )
     lines = [
         cost,
-        f"Finds: expected if a bad answer has a higher unsupported_risk than a good one in {auroc:.0%} of pairs, an "
-        "assumption (--auroc); answers that people labelled gave .67 to .91.",
+        finds,
         f"{bad}; 0.2 is assumed for {unknown} applications that it has not read." if unknown else f"{bad}.",
         "Widths: of the 95 % interval of the judge's mean score; it says nothing about the judge's own errors.",
     ]
