@@ -83,6 +83,7 @@ TOPICS = {
             # Only closed segments are compacted, and an open window is written about once a second.
             (("segment.ms", "600000"), ("min.cleanable.dirty.ratio", "0.2")),
         ),
+        # No row is ever deleted: replays of old events select as it said then.
         Topic("control", "application, effective time", RoutingRow, "compact", 24 * 365, "none"),
         Topic("dead-letter", "as received", DeadLetter, "delete", 24 * 14, "the rejected record's bytes and headers"),
     )

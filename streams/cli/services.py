@@ -177,7 +177,7 @@ def _planner(effective: Settings, every: str) -> list[Command]:
     from ragweir.streams.routing.traffic import check_dimensions  # noqa: PLC0415
 
     interval(every)
-    if effective.judge.base_url is None or not effective.routing.share:
+    if effective.judge.base_url is None or not effective.routing.has_share:
         return []
     try:
         check_dimensions(effective)

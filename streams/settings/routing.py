@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, StringConstraints, field_validator, model_validator
@@ -64,11 +65,14 @@ class Rule(SettingsGroup):
         return [each for each in (*given, ("present", self.present)) if each[1] is not None]
 
 
+SHARED_SUITE = "rubric"
+"""The suite whose events are selected by `routing.share`."""
+
 _RULES = (
-    Rule(name="risk", on="unsupported_risk", above=0.7, unless="refusal", suites=("rubric",)),
+    Rule(name="risk", on="unsupported_risk", above=0.7, suites=(SHARED_SUITE,)),
     # It fires on about 40 % of real answers, most of them good, so a sample of them is enough.
-    Rule(name="hallucination", on="lexical_hallucination", above=0.7, suites=("rubric",), probability=0.2),
-    Rule.model_validate({"name": "no-context", "on": "answered_without_context", "is": True, "suites": ("rubric",)}),
+    Rule(name="hallucination", on="lexical_hallucination", above=0.7, suites=(SHARED_SUITE,), probability=0.2),
+    Rule.model_validate({"name": "no-context", "on": "answered_without_context", "is": True, "suites": (SHARED_SUITE,)}),
     Rule(name="recall", on="context_recall_heuristic", below=0.7, suites=("context_recall",)),
     Rule.model_validate({"name": "limit", "on": "hit_limit_warning", "is": True, "suites": ("context_recall",)}),
     Rule(
@@ -84,25 +88,65 @@ _RULES = (
 class RoutingSettings(SettingsGroup):
     """Selection of events for the judge. It is deterministic: a replay selects the same events."""
 
+    share: Probability = 0.1
+    """Share of an application's events that the suite `rubric` judges, from 0 to 1. The rows of the topic `control` say
+    which: the events with the highest `unsupported_risk`, and some of the others at random. It replaces the default
+    rules and the default floor of `rubric`; those set here hold in addition, and the largest probability counts. If
+    rules or floors set here name `rubric` and `share` is unset, there is no share: rules and floors alone select."""
+    floor_share: Probability = 0.25
+    """Part of `share` that is selected at random from all events, from 0 to 1. Estimates over all events need it; a
+    higher one narrows their intervals, and fewer bad answers are found. The same part of each budget of the judge is
+    kept for these events."""
+    share_from_budget: bool = False
+    """If true, `ragweir routing plan` makes rows with the share for which `judge.daily_budget_usd` suffices, by the
+    events of the last seven days and the cost of a judged event in the ledger. `share` holds until a cost is known, and
+    for applications without a row."""
     rules: tuple[Rule, ...] = _RULES
     """Rules that select events for the judge; an event is selected with the largest probability of the rules that fire.
     Rules set here replace the default ones. A default rule on a metric that is switched off is left out; a rule set
-    here on such a metric is an error."""
-    floors: dict[str, Probability] = {"rubric": 0.02, "context_recall": 0.02}
+    here on such a metric is an error. The default rules for `rubric` hold only without a `share`."""
+    floors: dict[str, Probability] = {SHARED_SUITE: 0.02, "context_recall": 0.02}
     """Probability with which any event is selected at random, by suite, from 0 to 1. Estimates over all events need a
-    floor above 0; a higher one narrows their intervals and costs more calls."""
-    share: Probability = 0.1
-    """Share of an application's events that the suite `rubric` judges, from 0 to 1."""
-    floor_share: Probability = 0.25
-    """Part of `routing.share` that is selected at random; the rest are the events with the highest
-    `unsupported_risk`."""
-    share_from_budget: bool = False
-    """If true, `ragweir routing plan` takes the share for which `judge.daily_budget_usd` suffices, by the events of the
-    last seven days and the cost of a judged event in the ledger, in place of `routing.share`."""
+    floor above 0; a higher one narrows their intervals and costs more calls. The default floor of `rubric` holds only
+    without a `share`."""
     key: str = DEFAULT_ROUTING_KEY
     """Secret key, 1 to 64 bytes, of the hash that selects events at random; set it in the environment, as
     RAGWEIR_ROUTING__KEY. Another key selects other events. Producers that know the key, and everybody knows the
     default, can choose event ids that are judged."""
+
+    @property
+    def has_share(self) -> bool:
+        """True if `share` selects events for `rubric`; false if it is unset, and rules or floors set by hand name it.
+
+        >>> RoutingSettings(floors={"rubric": 0.1}).has_share, RoutingSettings(floors={"ragas": 0.1}).has_share
+        (False, True)
+        """
+        return "share" in self.model_fields_set or not (
+            (self._are_own_rules and any(SHARED_SUITE in rule.suites for rule in self.rules))
+            or (self._are_own_floors and SHARED_SUITE in self.floors)
+        )
+
+    @property
+    def chosen_rules(self) -> tuple[Rule, ...]:
+        """The rules that hold: the default ones for `rubric` only without a share."""
+        if self._are_own_rules or not self.has_share:
+            return self.rules
+        return tuple(rule for rule in self.rules if SHARED_SUITE not in rule.suites)
+
+    @property
+    def chosen_floors(self) -> Mapping[str, float]:
+        """The floors that hold: the default one of `rubric` only without a share."""
+        if self._are_own_floors or not self.has_share:
+            return self.floors
+        return {suite: floor for suite, floor in self.floors.items() if suite != SHARED_SUITE}
+
+    @property
+    def _are_own_rules(self) -> bool:
+        return "rules" in self.model_fields_set
+
+    @property
+    def _are_own_floors(self) -> bool:
+        return "floors" in self.model_fields_set
 
     @field_validator("rules")
     @classmethod
@@ -111,6 +155,8 @@ class RoutingSettings(SettingsGroup):
             raise ValueError("two rules have the same name")
         if any(rule.name == "floor" for rule in rules):
             raise ValueError("floor is the name of the random floor")
+        if any(rule.name == "share" for rule in rules):
+            raise ValueError("share is the name of the selection by routing.share")
         return rules
 
     @field_validator("key")
