@@ -141,6 +141,11 @@ class RoutingSettings(SettingsGroup):
         return {suite: floor for suite, floor in self.floors.items() if suite != SHARED_SUITE}
 
     @property
+    def reserved_share(self) -> float:
+        """The part of each budget of the judge that only events selected by a random floor may spend."""
+        return self.floor_share if self.has_share else 0.0
+
+    @property
     def _are_own_rules(self) -> bool:
         return "rules" in self.model_fields_set
 
