@@ -70,13 +70,17 @@ class LedgerEntry(RecordPart):
     wanted: NonNegativeInt = 0
     """Number of events with a first request, with or without budget left for it."""
     floor: NonNegativeInt = 0
-    """Number of those that only a random floor had selected."""
+    """Number of those that a random floor had selected."""
+    floor_spent: NonNegativeInt = 0
+    """Part of `spent` for events that a random floor had selected."""
+    floor_reserved: NonNegativeInt = 0
+    """Part of `reserved` for them."""
     finished: tuple[Finished, ...] = ()
     """The last finished request of each request topic at the time of writing, of any account."""
     shares: NonNegativeInt | None = None
     """Number of equal shares of the day's budgets; only in the entry of `shares_entry`."""
 
-    omitted_values: ClassVar[Mapping[str, object]] = {"shares": None}
+    omitted_values: ClassVar[Mapping[str, object]] = {"shares": None, "floor_spent": 0, "floor_reserved": 0}
 
 
 _SHARES = " shares"

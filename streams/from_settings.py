@@ -262,6 +262,7 @@ def judge_config(settings: Settings, partitions: int) -> JudgeConfig:
         suites=every,
         judge=judge,
         partitions=partitions,
+        floor_share=settings.routing.reserved_share,
         redact=Redactor(judge).redact,
         off=frozenset(m.name for suite in every.values() for m in suite.metrics if m.name not in metrics.metrics),
         max_bytes=max_record_bytes(settings.limits.max_event_bytes),

@@ -65,6 +65,8 @@ COMMANDS: dict[str, Listed] = {
         "Evaluate past events again, by the present settings or those of `--config`, without changing anything live.",
     ),
     "runs": Listed("runs", "List, show or delete replays."),
+    "routing": Listed("routing", "Plan which events the judge reads."),
+    "planner": Listed("services"),
     "slo": Listed("slo", "Turn SLOs into alerts, and rehearse them on past evaluations."),
     "dead-letter": Listed(
         "dead_letter", "List and show the records that were rejected, and send them again after a fix."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal, NoReturn
@@ -11,9 +11,9 @@ from typing import Annotated, Literal, NoReturn
 import structlog
 import typer
 
-from ragweir.errors import PermanentError
+from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.streams.cli.app import app, settings, shared_flags
-from ragweir.streams.cli.options import MapFile, Workers
+from ragweir.streams.cli.options import Every, MapFile, Workers, interval
 from ragweir.streams.cli.worker_exit import as_worker
 from ragweir.streams.export.service import PROJECTIONS, enabled_projections
 from ragweir.streams.from_settings import catalogue
@@ -123,6 +123,15 @@ def join(slot: Slot = None) -> None:
     _run("join", settings(), 1, slot, [])
 
 
+@app.command(hidden=True)
+def planner(slot: Slot = None, every: Every = "1d") -> None:
+    """Plan routing rows at intervals: one worker of `up`."""
+    from ragweir.streams.routing import service as planning  # noqa: PLC0415 - not for other services
+
+    effective, length, stopped = settings(), interval(every), stop_flag()
+    as_worker(partial(planning.run, effective, length, slot or 0, stopped), Heartbeat.inherited())
+
+
 def _project(name: str) -> Callable[[int | None], None]:
     """Return the command that runs a projection."""
 
@@ -144,18 +153,38 @@ def up(
     aggregate_workers: Annotated[
         int, typer.Option(min=1, max=256, help="Number of worker processes that aggregate.")
     ] = 1,
+    plan_every: Annotated[
+        str, typer.Option(help="Interval of planning routing rows: 1d, or a part of a day such as 1h.")
+    ] = "1d",
 ) -> None:
     """Run all services on this machine under one supervisor: evaluate, aggregate, export, and judge if configured.
 
-    With `input.format = "otlp"` the two services of `assemble` run as well. The telemetry ports are telemetry.port,
-    + 100, + 200 and + 300, of `assemble` + 500 and + 600, each plus the worker's number. The supervisor
-    lists all of them for Prometheus (http_sd) under /targets on telemetry.port + 400.
+    With `input.format = "otlp"` the two services of `assemble` run as well, and with a judge a planner, which does
+    what `ragweir routing plan --apply` does. The telemetry ports are telemetry.port, + 100, + 200 and + 300, of
+    `assemble` + 500 and + 600, of the planner + 700, each plus the worker's number. The supervisor lists all of them
+    for Prometheus (http_sd) under /targets on telemetry.port + 400.
     """
     effective = settings()
     workers = {service.name: 1 for service in SERVICES.values() if service.enabled(effective)}
     workers |= {"evaluate": evaluate_workers, "aggregate": aggregate_workers}
     workers |= {service.name: 1 for service in enabled_projections(effective)}
-    _run_several(workers, effective, UP_PORT)
+    _run_several(workers, effective, UP_PORT, _planner(effective, plan_every))
+
+
+def _planner(effective: Settings, every: str) -> list[Command]:
+    """Return the command of the planner if there is a judge and windows from which rows can be made."""
+    from ragweir.streams.routing.control import NAME  # noqa: PLC0415 - not for other commands
+    from ragweir.streams.routing.traffic import check_dimensions  # noqa: PLC0415
+
+    interval(every)
+    if effective.judge.base_url is None or not effective.routing.has_share:
+        return []
+    try:
+        check_dimensions(effective)
+    except ConfigurationError as error:
+        log.warning("no routing rows are planned; the shipped row holds", reason=str(error))
+        return []
+    return [_command(NAME, 0, ["--every", every])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +220,12 @@ def _command(name: str, slot: int, flags: list[str]) -> Command:
     return Command(name, slot, own_command(*shared_flags(), name, *flags, "--slot", str(slot)))
 
 
-def _run_several(workers: Mapping[str, int], effective: Settings, port: int) -> NoReturn:
-    """Run workers of several services under one supervisor."""
+def _run_several(workers: Mapping[str, int], effective: Settings, port: int, more: Sequence[Command] = ()) -> NoReturn:
+    """Run workers of several services, and further commands, under one supervisor."""
     for name in workers:
         _RUNNERS[name].check(effective)
     commands = [_command(name, slot, []) for name, number in workers.items() for slot in range(number)]
-    _supervise(commands, effective, port, stop_flag())
+    _supervise([*commands, *more], effective, port, stop_flag())
 
 
 def _run(

@@ -14,7 +14,7 @@ from ragweir.streams.judge.held_requests import HeldRequest, JobReservation
 from ragweir.streams.judge.job import Job
 from ragweir.streams.judge.pricing import allowance
 from ragweir.streams.judge.request_state import RequestState
-from ragweir.streams.judge.results import by_floor_alone, case_of, chosen, evaluated, result, unjudged, waiting
+from ragweir.streams.judge.results import by_floor, case_of, chosen, evaluated, result, unjudged, waiting
 from ragweir.streams.judge.worker_ledgers import WorkerLedgers
 
 _DECIDING_S = 5.0
@@ -61,7 +61,7 @@ class RequestAdmission:
             request, partition, evaluation = held.request, held.record.partition, held.request.evaluation
             if request.requested_at is None:
                 account = self._ledgers.account(self._days.today(), evaluation.application, evaluation.tenant)
-                self._ledgers.count_request(partition, account, by_floor=by_floor_alone(evaluation))
+                self._ledgers.count_request(partition, account, by_floor=by_floor(evaluation))
             again = waiting("judge.retry", request, partition, held.requested_at, now, ABOVE_SHARE)
             held.move(result(held.record, again, "moved"))
 
@@ -79,19 +79,20 @@ class RequestAdmission:
         amount = allowance(config.judge, held.case, suites)
         ledgers, days = self._ledgers, [day for day in self._days.days() if self._ledgers.is_open(day)]
         accounts = [ledgers.account(day, evaluation.application, evaluation.tenant) for day in days]
-        if not ledgers.allows(accounts[0], amount):
+        drawn = by_floor(evaluation)
+        if not ledgers.allows(accounts[0], amount, by_floor=drawn):
             return self._resolve(held, "failed", _ABOVE_BUDGET)
-        if today := ledgers.reserve(partition, accounts[0], amount):
+        if today := ledgers.reserve(partition, accounts[0], amount, by_floor=drawn):
             # A job for which tomorrow has no budget starts too, and ends at midnight.
-            later = (ledgers.reserve(partition, account, amount) for account in accounts[1:])
+            later = (ledgers.reserve(partition, account, amount, by_floor=drawn) for account in accounts[1:])
             by_day = (today, *(each for each in later if each))
             reserved = tuple(each[0].account[0] for each in by_day)
             held.reserve(JobReservation(Job(held.id, held.case, suites, amount, reserved, self._days.today), by_day))
-        elif not ledgers.may_fit(accounts[0], amount):
+        elif not ledgers.may_fit(accounts[0], amount, by_floor=drawn):
             again = waiting("judge.deferred", request, partition, held.requested_at, next_day(days[0]), _OVER_BUDGET)
             held.resolve(result(held.record, again, "deferred"))
         if held.state is not RequestState.WAITING and request.requested_at is None:
-            ledgers.count_request(partition, accounts[0], by_floor=by_floor_alone(evaluation))
+            ledgers.count_request(partition, accounts[0], by_floor=drawn)
         return None
 
     def _resolve(self, held: HeldRequest, status: Literal["failed", "expired"], why: str) -> None:

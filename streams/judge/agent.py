@@ -59,7 +59,9 @@ class JudgeAgent(Agent):
         judge = config.judge
         self._config, self._pool = config, pool
         self._requests = HeldRequests()
-        self._ledgers = WorkerLedgers(cache(partial(Budget.share, judge)), config.partitions, config.shares)
+        self._ledgers = WorkerLedgers(
+            cache(partial(Budget.share, judge, config.floor_share)), config.partitions, config.shares
+        )
         self._days = DayClock(config.clock, config.day)
         self._most_held = _HELD_PER_JOB * judge.concurrency
         self._shares = TenantShares(judge.budgets_by_tenant, self._most_held, _MOST_HELD_BYTES // 2)

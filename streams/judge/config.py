@@ -28,6 +28,8 @@ class JudgeConfig:
     shares: Callable[[str], int | None] | None = None
     """Returns the number of shares of a day's budgets from the ledger of partition 0, or None while it is not known,
     without blocking. Without it the number of partitions does not change."""
+    floor_share: float = 0.0
+    """Part of each budget that only events selected by a random floor may spend."""
     redact: Callable[[Case], Case | Null] = lambda case: case
     """Returns the case as it may be sent to the endpoint, or the reason why it must not be sent."""
     day: str | None = None

@@ -33,15 +33,17 @@ class Budget:
     tenants: Mapping[str, int] = field(default_factory=dict)
     other_tenants: int | None = None
     """For events without a tenant and all tenants that have no budget by name."""
+    floor_share: float = 0.0
+    """Part of each budget that only events selected by a random floor may spend."""
 
     @classmethod
-    def share(cls, settings: JudgeSettings, shares: int) -> Budget:
+    def share(cls, settings: JudgeSettings, floor_share: float, shares: int) -> Budget:
         """Return one of so many shares of the budgets, rounded down.
 
-        >>> Budget.share(JudgeSettings(daily_budget_usd=1, budgets_by_application={"bot": 0.5}), 3)
-        Budget(total=333333, applications={'bot': 166666}, tenants={}, other_tenants=None)
-        >>> Budget.share(JudgeSettings(budgets_by_tenant={"acme": 0.25}, other_tenants_share=0.75), 5)
-        Budget(total=1000000, applications={}, tenants={'acme': 50000}, other_tenants=750000)
+        >>> Budget.share(JudgeSettings(daily_budget_usd=1, budgets_by_application={"bot": 0.5}), 0.25, 3)
+        Budget(total=333333, applications={'bot': 166666}, tenants={}, other_tenants=None, floor_share=0.25)
+        >>> Budget.share(JudgeSettings(budgets_by_tenant={"acme": 0.25}, other_tenants_share=0.75), 0.0, 5)
+        Budget(total=1000000, applications={}, tenants={'acme': 50000}, other_tenants=750000, floor_share=0.0)
         """
 
         def share(usd: float) -> int:
@@ -53,6 +55,7 @@ class Budget:
             {name: share(usd) for name, usd in settings.budgets_by_application.items()},
             {name: share(usd) for name, usd in settings.budgets_by_tenant.items()},
             None if total_usd is None or others >= 1 else share(total_usd * others),
+            floor_share,
         )
 
     def account(self, day: str, application: str | None, tenant: str | None) -> Account:
@@ -77,14 +80,21 @@ class Ledger:
             accounts.pop((day, application, tenant), None)
             if record.value is not None:
                 entry = LedgerEntry.model_validate_json(record.value)
-                settled = entry.model_copy(update={"spent": entry.spent + entry.reserved, "reserved": 0})
-                accounts[day, application, tenant] = settled
+                accounts[day, application, tenant] = entry.model_copy(
+                    update={
+                        "spent": entry.spent + entry.reserved,
+                        "reserved": 0,
+                        "floor_spent": entry.floor_spent + entry.floor_reserved,
+                        "floor_reserved": 0,
+                    }
+                )
         return cls(partition, accounts)
 
-    def available(self, budget: Budget, account: Account, *, settled: bool = False) -> int | None:
+    def available(self, budget: Budget, account: Account, *, by_floor: bool, settled: bool = False) -> int | None:
         """Return the amount that is left in every budget of an account; None if all are unlimited.
 
-        It is below 0 if more is booked than the budget allows. `settled` leaves reservations out.
+        It is below 0 if more is booked than the budget allows. The part that is kept for events selected by a random
+        floor is left only for these. `settled` leaves reservations out.
         """
         day, application, tenant = account
         bounds: tuple[tuple[int | None, Callable[[Account], bool]], ...] = (
@@ -96,16 +106,25 @@ class Ledger:
                 lambda other: other[0] == day and other[2] not in budget.tenants,
             ),
         )
-        left = [bound - self._taken(concerned, settled=settled) for bound, concerned in bounds if bound is not None]
+        left = []
+        for bound, concerned in bounds:
+            if bound is not None:
+                taken, by_floors = self._taken(concerned, settled=settled)
+                left.append(bound - taken)
+                if not by_floor:
+                    left.append(int(bound * (1 - budget.floor_share)) - (taken - by_floors))
         return min(left, default=None)
 
-    def _taken(self, concerned: Callable[[Account], bool], *, settled: bool) -> int:
-        entries = (entry for key, entry in self.accounts.items() if concerned(key))
-        return sum(entry.spent + (0 if settled else entry.reserved) for entry in entries)
+    def _taken(self, concerned: Callable[[Account], bool], *, settled: bool) -> tuple[int, int]:
+        """Return the amount that is taken, and the part of it for events selected by a random floor."""
+        entries = [entry for key, entry in self.accounts.items() if concerned(key)]
+        taken = sum(entry.spent + (0 if settled else entry.reserved) for entry in entries)
+        by_floors = sum(entry.floor_spent + (0 if settled else entry.floor_reserved) for entry in entries)
+        return taken, by_floors
 
     def taken(self, day: str) -> int:
         """Return the amount that is spent or reserved on a day."""
-        return self._taken(lambda other: other[0] == day, settled=False)
+        return self._taken(lambda other: other[0] == day, settled=False)[0]
 
     def shares(self, day: str) -> int | None:
         """Return the number of shares of a day's budgets; None if it is not in this ledger."""
@@ -148,14 +167,15 @@ class Ledger:
                 yield ledger_key(entry), encode(entry.model_copy(update={"finished": finished}))
 
 
-def affordable(entries: Iterable[LedgerEntry], budget: int | None) -> float | None:
-    """Return the ratio of the events selected by a floor alone for which the budget suffices after all others; 0 to 1.
+def affordable(entries: Iterable[LedgerEntry], budget: int | None, floor_share: float) -> float | None:
+    """Return the ratio of the events selected by a floor for which the budget suffices, from 0 to 1.
 
-    None if the budget is unlimited, no event was judged yet, or none was selected by a floor alone.
+    They have what all others leave, and at least their own part of the budget. None if the budget is unlimited, no
+    event was judged yet, or none was selected by a floor.
 
     >>> one = LedgerEntry(day="", application="", tenant="", partition=0, spent=400, events=4, wanted=30, floor=20)
-    >>> affordable([one], 2_000)
-    0.5
+    >>> affordable([one], 2_000, 0.0), affordable([one], 2_000, 0.75)
+    (0.5, 0.75)
     """
     spent = events = wanted = floor = 0
     for entry in entries:
@@ -166,4 +186,4 @@ def affordable(entries: Iterable[LedgerEntry], budget: int | None) -> float | No
     if budget is None or not events or not floor:
         return None
     affords = budget * events / spent if spent else float("inf")
-    return max(0.0, min(1.0, (affords - (wanted - floor)) / floor))
+    return max(0.0, min(1.0, max(affords - (wanted - floor), floor_share * affords) / floor))

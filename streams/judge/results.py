@@ -24,6 +24,7 @@ _SERVICE = "judge"
 _MICRO = 1_000_000
 _OPEN: Collection[Status] = ("selected", "deferred")
 RequestOutcome = Literal["judged", "failed", "retried", "moved", "deferred", "expired"]
+_ROW_REASONS = frozenset({"floor", "share"})
 CUT = "judge_input_cut"
 """The flag of an evaluation whose texts were too long for the judge."""
 
@@ -33,9 +34,13 @@ def chosen(evaluation: Evaluation) -> list[SuiteDecision]:
     return [suite for suite in evaluation.decision.suites if suite.status in _OPEN]
 
 
-def by_floor_alone(evaluation: Evaluation) -> bool:
-    """Return whether only random floors selected the event."""
-    return all(set(suite.because) <= {"floor"} for suite in chosen(evaluation))
+def by_floor(evaluation: Evaluation) -> bool:
+    """Return whether a random floor selected the event for a suite.
+
+    Beside rules by hand, `floor` is a reason of every event of a suite that has one; beside a routing row it is one
+    only of events that were drawn.
+    """
+    return any("floor" in suite.because and {*suite.because} <= _ROW_REASONS for suite in chosen(evaluation))
 
 
 def case_of(request: JudgeRequest, max_chars: int) -> tuple[Case, bool]:

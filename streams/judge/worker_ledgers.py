@@ -35,6 +35,12 @@ class LedgerReservation:
     account: Account
     amount: int
     """Millionths of a dollar."""
+    by_floor: bool
+    """True for an event that a random floor selected."""
+
+    def booking(self, **amounts: int) -> dict[str, int]:
+        """Return the amounts to book, with the parts for events selected by a random floor."""
+        return {**amounts, **({f"floor_{name}": amount for name, amount in amounts.items()} if self.by_floor else {})}
 
 
 class WorkerLedgers:
@@ -139,45 +145,51 @@ class WorkerLedgers:
         """Count a request to judge an event, once for each event."""
         self._book(partition, account, wanted=1, floor=int(by_floor))
 
-    def allows(self, account: Account, amount: int) -> bool:
+    def allows(self, account: Account, amount: int, *, by_floor: bool) -> bool:
         """Return whether an amount is within the shares of all partitions of the worker, if nothing is booked."""
-        available = Ledger(0).available(self._share(self._shares[account[0]]), account)
+        available = Ledger(0).available(self._share(self._shares[account[0]]), account, by_floor=by_floor)
         return available is None or amount <= available * len(self._pending)
 
-    def may_fit(self, account: Account, amount: int) -> bool:
+    def may_fit(self, account: Account, amount: int, *, by_floor: bool) -> bool:
         """Return whether an amount will fit if all reservations are settled at no cost."""
-        every = [self._available(partition, account, settled=True) for partition in self._pending]
+        every = [self._available(partition, account, by_floor=by_floor, settled=True) for partition in self._pending]
         return any(each is None for each in every) or sum(max(0, each or 0) for each in every) >= amount
 
-    def _available(self, partition: int, account: Account, *, settled: bool = False) -> int | None:
+    def _available(self, partition: int, account: Account, *, by_floor: bool, settled: bool = False) -> int | None:
         budget = self._budget(account[0], partition)
-        return self._pending[partition].available(budget, account, settled=settled)
+        return self._pending[partition].available(budget, account, by_floor=by_floor, settled=settled)
 
     def _book(self, partition: int, account: Account, **amounts: int) -> None:
         self._pending[partition] = self._pending[partition].booked(account, **amounts)
 
-    def reserve(self, partition: int, account: Account, amount: int) -> tuple[LedgerReservation, ...]:
+    def reserve(
+        self, partition: int, account: Account, amount: int, *, by_floor: bool
+    ) -> tuple[LedgerReservation, ...]:
         """Reserve an amount for a job of a partition; returns nothing if it does not fit.
 
         The first reservation is in the partition's own ledger, even if its amount is 0.
         """
-        own = self._available(partition, account)
+        own = self._available(partition, account, by_floor=by_floor)
         parts = {partition: amount if own is None else max(0, min(amount, own))}
         missing = amount - parts[partition]
         if missing:
-            others = {other: self._available(other, account) or 0 for other in self._pending if other != partition}
+            others = {
+                other: self._available(other, account, by_floor=by_floor) or 0
+                for other in self._pending
+                if other != partition
+            }
             for other in sorted(others, key=lambda each: -others[each]):
                 parts[other] = max(0, min(missing, others[other]))
                 missing -= parts[other]
         if missing:
             return ()
         reservations = tuple(
-            LedgerReservation(each, self._epochs[each], account, part)
+            LedgerReservation(each, self._epochs[each], account, part, by_floor)
             for each, part in parts.items()
             if part or each == partition
         )
         for each in reservations:
-            self._book(each.partition, account, reserved=each.amount)
+            self._book(each.partition, account, **each.booking(reserved=each.amount))
         return reservations
 
     def settle(self, reservations: Sequence[LedgerReservation], cost: int, *, judged: bool) -> None:
@@ -192,7 +204,8 @@ class WorkerLedgers:
             left -= spent
             if self._epochs.get(each.partition) == each.epoch:
                 events = int(judged and number == 0)
-                self._book(each.partition, each.account, reserved=-each.amount, spent=spent, events=events)
+                amounts = each.booking(reserved=-each.amount, spent=spent)
+                self._book(each.partition, each.account, **amounts, events=events)
 
     def forfeit(self, reservations: Iterable[LedgerReservation]) -> None:
         """Count reservations as spent: the cost of their job will not be known, since its partition is given up.
@@ -201,8 +214,8 @@ class WorkerLedgers:
         """
         for each in reservations:
             if self._epochs.get(each.partition) == each.epoch:
-                ledger = self._committed[each.partition].booked(each.account, reserved=-each.amount, spent=each.amount)
-                self._committed[each.partition] = ledger
+                amounts = each.booking(reserved=-each.amount, spent=each.amount)
+                self._committed[each.partition] = self._committed[each.partition].booked(each.account, **amounts)
 
     @property
     def newest_day(self) -> str:
@@ -224,7 +237,7 @@ class WorkerLedgers:
         budget = sum(self._budget(day, partition).total or 0 for partition in self._pending)
         left = budget - sum(ledger.taken(day) for ledger in self._pending.values())
         levels["ragweir_judge_budget_left_dollars",] = left / _MICRO
-        ratio = affordable(today, budget)
+        ratio = affordable(today, budget, share.floor_share)
         if ratio is not None:
             levels["ragweir_judge_affordable_floor_ratio",] = ratio
         return levels

@@ -106,7 +106,7 @@ _CALL_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _BATCHES = (1, 10, 100, 500, 1000, 5000)
 _EVALUATE, _AGGREGATE, _JUDGE, _EXPORT = "evaluate", "aggregate", "judge", "export"
-_KEY, _JOIN = "key", "join"
+_KEY, _JOIN, _PLANNER = "key", "join", "planner"
 _AGENTS = (_EVALUATE, _AGGREGATE, _JUDGE, _KEY, _JOIN)
 
 _CALLS = (
@@ -314,6 +314,15 @@ TABLE = (
         _JOIN,
         labels=("partition",),
     ),
+    # Routing rows.
+    _counter(
+        "ragweir_routing_plans_total",
+        "Attempts to plan routing rows, by outcome; after a failure evaluate goes on with the rows that there are",
+        _PLANNER,
+        outcome=("planned", "failed"),
+    ),
+    _counter("ragweir_routing_rows_total", "Routing rows that were appended to the topic `control`", _PLANNER),
+    _gauge("ragweir_routing_planned_timestamp_seconds", "Time of the last plan of routing rows", _PLANNER),
     # Transactions.
     _counter("ragweir_transactions_total", "Transactions, by outcome", *_AGENTS, outcome=("committed", "aborted")),
     _histogram("ragweir_batch_events", "Records in one transaction", *_AGENTS, buckets=_BATCHES),

@@ -97,7 +97,12 @@ class RoutingSettings(SettingsGroup):
     rules or floors set here name `rubric` and `share` is unset, there is no share: rules and floors alone select."""
     floor_share: Probability = 0.25
     """Part of `share` that is selected at random from all events, from 0 to 1. Estimates over all events need it; a
-    higher one narrows their intervals, and fewer bad answers are found."""
+    higher one narrows their intervals, and fewer bad answers are found. The same part of each budget of the judge is
+    kept for these events."""
+    share_from_budget: bool = False
+    """If true, `ragweir routing plan` makes rows with the share for which `judge.daily_budget_usd` suffices, by the
+    events of the last seven days and the cost of a judged event in the ledger. `share` holds until a cost is known, and
+    for applications without a row."""
     rules: tuple[Rule, ...] = _RULES
     """Rules that select events for the judge; an event is selected with the largest probability of the rules that fire.
     Rules set here replace the default ones. A default rule on a metric that is switched off is left out; a rule set
@@ -141,6 +146,11 @@ class RoutingSettings(SettingsGroup):
         if self._are_own_floors or not self.has_share:
             return self.floors
         return {suite: floor for suite, floor in self.floors.items() if suite != SHARED_SUITE}
+
+    @property
+    def reserved_share(self) -> float:
+        """The part of each budget of the judge that only events selected by a random floor may spend."""
+        return self.floor_share if self.has_share else 0.0
 
     @property
     def _are_own_rules(self) -> bool:

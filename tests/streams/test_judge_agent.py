@@ -602,7 +602,7 @@ def test_the_ledger_tells_which_floor_the_budget_affords() -> None:
 
 def test_the_parts_of_all_partitions_stay_within_the_budget() -> None:
     for partitions in (1, 3, 7, 12):
-        part = Budget.share(JudgeSettings(daily_budget_usd=1, budgets_by_application={"a": 0.1}), partitions)
+        part = Budget.share(JudgeSettings(daily_budget_usd=1, budgets_by_application={"a": 0.1}), 0.0, partitions)
         assert part.total is not None
         assert part.total * partitions <= 1_000_000
         assert part.applications["a"] * partitions <= 100_000
@@ -613,7 +613,7 @@ def test_without_a_bound_nothing_is_deferred() -> None:
     log.ask(request("a"))
     worker.turn()
     assert len(pool.jobs) == 1
-    assert affordable([], None) is None
+    assert affordable([], None, 0.0) is None
 
 
 def test_an_evaluation_says_that_its_usage_cannot_be_believed() -> None:

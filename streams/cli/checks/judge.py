@@ -96,10 +96,10 @@ def spending(context: CheckContext) -> str:
     entries = _ledger(settings, topic, round(since.timestamp() * 1_000))
     booked = {name: [entry for entry in entries if entry.day == day] for name, day in days.items()}
     usd = settings.judge.daily_budget_usd
-    budget = None if usd is None else round(usd * 1_000_000)
+    budget, reserved = None if usd is None else round(usd * 1_000_000), settings.routing.reserved_share
     lines = [_spent(name, of_day, budget) for name, of_day in booked.items()]
     # A day that is over has the whole demand; the present one may have more already.
-    shares = [share for of_day in booked.values() if (share := affordable(of_day, budget)) is not None]
+    shares = [share for of_day in booked.values() if (share := affordable(of_day, budget, reserved)) is not None]
     share = min(shares, default=1.0)
     floors = ", ".join(f"{suite} {floor * share:.2g}" for suite, floor in settings.routing.floors.items())
     if share == 0:
