@@ -87,7 +87,12 @@ def _aggregate_agent(settings: Settings, _: int) -> Agent:
 
 def _aggregate_known(settings: Settings) -> KnownLabels:
     objectives: dict[Count, float] = {("ragweir_slo_objective", slo.name): slo.objective for slo in settings.slo}
-    return KnownLabels(slos=[slo.name for slo in settings.slo], levels=objectives)
+    judged = totals(settings).suites
+    return KnownLabels(
+        slos=[slo.name for slo in settings.slo],
+        judged_slos=[slo.name for slo in settings.slo if slo.metric in judged],
+        levels=objectives,
+    )
 
 
 def _check_traces(settings: Settings) -> None:

@@ -33,6 +33,8 @@ class Aggregator:
             name: scheme(metric) for name, metric in catalogue.metrics.items() if metric.unit != "category"
         }
         self._free = frozenset(name for name, metric in catalogue.metrics.items() if metric.cost == "free")
+        self.suites = {name: metric.group for name, metric in catalogue.metrics.items() if metric.cost != "free"}
+        """Suites of the judged metrics."""
         self._estimated: dict[str, Subject] = {}
         self._categories: dict[str, tuple[Subject, Mapping[str, str]]] = {}
         """Names of the estimates of the labels' shares by label, for each judged category."""

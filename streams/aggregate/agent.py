@@ -25,8 +25,9 @@ from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.schemas.window import Progress, Window
 from ragweir.schemas.window_key import ProgressKey, WindowKey, encode_window_key
 from ragweir.streams.agent import Agent, Assignment
-from ragweir.streams.aggregate.dimensions import Dimensions, admission_limits, label
+from ragweir.streams.aggregate.dimensions import Dimensions, admission_limits
 from ragweir.streams.aggregate.held_windows import HeldWindows, LabelSetAdmission, WindowPart, Windows
+from ragweir.streams.aggregate.objectives import Objective
 from ragweir.streams.aggregate.partition_state import PartitionState, restored_state
 from ragweir.streams.aggregate.window_batch import Key, WindowBatch
 from ragweir.streams.aggregate.window_times import END_US, EPOCH, FIRST_US, WindowTimes, has_windows
@@ -37,6 +38,7 @@ from ragweir.streams.settings import Slo, WindowSettings
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _SERVICE = "aggregate"
+_MILLION = 1_000_000
 _SUMMED = "ragweir_evaluations_summed_total"
 _WATERMARK = "ragweir_watermark_timestamp_seconds"
 _WINDOWS_HELD = "ragweir_windows_held"
@@ -78,6 +80,7 @@ class AggregateAgent(Agent):
         # A topic forgets what is older than its retention, and a quiet partition's progress must not be forgotten.
         self._progress_interval_s = windows.retention_h * 3600 / 4
         self._dimensions = Dimensions(windows.dimensions, windows.values)
+        self._objectives = [Objective.of(slo, config.aggregator) for slo in config.slos]
         self._limits = admission_limits(windows)
         self._states: dict[int, PartitionState] = {}
         self._assigned: set[int] = set()
@@ -124,7 +127,7 @@ class AggregateAgent(Agent):
         outcome.counts["ragweir_events_in_total",] += len(records)
         for record, row in self._rows(records, outcome):
             batch.add(row, record)
-            if self._config.slos:
+            if self._objectives:
                 self._count_slos(row, outcome)
         if batch.overflows:
             outcome.counts["ragweir_window_overflow_total",] += batch.overflows
@@ -230,11 +233,18 @@ class AggregateAgent(Agent):
         return self._config.windows.max_bytes // max(1, len(self._assigned))
 
     def _count_slos(self, row: ScoreRow, outcome: Outcome) -> None:
-        for slo in self._config.slos:
-            counted = self._config.aggregator.counted([slo.metric], judged=row.judged)
-            value = row.score(slo.metric) if counted else None
-            if value is not None and all(label(name, row.origin) == own for name, own in slo.dimensions.items()):
-                outcome.counts["ragweir_slo_events_total", slo.name, "good" if slo.is_good(value) else "bad"] += 1
+        for objective in self._objectives:
+            value = row.score(objective.slo.metric)
+            found = objective.outcome(value, row.outcomes.suites, judged=row.judged)
+            if found is None or not objective.covers(row.origin):
+                continue
+            name, (kind, weight) = objective.slo.name, found
+            if kind in ("good", "bad"):
+                outcome.counts["ragweir_slo_events_total", name, kind] += 1
+            if objective.suite is not None:
+                outcome.counts["ragweir_slo_weight_millionths_total", name, kind] += round(weight * _MILLION)
+                squared = round(weight * weight * _MILLION)
+                outcome.counts["ragweir_slo_squared_weight_millionths_total", name, kind] += squared
 
     # What is emitted.
 

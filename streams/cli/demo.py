@@ -41,7 +41,7 @@ from ragweir.streams.playground.local.prometheus import programs
 from ragweir.streams.playground.simulated.faults import Faults
 from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.settings import Settings, WindowSettings
-from ragweir.streams.slo.rules import FAST, duration
+from ragweir.streams.slo.burns import FAST, duration
 
 _EVENTS = 200
 _POLL_SECONDS = 0.05

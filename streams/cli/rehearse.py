@@ -23,8 +23,9 @@ from ragweir.streams.evaluations import EvaluationSource
 from ragweir.streams.from_settings import totals
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings, Slo
+from ragweir.streams.slo.burns import BURNS, duration
 from ragweir.streams.slo.counting import SloCounter
-from ragweir.streams.slo.promtool_tests import history_tests, synthetic_tests
+from ragweir.streams.slo.history_tests import history_tests
 from ragweir.streams.slo.rehearsal import (
     AlertRehearsal,
     Firing,
@@ -34,7 +35,8 @@ from ragweir.streams.slo.rehearsal import (
     rehearse,
     slo_text,
 )
-from ragweir.streams.slo.rules import BURNS, duration, rules, written
+from ragweir.streams.slo.rules import rules, written
+from ragweir.streams.slo.synthetic_tests import synthetic_tests
 from ragweir.streams.slo.timeline import page
 from ragweir.streams.terminal import printable
 from ragweir.streams.time_arguments import time_argument

@@ -10,9 +10,9 @@ from ragweir.errors import ConfigurationError
 from ragweir.streams.cli.app import app, settings
 from ragweir.streams.cli.rehearse import rehearsal
 from ragweir.streams.service import SERVICES
-from ragweir.streams.slo.promtool_tests import synthetic_tests
 from ragweir.streams.slo.rules import rules as rules_of
 from ragweir.streams.slo.rules import written
+from ragweir.streams.slo.synthetic_tests import synthetic_tests
 
 commands = typer.Typer(help="Turn SLOs into alerts, and rehearse them on past evaluations.", no_args_is_help=True)
 app.add_typer(commands, name="slo")

@@ -34,6 +34,8 @@ class KnownLabels:
     """Suites that it selects events for."""
     slos: Collection[str] = ()
     """Names of the SLOs that it counts."""
+    judged_slos: Collection[str] = ()
+    """Names of those that are on judged metrics."""
     windows: Collection[str] = ()
     """Sizes of the windows that it shows."""
     catalogue_version: str = CATALOGUE_VERSION
@@ -238,6 +240,21 @@ TABLE = (
         _AGGREGATE,
         slo=attrgetter("slos"),
         outcome=("good", "bad"),
+    ),
+    _counter(
+        "ragweir_slo_weight_millionths_total",
+        "Events that an SLO on a judged metric applies to, each with the inverse of its probability of being selected "
+        "for the judge as its weight, in millionths; `missing` events were selected and not judged",
+        _AGGREGATE,
+        slo=attrgetter("judged_slos"),
+        outcome=("good", "bad", "missing", "unselected"),
+    ),
+    _counter(
+        "ragweir_slo_squared_weight_millionths_total",
+        "Squares of the weights of ragweir_slo_weight_millionths_total, in millionths",
+        _AGGREGATE,
+        slo=attrgetter("judged_slos"),
+        outcome=("good", "bad", "missing", "unselected"),
     ),
     _gauge("ragweir_slo_objective", "Target share of good events of an SLO", _AGGREGATE, labels=("slo",)),
     _gauge(

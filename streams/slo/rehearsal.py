@@ -1,6 +1,6 @@
 """Rehearsal of SLO alerts on past events: when they would have fired, and because of which events.
 
-Windows and thresholds are those of `ragweir.streams.slo.rules`. Alerts are evaluated at the end of each minute, on
+Windows and thresholds are those of `ragweir.streams.slo.burns`. Alerts are evaluated at the end of each minute, on
 counters that grow by each minute's events at its end. Prometheus sees events when they are counted, not when they
 happened, and evaluates between scrapes: its result differs by about a minute, and by as much as events are late.
 """
@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweir.streams.settings import Slo
+from ragweir.streams.slo.burns import BURNS, Burn
 from ragweir.streams.slo.counting import MINUTE_SECONDS, Counts, Example, Ints, SloCounter, minute_of, time_of
-from ragweir.streams.slo.rules import BURNS, Burn
 
 MAX_POINTS = 480
 """Maximum number of points of a timeline."""

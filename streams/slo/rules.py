@@ -13,102 +13,48 @@ the time at which a counter began; a counter that is merely new to Prometheus, o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ragweir.streams.settings import Slo
+from ragweir.streams.slo import judged_rules
+from ragweir.streams.slo.burns import BURNS, MINUTE_SECONDS, Burn, duration, increase, series_over
 
-COUNTER = "ragweir_slo_events_total"
-CREATED = "ragweir_slo_events_created"
-_MINUTE_SECONDS = 60.0
+EVENTS = "ragweir_slo_events"
 SHARE = "{{ $value | humanizePercentage }}"
 """Template of the share of bad events in an annotation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Burn:
-    """An alert on a burn rate.
-
-    Args:
-        alert: name of the alert.
-        severity: `page` needs action at once, `ticket` within days.
-        factor: burn rate above which it fires.
-        most: upper limit of its threshold, as a part of the distance from the budget to 1. A budget of 20 % burns at
-            most five times too fast, so that a factor of 6 alone would never fire.
-        long_m: length of the long window in minutes.
-        short_m: length of the short window in minutes.
-        bad: number of bad events in the long window that must be exceeded: a few bad answers of a quiet tenant are no
-            trend.
-    """
-
-    alert: str
-    severity: str
-    factor: float
-    most: float
-    long_m: int
-    short_m: int
-    bad: int
-
-    def threshold(self, objective: float) -> float:
-        """Return the share of bad events above which it fires.
-
-        >>> FAST.threshold(0.95), FAST.threshold(0.8), SLOW.threshold(0.95)
-        (0.3, 0.8, 0.1)
-        """
-        budget = 1 - objective
-        return round(min(self.factor * budget, budget + self.most * (1 - budget)), 9)
-
-
-FAST = Burn("RagweirSloBurnsFast", "page", factor=6, most=0.75, long_m=60, short_m=5, bad=10)
-SLOW = Burn("RagweirSloBurnsSlowly", "ticket", factor=2, most=0.5, long_m=360, short_m=30, bad=30)
-BURNS = (FAST, SLOW)
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in Prometheus's notation, to the millisecond.
-
-    >>> [duration(each) for each in (21_600, 300, 90, 7.2, 0.0001)]
-    ['6h', '5m', '90s', '7200ms', '1ms']
-    """
-    milliseconds = max(1, round(seconds * 1000))
-    size, unit = next(
-        (size, unit)
-        for size, unit in ((3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
-        if milliseconds % size == 0
-    )
-    return f"{milliseconds // size}{unit}"
-
-
-def rules(slos: Sequence[Slo], scale: float = 1.0) -> dict[str, Any]:
+def rules(slos: Sequence[Slo], scale: float = 1.0, judged: Collection[str] = ()) -> dict[str, Any]:
     """Return the content of a rule file.
 
     Args:
         slos: SLOs of the alerts; recording rules cover all SLOs that are counted.
         scale: factor of every duration; a small one turns hours into seconds, for demonstrations. The names of
             recorded series do not change, so that dashboards keep working.
+        judged: names of the judged metrics; alerts on them allow for the uncertainty of estimates.
     """
-    alerts = [_alert(slo, burn, scale) for slo in slos for burn in BURNS]
-    return {
-        "groups": [{"name": "ragweir-slo", "interval": duration(30 * scale), "rules": [*_recorded(scale), *alerts]}],
-    }
+    estimated = [slo for slo in slos if slo.metric in judged]
+    rows = [
+        *_recorded(scale, judged=bool(estimated)),
+        *(rule for slo in estimated for rule in judged_rules.evidences(slo, BURNS)),
+        *(_alert(slo, burn, scale, judged=slo.metric in judged) for slo in slos for burn in BURNS),
+    ]
+    return {"groups": [{"name": "ragweir-slo", "interval": duration(30 * scale), "rules": rows}]}
 
 
-def _recorded(scale: float) -> Iterator[dict[str, Any]]:
+def _recorded(scale: float, *, judged: bool) -> Iterator[dict[str, Any]]:
     windows = sorted({minutes for burn in BURNS for minutes in (burn.long_m, burn.short_m)})
     for minutes in windows:
-        yield {"record": _events(minutes), "expr": _increase(minutes * _MINUTE_SECONDS * scale)}
+        yield {"record": _events(minutes), "expr": increase(EVENTS, minutes, scale)}
+    if judged:
+        yield from judged_rules.recorded(BURNS, scale)
     for minutes in windows:
-        yield {"record": _share(minutes), "expr": f"{_bad(minutes)} / sum by (slo) ({_events(minutes)})"}
+        counted = f"{_bad(minutes)} / sum by (slo) ({_events(minutes)})"
+        expression = f"{judged_rules.estimated_share(minutes)} or {counted}" if judged else counted
+        yield {"record": _share(minutes), "expr": expression}
     for burn in BURNS:
         yield {"record": _count(burn.long_m), "expr": _bad(burn.long_m)}
-
-
-def _increase(seconds: float) -> str:
-    """Return an expression for the events of the last seconds, with those of counters that began within them."""
-    span = duration(seconds)
-    new = f"max_over_time({COUNTER}[{span}]) unless {COUNTER} offset {span}"
-    return f"sum by (slo, outcome) ({new} unless {CREATED} < time() - {seconds:.9g} or increase({COUNTER}[{span}]))"
 
 
 def _bad(minutes: int) -> str:
@@ -116,38 +62,46 @@ def _bad(minutes: int) -> str:
 
 
 def _events(minutes: int) -> str:
-    return f"slo_outcome:ragweir_slo_events:increase{duration(minutes * _MINUTE_SECONDS)}"
+    return series_over("slo_outcome:ragweir_slo_events:increase", minutes)
 
 
 def _share(minutes: int) -> str:
-    return f"slo:ragweir_slo_bad:ratio_rate{duration(minutes * _MINUTE_SECONDS)}"
+    return series_over("slo:ragweir_slo_bad:ratio_rate", minutes)
 
 
 def _count(minutes: int) -> str:
-    return f"slo:ragweir_slo_bad:increase{duration(minutes * _MINUTE_SECONDS)}"
+    return series_over("slo:ragweir_slo_bad:increase", minutes)
 
 
-def _alert(slo: Slo, burn: Burn, scale: float) -> dict[str, Any]:
-    threshold = f"{burn.threshold(slo.objective):.9g}"
+def _alert(slo: Slo, burn: Burn, scale: float, *, judged: bool) -> dict[str, Any]:
+    threshold = burn.threshold(slo.objective)
     own = f'{{slo="{slo.name}"}}'
+    shares = (f"{_share(minutes)}{own} > {threshold:.9g}" for minutes in (burn.long_m, burn.short_m))
+    burns = judged_rules.condition(slo.name, burn, _share(burn.long_m), threshold) if judged else " and ".join(shares)
     return {
         "alert": burn.alert,
-        "expr": f"{_share(burn.long_m)}{own} > {threshold} and {_share(burn.short_m)}{own} > {threshold}"
-        f" and {_count(burn.long_m)}{own} > {burn.bad}",
-        # The series have the label already, but promtool's lint takes two rules without it for duplicates.
-        "labels": {"severity": burn.severity, "slo": slo.name},
-        "annotations": alert_annotations(slo, burn, scale),
+        "expr": f"{burns} and {_count(burn.long_m)}{own} > {burn.bad}",
+        "labels": alert_labels(slo, burn, judged=judged),
+        "annotations": alert_annotations(slo, burn, scale, judged=judged),
     }
 
 
-def alert_annotations(slo: Slo, burn: Burn, scale: float = 1.0) -> dict[str, str]:
+def alert_labels(slo: Slo, burn: Burn, *, judged: bool = False) -> dict[str, str]:
+    """Return the labels of an alert; one on a judged metric says how certain the burn is."""
+    # The series have the label `slo` already, but promtool's lint takes two rules without it for duplicates.
+    certainty = {"certainty": "certain" if burn.certain else "possible"} if judged else {}
+    return {"severity": burn.severity, "slo": slo.name, **certainty}
+
+
+def alert_annotations(slo: Slo, burn: Burn, scale: float = 1.0, *, judged: bool = False) -> dict[str, str]:
     """Return the annotations of an alert."""
     bound = f"below {slo.at_least:g}" if slo.at_least is not None else f"above {slo.at_most:g}"
     where = " and ".join(f"{name} {value}" for name, value in sorted(slo.dimensions.items()))
-    window = duration(burn.long_m * _MINUTE_SECONDS * scale)
+    window = duration(burn.long_m * MINUTE_SECONDS * scale)
+    estimated = " by the estimate from judged ones" if judged else ""
     return {
         "summary": f"Too many events have {slo.metric} {bound}" + (f", where {where}" if where else ""),
-        "description": f"{SHARE} of the events of the last {window} were bad; "
+        "description": f"{SHARE} of the events of the last {window} were bad{estimated}; "
         f"the objective allows {100 * (1 - slo.objective):.4g} %.",
     }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml  # type: ignore[import-untyped] # of the dev group: only the reference tables need it
 
-from ragweir.streams.slo.rules import BURNS, duration
+from ragweir.streams.slo.burns import BURNS, duration
 
 RULES = Path(__file__).resolve().parents[2] / "deploy" / "prometheus" / "rules"
 

@@ -7,9 +7,9 @@ from datetime import datetime
 from itertools import groupby
 
 from ragweir.streams.html import document, drawing, row, table, text
+from ragweir.streams.slo.burns import duration
 from ragweir.streams.slo.counting import MINUTE_SECONDS
 from ragweir.streams.slo.rehearsal import AlertRehearsal, Firing, Rehearsal, SloRehearsal, duration_text, slo_text
-from ragweir.streams.slo.rules import duration
 
 _MAX_FIRINGS = 60
 """Bars and table rows of an alert; the longest firings are shown and the rest is counted."""

@@ -20,9 +20,10 @@ from ragweir.streams.export.exposition import _HEADS as WINDOW_SERIES
 from ragweir.streams.playground.local.prometheus import Programs
 from ragweir.streams.serving.telemetry import TABLE
 from ragweir.streams.settings import Slo
+from ragweir.streams.slo import burns
 from ragweir.streams.slo import rules as slo_rules
-from ragweir.streams.slo.promtool_tests import synthetic_tests
 from ragweir.streams.slo.shipped import rows
+from ragweir.streams.slo.synthetic_tests import synthetic_tests
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 RULES = sorted((DEPLOY / "prometheus" / "rules").glob("*.yml"))
@@ -32,6 +33,11 @@ SLOS = (
     Slo(name="quick", metric="total_latency_ms", at_most=3_000, objective=0.999, dimensions={"model": "m-4"}),
     Slo(name="lenient", metric="context_support", at_least=0.5, objective=0.7),
 )
+JUDGED = (
+    Slo(name="faithful", metric="judge_faithfulness", at_least=0.5, objective=0.95),
+    Slo(name="useful", metric="judge_relevance", at_least=0.7, objective=0.8),
+)
+METRICS = {slo.metric for slo in JUDGED}
 COMPARISON = re.compile(r"(?<=[<>=] )\d+(\.\d+)?\b")
 
 Rules = dict[str, Any]
@@ -97,12 +103,12 @@ def test_prometheus_takes_the_configuration_and_every_rule(tools: Programs) -> N
     assert f"{len(RULES)} rule files found" in done.stdout
 
 
-@pytest.mark.parametrize("slos", [(), SLOS[:1], SLOS], ids=["no", "one", "three"])
+@pytest.mark.parametrize("slos", [(), SLOS[:1], SLOS, SLOS + JUDGED], ids=["no", "one", "three", "judged"])
 def test_lint_finds_nothing_in_all_rules(tools: Programs, tmp_path: Path, slos: tuple[Slo, ...]) -> None:
     """The rules that ship and those of no, one and several SLOs pass every check of `promtool check config`."""
     shipped = tmp_path / "prometheus"
     shutil.copytree(DEPLOY / "prometheus", shipped)
-    (shipped / "rules" / "slo.yml").write_text(slo_rules.written(slo_rules.rules(slos)))
+    (shipped / "rules" / "slo.yml").write_text(slo_rules.written(slo_rules.rules(slos, judged=METRICS)))
     done = promtool(tools, "check", "config", "--lint=all", "--lint-fatal", shipped / "prometheus.yml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "slo.yml" in done.stdout
@@ -158,8 +164,8 @@ def test_every_alert_has_a_threshold_that_was_changed() -> None:
 @pytest.mark.parametrize("scale", [1, 0.02, 0.001])
 def test_the_rules_of_slos_hold(tools: Programs, tmp_path: Path, scale: float) -> None:
     """The tests that `ragweir slo rules --tests` writes pass on its rules, of tight, usual and wide budgets."""
-    (tmp_path / "slo.yml").write_text(slo_rules.written(slo_rules.rules(SLOS, scale)))
-    (tmp_path / "tests.yml").write_text(slo_rules.written(synthetic_tests(SLOS, "slo.yml", scale)))
+    (tmp_path / "slo.yml").write_text(slo_rules.written(slo_rules.rules(SLOS + JUDGED, scale, METRICS)))
+    (tmp_path / "tests.yml").write_text(slo_rules.written(synthetic_tests(SLOS + JUDGED, "slo.yml", scale, METRICS)))
     check = promtool(tools, "check", "rules", tmp_path / "slo.yml")
     assert check.returncode == 0, check.stderr
     done = promtool(tools, "test", "rules", tmp_path / "tests.yml")
@@ -168,12 +174,15 @@ def test_the_rules_of_slos_hold(tools: Programs, tmp_path: Path, scale: float) -
 
 @pytest.mark.parametrize(
     "slo",
-    [pytest.param(slo, marks=pytest.mark.long if slo.name == "lenient" else [], id=slo.name) for slo in SLOS],
+    [
+        pytest.param(slo, marks=pytest.mark.long if slo.name in ("lenient", "useful") else [], id=slo.name)
+        for slo in SLOS + JUDGED
+    ],
 )
 def test_a_changed_slo_threshold_is_noticed(tools: Programs, tmp_path: Path, slo: Slo) -> None:
     """Each share and each least number of bad events that is half or half as much again fails a written test."""
-    tests = synthetic_tests([slo], "rules.yml")
-    changed = list(mutants(slo_rules.rules([slo])))
+    tests = synthetic_tests([slo], "rules.yml", judged=METRICS)
+    changed = list(mutants(slo_rules.rules([slo], judged=METRICS)))
     assert len(changed) == 2 * 2 * 3
     kept = [
         f"{alert} {change}"
@@ -186,13 +195,15 @@ def test_a_changed_slo_threshold_is_noticed(tools: Programs, tmp_path: Path, slo
 @given(objective=st.floats(0.0001, 0.9999999))
 def test_an_alert_can_fire_whatever_the_budget(objective: float) -> None:
     """Both thresholds lie between the budget and 1, the page's above the ticket's."""
-    slow, fast = slo_rules.SLOW.threshold(objective), slo_rules.FAST.threshold(objective)
+    slow, fast = burns.SLOW.threshold(objective), burns.FAST.threshold(objective)
     assert 1 - objective < slow < fast < 1
 
 
 def test_expressions_are_about_series_that_exist() -> None:
     """Every series that a rule reads is declared by a service or recorded by a rule."""
-    rules = [rule for file in RULES for rule in every(loaded(file))] + every(slo_rules.rules(SLOS))
+    rules = [rule for file in RULES for rule in every(loaded(file))] + every(
+        slo_rules.rules(SLOS + JUDGED, judged=METRICS)
+    )
     parts = {"histogram": ("_bucket", "_count", "_sum")}
     known = {f"{line.name}{part}" for line in TABLE for part in parts.get(line.kind, ("",))}
     known |= {f"{line.name.removesuffix('_total')}_created" for line in TABLE if line.kind == "counter"}
@@ -207,7 +218,9 @@ def test_expressions_are_about_series_that_exist() -> None:
 def test_labels_in_expressions_are_labels_of_their_series() -> None:
     """Every label that a rule selects by is one that its series is declared with, or that Prometheus gives."""
     labels = {line.name: set(line.labels) for line in TABLE}
-    for rule in [rule for file in RULES for rule in every(loaded(file))] + every(slo_rules.rules(SLOS)):
+    for rule in [rule for file in RULES for rule in every(loaded(file))] + every(
+        slo_rules.rules(SLOS + JUDGED, judged=METRICS)
+    ):
         for series, selector in re.findall(r"\b(ragweir_\w+)\{(.*?)\}", rule["expr"]):
             chosen = set(re.findall(r"(\w+)\s*[=!]", selector))
             assert chosen <= labels.get(series, {"window"}) | {"job", "instance"}, rule

@@ -16,6 +16,7 @@ from ragweir.streams.playground.local.prometheus import LocalServer, local_alert
 from ragweir.streams.serving.health import Health, serve
 from ragweir.streams.serving.telemetry import KnownLabels, Telemetry
 from ragweir.streams.settings import Slo
+from ragweir.streams.slo import burns
 from ragweir.streams.slo import rules as slo_rules
 
 STEADY, QUIET = (Slo(name=name, metric="context_support", at_least=0.5, objective=0.95) for name in ("steady", "quiet"))
@@ -80,9 +81,9 @@ def test_a_quality_drop_alerts_and_recovery_resolves_it_while_a_blip_raises_noth
             time.sleep(0.1)
 
     def seen(prometheus: LocalServer, window: str) -> bool:
-        return (share(prometheus, QUIET, window) or 0) > slo_rules.FAST.threshold(QUIET.objective)
+        return (share(prometheus, QUIET, window) or 0) > burns.FAST.threshold(QUIET.objective)
 
-    page = ("steady", slo_rules.FAST.alert)
+    page = ("steady", burns.FAST.alert)
     try:
         with (
             webhook() as (url, told),
@@ -112,7 +113,7 @@ def test_what_was_counted_before_the_first_scrape_counts_from_when_it_was_counte
     rules.write_text(slo_rules.written(slo_rules.rules([STEADY], SCALE)))
     telemetry = Telemetry("aggregate", 0, KnownLabels(slos=[STEADY.name]))
     telemetry.count("ragweir_slo_events_total", 398, STEADY.name, "bad")
-    time.sleep(60 * slo_rules.FAST.short_m * SCALE + 1)
+    time.sleep(60 * burns.FAST.short_m * SCALE + 1)
 
     def bad(prometheus: LocalServer, window: str) -> list[float]:
         """The most that was recorded of bad events in the last such window."""

@@ -27,10 +27,11 @@ from ragweir.streams.cli import app
 from ragweir.streams.playground.local.prometheus import Programs
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Slo, WindowSettings
+from ragweir.streams.slo.burns import FAST, SLOW
 from ragweir.streams.slo.counting import SloCounter
-from ragweir.streams.slo.promtool_tests import history_tests
+from ragweir.streams.slo.history_tests import history_tests
 from ragweir.streams.slo.rehearsal import AlertRehearsal, Rehearsal, rehearse
-from ragweir.streams.slo.rules import FAST, SLOW, rules, written
+from ragweir.streams.slo.rules import rules, written
 from ragweir.streams.slo.timeline import page
 
 START = datetime(2026, 11, 20, tzinfo=UTC)

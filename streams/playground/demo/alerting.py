@@ -22,7 +22,8 @@ from ragweir.streams.playground.demo.webhook import ReceivedAlert, webhook
 from ragweir.streams.playground.local.prometheus import LocalServer, local_alertmanager, local_prometheus
 from ragweir.streams.playground.process import wait_until
 from ragweir.streams.settings import Settings
-from ragweir.streams.slo.rules import FAST, duration, rules, written
+from ragweir.streams.slo.burns import FAST, duration
+from ragweir.streams.slo.rules import rules, written
 from ragweir.streams.terminal import Terminal
 
 SCALE = 0.02
