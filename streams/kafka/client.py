@@ -158,6 +158,8 @@ def consumer_properties(
         "heartbeat.interval.ms": 2_000,
         # The default is 64 MiB of memory.
         "queued.max.messages.kbytes": 16 * 1024,
+        # The default, 1,000 ms, is longer than a worker needs for what is queued: it would wait for the rest.
+        "fetch.queue.backoff.ms": 20,
         "fetch.wait.max.ms": 50,
         **client_properties(settings, connection),
         "group.id": identity.group,
