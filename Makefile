@@ -21,7 +21,7 @@ KERNEL_SOURCES := kernel/Cargo.toml kernel/pyproject.toml $(shell find kernel/sr
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
-.PHONY: help setup kernel demo test checks tests test-fast test-long docs test-docs test-otel chaos chaos-long chaos-traces chaos-cluster compatibility bench bench-worst bench-peers soak lock jars clean
+.PHONY: help setup kernel demo test checks tests test-fast test-long docs test-docs test-otel test-registry chaos chaos-long chaos-traces chaos-cluster compatibility bench bench-worst bench-peers soak lock jars clean
 
 help: ## list the targets
 	@echo "ragweir: scores RAG traffic on Kafka. Two commands show all of it: make demo, then make test."
@@ -93,6 +93,9 @@ test-docs: docs ## build the documents, and run the commands that they show
 test-otel: setup ## the real Collector, built with Go, and live LangChain, LlamaIndex and Haystack applications, there and back
 	@$(BIN)/python -m tools.otel
 	@$(BIN)/python -m pytest tests/otel
+
+test-registry: setup ## a real Schema Registry (Apicurio), fetched with Maven: Avro and JSON Schema topics, an outage, kills
+	@$(BIN)/python -m pytest tests/registry
 
 chaos: setup ## minutes of kills, zombies, broken networks and lost brokers; then every output is checked; CHAOS="--brokers 3"
 	@$(BIN)/python -m chaos --preset minutes $(CHAOS)

@@ -25,9 +25,20 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 ErrorClass = Literal[
-    "too_large", "tombstone", "not_json", "invalid", "no_time", "unmapped", "unreadable", "no_root", "refused", "fatal"
+    "too_large",
+    "tombstone",
+    "not_json",
+    "invalid",
+    "no_time",
+    "unmapped",
+    "unreadable",
+    "unknown_schema",
+    "no_root",
+    "refused",
+    "fatal",
 ]
-"""The reason why a record could not be evaluated. `no_root`: the spans of a trace hold no interaction. `fatal`:
+"""The reason why a record could not be evaluated. `unknown_schema`: the schema that the record names is not
+in the registry, or cannot be used. `no_root`: the spans of a trace hold no interaction. `fatal`:
 evaluating it alone, twice, ended the process or exceeded a limit of time or memory."""
 
 DO_NOT_RESTART = 2

@@ -236,6 +236,16 @@ class Agent(ABC):
 
     # Backpressure and stopping.
 
+    def waiting(self, records: Sequence[Record]) -> Collection[Record]:  # noqa: ARG002
+        """Return the records that cannot be handled yet: of each partition a last part. They are read again later.
+
+        What they wait for is obtained in the background.
+
+        Raises:
+            PermanentError: if people have to act first.
+        """
+        return ()
+
     @property
     def capacity(self) -> int:
         """The number of records that it can take now; nothing is read at 0."""

@@ -24,6 +24,9 @@ from ragweir.metrics.packs import unloaded_pack
 from ragweir.schemas.codec.decoder import Decoder, JsonDecoder
 from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.codec.ready_maps import READY_MAPS, ready_map
+from ragweir.schemas.registry.decoder import RegistryDecoder
+from ragweir.schemas.registry.readers import read_schema, reader_of
+from ragweir.schemas.registry.schema import FORMATS
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.settings import MetricSettings, Settings, check_not_world_writable
 from ragweir.streams.settings.events import JSON, OTLP
@@ -179,16 +182,19 @@ def decoder(settings: Settings, *, is_file: bool = False) -> Decoder:
             ragweir's and gives no decoder.
     """
     limits, given = settings.limits, settings.input
-    if given.format in (JSON, OTLP):  # Interactions that `join` wrote are in ragweir's own JSON.
+    # Interactions that `join` wrote are in ragweir's own JSON.
+    if given.format in (JSON, OTLP, *FORMATS):
         mapping = None if given.map is None else read_map(given.map)
         if mapping is not None and mapping.numbers_rows and not is_file:
             raise ConfigurationError(
                 f"the map {given.map} has a rule with `row`, which only `score` and `publish` know: an offset does not "
                 "identify an event that is published again; use { hash = [...] } over the fields that identify it"
             )
+        if given.format in FORMATS:
+            return _registry_decoder(settings, mapping)
         return JsonDecoder(limits.max_event_bytes, limits.max_items, mapping)
     if given.map is not None:
-        raise ConfigurationError(f'input.map is for input.format = "{JSON}": leave one of them out')
+        raise ConfigurationError("input.map is for JSON and the formats of a registry: leave it or input.format out")
     make = import_function(given.format, DECODERS)
     try:
         made = make(limits.max_event_bytes, limits.max_items)
@@ -200,6 +206,31 @@ def decoder(settings: Settings, *, is_file: bool = False) -> Decoder:
     if not isinstance(made, Decoder):
         raise ConfigurationError(f"input.format: {given.format!r} gave a {type(made).__name__}, not a Decoder")
     return made
+
+
+def _registry_decoder(settings: Settings, mapping: FieldMap | None) -> Decoder:
+    from ragweir.streams.registry.client import RegistryClient  # noqa: PLC0415
+    from ragweir.streams.registry.schemas import RegistrySchemas  # noqa: PLC0415
+
+    form, given = settings.input.format, settings.registry
+    if given.url is None:
+        raise ConfigurationError(f'input.format = "{form}" needs registry.url, such as http://registry:8081')
+    if form == "protobuf" and given.descriptors is None:
+        raise ConfigurationError(
+            'input.format = "protobuf" needs registry.descriptors: the file that `protoc --include_imports '
+            "--descriptor_set_out=FILE` writes from the schema"
+        )
+    try:
+        make = read_schema(form, b"" if given.descriptors is None else given.descriptors.read_bytes())
+    except Exception as error:
+        raise ConfigurationError(
+            f"registry.descriptors: {given.descriptors} is no descriptor set with all of its imports "
+            f"({type(error).__name__})"
+        ) from None
+    schemas = RegistrySchemas(
+        RegistryClient(given).schema, lambda schema_id, schema: reader_of(schema_id, schema, form, make)
+    )
+    return RegistryDecoder(schemas, settings.limits.max_event_bytes, settings.limits.max_items, mapping)
 
 
 def evaluate_config(settings: Settings, topic: str, *, explain: bool = False, is_file: bool = False) -> EvaluateConfig:

@@ -62,8 +62,9 @@ _RULES: Sequence[tuple[re.Pattern[str], Callable[[str], str]]] = tuple(
     (re.compile(pattern), treatment)
     for pattern, treatment in (
         (r"routing\.key", lambda text: text if text == DEFAULT_ROUTING_KEY else MASK),
-        (r"judge\.base_url|kafka\.client\.sasl\.oauthbearer\.token\.endpoint\.url", masked_url),
-        (rf".*(?:{_WORDS}).*", lambda _: MASK),
+        (r"judge\.base_url|registry\.url|kafka\.client\.sasl\.oauthbearer\.token\.endpoint\.url", masked_url),
+        (r"registry\.client\.ssl\..*\.location", _urls),
+        (rf".*(?:{_WORDS}).*|registry\.client\..*", lambda _: MASK),
         (rf"kafka\.client\.{_PLAIN_PROPERTY}", _urls),
         # Of unknown properties, such as those of plugins, only numbers are shown.
         (r"kafka\.client\..*", lambda text: text if _NUMBER.fullmatch(text) else MASK),

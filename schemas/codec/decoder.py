@@ -9,7 +9,7 @@ from typing import final
 
 from typing_extensions import override
 
-from ragweir.errors import Rejected
+from ragweir.errors import PermanentError, Rejected
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
 from ragweir.schemas.codec.json import decode, interaction, parse
 from ragweir.schemas.codec.mapping import FieldMap
@@ -34,7 +34,8 @@ class Decoder(ABC):
     - Events and rejections have the order of the record. The index of an event is the number of events and rejections
       before it, without those that are skipped. It is written as `source.index`, and compared when a record is read
       again after a restart, so that equal values must give equal events: a decoder has no state.
-    - Nothing is raised but MemoryError, whatever the bytes are.
+    - Nothing is raised but MemoryError, whatever the bytes are; and PermanentError by a format that needs what it may
+      not read, such as a registry.
     - A record gives at most `MAX_EVENTS` events, and then one rejection for all others.
 
     A decoder reads nothing but the value, and in a file its row number. All records of a topic have one format, so that
@@ -51,6 +52,7 @@ class Decoder(ABC):
 
         Raises:
             MemoryError: if there is no memory left, which may not be the record's fault.
+            PermanentError: if the format needs something that it may not read.
         """
         number = 0
         try:
@@ -67,10 +69,20 @@ class Decoder(ABC):
                 number += 1
         except Rejected as rejected:
             yield rejected
-        except MemoryError:
+        except (MemoryError, PermanentError):
             raise
         except Exception as error:  # One record must not stop the stream.
             yield Rejected("unreadable", f"decoding raised {type(error).__name__}")
+
+    def ready(self, value: bytes | None) -> bool:  # noqa: ARG002
+        """Return whether `decode` reads a value without waiting.
+
+        What it would wait for is obtained in the background, so that a later call returns true.
+
+        Raises:
+            PermanentError: if it may not be read.
+        """
+        return True
 
     def row_events(self, value: bytes | None, row: int | None) -> Iterable[Interaction | Rejected | Skipped]:
         """Return the events of a record as `events` does, for a format in which they may depend on the row number."""
@@ -85,6 +97,26 @@ class Decoder(ABC):
             Rejected: if nothing more of the record can be read. If one event cannot be read, its rejection is returned,
                 followed by the other events.
         """
+
+
+def mapped(
+    data: object, mapping: FieldMap | None, max_items: Mapping[str, int], row: int | None
+) -> Interaction | Skipped:
+    """Make an interaction of the data of one event.
+
+    Args:
+        data: the data as JSON gives it.
+        mapping: gives the fields of an interaction; None if the data has them.
+        max_items: maximum number of elements by list.
+        row: number of the record in a file; None for a topic.
+
+    Raises:
+        Rejected: with the reason.
+    """
+    fields = data if mapping is None else mapping(data, row)
+    if fields is None and mapping is not None:
+        return Skipped()
+    return from_data(fields, max_items) or interaction(fields, max_items, {} if mapping is None else mapping.origins)
 
 
 class JsonDecoder(Decoder):
@@ -114,11 +146,7 @@ class JsonDecoder(Decoder):
         """Return the one interaction, or that it is skipped."""
         if self._mapping is None:
             return (decode(value, self._max_bytes, self._max_items),)
-        fields = self._mapping(parse(value, self._max_bytes), row)
-        if fields is None:
-            return (Skipped(),)
-        strictly = from_data(fields, self._max_items)
-        return (strictly or interaction(fields, self._max_items, self._mapping.origins),)
+        return (mapped(parse(value, self._max_bytes), self._mapping, self._max_items, row),)
 
     @override
     def events(self, value: bytes | None) -> Iterable[Interaction | Skipped]:

@@ -135,6 +135,18 @@ class EvaluateAgent(Agent):
             outcome.counts["ragweir_kernel_panics_total",] += self._panics - panics
         return outcome
 
+    @override
+    def waiting(self, records: Sequence[Record]) -> list[Record]:
+        """Return the records whose schemas are not known yet, each with all later ones of its partition."""
+        decoders = self._config.decoders
+        waiting: list[Record] = []
+        partitions: set[TopicPartition] = set()
+        for record in records if decoders else ():
+            if record.topic_partition in partitions or not decoders.get(record.topic, self._json).ready(record.value):
+                partitions.add(record.topic_partition)
+                waiting.append(record)
+        return waiting
+
     @property
     def _panics(self) -> int:
         """The number of events so far at which the kernel failed."""

@@ -10,7 +10,7 @@ committed before partitions are revoked. Records on which a process may have die
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -49,6 +49,8 @@ from ragweir.streams.settings import Settings
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _LOST = Aborted(KafkaError(KafkaError._ASSIGNMENT_LOST))
+_WAIT_SECONDS = 0.1
+"""Pause after a batch of which all records wait."""
 DRAIN_SECONDS = 2.0
 """Time for which a stopping worker waits for work in flight."""
 
@@ -214,6 +216,8 @@ class KafkaRuntime:
         if not (self._offsets.is_replay or self._stopped()):
             self._unassigned.tick()
         records = self._reader.read(max(1, self._max_settled), linger=not self._committer.pending.is_open)
+        if waiting := self._agent.waiting(records):
+            self._put_back(records, waiting)
         self._committer.group_metadata = self._consumer.consumer_group_metadata()
         is_last = self._is_last_batch(len(records))
         asked = self._identity.due or (is_last and (bool(records) or self._committer.pending.is_open))
@@ -240,6 +244,14 @@ class KafkaRuntime:
             self._abort(aborted)
         finally:
             self._telemetry.add(self._agent.drain_metrics())
+
+    def _put_back(self, records: list[Record], waiting: Collection[Record]) -> None:
+        """Remove the records from a batch that wait; other partitions go on."""
+        self._reader.put_back(waiting)
+        gone = set(map(id, waiting))
+        records[:] = [record for record in records if id(record) not in gone]
+        if not records:
+            time.sleep(_WAIT_SECONDS)
 
     def _is_last_batch(self, records: int = 0) -> bool:
         """Return whether the transaction is to be committed after the current batch, of which records are not handled.

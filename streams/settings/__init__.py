@@ -37,6 +37,7 @@ from ragweir.streams.settings.judge import JudgeSettings, Price
 from ragweir.streams.settings.kafka import GUARDED, KafkaSettings, TopicSettings
 from ragweir.streams.settings.kernel import KernelSettings
 from ragweir.streams.settings.publish import PublishSettings
+from ragweir.streams.settings.registry import RegistrySettings
 from ragweir.streams.settings.routing import (
     DEFAULT_ROUTING_KEY,
     DEFAULT_ROUTING_KEY_WARNING,
@@ -65,6 +66,7 @@ __all__ = [
     "Probability",
     "PublishSettings",
     "PublisherSettings",
+    "RegistrySettings",
     "RoutingSettings",
     "Rule",
     "Settings",
@@ -113,6 +115,7 @@ class Settings(BaseSettings):
     output: OutputSettings = OutputSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     windows: WindowSettings = WindowSettings()
+    registry: RegistrySettings = RegistrySettings()
     routing: RoutingSettings = RoutingSettings()
     judge: JudgeSettings = JudgeSettings()
     publish: PublishSettings = PublishSettings()

@@ -31,7 +31,8 @@ class InputSettings(SettingsGroup):
     """Map of the events of `input.topic` to the fields of an interaction: a TOML file, or the name of a ready map, such
     as `langfuse`. Unset: the events have ragweir's own fields."""
     format: str = JSON
-    """Format of the events of `input.topic`: `json`; `otlp` for OpenTelemetry traces, which `ragweir assemble` reads
+    """Format of the events of `input.topic`: `json`; `avro`, `protobuf` or `jsonschema` for records that name a schema
+    of the registry at `registry.url`; `otlp` for OpenTelemetry traces, which `ragweir assemble` reads
     from `input.topic` (unset: `otlp_spans`) and `assemble.topics`; or the decoder of another package, named as
     `module:attribute` or by an entry point of the group `ragweir.decoders`."""
     start_from: Literal["earliest", "latest"] = "earliest"

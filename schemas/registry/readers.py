@@ -1,0 +1,59 @@
+"""Makes the readers of schemas, and the rejections of those that cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import orjson
+
+from ragweir.errors import Rejected
+from ragweir.schemas.registry.schema import AVRO, FORMATS, MAX_SCHEMA_BYTES, Read, Schema
+
+ReadSchema = Callable[[Schema], Read]
+
+
+def read_schema(form: str, descriptors: bytes = b"") -> ReadSchema:
+    """Return the function that makes readers of the schemas of one format.
+
+    Args:
+        form: `avro`, `protobuf` or `jsonschema`.
+        descriptors: for Protobuf, a serialised descriptor set with the messages.
+
+    Raises:
+        Exception: of any kind if the descriptor set is none.
+    """
+    # Each format brings packages of its own.
+    if FORMATS[form] == AVRO:
+        from ragweir.schemas.registry.avro import avro_reader  # noqa: PLC0415
+
+        return lambda schema: avro_reader(schema.text, schema.references)
+    if form == "protobuf":
+        from ragweir.schemas.registry.protobuf import descriptor_pool, protobuf_reader  # noqa: PLC0415
+
+        pool = descriptor_pool(descriptors)
+        return lambda schema: protobuf_reader(schema.text, pool)
+    return lambda _: orjson.loads
+
+
+def reader_of(schema_id: int, schema: Schema, form: str, make: ReadSchema) -> Read | Rejected:
+    """Return the reader of a schema, or the rejection of its records.
+
+    >>> str(reader_of(7, Schema("JSON", "{}"), "avro", read_schema("avro")))
+    'schema 7 is of the type JSON, and input.format is avro'
+    """
+    wanted = FORMATS[form]
+    if schema.type != wanted:
+        return Rejected(
+            "unknown_schema", f"schema {schema_id} is of the type {schema.type}, and input.format is {form}"
+        )
+    if len(schema.text) + sum(map(len, schema.references)) > MAX_SCHEMA_BYTES:
+        return Rejected("unknown_schema", f"schema {schema_id} is over the limit of {MAX_SCHEMA_BYTES} bytes")
+    try:
+        return make(schema)
+    except MemoryError:
+        raise
+    except Exception as error:
+        why = f": {error}" if type(error) is ValueError else ""
+        return Rejected(
+            "unknown_schema", f"schema {schema_id} cannot be used: reading it raised {type(error).__name__}{why}"
+        )

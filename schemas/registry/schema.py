@@ -1,0 +1,70 @@
+"""Schemas of a registry, and readers of the data that they describe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from ragweir.errors import Rejected
+
+AVRO, PROTOBUF, JSON_SCHEMA = "AVRO", "PROTOBUF", "JSON"
+"""The types of schemas, as registries name them."""
+FORMATS: Mapping[str, str] = {"avro": AVRO, "protobuf": PROTOBUF, "jsonschema": JSON_SCHEMA}
+"""The type of schema by the value of `input.format`."""
+
+MAX_SCHEMA_BYTES = 1024 * 1024
+"""Maximum size of a schema with the schemas that it refers to."""
+
+Read = Callable[[bytes], object]
+"""Returns the data as JSON would give it: objects, lists, texts, numbers, booleans and null.
+
+Raises:
+    Exception: of any kind if the bytes are not of the schema; MemoryError apart, it is the record's fault.
+"""
+
+
+class Schema(NamedTuple):
+    """A schema as a registry gives it."""
+
+    type: str
+    """AVRO, PROTOBUF or JSON."""
+    text: str
+    references: tuple[str, ...] = ()
+    """The texts of the schemas that it refers to, each after those that it refers to itself."""
+
+
+class Schemas(Protocol):
+    """The schemas that are known, by their ids."""
+
+    def reader(self, schema_id: int) -> Read | Rejected:
+        """Return the reader of a schema; a rejection for its records if it is not known or cannot be used.
+
+        May wait for the registry, but not for an id for which `ready` returned true since the last other call.
+        """
+
+    def ready(self, schema_id: int) -> bool:
+        """Return whether `reader` would answer at once. If not, the schema is asked for in the background."""
+
+
+class ReaderTable:
+    """The schemas of a mapping of their readers, of which no other is ever known.
+
+    >>> str(ReaderTable({}).reader(7))
+    'schema 7 is not in the registry'
+    """
+
+    def __init__(self, readers: Mapping[int, Read | Rejected]) -> None:
+        self._readers = readers
+
+    def reader(self, schema_id: int) -> Read | Rejected:
+        """Return a reader, or a rejection."""
+        return self._readers.get(schema_id) or unknown(schema_id)
+
+    def ready(self, schema_id: int) -> bool:  # noqa: ARG002
+        """Return true."""
+        return True
+
+
+def unknown(schema_id: int) -> Rejected:
+    """Return the rejection of a record whose schema the registry does not have."""
+    return Rejected("unknown_schema", f"schema {schema_id} is not in the registry")

@@ -1,0 +1,1 @@
+"""The Schema Registry: its client, and the schemas that were asked for."""

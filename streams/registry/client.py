@@ -1,0 +1,151 @@
+"""The client of a Schema Registry: one request for a schema, and one for each schema that it refers to."""
+
+from __future__ import annotations
+
+import ssl
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import orjson
+
+from ragweir.errors import ConfigurationError, PermanentError, TransientError
+from ragweir.schemas.registry.schema import AVRO, MAX_SCHEMA_BYTES, Schema
+from ragweir.streams.masking import masked_url
+from ragweir.streams.settings import RegistrySettings
+
+TIMEOUT_SECONDS = 2.0
+"""Time limit of one request."""
+MAX_REFERENCES = 100
+"""Maximum number of schemas that one schema refers to, directly or not."""
+_MAX_ANSWER_BYTES = 4 * MAX_SCHEMA_BYTES
+_NOT_FOUND = range(40400, 40500)
+"""The codes by which a registry says that it has no such schema; another 404 is that of a server that is none."""
+
+
+class SchemaNotFound(Exception):
+    """The registry has no such schema."""
+
+
+class RegistryUnavailable(TransientError):
+    """The registry does not answer, or not with an answer of its own. The message is the reason."""
+
+
+class RegistryRefused(PermanentError):
+    """The registry does not let ragweir read, or there is none at the address."""
+
+
+class RegistryClient:
+    """Reads schemas. It does not repeat requests.
+
+    Args:
+        settings: the address and the properties of the connection; the address is set.
+
+    Raises:
+        ConfigurationError: if a file of the connection cannot be read.
+    """
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self.url = masked_url(settings.url or "")
+        """The address, without secrets."""
+        given = settings.client
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if token := given.get("bearer.auth.token"):
+            headers["Authorization"] = f"Bearer {token}"
+        user, _, password = given.get("basic.auth.user.info", "").partition(":")
+        try:
+            self._http = httpx.Client(
+                base_url=settings.url or "",
+                auth=(user, password) if user else None,
+                headers=headers,
+                timeout=TIMEOUT_SECONDS,
+                verify=_tls(settings),
+            )
+        except (OSError, ValueError) as error:  # An SSLError is an OSError.
+            raise ConfigurationError(f"registry.client: {type(error).__name__}: {error}") from None
+
+    def schema(self, schema_id: int) -> Schema:
+        """Return a schema with those that it refers to.
+
+        Raises:
+            SchemaNotFound: if there is none with this id.
+            RegistryUnavailable: if there is no answer, or one that a later request may not get.
+            RegistryRefused: if a later request would get the same.
+        """
+        answer = self._get(f"schemas/ids/{schema_id}")
+        references: dict[tuple[str, object], str] = {}
+        self._add_references(answer, references)
+        return Schema(str(answer.get("schemaType") or AVRO), _text(answer), tuple(references.values()))
+
+    def subjects(self) -> int:
+        """Return the number of subjects.
+
+        Raises:
+            RegistryUnavailable, RegistryRefused: as `schema`.
+        """
+        answer = self._get("subjects")
+        return len(answer) if isinstance(answer, list) else 0
+
+    def _add_references(self, answer: Any, found: dict[tuple[str, object], str]) -> None:
+        """Add the schemas that one refers to, each after those that it refers to itself."""
+        for each in answer.get("references") or ():
+            subject, version = str(each["subject"]), each["version"]
+            if (subject, version) in found:
+                continue
+            if len(found) >= MAX_REFERENCES:
+                raise SchemaNotFound(f"it refers to more than {MAX_REFERENCES} schemas")
+            found[subject, version] = ""  # Registries have no circles; this one would end here.
+            inner = self._get(f"subjects/{quote(subject, safe='')}/versions/{int(version)}")
+            self._add_references(inner, found)
+            del found[subject, version]
+            found[subject, version] = _text(inner)
+
+    def _get(self, path: str) -> Any:
+        try:
+            with self._http.stream("GET", path) as response:
+                body = bytearray()
+                for part in response.iter_bytes():
+                    body += part
+                    if len(body) > _MAX_ANSWER_BYTES:
+                        raise SchemaNotFound(f"its answer is over {_MAX_ANSWER_BYTES} bytes")
+                return self._answer(response.status_code, bytes(body))
+        except httpx.HTTPError as error:
+            raise RegistryUnavailable(f"{type(error).__name__}: {error}") from None
+
+    def _answer(self, status: int, body: bytes) -> Any:
+        try:
+            answer = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            answer = None
+        if status == HTTPStatus.OK and answer is not None:
+            return answer
+        code = answer.get("error_code") if isinstance(answer, dict) else None
+        if status == HTTPStatus.NOT_FOUND and code in _NOT_FOUND:
+            raise SchemaNotFound
+        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            what = "the registry does not know who asks" if status == HTTPStatus.UNAUTHORIZED else "it may not read"
+            raise RegistryRefused(
+                f"{self.url} answers {status}: {what}; set registry.client with basic.auth.user.info, "
+                "bearer.auth.token or a certificate that may read schemas"
+            )
+        if status == HTTPStatus.NOT_FOUND:
+            raise RegistryRefused(
+                f"{self.url} answers {status} without an error code of a Schema Registry: registry.url needs the whole "
+                "path of its API, such as http://registry:8080/apis/ccompat/v7 for Apicurio"
+            )
+        raise RegistryUnavailable(f"it answers {status}")
+
+
+def _text(answer: Any) -> str:
+    return str(answer.get("schema") or "")
+
+
+def _tls(settings: RegistrySettings) -> ssl.SSLContext | bool:
+    given = settings.client
+    if not any(name.startswith("ssl.") for name in given):
+        return True
+    context = ssl.create_default_context(cafile=given.get("ssl.ca.location"))
+    if certificate := given.get("ssl.certificate.location"):
+        context.load_cert_chain(certificate, given.get("ssl.key.location"), given.get("ssl.key.password"))
+    return context

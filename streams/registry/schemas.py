@@ -1,0 +1,173 @@
+"""The schemas that records name: asked for on a thread of their own, and kept."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+
+from ragweir.errors import PermanentError, Rejected
+from ragweir.schemas.registry.schema import Read, Schema, unknown
+from ragweir.streams.registry.client import RegistryUnavailable, SchemaNotFound
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+MAX_SCHEMAS = 1_000
+"""Maximum number of schemas that are kept, and of ids that are asked for at once."""
+MISSING_SECONDS = 30.0
+"""Time for which an id that the registry does not have is asked for, as its writer may be ahead of a replica of it."""
+REMEMBERED_SECONDS = 60.0
+"""Time for which it is not asked for again."""
+INTERVAL_SECONDS = 0.1
+"""Minimum time between two look-ups: records can name any id."""
+_MAX_PAUSE_SECONDS = 8.0
+_LOG_SECONDS = 60.0
+
+T = TypeVar("T")
+Fetch = Callable[[int], Schema]
+Make = Callable[[int, Schema], Read | Rejected]
+
+
+@dataclass(slots=True)
+class _Asked:
+    """An id that is asked for."""
+
+    next_s: float
+    tries: int = 0
+    missing_since_s: float | None = None
+
+
+class RegistrySchemas:
+    """The schemas of a registry; a `ragweir.schemas.registry.schema.Schemas`.
+
+    A schema that an id names never changes, so that a known one is never asked for again. An id that the registry does
+    not have is asked for again for 30 s, and is then unknown for 60 s. If the registry does not answer, it is asked
+    until it does, as a broker would be.
+
+    Args:
+        fetch: returns a schema, as `ragweir.streams.registry.client.RegistryClient.schema` does.
+        make: makes the reader of a schema.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, fetch: Fetch, make: Make, clock: Callable[[], float] = time.monotonic) -> None:
+        self._fetch, self._make, self._clock = fetch, make, clock
+        self._changed = threading.Condition()
+        self._known: OrderedDict[int, Read | Rejected] = OrderedDict()
+        self._missing: OrderedDict[int, float] = OrderedDict()
+        """The ids that the registry does not have, with the time until which that is remembered."""
+        self._asked: dict[int, _Asked] = {}
+        self._refused: PermanentError | None = None
+        self._thread: threading.Thread | None = None
+        self._unavailable_logged_s: float | None = None
+
+    def ready(self, schema_id: int) -> bool:
+        """Return whether `reader` would answer at once. If not, the schema is asked for.
+
+        Raises:
+            PermanentError: if the registry refuses to be read.
+        """
+        with self._changed:
+            return self._found(schema_id) is not None
+
+    def reader(self, schema_id: int) -> Read | Rejected:
+        """Return the reader of a schema, or the rejection of its records. Wait until one of both is known.
+
+        Raises:
+            PermanentError: if the registry refuses to be read.
+        """
+        with self._changed:
+            while (found := self._found(schema_id)) is None:
+                self._changed.wait(1.0)
+            return found
+
+    def _found(self, schema_id: int) -> Read | Rejected | None:
+        """Return a reader or a rejection; ask for the schema if there is neither."""
+        if found := self._known.get(schema_id):
+            self._known.move_to_end(schema_id)
+            return found
+        if self._clock() < self._missing.get(schema_id, 0.0):
+            return unknown(schema_id)
+        if self._refused is not None:
+            raise self._refused
+        if schema_id not in self._asked and len(self._asked) < MAX_SCHEMAS:
+            self._asked[schema_id] = _Asked(self._clock())
+            self._changed.notify_all()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="registry", daemon=True)
+            self._thread.start()
+        return None
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._asked:
+                    self._changed.wait()
+                schema_id, asked = min(self._asked.items(), key=lambda each: each[1].next_s)
+                wait_s = asked.next_s - self._clock()
+                if wait_s > 0:
+                    self._changed.wait(wait_s)
+                    continue
+            self._look_up(schema_id, asked)
+            time.sleep(INTERVAL_SECONDS)
+
+    def _look_up(self, schema_id: int, asked: _Asked) -> None:
+        """Ask the registry once, and keep the answer."""
+        asked.tries += 1
+        pause_s = min(_MAX_PAUSE_SECONDS, 2.0 ** (asked.tries - 2))
+        try:
+            made = self._make(schema_id, self._fetch(schema_id))
+        except SchemaNotFound:
+            now_s = self._clock()
+            if asked.missing_since_s is None:
+                asked.missing_since_s = now_s
+            until_s = asked.missing_since_s + MISSING_SECONDS
+            if now_s < until_s:
+                asked.next_s = min(now_s + pause_s, until_s)
+            else:
+                with self._changed:
+                    del self._asked[schema_id]
+                    _keep(self._missing, schema_id, now_s + REMEMBERED_SECONDS)
+                    self._changed.notify_all()
+        except RegistryUnavailable as unavailable:
+            asked.next_s = self._clock() + pause_s
+            self._log_unavailable(str(unavailable))
+            return
+        except PermanentError as refused:
+            with self._changed:
+                self._refused = refused
+                self._asked.clear()
+                self._changed.notify_all()
+        except Exception as error:  # What the registry says is not understood; it may be upgraded meanwhile.
+            asked.next_s = self._clock() + pause_s
+            self._log_unavailable(f"reading its answer raised {type(error).__name__}")
+            return
+        else:
+            with self._changed:
+                del self._asked[schema_id]
+                _keep(self._known, schema_id, made)
+                self._changed.notify_all()
+        if self._unavailable_logged_s is not None:
+            self._unavailable_logged_s = None
+            log.info("the registry answers again")
+
+    def _log_unavailable(self, reason: str) -> None:
+        now_s = self._clock()
+        if self._unavailable_logged_s is None or now_s >= self._unavailable_logged_s + _LOG_SECONDS:
+            self._unavailable_logged_s = now_s
+            log.warning(
+                "waiting for the registry: records of schemas that are not known yet are not read", reason=reason
+            )
+
+
+def _keep(into: OrderedDict[int, T], schema_id: int, value: T) -> None:
+    """Add a value, and remove the one that was not used for longest if there are too many."""
+    into[schema_id] = value
+    into.move_to_end(schema_id)
+    if len(into) > MAX_SCHEMAS:
+        into.popitem(last=False)

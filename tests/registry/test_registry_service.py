@@ -1,0 +1,150 @@
+"""A real registry: an Avro topic of a foreign schema is evaluated exactly once, whatever happens: `make test-registry`.
+
+The registry is Apicurio, whose schemas are in memory: it is registered anew after an outage, with the same ids.
+"""
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import orjson
+import pytest
+from commands import evaluating
+from conftest import SharedBroker, create_topic, produce, read_to_end
+from faults import eventually
+
+from tools.schema_registry import Registry
+
+FIRST: dict[str, Any] = {
+    "type": "record",
+    "name": "Answered",
+    "namespace": "com.example.shop",
+    "fields": [
+        {"name": "id", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "question", "type": "string"},
+        {"name": "answer", "type": ["null", "string"]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "passages", "type": {"type": "array", "items": "string"}},
+    ],
+}
+SECOND = {**FIRST, "fields": [*FIRST["fields"], {"name": "model", "type": "string", "default": "m1"}]}
+MAP = """
+event_id = "id"
+query = "question"
+response = "answer"
+ended_at = "at"
+contexts = "passages"
+"""
+TIME_MS = 1_764_000_000_000
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    started = Registry(tmp_path_factory.mktemp("registry"))
+    started.start()
+    yield started
+    started.stop()
+
+
+def register(registry: Registry) -> tuple[int, int]:
+    """The ids of the two versions of the schema."""
+    first, second = (registry.register("answers-value", json.dumps(schema)) for schema in (FIRST, SECOND))
+    return first, second
+
+
+def avro(schema: Any, schema_id: int, number: int) -> bytes:
+    out = BytesIO()
+    out.write(b"\0" + schema_id.to_bytes(4, "big"))
+    value = {
+        "id": f"e{number}",
+        "question": "What is the excess?",
+        "answer": "The excess is $604.",
+        "at": TIME_MS + number,
+        "passages": ["Water damage carries an excess of $604."],
+        "model": "m2",
+    }
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+def topics(kafka: SharedBroker, prefix: str, partitions: int = 2) -> str:
+    for name in ("interactions", "redrive", "evaluations", "dead-letter"):
+        create_topic(kafka.bootstrap, prefix + name, partitions)
+    return create_topic(kafka.bootstrap, f"{prefix}answers", partitions)
+
+
+def evaluated(kafka: SharedBroker, prefix: str) -> Counter[str]:
+    return Counter(
+        orjson.loads(each.value())["event_id"] for each in read_to_end(kafka.bootstrap, f"{prefix}evaluations")
+    )
+
+
+def settings(registry: Registry, prefix: str, folder: Path, form: str = "avro") -> dict[str, str]:
+    (folder / "map.toml").write_text(MAP)
+    return {
+        "RAGWEIR_INPUT__TOPIC": f"{prefix}answers",
+        "RAGWEIR_INPUT__FORMAT": form,
+        "RAGWEIR_INPUT__MAP": str(folder / "map.toml"),
+        "RAGWEIR_REGISTRY__URL": registry.url,
+    }
+
+
+def test_an_avro_topic_is_evaluated_through_an_outage_and_kills(
+    kafka: SharedBroker, prefix: str, tmp_path: Path, registry: Registry
+) -> None:
+    topic = topics(kafka, prefix)
+    first, second = register(registry)
+    own = settings(registry, prefix, tmp_path)
+    produce(kafka.bootstrap, topic, [avro(FIRST, first, number) for number in range(50)], partition=0)
+    with evaluating(kafka.bootstrap, prefix, tmp_path, workers=1, **own) as service:
+        eventually(lambda: len(evaluated(kafka, prefix)) == 50, "the first schema is read")
+        registry.stop()
+        # A schema that is not known yet waits for the registry; the other partition goes on.
+        produce(kafka.bootstrap, topic, [avro(SECOND, second, number) for number in range(50, 100)], partition=0)
+        produce(kafka.bootstrap, topic, [avro(FIRST, first, number) for number in range(100, 150)], partition=1)
+        eventually(lambda: len(evaluated(kafka, prefix)) == 100, "the other partition goes on")
+        eventually(lambda: service.logged("waiting for the registry"), "it says what it waits for")
+        worker = service.pid(0)
+        assert service.asked("/healthz")[0] == 200
+        time.sleep(5)
+        os.kill(worker, signal.SIGKILL)
+        eventually(lambda: service.pid(0) != worker, "a new worker")
+        assert len(evaluated(kafka, prefix)) == 100
+        registry.start()
+        assert register(registry) == (first, second)
+        eventually(lambda: len(evaluated(kafka, prefix)) == 150, "the outage is over")
+        # An id that is forged is a dead letter in the end; what follows on its partition is read then.
+        produce(kafka.bootstrap, topic, [b"\0\0\0\x03\xe7ab", avro(FIRST, first, 150)], partition=0)
+        eventually(lambda: len(evaluated(kafka, prefix)) == 151, "a forged id is given up")
+    assert set(evaluated(kafka, prefix).values()) == {1}
+    assert sorted(evaluated(kafka, prefix)) == sorted(f"e{number}" for number in range(151))
+    (letter,) = read_to_end(kafka.bootstrap, f"{prefix}dead-letter")
+    assert dict(letter.headers() or [])["ragweir-error-class"] == b"unknown_schema"
+    assert b"schema 999 is not in the registry" in letter.value()
+
+
+def test_json_of_a_schema_is_evaluated(kafka: SharedBroker, prefix: str, tmp_path: Path, registry: Registry) -> None:
+    topic = topics(kafka, prefix)
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "title": prefix}
+    number = registry.register(f"{prefix}answers-value", json.dumps(schema), "JSON")
+    value = {"id": "e1", "question": "Who?", "answer": "Ada.", "at": TIME_MS, "passages": []}
+    produce(kafka.bootstrap, topic, [b"\0" + number.to_bytes(4, "big") + orjson.dumps(value)])
+    with evaluating(kafka.bootstrap, prefix, tmp_path, **settings(registry, prefix, tmp_path, "jsonschema")):
+        eventually(lambda: evaluated(kafka, prefix) == Counter(e1=1), "it is evaluated")
+
+
+def test_a_wrong_address_is_told(kafka: SharedBroker, prefix: str, tmp_path: Path, registry: Registry) -> None:
+    topic = topics(kafka, prefix)
+    first, _ = register(registry)
+    produce(kafka.bootstrap, topic, [avro(FIRST, first, 1)])
+    own = settings(registry, prefix, tmp_path) | {"RAGWEIR_REGISTRY__URL": registry.url.partition("/apis")[0]}
+    with evaluating(kafka.bootstrap, prefix, tmp_path, **own) as service:
+        assert service.ended() != 0
+        assert "registry.url needs the whole path of its API" in service.log.read_text()

@@ -1,0 +1,243 @@
+"""Readers of Avro, Protobuf and JSON Schema: their data, and bytes and schemas that are hostile."""
+
+import json
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import pytest
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragweir.errors import Rejected
+from ragweir.schemas.interaction import Interaction
+from ragweir.schemas.registry.avro import avro_reader
+from ragweir.schemas.registry.decoder import RegistryDecoder
+from ragweir.schemas.registry.protobuf import protobuf_reader
+from ragweir.schemas.registry.readers import read_schema, reader_of
+from ragweir.schemas.registry.schema import ReaderTable, Schema
+
+
+def record(*fields: tuple[str, Any], name: str = "Event", **more: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": each, "type": kind} for each, kind in fields], **more}
+
+
+def framed(schema_id: int, data: bytes) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + data
+
+
+def avro(schema: Any, value: Any) -> bytes:
+    out = BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+FOREIGN = record(
+    ("event_id", {"type": "string", "logicalType": "uuid"}),
+    ("query", ["null", "string"]),
+    ("response", "string"),
+    ("ended_at", {"type": "long", "logicalType": "timestamp-micros"}),
+    ("contexts", {"type": "array", "items": record(("text", "string"), ("score", ["null", "double"]), name="Chunk")}),
+    ("labels", {"type": "map", "values": "string"}),
+    ("cost", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 4}),
+    ("kind", {"type": "enum", "name": "Kind", "symbols": ["ONE", "TWO"]}),
+    namespace="com.example",
+)
+
+
+def test_an_avro_record_is_an_event() -> None:
+    from decimal import Decimal
+
+    value = {
+        "event_id": "0190c0de-0000-7000-8000-000000000001",
+        "query": "Wer?",
+        "response": "Ada Lovelace.",
+        "ended_at": 1_764_000_000_000_000,
+        "contexts": [{"text": "Ada.", "score": 0.5}, {"text": "", "score": None}],
+        "labels": {"region": "EU"},
+        "cost": Decimal("1.2345"),
+        "kind": "TWO",
+    }
+    read = avro_reader(json.dumps(FOREIGN))
+    data = read(avro(FOREIGN, value))
+    assert data == {**value, "cost": 1.2345}
+    decoder = RegistryDecoder(ReaderTable({7: read}))
+    (event,) = decoder.decode(framed(7, avro(FOREIGN, value)))
+    assert isinstance(event, Interaction)
+    assert (event.query, event.contexts and event.contexts[0].score) == ("Wer?", 0.5)
+    assert event.ended_at is not None
+    assert event.ended_at.year == 2025
+
+
+LIST = record(("next", ["null", "Event"]))
+NESTED = record(("next", ["null", record(("back", {"type": "array", "items": "Event"}), name="Inner")]))
+DECIMAL = record(("d", {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}))
+LONG = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"
+"""2**62 - 1, the number of items of a block."""
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        pytest.param(LIST, b"\x02" * 1_000_000 + b"\0", id="nested a million times"),
+        pytest.param(NESTED, b"\x02\x02" * 500_000 + b"\0", id="nested through another record"),
+        pytest.param(DECIMAL, b"\x80\x80\x40" + b"\x7f" * 524_288, id="a decimal of half a megabyte"),
+        pytest.param({"type": "array", "items": "int"}, LONG, id="a list of 2**62 items"),
+        pytest.param({"type": "map", "values": "null"}, LONG, id="a map of 2**62 items"),
+        pytest.param(record(("a", "string")), LONG + b"ab", id="a text longer than the record"),
+        pytest.param(record(("a", "string")), b"\x01ab", id="a text of negative length"),
+        pytest.param(record(("a", "string")), b"\x04\xff\xfe", id="a text that is not UTF-8"),
+        pytest.param(record(("a", "string")), b"\x02ab", id="more bytes"),
+        pytest.param(record(("a", "long")), b"\xff" * 40, id="a number without end"),
+        pytest.param(record(("a", ["null", "string"])), b"\x08", id="no such branch"),
+        pytest.param(record(("a", "string")), b"", id="no bytes"),
+    ],
+)
+def test_hostile_avro_is_rejected(schema: Any, data: bytes) -> None:
+    decoder = RegistryDecoder(ReaderTable({7: avro_reader(json.dumps(schema))}))
+    (rejected,) = decoder.decode(framed(7, data))
+    assert isinstance(rejected, Rejected)
+    assert rejected.error_class == "unreadable"
+    assert rejected.message.startswith("not a record of schema 7: reading it raised ")
+
+
+@pytest.mark.parametrize(
+    "items",
+    ["null", record(), record(("a", record(("b", "null"), name="Inner"))), {"type": "fixed", "name": "F", "size": 0}],
+)
+def test_a_list_of_nothing_can_have_any_length(items: Any) -> None:
+    made = reader_of(7, Schema("AVRO", json.dumps({"type": "array", "items": items})), "avro", read_schema("avro"))
+    assert isinstance(made, Rejected)
+    assert "any length" in made.message
+
+
+@pytest.mark.parametrize("text", ["", "[", '"nothing"', "[" * 100_000, '{"type": "record"}', "7", "null"])
+def test_what_is_no_schema_is_rejected(text: str) -> None:
+    for form, kind in (("avro", "AVRO"), ("avro", "JSON")):
+        made = reader_of(7, Schema(kind, text), form, read_schema(form))
+        assert isinstance(made, Rejected)
+        assert made.error_class == "unknown_schema"
+
+
+def test_a_schema_has_the_names_of_those_that_it_refers_to() -> None:
+    chunk = json.dumps(record(("text", "string"), name="Chunk", namespace="shared"))
+    text = json.dumps(record(("contexts", {"type": "array", "items": "shared.Chunk"})))
+    assert avro_reader(text, (chunk,))(b"\x02\x02a\x00") == {"contexts": [{"text": "a"}]}
+
+
+def test_all_digits_of_a_decimal_are_kept() -> None:
+    read = avro_reader(json.dumps(DECIMAL))
+    digits = (10**40 + 1).to_bytes(17, "big", signed=True)
+    assert read(b"\x04\x30\x39") == {"d": 123.45}
+    assert read(bytes([34]) + digits) == {"d": f"{10**38}.01"}
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_give_one_result(data: bytes) -> None:
+    decoder = RegistryDecoder(ReaderTable({7: avro_reader(json.dumps(FOREIGN))}))
+    assert len(list(decoder.decode(framed(7, data)))) == 1
+    assert len(list(decoder.decode(data))) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "error_class"),
+    [(None, "tombstone"), (b"", "unknown_schema"), (b"{}", "unknown_schema"), (b"\0\0\0\0", "unknown_schema"),
+     (framed(8, b""), "unknown_schema"), (b"\0" * 2_000_000, "too_large")],
+)  # fmt: skip
+def test_a_value_without_a_known_schema_is_rejected(value: bytes | None, error_class: str) -> None:
+    (rejected,) = RegistryDecoder(ReaderTable({})).decode(value)
+    assert isinstance(rejected, Rejected)
+    assert rejected.error_class == error_class
+
+
+# Protobuf.
+
+PROTO = """
+syntax = "proto3";
+package shop.rag;  // the message of the word "message"
+message Other { string message = 1; enum Kind { NONE = 0; } }
+message Event {
+  option (x) = { message: "}" };
+  message Chunk { string text = 1; }
+  oneof which { string a = 9; }
+  string event_id = 1;
+}
+"""
+
+
+def protobuf_types() -> descriptor_pb2.FileDescriptorSet:
+    """The types of PROTO, as a compiler gives them."""
+    file = descriptor_pb2.FileDescriptorProto(name="event.proto", package="shop.rag", syntax="proto3")
+    file.message_type.add(name="Other")
+    event = file.message_type.add(name="Event")
+    field = descriptor_pb2.FieldDescriptorProto
+    chunk = event.nested_type.add(name="Chunk")
+    chunk.field.add(name="text", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
+    for number, name in enumerate(("event_id", "query", "response"), 1):
+        event.field.add(name=name, number=number, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
+    event.field.add(
+        name="contexts",
+        number=4,
+        type=field.TYPE_MESSAGE,
+        label=field.LABEL_REPEATED,
+        type_name=".shop.rag.Event.Chunk",
+    )
+    event.field.add(name="raw", number=5, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
+    event.field.add(
+        name="itself", number=6, type=field.TYPE_MESSAGE, label=field.LABEL_OPTIONAL, type_name=".shop.rag.Event"
+    )
+    return descriptor_pb2.FileDescriptorSet(file=[file])
+
+
+def test_a_protobuf_message_is_an_event() -> None:
+    types = protobuf_types()
+    pool = DescriptorPool()
+    pool.Add(types.file[0])
+    kind: Any = GetMessageClass(pool.FindMessageTypeByName("shop.rag.Event"))
+    message = kind(event_id="1", query="Who?", raw=b"\xff", contexts=[{"text": "Ada."}])
+    make = read_schema("protobuf", types.SerializeToString())
+    read = reader_of(7, Schema("PROTOBUF", PROTO), "protobuf", make)
+    assert not isinstance(read, Rejected)
+    data = read(bytes([2, 2]) + message.SerializeToString())
+    # An empty response was not sent, and is one.
+    assert data == {
+        "event_id": "1", "query": "Who?", "response": "", "contexts": [{"text": "Ada."}], "raw": "/w==",
+    }  # fmt: skip
+    assert read(bytes([4, 2, 0]) + b"\x0a\x01a") == {"text": "a"}
+    (event,) = RegistryDecoder(ReaderTable({7: read})).decode(framed(7, bytes([2, 2]) + message.SerializeToString()))
+    assert isinstance(event, Interaction)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="no message"),
+        pytest.param(bytes([2, 8]), id="no such message"),
+        pytest.param(bytes([2, 1]), id="a negative place"),
+        pytest.param(b"\xff" * 9, id="a place without end"),
+        pytest.param(bytes([254, 255, 255, 255, 15]), id="a place of a billion steps"),
+        pytest.param(bytes([2, 2]) + b"\x0a\xff", id="a text longer than the record"),
+        pytest.param(bytes([2, 2]) + b"\x0a\x01\xff", id="a text that is not UTF-8"),
+        pytest.param(bytes([2, 2]) + b"\x32\x02" * 5_000, id="nested often"),
+    ],
+)
+def test_hostile_protobuf_is_rejected(data: bytes) -> None:
+    pool = DescriptorPool()
+    pool.Add(protobuf_types().file[0])
+    (rejected,) = RegistryDecoder(ReaderTable({7: protobuf_reader(PROTO, pool)})).decode(framed(7, data))
+    assert isinstance(rejected, Rejected)
+    assert rejected.error_class == "unreadable"
+
+
+def test_json_of_a_schema_is_an_event() -> None:
+    make = read_schema("jsonschema")
+    read = reader_of(3, Schema("JSON", "{}"), "jsonschema", make)
+    assert not isinstance(read, Rejected)
+    decoder = RegistryDecoder(ReaderTable({3: read}))
+    (event,) = decoder.decode(framed(3, b'{"event_id": "1", "query": "q", "response": "r"}'))
+    assert isinstance(event, Interaction)
+    (rejected,) = decoder.decode(framed(3, b"{"))
+    assert isinstance(rejected, Rejected)
