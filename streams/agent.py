@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -99,6 +99,7 @@ class Agent(ABC):
 
     A runtime makes all calls from one thread, in this order::
 
+        start                                                    once
         on_assigned                                              once for each assigned partition, before its records
         on_partition_counts                                      when a count is known or has changed
         handle or dead_letter ... on_ends, tick, on_commit or on_abort, drain_metrics        each transaction
@@ -115,8 +116,8 @@ class Agent(ABC):
     committed offsets, including those that the agent has held without settling them. After `on_revoked` no record of
     the partitions follows unless they are assigned again.
 
-    Only `on_assigned` may block: iterating over its changelog and its preceding records reads from Kafka. It may raise
-    StateError, and errors of reading. The other methods return within a fraction of a second per record and raise
+    Only `start` and `on_assigned` may block: iterating over its changelog and its preceding records reads from Kafka.
+    It may raise StateError, and errors of reading. The other methods return within a fraction of a second per record and raise
     nothing but MemoryError, whatever the records contain: unusable records become dead letters. Any other exception
     ends the process.
 
@@ -127,6 +128,11 @@ class Agent(ABC):
     @abstractmethod
     def outputs(self) -> tuple[str, ...]:
         """The topics that it writes to, by their names in the topic table."""
+
+    @property
+    def reads(self) -> Collection[str]:
+        """Full names of topics that it reads by itself, beside its inputs."""
+        return ()
 
     @property
     def changelog(self) -> str | None:
@@ -146,6 +152,9 @@ class Agent(ABC):
         delivery report. `tick` gets this machine's time all the same if the topic is without LogAppendTime.
         """
         return None
+
+    def start(self, stopped: Callable[[], bool]) -> None:
+        """Read what decisions need beside the inputs. May block until `stopped` returns true."""
 
     # The partitions.
 

@@ -57,8 +57,12 @@ class Service:
 
 def _evaluate_agent(settings: Settings, _: int) -> Agent:
     from ragweir.streams.evaluate.agent import EvaluateAgent  # noqa: PLC0415 - as the module's docstring says
+    from ragweir.streams.evaluate.control_log import ControlLog  # noqa: PLC0415
 
-    return EvaluateAgent(evaluate_config(settings, settings.input_topic))
+    config = evaluate_config(settings, settings.input_topic)
+    if config.router and config.router.uses_rows:
+        config = replace(config, rows=ControlLog(settings, settings.output_topic("control")))
+    return EvaluateAgent(config)
 
 
 def _evaluate_known(settings: Settings) -> KnownLabels:

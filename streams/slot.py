@@ -112,10 +112,11 @@ def run_slot(
         if (present := wait_for_topics(settings, inputs, own.stopped)) is None:
             return
         agent = service.agent(settings, present[inputs[0]])
-        needed = [*inputs, *map(settings.output_topic, agent.outputs)]
+        needed = [*inputs, *map(settings.output_topic, agent.outputs), *agent.reads]
         if not present.keys() >= {*needed} and (present := wait_for_topics(settings, needed, own.stopped)) is None:
             return
         _check_partitions(service, settings, present)
+        agent.start(own.stopped)
         KafkaRuntime(
             settings.model_copy(update={"batch": service.batch(settings)}),
             identity,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,8 +32,9 @@ from ragweir.streams.evaluate.deduplication import Duplicates
 from ragweir.streams.evaluate.evaluations import EvaluationWriter, evaluation_of
 from ragweir.streams.evaluate.filters import Filters
 from ragweir.streams.evaluate.routing import Router
+from ragweir.streams.evaluate.rows import ROUTING_AHEAD, RowSource
 from ragweir.streams.headers import read_headers
-from ragweir.streams.records import Count, Emission, EventPosition, Outcome, Record, TopicPartition
+from ragweir.streams.records import Count, Emission, EventPosition, Measurements, Outcome, Record, TopicPartition
 
 if TYPE_CHECKING:
     from ragweir.streams.otlp_results import OtlpResults
@@ -64,6 +65,8 @@ class EvaluateConfig:
     run_id: str | None = None
     router: Router | None = None
     """Selects the events to judge; None if there is no judge."""
+    rows: RowSource = field(default_factory=RowSource)
+    """Gives the routing rows of applications; those without one have the shipped row."""
     filters: Filters = field(default_factory=Filters)
     """Conditions that an event must fulfil; other events are only counted."""
     ignore_record_timestamp: bool = False
@@ -97,6 +100,25 @@ class EvaluateAgent(Agent):
         self._most_request_bytes = max_record_bytes(config.max_event_bytes) - _REQUEST_OVERHEAD_BYTES
         self._duplicates = Duplicates(config.duplicate_horizon) if duplicates is None else duplicates
         self._writer = EvaluationWriter()
+        self._rows = config.rows.rows
+
+    @override
+    def start(self, stopped: Callable[[], bool]) -> None:
+        """Read the routing rows."""
+        self._config.rows.start(stopped)
+
+    @override
+    def drain(self) -> None:
+        self._config.rows.close()
+
+    @override
+    def drain_metrics(self) -> Measurements:
+        return self._config.rows.drain_metrics()
+
+    @property
+    @override
+    def reads(self) -> Collection[str]:
+        return self._config.rows.topics
 
     @property
     @override
@@ -112,6 +134,7 @@ class EvaluateAgent(Agent):
         Duplicates and events that are filtered out are only counted.
         """
         outcome, panics = Outcome(settled=list(records)), self._panics
+        self._rows = self._config.rows.rows
         outcome.counts["ragweir_events_in_total",] += len(records)
         evaluated: list[tuple[Record, Evaluation]] = []
         for record in records:
@@ -284,14 +307,21 @@ class EvaluateAgent(Agent):
             outcome.counts["ragweir_repaired_total", flag] += 1
         for metric in raised:
             outcome.counts["ragweir_metric_errors_total", metric] += 1
+        if ROUTING_AHEAD in evaluation.flags:
+            outcome.counts["ragweir_routing_ahead_total",] += 1
         return evaluation
 
     def _evaluation(
         self, event: Interaction, time: datetime, record: Record, index: int
     ) -> tuple[Evaluation, list[str]]:
-        config = self._config
+        config, decision, flag = self._config, _UNDECIDED, ""
         view = View(event, config.limits, config.counting)
         scored = config.catalogue.score(view)
+        if config.router:
+            row = None
+            if config.router.uses_rows:
+                row, flag = self._rows.at(event.application, time)
+            decision = config.router.decide(event, scored.scores, scored.categories, view.absent, row)
         evaluation = evaluation_of(
             event,
             time,
@@ -299,9 +329,8 @@ class EvaluateAgent(Agent):
             record,
             index,
             evidence=config.catalogue.explain(view) if config.explain else {},
-            decision=config.router.decide(event, scored.scores, scored.categories, view.absent)
-            if config.router
-            else _UNDECIDED,
+            decision=decision,
+            flags=(*event.flags, *scored.flags, *((flag,) if flag else ())),
             text=Texts(
                 query=event.query,
                 response=event.response,

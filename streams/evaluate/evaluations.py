@@ -44,7 +44,7 @@ def evaluation_of(
         scored: its scores.
         record: the record that it was read from.
         index: its index in the record.
-        fields: further fields of the evaluation.
+        fields: further fields of the evaluation, `flags` among them.
 
     Raises:
         pydantic.ValidationError: if a score, or another value, cannot be a part of an evaluation.
@@ -58,7 +58,6 @@ def evaluation_of(
         "scores": scored.scores,
         "categories": scored.categories,
         "reasons": scored.reasons,
-        "flags": (*event.flags, *scored.flags),
         "explanations": {},
         "evidence": {},
         "document_ids": document_ids(event),

@@ -25,12 +25,10 @@ from ragweir.metrics.packs import unloaded_pack
 from ragweir.metrics.unavailable import CONTENT_ABSENT
 from ragweir.schemas.evaluation import Decision, SuiteDecision
 from ragweir.schemas.interaction import Interaction
-from ragweir.streams.evaluate.rows import DRAW_RANGE, FLOOR, SHARE, Choice, Selection, shipped_selection
+from ragweir.streams.evaluate.rows import DRAW_RANGE, FLOOR, Choice, Selection, shipped_selection
 from ragweir.streams.settings import RoutingSettings, Rule
 from ragweir.streams.settings.routing import SHARED_SUITE
 
-REASONS_OF_CHANCE = frozenset({FLOOR, SHARE})
-"""The reasons that are no rules, the last ones of a suite."""
 _READ_BY_ALL = frozenset({"query", "response"})
 """The fields that every suite reads."""
 
@@ -98,13 +96,13 @@ class Router:
         ConfigurationError: if a rule or floor has an unknown name, or a test that does not fit its value.
 
     >>> from ragweir.metrics.catalogue import everything
-    >>> router = Router(RoutingSettings(floors={"rubric": 0.02}), Catalogue(everything()), ["rubric", "context_recall",
-    ...     "ragas", "factual", "classification", "semantic"])
+    >>> router = Router(RoutingSettings(), Catalogue(everything()), ["rubric", "context_recall", "ragas", "factual",
+    ...     "classification", "semantic"])
     >>> event = Interaction(event_id="1", query="Who?", response="Ada.")
-    >>> for suite in router.decide(event, {"unsupported_risk": 0.9, "context_recall_heuristic": 0.7}, {}).suites[:2]:
+    >>> for suite in router.decide(event, {"unsupported_risk": 0.99, "context_recall_heuristic": 0.7}, {}).suites[:2]:
     ...     print(suite)
-    suite='rubric' status='selected' probability=1.0 because=('risk', 'floor')
-    suite='context_recall' status='not_selected' probability=0.0 because=()
+    suite='rubric' status='selected' probability=1.0 because=('share',) row='shipped'
+    suite='context_recall' status='not_selected' probability=0.02 because=('floor',) row=None
     """
 
     def __init__(self, routing: RoutingSettings, catalogue: Catalogue, suites: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Literal, NamedTuple
@@ -141,6 +141,10 @@ class RoutingRows:
         else:
             flag = ROUTING_FORGOTTEN if self.has_forgotten and not number else ""
         return (selections[number - 1] if number else None), flag
+
+    def known(self, until: datetime) -> RoutingRows:
+        """Return the same rows, which are known to be all up to another time."""
+        return replace(self, known_until=until)
 
     def __len__(self) -> int:
         return sum(len(times) for times, _ in self.by_application.values())

@@ -40,8 +40,8 @@ EVENTS = 100_000
 
 
 def router(rules: Sequence[Mapping[str, Any]] = (), catalogue: Catalogue = CATALOGUE, **settings: Any) -> Router:
-    """A router by these rules, without floors unless they are given."""
-    return Router(RoutingSettings.model_validate({"rules": rules, "floors": {}} | settings), catalogue, SUITES)
+    """A router by these rules, without a share or floors unless they are given."""
+    return Router(RoutingSettings.model_validate({"rules": rules, "floors": {}, "share": 0} | settings), catalogue, SUITES)
 
 
 def rule(name: str = "r", suites: Sequence[str] = ("rubric",), **condition: Any) -> dict[str, Any]:
@@ -389,9 +389,13 @@ def test_decisions_are_right_when_there_are_more_than_are_kept() -> None:
 # The rules that ship.
 
 
+WITHOUT_SHARE = RoutingSettings(floors=RoutingSettings().floors)
+"""The default rules and floors, all of which hold as `rubric` has a floor by hand."""
+
+
 def routed(catalogue: Catalogue = CATALOGUE, **fields: Any) -> dict[str, tuple[str, ...]]:
-    """For which reasons a real event is judged by the settings that ship: floors left out."""
-    agent = EvaluateAgent(EvaluateConfig(catalogue, router=Router(RoutingSettings(), catalogue, SUITES)))
+    """For which reasons a real event is judged by the rules that ship: floors left out."""
+    agent = EvaluateAgent(EvaluateConfig(catalogue, router=Router(WITHOUT_SHARE, catalogue, SUITES)))
     event = {"event_id": "e", "query": "Who built the bridge?", "response": "", "ended_at": 0} | fields
     ((evaluation, raised),) = agent.evaluate(Record("t", 0, 0, None, orjson.dumps(event), None))
     assert not raised
@@ -410,7 +414,6 @@ def test_the_rules_that_ship_fire_as_described() -> None:
     """Made-up answers, answers from nothing, limits and reference answers, each to its suites; a sound one to none."""
     assert routed(response="Mimar Hayruddin built the bridge.", contexts=SUPPORTED)["rubric"] == ()
     assert routed(response=MADE_UP, contexts=SUPPORTED)["rubric"] == ("risk", "hallucination")
-    assert "risk" not in routed(response="I'm sorry, I do not know anything about that.", contexts=SUPPORTED)["rubric"]
     assert routed(response=MADE_UP, contexts=[])["rubric"] == ("hallucination", "no-context")
     assert routed(response=MADE_UP)["rubric"] == (), "no contexts were sent, so nothing is known of them"
     sent = routed(response="x", expected="y")
@@ -445,18 +448,15 @@ def test_recall_escalates_below_seven_tenths_and_not_at_it(
 def test_rules_that_ship_give_way_to_metrics_that_are_off() -> None:
     """Switching a metric off leaves out the rules that need it, and no other; rules of the user's are refused."""
     shipped = RoutingSettings().rules
-    assert {name for each in shipped for name in (each.on, each.unless)} - {
-        None,
-        "expected",
-    } <= CATALOGUE.metrics.keys()
+    assert {each.on for each in shipped} - {"expected"} <= CATALOGUE.metrics.keys()
     without = Catalogue(everything(), ("refusal", "lexical_hallucination"))
-    by = Router(RoutingSettings(), without, SUITES)
+    by = Router(WITHOUT_SHARE, without, SUITES)
     scores = {"unsupported_risk": 0.9, "lexical_hallucination": 0.9, "answered_without_context": 1.0}
-    assert decided(by, scores)["rubric"].because == ("no-context", "floor")
+    assert decided(by, scores)["rubric"].because == ("risk", "no-context", "floor")
     with pytest.raises(ConfigurationError, match="rule hallucination is on 'lexical_hallucination'"):
         Router(RoutingSettings(rules=shipped[1:]), without, SUITES)
     with pytest.raises(ConfigurationError, match="rule risk has unless 'refusal'"):
-        Router(RoutingSettings(rules=shipped[:1]), without, SUITES)
+        Router(RoutingSettings(rules=[shipped[0].model_copy(update={"unless": "refusal"})]), without, SUITES)
 
 
 def test_a_suite_that_is_switched_off_is_not_asked() -> None:

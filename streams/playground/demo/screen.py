@@ -17,7 +17,7 @@ from ragweir.metrics.catalogue import Catalogue
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.streams.evaluate.routing import FLOOR
+from ragweir.streams.evaluate.rows import FLOOR
 from ragweir.streams.explain import TopicSearch
 from ragweir.streams.playground.demo.traffic import Result
 from ragweir.streams.playground.demo.words import JUDGE, explain
