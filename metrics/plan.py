@@ -106,7 +106,7 @@ class Plan:
                 self._runs[-1].steps.append((name, metric.compute, 10.0**digits))
         self._last = nulls
 
-    def score(self, view: View) -> Scored:
+    def score(self, view: View) -> Scored:  # noqa: C901 - a call for each kind of result would cost more than it
         """Compute the metrics of an event with the pattern; see `ragweir.metrics.catalogue.Catalogue.score`."""
         # A plan has every name already, so that results keep their order whatever is null.
         scored = Scored(self._scores.copy(), self._categories.copy())
@@ -126,8 +126,8 @@ class Plan:
                 elif is_category:
                     scored.categories[name] = self._result(value, name, scored)
                 elif kind is float:
-                    if value == 0.0 or value == 1.0:
-                        scores[name] = value  # type: ignore[assignment]
+                    if value in (0.0, 1.0):
+                        scores[name] = value
                     elif 0.0 < value < _MOST:  # type: ignore[operator]
                         # As round() gives it, in a third of the time.
                         product: float = value * scale  # type: ignore[operator]

@@ -11,6 +11,7 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry
+from ragweir.schemas.routing_row import RoutingRow
 from ragweir.schemas.run import Run
 from ragweir.schemas.window import Window
 
@@ -26,6 +27,7 @@ RECORDS: dict[str, tuple[type[BaseModel], Literal["validation", "serialization"]
     "clock_mark": (ClockMark, "serialization"),
     "assembly_entry": (AssemblyEntry, "serialization"),
     "run": (Run, "serialization"),
+    "routing_row": (RoutingRow, "serialization"),
 }
 """Model by file name. The mode is "validation" for records that others write, "serialization" for those that we do."""
 

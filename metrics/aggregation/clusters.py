@@ -16,10 +16,10 @@ Flags = NDArray[np.bool_]
 class ClusterSums(NamedTuple):
     """Sums over each cluster's events in one slice."""
 
-    events: Floats
-    """Number of the cluster's events."""
-    total: Floats
-    """Sum of their values."""
+    sizes: Floats
+    """Numbers of events."""
+    totals: Floats
+    """Sums of the events' values."""
 
 
 class Clusters:
@@ -47,14 +47,16 @@ class Clusters:
             values: the values of these events.
         """
         parts = self._parts[known]
-        columns = [np.bincount(parts, weights, self._size) for weights in (np.ones(len(parts)), values)]
+        columns = [_sums(parts, weights, self._size) for weights in (np.ones(len(parts)), values)]
         for inside, groups in zip(self._inside, self._groups, strict=True):
             own = [column[inside] for column in columns]
-            if groups is not None:
-                own = [np.bincount(groups, column) for column in own]
-            events, total = own
-            met = events > 0
-            yield ClusterSums(events[met], total[met])
+            sizes, totals = own if groups is None else [_sums(groups, column) for column in own]
+            met = sizes > 0
+            yield ClusterSums(sizes[met], totals[met])
+
+
+def _sums(groups: Ints, values: Floats, least: int = 0) -> Floats:
+    return np.asarray(np.bincount(groups, values, least), dtype=np.float64)
 
 
 def _renumbered(clusters: Ints) -> Ints | None:

@@ -11,7 +11,7 @@ from math import sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
-from ragweir.metrics.aggregation.interval import RandomSample, interval
+from ragweir.metrics.aggregation.interval import RandomSample, is_sufficient, limit
 from ragweir.metrics.routing_share import threshold
 from ragweir.schemas.window import duration_s
 from ragweir.streams.routing.traffic import Traffic
@@ -118,5 +118,8 @@ def width(events: float, certain: float, floor: float, bad: float, found: float)
     weight = 1 / floor
     spread = drawn * weight * (weight - 1)
     sample = RandomSample(drawn * weight, drawn * weight * rest, spread, spread * rest, spread * rest)
-    limits = interval(known, min(known, bad * found * events), sample, floor, (0.0, 1.0))
-    return None if limits is None else round(limits[1] - limits[0], 4)
+    if not is_sufficient(sample, floor):
+        return None
+    known_sum, others = min(known, bad * found * events), round(events) - known
+    low, high = (limit(known, known_sum, sample, others, floor, (0.0, 1.0), upper=upper) for upper in (False, True))
+    return round(high - low, 4)

@@ -19,7 +19,8 @@ from pages import Tags
 from scipy import stats
 
 from ragweir.errors import PermanentError
-from ragweir.metrics.aggregation.comparison import RATE, Floats, adjusted, differences
+from ragweir.metrics.aggregation.clusters import Floats
+from ragweir.metrics.aggregation.comparison import RATE, adjusted, differences
 from ragweir.metrics.aggregation.spread import Spread, interval
 from ragweir.metrics.catalogue import everything
 from ragweir.streams.compare.compare import compare

@@ -1,6 +1,7 @@
 """Readers of Avro, Protobuf and JSON Schema: their data, and bytes and schemas that are hostile."""
 
 import json
+from decimal import Decimal
 from io import BytesIO
 from typing import Any
 
@@ -49,8 +50,6 @@ FOREIGN = record(
 
 
 def test_an_avro_record_is_an_event() -> None:
-    from decimal import Decimal
-
     value = {
         "event_id": "0190c0de-0000-7000-8000-000000000001",
         "query": "Wer?",

@@ -41,7 +41,8 @@ EVENTS = 100_000
 
 def router(rules: Sequence[Mapping[str, Any]] = (), catalogue: Catalogue = CATALOGUE, **settings: Any) -> Router:
     """A router by these rules, without a share or floors unless they are given."""
-    return Router(RoutingSettings.model_validate({"rules": rules, "floors": {}, "share": 0} | settings), catalogue, SUITES)
+    given = {"rules": rules, "floors": {}, "share": 0} | settings
+    return Router(RoutingSettings.model_validate(given), catalogue, SUITES)
 
 
 def rule(name: str = "r", suites: Sequence[str] = ("rubric",), **condition: Any) -> dict[str, Any]:
