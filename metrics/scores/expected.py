@@ -24,7 +24,7 @@ def _best(scores: Sequence[float | Null]) -> float | Null:
 
 def _shares(found: Iterable[int], wanted: Iterable[int], none: Null) -> tuple[float | Null, ...]:
     """Return the share that was found for each expected answer; `none` for those with nothing to find."""
-    return tuple([part / whole if whole else none for part, whole in zip(found, wanted)])
+    return tuple([part / whole if whole else none for part, whole in zip(found, wanted, strict=True)])
 
 
 def exact_match(view: View) -> Value:
@@ -107,7 +107,7 @@ def answer_completeness(view: View) -> Value:
     return _best(
         [
             coverage if isinstance(coverage, Null) else (min(words / expected, 1.0) + coverage) / 2
-            for expected, coverage in zip(counts.answer_tokens, _coverages(view))
+            for expected, coverage in zip(counts.answer_tokens, _coverages(view), strict=True)
         ]
     )
 

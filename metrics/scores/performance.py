@@ -208,7 +208,6 @@ def _usage_metric(field: str, meaning: str, unit: Unit, better: Better, source: 
     >>> _usage_metric("input_tokens", "", "count", "neither", "").compute(example(usage={"input_tokens": 812}))
     812
     """
-
     absent = Null(f"the event's usage has no {field}")
 
     def usage(view: View) -> Value:
