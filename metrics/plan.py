@@ -125,18 +125,13 @@ class Plan:
                     reasons[name] = value.reason  # type: ignore[attr-defined]
                 elif is_category:
                     scored.categories[name] = self._result(value, name, scored)
-                elif kind is float:
-                    if value in (0.0, 1.0):
-                        scores[name] = value
-                    elif 0.0 < value < _MOST:  # type: ignore[operator]
-                        # As round() gives it, in a third of the time.
-                        product: float = value * scale  # type: ignore[operator]
-                        whole = product + _TO_WHOLE - _TO_WHOLE
-                        is_certain = -_CERTAIN < product - whole < _CERTAIN
-                        scores[name] = whole / scale if is_certain else self._result(value, name, scored)
-                    else:
-                        scores[name] = self._result(value, name, scored)
-                elif kind is bool or (kind is int and -_MOST < value < _MOST):  # type: ignore[operator]
+                elif kind is float and 0.0 < value < _MOST:  # type: ignore[operator]
+                    # As round() gives it, in a third of the time.
+                    product: float = value * scale  # type: ignore[operator]
+                    whole = product + _TO_WHOLE - _TO_WHOLE
+                    is_certain = -_CERTAIN < product - whole < _CERTAIN
+                    scores[name] = whole / scale if is_certain else self._result(value, name, scored)
+                elif kind is bool or (kind is float and value == 0.0) or (kind is int and -_MOST < value < _MOST):  # type: ignore[operator]
                     scores[name] = float(value)  # type: ignore[arg-type]
                 else:
                     scores[name] = self._result(value, name, scored)

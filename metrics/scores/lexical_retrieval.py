@@ -62,15 +62,9 @@ def _bm25(view: View) -> tuple[float, ...] | Null:
     weights = list(map(_weight, repeat(number), counts.term_passages))
     scores = []
     for length, terms, occurrences in zip(lengths, counts.passage_terms, counts.passage_occurrences, strict=True):
-        if terms:
-            damping = _K1 * (1 - _B + _B * length / mean_length)
-            scores.append(
-                fsum(
-                    [weights[term] * count / (count + damping) for term, count in zip(terms, occurrences, strict=True)]
-                )
-            )
-        else:
-            scores.append(0.0)
+        damping = _K1 * (1 - _B + _B * length / mean_length) if terms else 0.0
+        found = zip(terms, occurrences, strict=True)
+        scores.append(fsum([weights[term] * count / (count + damping) for term, count in found]))
     return tuple(scores)
 
 
