@@ -106,7 +106,7 @@ class Plan:
                 self._runs[-1].steps.append((name, metric.compute, 10.0**digits))
         self._last = nulls
 
-    def score(self, view: View) -> Scored:  # noqa: C901 - a call for each kind of result would cost more than it
+    def score(self, view: View) -> Scored:
         """Compute the metrics of an event with the pattern; see `ragweir.metrics.catalogue.Catalogue.score`."""
         # A plan has every name already, so that results keep their order whatever is null.
         scored = Scored(self._scores.copy(), self._categories.copy())

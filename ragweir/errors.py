@@ -7,10 +7,12 @@
     ├── PermanentError        an operator has to act; neither waiting nor a restart helps
     │   ├── UnreadableFile    a file of events cannot be read, or not to its end
     │   ├── StateError        an agent's stored state does not match the committed offset
+    │   ├── RegistryRefused   the Schema Registry does not let ragweir read, or there is none at the address
     │   ├── LocalServerError  Kafka, Prometheus or Alertmanager cannot be installed or started on this machine
     │   └── DemoError         the demo cannot continue
     ├── TransientError        waiting or a restart helps
     │   ├── Unreachable       the broker does not answer
+    │   ├── RegistryUnavailable  the Schema Registry does not answer
     │   └── RestartRequired   the process has to be replaced by a new one
     ├── Rejected              a record's bytes are not an interaction
     │   └── NotAList          a path of a map goes through a list, and the event has something else there
@@ -93,6 +95,10 @@ class StateError(PermanentError):
     """An agent's stored state does not match the committed offset; the message says what to do."""
 
 
+class RegistryRefused(PermanentError):
+    """The Schema Registry does not let ragweir read, or there is none at the address."""
+
+
 class LocalServerError(PermanentError):
     """A local server cannot be installed or started; the message says what to do."""
 
@@ -107,6 +113,10 @@ class TransientError(RagweirError):
 
 class Unreachable(TransientError):
     """The broker does not answer."""
+
+
+class RegistryUnavailable(TransientError):
+    """The Schema Registry does not answer, or not with an answer of its own. The message is the reason."""
 
 
 class RestartRequired(TransientError):

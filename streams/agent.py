@@ -118,8 +118,8 @@ class Agent(ABC):
 
     Only `start` and `on_assigned` may block: iterating over the changelog and the preceding records of an assignment
     reads from Kafka. `on_assigned` may raise StateError, and errors of reading. The other methods return within a
-    fraction of a second per record and raise nothing but MemoryError, whatever the records contain: unusable records become dead letters. Any other exception
-    ends the process.
+    fraction of a second per record and raise nothing but MemoryError, whatever the records contain: unusable records
+    become dead letters. Any other exception ends the process.
 
     The defaults fit an agent without state that settles all records in `handle`.
     """

@@ -50,9 +50,7 @@ def plan(
             help="Probability that a bad answer has a higher unsupported_risk than a good one, for the expected finds.",
         ),
     ] = AUROC,
-    export: Annotated[
-        Path | None, typer.Option(help="File for all rows of `control`, as JSON lines, for `score --control`.")
-    ] = None,
+    export: Annotated[Path | None, typer.Option(help="File for all rows of `control`, as JSON lines.")] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Plan a routing row for each application from the windows of the last seven closed days.

@@ -100,7 +100,10 @@ class EvaluationWriter:
 
     def encode(self, evaluation: Evaluation) -> bytes:
         """Return the bytes that `ragweir.schemas.codec.json.encode` returns."""
-        return encode_fields({**evaluation.__dict__, "decision": self._decided(evaluation.decision).json})
+        fields = {**evaluation.__dict__, "decision": self._decided(evaluation.decision).json}
+        if not fields["undefined"]:  # As the record's `omitted_values` say.
+            del fields["undefined"]
+        return encode_fields(fields)
 
     def is_selected(self, evaluation: Evaluation) -> bool:
         """Return whether a suite is to judge the event."""

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from ragweir.errors import ConfigurationError, PermanentError, TransientError
+from ragweir.errors import ConfigurationError, RegistryRefused, RegistryUnavailable
 from ragweir.schemas.registry.schema import AVRO, MAX_SCHEMA_BYTES, Schema
 from ragweir.streams.masking import masked_url
 from ragweir.streams.settings import RegistrySettings
@@ -26,14 +26,6 @@ _NOT_FOUND = range(40400, 40500)
 
 class SchemaNotFound(Exception):
     """The registry has no such schema."""
-
-
-class RegistryUnavailable(TransientError):
-    """The registry does not answer, or not with an answer of its own. The message is the reason."""
-
-
-class RegistryRefused(PermanentError):
-    """The registry does not let ragweir read, or there is none at the address."""
 
 
 class RegistryClient:

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import structlog
 
-from ragweir.errors import PermanentError, Rejected
+from ragweir.errors import PermanentError, RegistryUnavailable, Rejected
 from ragweir.schemas.registry.schema import Read, Schema, unknown
-from ragweir.streams.registry.client import RegistryUnavailable, SchemaNotFound
+from ragweir.streams.registry.client import SchemaNotFound
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 

@@ -101,7 +101,7 @@ def width(events: float, certain: float, floor: float, bad: float, found: float)
     """Return the width of the interval of a mean of 0 and 1 over a window; None if there is none.
 
     >>> width(10_000, 0.075, 0.027, 0.2, 0.2), width(100, 0.075, 0.027, 0.2, 0.2)
-    (0.0892, None)
+    (0.089, None)
 
     Args:
         events: number of events in the window.

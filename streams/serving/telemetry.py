@@ -126,6 +126,24 @@ TABLE = (
         "Events at which the kernel failed, which is a defect of it; their texts were counted in Python instead",
         _EVALUATE,
     ),
+    _gauge("ragweir_routing_rows", "Routing rows that were read from control", _EVALUATE),
+    _gauge(
+        "ragweir_routing_known_until_timestamp_seconds",
+        "Event time up to which all routing rows are known, in seconds since 1970",
+        _EVALUATE,
+    ),
+    _counter("ragweir_routing_read_errors_total", "Readings of control that failed", _EVALUATE),
+    _counter(
+        "ragweir_routing_rows_ignored_total",
+        "Records of control without effect: unreadable, or effective less than an hour after they were written",
+        _EVALUATE,
+        why=("unreadable", "late"),
+    ),
+    _counter(
+        "ragweir_routing_ahead_total",
+        "Events selected by rows that may not be all that hold at their time, which lies ahead of what was read",
+        _EVALUATE,
+    ),
     _counter("ragweir_duplicates_total", "Events not evaluated because their id occurred shortly before", _EVALUATE),
     _counter("ragweir_filtered_total", "Events excluded by filters of a replay or by `where` of the map", _EVALUATE),
     _counter(

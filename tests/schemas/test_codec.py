@@ -357,8 +357,13 @@ def test_a_record_is_written_as_its_dump(numbers: list[float], text: str, time: 
         catalogue_version="1",
     )
     request = JudgeRequest(evaluation=evaluation, query=text, response=text, expected=because or None)
-    for record in (evaluation, request):
-        assert encode(record) == orjson.dumps(record.model_dump(), option=orjson.OPT_UTC_Z)
+    dumped, requested = evaluation.model_dump(), request.model_dump()
+    for each in (dumped, requested["evaluation"]):
+        del each["undefined"]  # It is empty, and left out then, as `row` is where it is null.
+        for suite in each["decision"]["suites"]:
+            del suite["row"]
+    for record, plain in ((evaluation, dumped), (request, requested)):
+        assert encode(record) == orjson.dumps(plain, option=orjson.OPT_UTC_Z)
 
 
 def test_plain_data_too_deep_to_be_written_is_rejected() -> None:

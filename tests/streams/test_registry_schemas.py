@@ -11,10 +11,10 @@ import orjson
 import pytest
 from typing_extensions import override
 
-from ragweir.errors import PermanentError, Rejected
+from ragweir.errors import PermanentError, RegistryRefused, RegistryUnavailable, Rejected
 from ragweir.schemas.registry.schema import Read, Schema
 from ragweir.streams.registry import schemas as module
-from ragweir.streams.registry.client import RegistryClient, RegistryRefused, RegistryUnavailable, SchemaNotFound
+from ragweir.streams.registry.client import RegistryClient, SchemaNotFound
 from ragweir.streams.registry.schemas import RegistrySchemas
 from ragweir.streams.settings import RegistrySettings
 

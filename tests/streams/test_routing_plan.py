@@ -330,7 +330,7 @@ def test_more_money_finds_more_and_narrows_the_interval() -> None:
 
 
 def test_the_share_of_bad_answers_is_the_judges_where_it_has_judged() -> None:
-    sums = {name: 0.0 for name in EstimateSums.model_fields if name not in ("suite", "result")}
+    sums = {name: 0.0 for name in EstimateSums.model_fields if name not in ("suite", "result", "undefined")}
     judged = {**sums, "suite": "rubric", "count": 10, "drawn": 10, "weight": 100.0, "weighted_sum": 70.0}
     found = traffic(window("a", [0.5], estimates={"judge_faithfulness": judged}), window("b", [0.5]))
     assert found["a"].bad == pytest.approx(0.3)
