@@ -21,7 +21,7 @@ from faults import QUICK_CLIENT, Service, end_all, eventually, forget, set_offse
 
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.metrics.aggregation.aggregator import Aggregator
-from ragweir.metrics.aggregation.selection import Chance
+from ragweir.metrics.aggregation.selection import Chance, Weights
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.window import Window
@@ -220,6 +220,8 @@ class Plain:
         self.labels: Counter[tuple[str, str]] = Counter()
         self.decisions: Counter[tuple[str, str]] = Counter()
         self.chances: list[Decimal] = []
+        self.selected: list[Decimal] = []
+        """Probabilities of the events that were selected."""
         self.estimated: list[tuple[Decimal, Decimal]] = []
         """Weights and scores."""
         self.versions: set[str] = set()
@@ -231,6 +233,8 @@ class Plain:
         if judged != (suite["status"] in ("selected", "not_selected")):
             self.decisions[suite["suite"], suite["status"]] += 1
             self.chances.append(probability)
+            if suite["status"] == "selected":
+                self.selected.append(probability)
         if suite["status"] == "judged":
             self.estimated.append((1 / probability, Decimal(data["scores"][JUDGED])))
 
@@ -296,7 +300,14 @@ def must_agree(of: Evaluations) -> Counter[str]:
             whole.merge(READING.decode(Window.model_validate(json.loads(json.dumps(each, default=float)))))
         if plain.chances:
             least = min((float(each) for each in plain.chances if each), default=1.0)
-            assert whole.chances == {SUITE: Chance(least, plain.chances.count(Decimal(0)))}
+            weights = [round(1_000_000 / probability) for probability in plain.selected]
+            selected = Weights(
+                len(weights),
+                sum(probability < 1 for probability in plain.selected),
+                sum(weights),
+                sum(round(weight * (weight - 1_000_000) / Decimal(1_000_000)) for weight in weights),
+            )
+            assert whole.chances == {SUITE: Chance(least, plain.chances.count(Decimal(0)), selected)}
         for name, values in plain.values.items():
             summaries = [each["metrics"][name] for each in own if name in each["metrics"]]
             assert sum(each["count"] for each in summaries) == len(values)
