@@ -300,7 +300,7 @@ def must_agree(of: Evaluations) -> Counter[str]:
             whole.merge(READING.decode(Window.model_validate(json.loads(json.dumps(each, default=float)))))
         if plain.chances:
             least = min((float(each) for each in plain.chances if each), default=1.0)
-            weights = [round(1_000_000 / probability) for probability in plain.selected]
+            weights = [round(1_000_000 / max(p, Decimal("0.000001"))) for p in plain.selected]
             selected = Weights(
                 len(weights),
                 sum(probability < 1 for probability in plain.selected),
