@@ -11,36 +11,38 @@ The estimate is the mean of the events' differences, second side minus first. It
   be swapped and each sign of a difference is random (Fisher's randomisation test). It is exact up to 16 changed events;
   for more, the normal distribution is used, which has wider tails.
 
-Events of one session or question are not independent, and intervals that ignore this are too narrow. Where events are
-in clusters, clusters take the place of events, with the sums of their events' differences: signs are random by cluster,
-and the variance of the mean is that of the jackknife over clusters (CV3; MacKinnon, Nielsen and Webb, Cluster-robust
-inference, 2023). The freedom of Student's distribution follows from the effective number of clusters, (sum of sizes)^2
-/ sum of squared sizes. The mean is then a ratio, whose denominator is random as well: Hall's correction has another
-coefficient (`curvature`), and the wider of both limits is used.
-
 Over many metrics and slices, Benjamini and Hochberg (1995) bound the share of false discoveries. Comparisons with fewer
-than 6 changed events or clusters, which cannot reach 5 % with any signs, are left out beforehand.
+than 6 changed events, which cannot reach 5 % with any signs, are left out beforehand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import erfc, sqrt
+from math import cbrt, erfc, sqrt
+from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ragweir.metrics.aggregation.clusters import Clusters, Flags, Floats, Ints
-from ragweir.metrics.aggregation.spread import Spread, interval
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
+FEWEST = 10
+"""Minimum number of pairs for an interval: the skewness of fewer is unknown."""
 FEWEST_CHANGED = 6
-"""Minimum number of changed clusters for a p-value: that of fewer is always over 5 %."""
+"""Minimum number of changed events for a p-value: that of fewer is always over 5 %."""
 OTHERS = "(others)"
 """Name for the other values of a dimension, or labels of a category, if there are too many."""
 RATE = 0.05
 """Accepted share of false discoveries."""
+FEW_CHANGED = 30
+"""Number of changed events from which skewness may make an interval narrower."""
+_MISS = 0.025
+"""Probability on either side of an interval."""
 _EXACT = 16
-"""Maximum number of changed clusters for which all signs are enumerated."""
+"""Maximum number of changed events for which all signs are enumerated."""
 _EQUAL = 1e-12
 """Variance below this share of the squares is the rounding error of equal differences."""
 _TIE = 1e-9
@@ -51,16 +53,13 @@ class Difference:
     """A metric on one slice of the events that have it on both sides."""
 
     pairs: int
-    clusters: int
-    """Number of clusters of the pairs; that of the pairs if they are independent."""
     before: float | None
     """Mean of the first side; None without pairs."""
     after: float | None
     mean: float | None
     """Mean of the differences, second side minus first."""
     low: float | None
-    """Lower limit of the 95 % interval of the mean; None with fewer than 10 clusters, or if
-    few of them have nearly all pairs."""
+    """Lower limit of the 95 % interval of the mean; None with fewer than 10 pairs."""
     high: float | None
     effect: float | None
     """Mean of the differences divided by their standard deviation; None if they are all equal."""
@@ -68,7 +67,7 @@ class Difference:
     """Number of events whose value is higher on the second side."""
     fell: int
     p: float | None
-    """The p-value; None with fewer than 6 changed clusters."""
+    """The p-value; None with fewer than 6 changed events."""
 
     @property
     def interval(self) -> str:
@@ -77,9 +76,7 @@ class Difference:
         return mean if self.low is None else f"{mean} ({self.low:+.3g} to {self.high:+.3g})"
 
 
-def differences(
-    before: Floats, after: Floats, cells: Ints, slices: Flags, clusters: Clusters | None = None
-) -> list[Difference]:
+def differences(before: Floats, after: Floats, cells: Ints, slices: Flags) -> list[Difference]:
     """Return the difference of one metric in each of several slices, which may overlap.
 
     >>> whole = np.ones((1, 1), dtype=bool)
@@ -94,7 +91,6 @@ def differences(
         after: values of the second side, of the same events.
         cells: the cell of each event.
         slices: one row per slice, one column per cell; True for the cells of the slice.
-        clusters: the clusters of the events, in the same slices; None for independent events.
     """
     both = ~(np.isnan(before) | np.isnan(after))
     if not both.all():
@@ -118,57 +114,96 @@ def differences(
         totals((change > 0).astype(np.float64)),
         totals((change < 0).astype(np.float64)),
     )
-    by_slice = iter(() if clusters is None else clusters.sums(both, change))
     found: list[Difference] = []
-    for row, (pairs, first, total, squares, rest_squares, rest_cubes, rose, fell) in enumerate(
-        zip(*columns, strict=True)
-    ):
-        own = next(by_slice, None)
-        if not pairs:
-            found.append(Difference(0, 0, None, None, None, None, None, None, 0, 0, None))
-            continue
-        mean = total / pairs
-        shift = mean - middle
-        second = max(0.0, rest_squares / pairs - shift**2)
-        if second * pairs <= _EQUAL * (squares + rest_squares):
-            second = 0.0
-        deviation = sqrt(second * pairs / (pairs - 1)) if pairs > 1 else 0.0
-        if own is not None:
-            spread = Spread.of_clusters(own, mean, is_equal=not second)
-        else:
-            third = rest_cubes / pairs - 3 * shift * (rest_squares / pairs) + 2 * shift**3
-            skewness = third / second / sqrt(second) if second else 0.0
-            spread = Spread(round(pairs), round(rose + fell), squares, deviation, skewness)
+    for row, sums in enumerate(zip(*columns, strict=True)):
         few: Floats | None = None
-        if FEWEST_CHANGED <= spread.changed <= _EXACT:
-            few = change[slices[row][cells]] if own is None else own.totals
-        low, high = interval(mean, spread)
-        found.append(
-            Difference(
-                pairs=round(pairs),
-                clusters=spread.clusters,
-                before=first / pairs,
-                after=(first + total) / pairs,
-                mean=mean,
-                low=low,
-                high=high,
-                effect=mean / deviation if deviation else None,
-                rose=round(rose),
-                fell=round(fell),
-                p=_p_value(total, spread, few),
-            )
-        )
+        if FEWEST_CHANGED <= sums[6] + sums[7] <= _EXACT:
+            own = change[slices[row][cells]]
+            few = own[own != 0]
+        found.append(_difference(sums, middle, few))
     return found
 
 
-def _p_value(total: float, spread: Spread, few: Floats | None) -> float | None:
-    """Return the probability that random signs of the clusters give a sum at least as far from 0."""
-    if spread.changed < FEWEST_CHANGED or not spread.squares:
+def _difference(sums: Sequence[float], middle: float, few: Floats | None) -> Difference:
+    """Return the difference of one slice from its sums."""
+    pairs, before, total, squares, rest_squares, rest_cubes, rose, fell = sums
+    count = round(pairs)
+    if not count:
+        return Difference(0, None, None, None, None, None, None, 0, 0, None)
+    mean = total / pairs
+    shift = mean - middle
+    second = max(0.0, rest_squares / pairs - shift**2)
+    if second * pairs <= _EQUAL * (squares + rest_squares):
+        second = 0.0
+    third = rest_cubes / pairs - 3 * shift * (rest_squares / pairs) + 2 * shift**3
+    deviation = sqrt(second * pairs / (pairs - 1)) if count > 1 else 0.0
+    changed = round(rose + fell)
+    low, high = interval(count, changed, mean, deviation, third / second / sqrt(second) if second else 0.0)
+    return Difference(
+        count,
+        before / pairs,
+        (before + total) / pairs,
+        mean,
+        low,
+        high,
+        mean / deviation if deviation else None,
+        round(rose),
+        round(fell),
+        _p_value(changed, total, squares, few),
+    )
+
+
+def interval(
+    count: int, changed: int, mean: float, deviation: float, skewness: float
+) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of a mean from the sample's moments; (None, None) for fewer than 10 values.
+
+    `changed` is the number of values that are not 0. Without skewness it is Student's:
+
+    >>> low, high = interval(10, 10, 0.0, 1.0, 0.0)
+    >>> round(low, 3), round(high, 3), round(2.2622 / sqrt(10), 3)
+    (-0.715, 0.715, 0.715)
+    """
+    if count < FEWEST:
+        return None, None
+    reach = _student(count - 1) / sqrt(count)
+    skewness *= sqrt(count * (count - 1)) / (count - 2)
+    below, above = _unskewed(reach, skewness, count), -_unskewed(-reach, skewness, count)
+    if changed < FEW_CHANGED:
+        below, above = max(below, reach), max(above, reach)
+    return mean - deviation * below, mean + deviation * above
+
+
+def _unskewed(place: float, skewness: float, count: int) -> float:
+    """Return the studentised mean whose transform has this value: the inverse of Hall's cubic."""
+    if abs(skewness) < 1e-6:
+        return place
+    return 3 / skewness * (cbrt(1 + skewness * (place - skewness / (6 * count))) - 1)
+
+
+def _student(freedom: int) -> float:
+    """Return the 97.5 % quantile of Student's t, within 0.0003 from 9 degrees of freedom (Fisher and Cornish, 1960).
+
+    >>> round(_student(9), 3), round(_student(30), 3)
+    (2.262, 2.042)
+    """
+    z = NormalDist().inv_cdf(1 - _MISS)
+    return (
+        z
+        + (z**3 + z) / (4 * freedom)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
+    )
+
+
+def _p_value(changed: int, total: float, squares: float, few: Floats | None) -> float | None:
+    """Return the probability that random signs give a sum at least as far from 0."""
+    if changed < FEWEST_CHANGED or not squares:
         return None
     if few is None:
-        return erfc(abs(total) / sqrt(2 * spread.squares))
+        return erfc(abs(total) / sqrt(2 * squares))
     sums = np.zeros(1)
-    for size in np.abs(few[few != 0]):
+    for size in np.abs(few):
         sums = np.concatenate((sums + size, sums - size))
     return float(np.mean(np.abs(sums) >= abs(few.sum()) * (1 - _TIE)))
 

@@ -24,7 +24,7 @@ import numpy as np
 import orjson
 
 from ragweir.errors import PermanentError
-from ragweir.metrics.aggregation.clusters import Floats, Ints
+from ragweir.metrics.aggregation.comparison import Floats, Ints
 from ragweir.streams.sources.events import is_plain, read_events
 
 MAX_METRICS = 2_000

@@ -9,8 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from ragweir.metrics.aggregation.clusters import Flags, Floats, Ints
-from ragweir.metrics.aggregation.comparison import RATE, Difference, adjusted, differences
+from ragweir.metrics.aggregation.comparison import RATE, Difference, Flags, Floats, Ints, adjusted, differences
 from ragweir.metrics.aggregation.estimate import estimate_name
 from ragweir.metrics.metric import Better, Metric, Unit
 from ragweir.streams.compare.comparison import Change, ChangedEvent, Comparison, MetricChange, Verdict

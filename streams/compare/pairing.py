@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ragweir.errors import PermanentError
-from ragweir.metrics.aggregation.clusters import Floats, Ints
-from ragweir.metrics.aggregation.comparison import OTHERS
+from ragweir.metrics.aggregation.comparison import OTHERS, Floats, Ints
 from ragweir.streams.compare.columns import MAX_METRICS, Columns, in_other_process, read_columns
 from ragweir.streams.compare.comparison import Side
 

@@ -19,9 +19,7 @@ from pages import Tags
 from scipy import stats
 
 from ragweir.errors import PermanentError
-from ragweir.metrics.aggregation.clusters import Floats
-from ragweir.metrics.aggregation.comparison import RATE, adjusted, differences
-from ragweir.metrics.aggregation.spread import Spread, interval
+from ragweir.metrics.aggregation.comparison import RATE, Floats, adjusted, differences, interval
 from ragweir.metrics.catalogue import everything
 from ragweir.streams.compare.compare import compare
 from ragweir.streams.compare.comparison import Comparison
@@ -196,7 +194,7 @@ def test_intervals_from_few_changed_events_cover_the_mean_at_least_as_often(name
 def test_without_skewness_intervals_are_students() -> None:
     for count in (10, 30, 1_000):
         expected = stats.t.interval(0.95, count - 1, 2.0, 3 / count**0.5)
-        assert interval(2.0, Spread(count, count, 9.0, 3.0, 0.0)) == pytest.approx(expected, abs=5e-4)
+        assert interval(count, count, 2.0, 3.0, 0.0) == pytest.approx(expected, abs=5e-4)
 
 
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False) | st.just(0.0)

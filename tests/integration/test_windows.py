@@ -300,10 +300,10 @@ def must_agree(of: Evaluations) -> Counter[str]:
             whole.merge(READING.decode(Window.model_validate(json.loads(json.dumps(each, default=float)))))
         if plain.chances:
             least = min((float(each) for each in plain.chances if each), default=1.0)
-            weights = [round(1_000_000 / max(p, Decimal("0.000001"))) for p in plain.selected]
+            weights = [round(1_000_000 / p) for p in plain.selected if p]
             selected = Weights(
                 len(weights),
-                sum(probability < 1 for probability in plain.selected),
+                sum(0 < probability < 1 for probability in plain.selected),
                 sum(weights),
                 sum(round(weight * (weight - 1_000_000) / Decimal(1_000_000)) for weight in weights),
             )
