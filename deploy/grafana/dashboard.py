@@ -114,6 +114,10 @@ def rows(dimensions: tuple[str, ...]) -> tuple[Row, ...]:
                     (
                         (gauge("ragweir_window_judged", judged, "label"), f"{named} {{{{label}}}} judged"),
                         (
+                            gauge("ragweir_window_estimate_unanswered", judged, "label"),
+                            f"{named} {{{{label}}}} unanswered",
+                        ),
+                        (
                             gauge("ragweir_window_estimate_flag", judged, "label", "flag"),
                             f"{named} {{{{label}}}} {{{{flag}}}}",
                         ),

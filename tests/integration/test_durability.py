@@ -8,7 +8,7 @@ import pytest
 from commands import ragweir
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conftest import SharedBroker, create_topic, produce
+from conftest import SharedBroker, coordinated, create_topic, produce
 from faults import set_offset
 
 from ragweir.streams.cli.checks import kafka as checks
@@ -167,6 +167,7 @@ def test_the_wait_of_the_first_worker_of_a_group_is_named() -> None:
     """It is a setting of brokers, with 3 s as its default; the brokers of tests have none, and then nothing is said."""
     with local_kafka(properties={"group.initial.rebalance.delay.ms": "3000"}) as broker:
         own = Settings(kafka={"bootstrap_servers": broker.bootstrap})
+        coordinated(broker.bootstrap, "rag.evaluate")
         text = checks.group(CheckContext(own, {own.input_topic: 1}))
     assert text == (
         "group rag.evaluate has not started; the first worker of an empty group waits 3 s for others "

@@ -22,7 +22,7 @@ from ragweir.streams.explain import partition_of, windows
 from ragweir.streams.judge.results import waiting
 from ragweir.streams.settings import WindowSettings
 
-NAMES = ("interactions", "redrive", "evaluations", "dead-letter", "judge.requests", "judge.retry", "judge.deferred")
+NAMES = ("interactions", "redrive", "evaluations", "dead-letter", "judge.requests", "judge.retry", "judge.deferred", "control")
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202egnp.exe [red]:smile:[/red] [/] \x9b31m"
 RISKY = {
     "event_id": "risky-1",

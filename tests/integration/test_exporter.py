@@ -25,7 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.metrics.aggregation.estimate import Estimate, Subject
 from ragweir.metrics.aggregation.merger import ClosedWindow
-from ragweir.metrics.aggregation.selection import Chance
+from ragweir.metrics.aggregation.selection import Chance, Weights
 from ragweir.metrics.aggregation.summary import Scheme, Summary
 from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import OVERFLOW, Progress, Window
@@ -97,7 +97,12 @@ def judged() -> WindowAggregate:
         "rubric": {"selected": 2, "judged": 2},
         "context_recall": {"selected": 5, "judged": 4, "expired": 1, "not_selected": 15},
     }
-    own.chances = {"context_recall": Chance(least=0.2)}
+    own.decisions["classification"] = {"selected": 5, "judged": 5}
+    own.chances = {
+        "rubric": Chance(selected=Weights.of(1.0, 2)),
+        "context_recall": Chance(least=0.2, selected=Weights.of(1.0).plus(Weights.of(0.2, 4))),
+        "classification": Chance(selected=Weights.of(1.0, 5)),
+    }
     own.estimates = {
         "judge_relevance": estimate(Subject("rubric"), (0.25, 1.0), (0.75, 1.0)),
         "context_recall_llm": estimate(Subject("context_recall"), (0.5, 1.0), *[(1.0, 0.2)] * 3),
@@ -171,12 +176,16 @@ def test_judged_metrics_show_their_estimates_and_no_plain_mean() -> None:
         sample("estimate", **relevance): 0.5,
         sample("estimate_low", **relevance): 0.5,
         sample("estimate_high", **relevance): 0.5,
-        sample("estimate", **recall): pytest.approx(15.5 / 16),
+        # The one that expired stands for five of 21: that is too much for a mean.
+        sample("estimate_unanswered", **recall): pytest.approx(5 / 21, abs=1e-6),
         sample("estimate_flag", flag="too_few", **recall): 1,
+        sample("estimate_flag", flag="unanswered", **recall): 1,
         sample("estimate_flag", flag="incomplete", **recall): 1,
         sample("estimate", **wrong): 0.8,
         sample("estimate_low", **wrong): 0.8,
         sample("estimate_high", **wrong): 0.8,
+        sample("estimate_unanswered", **wrong): 0,
+        sample("estimate_unanswered", **relevance): 0,
         sample("end_timestamp_seconds", window="1m"): 60,
     }
 

@@ -141,6 +141,7 @@ def test_counters_exist_from_the_start_for_all_that_is_known() -> None:
                 ("selected", "not_selected", "failed"),
             )
         ),
+        "ragweir_routing_rows_ignored_total": {("unreadable",), ("late",)},
         "ragweir_transactions_total": {("committed",), ("aborted",)},
     }
     assert all(
