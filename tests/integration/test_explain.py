@@ -22,7 +22,18 @@ from ragweir.streams.explain import partition_of, windows
 from ragweir.streams.judge.results import waiting
 from ragweir.streams.settings import WindowSettings
 
-NAMES = ("interactions", "redrive", "evaluations", "dead-letter", "judge.requests", "judge.retry", "judge.deferred", "control")
+NAMES = (
+    "interactions",
+    "redrive",
+    "evaluations",
+    "dead-letter",
+    "judge.requests",
+    "judge.retry",
+    "judge.deferred",
+    "control",
+)
+BY_RULES = {"RAGWEIR_ROUTING__FLOORS": '{"rubric": 0.02, "context_recall": 0.02}'}
+"""With a floor by hand, the default rules select for rubric."""
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202egnp.exe [red]:smile:[/red] [/] \x9b31m"
 RISKY = {
     "event_id": "risky-1",
@@ -83,7 +94,7 @@ def test_the_story_on_topics(kafka: SharedBroker, prefix: str, tmp_path: Path) -
     interactions = f"{prefix}interactions"
     others = [(f"o{number}", event(event_id=f"o{number}")) for number in range(200)]
     put(kafka, interactions, [*others[:100], ("risky-1", orjson.dumps(RISKY)), *others[100:], ("torn-1", b"{")])
-    with evaluating(kafka.bootstrap, prefix, tmp_path, RAGWEIR_JUDGE__BASE_URL="http://127.0.0.1:1/v1"):
+    with evaluating(kafka.bootstrap, prefix, tmp_path, RAGWEIR_JUDGE__BASE_URL="http://127.0.0.1:1/v1", **BY_RULES):
         ends = {
             (interactions, message.partition()): message.offset() + 1
             for message in read_to_end(kafka.bootstrap, interactions)
