@@ -17,7 +17,7 @@ JUDGE: Mapping[str, str] = MappingProxyType(
         "estimate": "Mean that all events would have for a judged metric, from the judged ones, each weighted by the"
         " inverse of its inclusion probability.",
         "too few": "An estimate without an interval: too few events were selected at random.",
-        "unanswered": "Selected events without a score have a weight; if it is large there is no mean, only an interval.",
+        "unanswered": "An estimate without a mean: too many of the selected events have no score.",
         "incomplete": "An estimate from fewer events than were selected: the others failed or still wait.",
     }
 )
