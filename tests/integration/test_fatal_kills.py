@@ -90,8 +90,8 @@ def test_a_watchdog_and_a_broker_that_stands_still_bury_nothing(prefix: str, sta
         for life in range(2):
             worker = start(traffic, "--slot", "0", variables={"HANGS": str(hangs)})
             eventually(lambda life=life: metadata(traffic).attempts == life + 1, "it begins on the records")
-            hangs.touch()
-            os.kill(java, signal.SIGSTOP)
+            hangs.with_suffix(".new").write_text(str(java))
+            hangs.with_suffix(".new").rename(hangs)
             assert worker.ended() == 1
             hangs.unlink()
             os.kill(java, signal.SIGCONT)
