@@ -12,7 +12,7 @@ import pytest
 from commands import ROOT, ragweir, told
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conftest import SharedBroker, create_topic, produce
+from conftest import SharedBroker, coordinated, create_topic, produce
 
 from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.schemas.codec.mapping import FieldMap
@@ -300,7 +300,7 @@ def test_it_leaves_no_trace() -> None:
     """Looking leaves no group, no committed offset, no topic and no record behind, on a broker of its own."""
     with local_kafka() as kafka:
         topic = filled(kafka, "tap", map(foreign, range(10)), 4)
-        newest(kafka, topic, 1)  # The first client that has a group's name makes the broker create the offsets' topic.
+        coordinated(kafka.bootstrap)  # The first client that has a group's name makes the broker create their topic.
         before = traces(kafka)
         tap(kafka, topic)
         assert traces(kafka) == before
