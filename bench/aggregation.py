@@ -157,7 +157,7 @@ class _Metered(AggregateAgent):
         if self._began is not None and self._met >= self._events and not self.done:
             self.done = True
             wall, cpu = self._began
-            self._report(Measurement(time.monotonic() - wall, time.process_time() - cpu, self._met))
+            self._report(Measurement(wall, time.monotonic() - wall, time.process_time() - cpu, self._met))
 
 
 def _settings(bootstrap: str, prefix: str) -> Settings:

@@ -235,7 +235,8 @@ class AggregateAgent(Agent):
     def _count_slos(self, row: ScoreRow, outcome: Outcome) -> None:
         for objective in self._objectives:
             value = row.score(objective.slo.metric)
-            found = objective.outcome(value, row.outcomes.suites, judged=row.judged)
+            suites, undefined = row.outcomes.suites, row.outcomes.undefined
+            found = objective.outcome(value, suites, judged=row.judged, undefined=undefined)
             if found is None or not objective.covers(row.origin):
                 continue
             name, (kind, weight) = objective.slo.name, found

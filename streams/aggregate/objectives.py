@@ -7,7 +7,7 @@ which events are selected for the judge, so that the share of bad events among a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,8 +16,8 @@ from ragweir.streams.aggregate.dimensions import Labelled, label
 from ragweir.streams.settings import Slo
 
 SloOutcome = Literal["good", "bad", "missing", "unselected"]
-"""`missing`: the event was selected for the judge, and its judgement failed or expired. `unselected`: the event could
-have been selected. Events for SLOs on metrics that every event has are good or bad."""
+"""`missing`: the event was selected for the judge, and its judgement failed, expired or lacks the metric. `unselected`:
+the event could have been selected. Events for SLOs on metrics that every event has are good or bad."""
 
 _MAX_WEIGHT = 1_000_000.0
 
@@ -34,6 +34,10 @@ class Objective:
     ('good', 50.0)
     >>> objective.outcome(None, [("rubric", "expired", 1.0)], judged=True)
     ('missing', 1.0)
+    >>> objective.outcome(None, [("rubric", "judged", 1.0)], judged=True)
+    ('missing', 1.0)
+    >>> objective.outcome(None, [("rubric", "judged", 1.0)], judged=True, undefined=["judge_faithfulness"]) is None
+    True
     """
 
     slo: Slo
@@ -53,21 +57,26 @@ class Objective:
         return all(label(name, event) == own for name, own in self.slo.dimensions.items())
 
     def outcome(
-        self, value: float | None, decisions: Iterable[tuple[str, str, float]], *, judged: bool
+        self,
+        value: float | None,
+        decisions: Iterable[tuple[str, str, float]],
+        *,
+        judged: bool,
+        undefined: Collection[str] = (),
     ) -> tuple[SloOutcome, float] | None:
         """Return the outcome of an evaluation and its weight; None if it does not count.
-
-        A judged event on which the metric is null does not count.
 
         Args:
             value: the metric.
             decisions: suite, status and probability of each decision on judging.
             judged: true for an evaluation of stage `judged`.
+            undefined: the judged metrics that are not defined for the event, which does not count for their SLOs.
         """
         if self.suite is not None:
             for suite, status, probability in decisions:
                 if suite == self.suite:
-                    return self._selected(value, status, probability, judged=judged)
+                    known = value is not None or self.slo.metric not in undefined
+                    return self._selected(value, status, probability, judged=judged) if known else None
         if value is None or (judged and self.free):
             return None
         return ("good" if self.slo.is_good(value) else "bad"), 1.0
@@ -78,7 +87,7 @@ class Objective:
         outcome: SloOutcome | None = None
         if status == "judged" and value is not None:
             outcome = "good" if self.slo.is_good(value) else "bad"
-        elif status in ("failed", "expired"):
+        elif status in ("judged", "failed", "expired"):
             outcome = "missing"
         elif status == "not_selected" and not judged:  # The judged evaluation of another suite repeats it.
             outcome = "unselected"

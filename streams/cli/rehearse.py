@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -149,12 +149,13 @@ def rehearsal(
     counting = SloCounter(slos, dimensions_of(effective, by), effective.windows, totals(effective))
     found = _read(counting, EvaluationSource.named(effective, source), start, end)
     _report(found)
+    judged = totals(effective).suites
     if json_file:
         write(json_file, orjson.dumps(found, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z))
     if picture:
         write(picture, page(found).encode(errors="replace"))
     if directory:
-        _write(directory, counting, found)
+        _write(directory, counting, found, judged)
 
 
 def _read(counting: SloCounter, source: EvaluationSource, start: datetime | None, end: datetime | None) -> Rehearsal:
@@ -191,7 +192,7 @@ def _plain(model: Any) -> Any:
     raise TypeError
 
 
-def _write(directory: Path, counting: SloCounter, found: Rehearsal) -> None:
+def _write(directory: Path, counting: SloCounter, found: Rehearsal, judged: Collection[str]) -> None:
     made = "Made by `ragweir slo rehearse`"
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -199,9 +200,9 @@ def _write(directory: Path, counting: SloCounter, found: Rehearsal) -> None:
         raise PermanentError(f"{directory} cannot be made: {error.strerror}") from None
     span = f"{found.start:{_TIME}} to {found.end:{_TIME}} UTC"
     files = {
-        "slo.yml": (rules(counting.slos), f"{made}, as `ragweir slo rules` makes it."),
+        "slo.yml": (rules(counting.slos, judged=judged), f"{made}, as `ragweir slo rules` makes it."),
         "slo_tests.yml": (
-            synthetic_tests(counting.slos, "slo.yml"),
+            synthetic_tests(counting.slos, "slo.yml", judged=judged),
             f"{made}, as `ragweir slo rules --tests slo.yml` does.",
         ),
         "slo_history.yml": (
@@ -257,7 +258,7 @@ def _alerts(found: Rehearsal) -> None:
 def _counted(slo: SloRehearsal) -> tuple[str, str, str]:
     if slo.spent is None:
         return "0", "", ""
-    return f"{slo.events:,}", f"{slo.bad / slo.events:.1%}", f"{slo.spent:.0%}"
+    return f"{slo.events:,}", f"{slo.share or 0:.1%}", f"{slo.spent:.0%}"
 
 
 def _outcome(alert: AlertRehearsal) -> Text:

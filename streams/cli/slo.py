@@ -9,6 +9,7 @@ import typer
 from ragweir.errors import ConfigurationError
 from ragweir.streams.cli.app import app, settings
 from ragweir.streams.cli.rehearse import rehearsal
+from ragweir.streams.from_settings import totals
 from ragweir.streams.service import SERVICES
 from ragweir.streams.slo.rules import rules as rules_of
 from ragweir.streams.slo.rules import written
@@ -52,5 +53,9 @@ def rules(
     scaled = (
         [] if scale == 1 else [f"Every duration is multiplied by {scale:g}; the series are named as if it were not."]
     )
-    content = rules_of(effective.slo, scale) if tests is None else synthetic_tests(effective.slo, tests, scale)
+    judged = totals(effective).suites
+    if tests is None:
+        content = rules_of(effective.slo, scale, judged)
+    else:
+        content = synthetic_tests(effective.slo, tests, scale, judged)
     typer.echo(written(content, [made, *scaled]), nl=False)

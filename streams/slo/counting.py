@@ -1,30 +1,28 @@
 """Counts of good and bad events per minute of event time, by SLO and by dimension value, in bounded memory.
 
 A count takes 16 bytes for each minute, value and outcome that occurs, and the worst events of every ten minutes are
-kept; nothing grows with the number of events.
+kept; nothing grows with the number of events. Events for an SLO on a judged metric also have weights.
 """
 
 from __future__ import annotations
 
-from array import array
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.cardinality import Labels
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.evaluation_record import EvaluationRecord
 from ragweir.schemas.window import OVERFLOW
-from ragweir.streams.aggregate.dimensions import Dimensions, label
+from ragweir.streams.aggregate.dimensions import Dimensions
+from ragweir.streams.aggregate.objectives import Objective
 from ragweir.streams.settings import Slo, WindowSettings
+from ragweir.streams.slo.certainty import OUTCOMES
+from ragweir.streams.slo.minutes import Counts, MinuteCounts, MinuteWeights, Weights
 
 MINUTE_SECONDS = 60
 EXAMPLES = 5
@@ -34,12 +32,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE = timedelta(seconds=MINUTE_SECONDS)
 _EXAMPLE_MINUTES = 10
 """Interval of the worst events."""
-_VALUE_BITS = 17
-"""Bits of a value's number: enough for `windows.max_series` and the overflow."""
-_BUFFERED_EVENTS = 1 << 16
-"""Events are counted in batches, which is far faster than one by one."""
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,44 +41,6 @@ class Example:
     event_id: str
     event_time: datetime
     score: float
-
-
-class Counts(NamedTuple):
-    """Columns ordered by minute: minutes since 1970, numbers of values, their events and bad events."""
-
-    minutes: Ints
-    values: Ints
-    events: Ints
-    bad: Ints
-
-
-class _MinuteCounts:
-    """Counts of one SLO by the values of one dimension. A key holds minute, value and outcome."""
-
-    def __init__(self) -> None:
-        self._buffer = array("q")
-        self._keys = self._counts = np.zeros(0, dtype=np.int64)
-
-    def add(self, minute: int, value: int, *, bad: bool) -> None:
-        """Count an event."""
-        self._buffer.append((minute << _VALUE_BITS | value) << 1 | bad)
-        if len(self._buffer) >= _BUFFERED_EVENTS:
-            self._flush()
-
-    def _flush(self) -> None:
-        keys, counts = np.unique(np.array(self._buffer, dtype=np.int64), return_counts=True)
-        merged, places = np.unique(np.concatenate((self._keys, keys)), return_inverse=True)
-        weights = np.concatenate((self._counts, counts))
-        self._keys, self._counts = merged, np.bincount(places, weights, len(merged)).astype(np.int64)
-        self._buffer = array("q")
-
-    def counts(self) -> Counts:
-        """Return all counts."""
-        self._flush()
-        keys, places = np.unique(self._keys >> 1, return_inverse=True)
-        bad = np.bincount(places, self._counts * (self._keys & 1), len(keys)).astype(np.int64)
-        events = np.bincount(places, self._counts, len(keys)).astype(np.int64)
-        return Counts(keys >> _VALUE_BITS, keys & ((1 << _VALUE_BITS) - 1), events, bad)
 
 
 class _WorstEvents:
@@ -132,10 +86,6 @@ def time_of(minute: int) -> datetime:
     return _EPOCH + timedelta(seconds=MINUTE_SECONDS * minute)
 
 
-def _meets(evaluation: Evaluation | EvaluationRecord, dimensions: Mapping[str, str]) -> bool:
-    return all(label(name, evaluation) == own for name, own in dimensions.items())
-
-
 class SloCounter:
     """Counts evaluations for SLOs as the aggregate service does, but by event time.
 
@@ -158,8 +108,10 @@ class SloCounter:
         self._dimensions = [Dimensions([name], windows.values) for name in by]
         self._max_values = windows.max_series
         self._numbers: list[dict[Labels, int]] = [{} for _ in by]
-        self._counts = [_MinuteCounts() for _ in slos]
-        self._counts_by_value = [[_MinuteCounts() for _ in by] for _ in slos]
+        self._objectives = [Objective.of(slo, aggregator) for slo in slos]
+        self._counts = [MinuteCounts() for _ in slos]
+        self._weights = [MinuteWeights() if own.suite else None for own in self._objectives]
+        self._counts_by_value = [[MinuteCounts() for _ in by] for _ in slos]
         self._worst = [_WorstEvents(slo) for slo in slos]
 
     def add(self, evaluation: Evaluation | EvaluationRecord) -> None:
@@ -168,15 +120,21 @@ class SloCounter:
         self.evaluations += 1
         self.first = time if self.first is None else min(self.first, time)
         self.last = time if self.last is None else max(self.last, time)
-        judged = evaluation.stage == "judged"
-        scores = {name: evaluation.scores[name] for name in self._aggregator.counted(evaluation.scores, judged=judged)}
+        judged, scores = evaluation.stage == "judged", evaluation.scores
+        decisions = [(each.suite, each.status, each.probability) for each in evaluation.decision.suites]
         minute = minute_of(time)
         values: list[int] | None = None
-        for place, slo in enumerate(self.slos):
-            score = scores.get(slo.metric)
-            if score is None or (slo.dimensions and not _meets(evaluation, slo.dimensions)):
+        for place, objective in enumerate(self._objectives):
+            score = scores.get(objective.slo.metric)
+            found = objective.outcome(score, decisions, judged=judged, undefined=evaluation.undefined)
+            if found is None or not objective.covers(evaluation):
                 continue
-            bad = not slo.is_good(score)
+            outcome, weight = found
+            if (weights := self._weights[place]) is not None:
+                weights.add(minute, OUTCOMES.index(outcome), weight)
+            if score is None or outcome not in ("good", "bad"):
+                continue
+            bad = outcome == "bad"
             values = self._values(evaluation) if values is None else values
             self._counts[place].add(minute, 0, bad=bad)
             for counts, value in zip(self._counts_by_value[place], values, strict=True):
@@ -196,6 +154,11 @@ class SloCounter:
     def counts(self, slo: int) -> Counts:
         """Return the counts of an SLO, given by its index."""
         return self._counts[slo].counts()
+
+    def weights(self, slo: int) -> Weights | None:
+        """Return the sums of weights of an SLO on a judged metric; None of any other SLO."""
+        own = self._weights[slo]
+        return None if own is None else own.weights()
 
     def counts_by_value(self, slo: int) -> Iterator[tuple[str, list[str], Counts]]:
         """Yield for each dimension its name, its values by their numbers, and the counts."""

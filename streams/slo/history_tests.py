@@ -8,6 +8,7 @@ within the range.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
@@ -16,7 +17,11 @@ import numpy as np
 
 from ragweir.streams.settings import Slo
 from ragweir.streams.slo.burns import MINUTE_SECONDS, Burn
-from ragweir.streams.slo.counting import Counts, Ints, SloCounter, minute_of, time_of
+from ragweir.streams.slo.certainty import OUTCOMES
+from ragweir.streams.slo.counting import SloCounter, minute_of, time_of
+from ragweir.streams.slo.judged_rules import SQUARED, WEIGHT
+from ragweir.streams.slo.minutes import Counts, Floats, Ints, Weights
+from ragweir.streams.slo.periods import ActivePeriod
 from ragweir.streams.slo.promtool import SHOWN_DIGITS, alert_test, test_file
 from ragweir.streams.slo.rehearsal import AlertRehearsal, Rehearsal
 from ragweir.streams.slo.rules import EVENTS
@@ -25,7 +30,7 @@ MAX_TESTS = 10
 """Tests of one alert in periods in which it fires, and as many in which it does not; the longest periods are taken."""
 
 _MARGIN = 1e-6
-"""Minimum distance of a share from a threshold and from a rounding tie, which Prometheus may round differently."""
+"""Minimum distance from a threshold, as a part of it, and from a rounding tie: Prometheus may round differently."""
 
 _Period = tuple[int, int]
 """From one minute to before another."""
@@ -39,38 +44,84 @@ class _PastEvaluation:
     """Evaluated at its start."""
     period: _Period
     fires: bool
-    good: Ints
-    """Events per minute of the long window."""
-    bad: Ints
+    steps: Mapping[tuple[str, str], Ints]
+    """The growth of each counter in each minute of the long window, by name and outcome."""
+    share: float
+    """Share of bad events in the long window; 0 without events."""
 
-    @property
-    def share(self) -> float:
-        """Share of bad events in the long window; 0 without events."""
-        bad, good = int(self.bad.sum()), int(self.good.sum())
-        return bad / (bad + good) if bad else 0.0
-
-    def is_robust(self, burn: Burn, threshold: float) -> bool:
-        """Return whether the result does not depend on rounding."""
-        short = slice(-burn.short_m, None)
-        bad, good = int(self.bad[short].sum()), int(self.good[short].sum())
-        short_share = bad / (bad + good) if bad else 0.0
-        scaled = self.share * 10 ** (SHOWN_DIGITS - 1 - np.floor(np.log10(self.share or 1.0)))
-        tie = abs(scaled % 1 - 0.5) < _MARGIN
-        near = any(abs(share - threshold) < _MARGIN for share in (self.share, short_share))
-        return not (near or tie or int(self.bad.sum()) == burn.bad)
-
-    def test(self, slo: Slo, burn: Burn) -> dict[str, Any]:
+    def test(self, slo: Slo, burn: Burn, *, judged: bool) -> dict[str, Any]:
         """Return the test that expects this result."""
         start, end = (f"{time_of(minute):%Y-%m-%d %H:%M}" for minute in self.period)
         state = "firing" if self.fires else "quiet"
         name = f"{state} at {time_of(self.minute):%Y-%m-%d %H:%M}, as from {start} to {end} UTC"
-        total = int(self.good.sum() + self.bad.sum())
+        total = sum(int(steps.sum()) for steps in self.steps.values())
         series = [
-            (f"{EVENTS}_total", outcome, _samples(total + np.concatenate(([0], np.cumsum(steps)))))
-            for outcome, steps in (("bad", self.bad), ("good", self.good))
+            (f"{counter}_total", outcome, _samples(total + np.concatenate(([0], np.cumsum(steps)))))
+            for (counter, outcome), steps in self.steps.items()
         ]
         intervals_s = MINUTE_SECONDS / 2, burn.long_m * MINUTE_SECONDS
-        return alert_test(slo, burn, name, intervals_s, series, self.share if self.fires else None)
+        return alert_test(slo, burn, name, intervals_s, series, self.share if self.fires else None, judged=judged)
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """The sums of one SLO."""
+
+    counts: Counts
+    weights: Weights | None
+
+    def robust_evaluation(self, alert: AlertRehearsal, period: _Period, *, fires: bool) -> _PastEvaluation | None:
+        """Return the evaluation nearest to the middle of a period whose result does not depend on rounding."""
+        middle = sum(period) // 2
+        for minute in sorted(range(*period), key=lambda each: abs(each - middle)):
+            steps = self._steps(minute, alert.burn.long_m)
+            past = _period(steps, judged=self.weights is not None)
+            if _is_robust(past, alert):
+                share = past.shares(alert.burn.long_m)[-1]
+                return _PastEvaluation(minute, period, fires, steps, 0.0 if np.isnan(share) else float(share))
+        return None
+
+    def _steps(self, end: int, length_m: int) -> dict[tuple[str, str], Ints]:
+        """Return the growth of the counters in each of the minutes before `end`."""
+        counts, weights = self.counts, self.weights
+        found = {
+            (EVENTS, "bad"): _column(counts.minutes, counts.bad, end, length_m),
+            (EVENTS, "good"): _column(counts.minutes, counts.events - counts.bad, end, length_m),
+        }
+        if weights is not None:
+            for counter, sums in ((WEIGHT, weights.sums), (SQUARED, weights.squares)):
+                for outcome, row in zip(OUTCOMES, sums, strict=True):
+                    found[counter, outcome] = _column(weights.minutes, row, end, length_m)
+        return found
+
+
+def _column(minutes: Ints, values: Ints | Floats, end: int, length_m: int) -> Ints:
+    span = slice(*np.searchsorted(minutes, (end - length_m, end)))
+    found = np.zeros(length_m, dtype=np.int64)
+    found[minutes[span] - (end - length_m)] = values[span]
+    return found
+
+
+def _period(steps: Mapping[tuple[str, str], Ints], *, judged: bool) -> ActivePeriod:
+    """Return the minutes of one evaluation as the rehearsal sees them."""
+    totals = {key: np.concatenate(([0], np.cumsum(own))) for key, own in steps.items()}
+    bad, good = totals[EVENTS, "bad"], totals[EVENTS, "good"]
+    weights = None
+    if judged:
+        sums, squares = (np.array([totals[name, each] for each in OUTCOMES], float) for name in (WEIGHT, SQUARED))
+        weights = sums, squares
+    return ActivePeriod(0, bad + good, bad, weights)
+
+
+def _is_robust(past: ActivePeriod, alert: AlertRehearsal) -> bool:
+    """Return whether the last minute's result is the same with slightly different limits, and so is the shown share."""
+    burn = alert.burn
+    share = float(np.nan_to_num(past.shares(burn.long_m)[-1]))
+    scaled = share * 10 ** (SHOWN_DIGITS - 1 - np.floor(np.log10(share or 1.0)))
+    tie = abs(scaled % 1 - 0.5) < _MARGIN
+    limits = (alert.threshold * (1 - _MARGIN), alert.threshold, alert.threshold * (1 + _MARGIN))
+    results = {bool(past.firing(burn, limit)[-1]) for limit in limits}
+    return not tie and len(results) == 1 and int(past.bad[-1]) != burn.bad
 
 
 def history_tests(counter: SloCounter, rehearsal: Rehearsal, rule_file: str) -> dict[str, Any]:
@@ -83,13 +134,15 @@ def history_tests(counter: SloCounter, rehearsal: Rehearsal, rule_file: str) -> 
     """
     tests: list[dict[str, Any]] = []
     for place, own in enumerate(rehearsal.slos):
-        counts = counter.counts(place)
+        weights = counter.weights(place)
+        history = _History(counter.counts(place), weights)
         for alert in own.alerts:
             firing, quiet = _periods(alert, rehearsal)
             for periods, fires in ((firing, True), (quiet, False)):
                 longest = sorted(periods, key=lambda period: period[1] - period[0])[-MAX_TESTS:]
-                evaluations = (_robust_evaluation(counts, alert, each, fires=fires) for each in sorted(longest))
-                tests += [each.test(own.slo, alert.burn) for each in evaluations if each]
+                evaluations = (history.robust_evaluation(alert, each, fires=fires) for each in sorted(longest))
+                judged = weights is not None
+                tests += [each.test(own.slo, alert.burn, judged=judged) for each in evaluations if each]
     return test_file(rule_file, 1.0, tests)
 
 
@@ -99,27 +152,6 @@ def _periods(alert: AlertRehearsal, rehearsal: Rehearsal) -> tuple[list[_Period]
     start, end = minute_of(rehearsal.start) + 1, minute_of(rehearsal.end)
     gaps = pairwise([(start, start), *firing, (end, end)])
     return firing, [(after, before) for (_, after), (before, _) in gaps if after < before]
-
-
-def _robust_evaluation(
-    counts: Counts, alert: AlertRehearsal, period: _Period, *, fires: bool
-) -> _PastEvaluation | None:
-    """Return the robust evaluation that is nearest to the middle of a period, if there is one."""
-    middle = sum(period) // 2
-    for minute in sorted(range(*period), key=lambda each: abs(each - middle)):
-        evaluation = _PastEvaluation(minute, period, fires, *_window(counts, minute, alert.burn.long_m))
-        if evaluation.is_robust(alert.burn, alert.threshold):
-            return evaluation
-    return None
-
-
-def _window(counts: Counts, end: int, length_m: int) -> tuple[Ints, Ints]:
-    """Return good and bad events in each of the minutes before `end`."""
-    span = slice(*np.searchsorted(counts.minutes, (end - length_m, end)))
-    places = counts.minutes[span] - (end - length_m)
-    good, bad = (np.zeros(length_m, dtype=np.int64) for _ in range(2))
-    good[places], bad[places] = counts.events[span] - counts.bad[span], counts.bad[span]
-    return good, bad
 
 
 def _samples(totals: Ints) -> str:

@@ -12,26 +12,22 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ragweir.streams.settings import Slo
 from ragweir.streams.slo.burns import BURNS, Burn
-from ragweir.streams.slo.counting import MINUTE_SECONDS, Counts, Example, Ints, SloCounter, minute_of, time_of
+from ragweir.streams.slo.certainty import BAD, GOOD
+from ragweir.streams.slo.counting import MINUTE_SECONDS, Example, SloCounter, minute_of, time_of
+from ragweir.streams.slo.minutes import Counts
+from ragweir.streams.slo.periods import ActivePeriod, Flags, active_periods
 
 MAX_POINTS = 480
 """Maximum number of points of a timeline."""
 NONE = "(none)"
 
-_LONGEST_MINUTES = max(burn.long_m for burn in BURNS)
-_TAIL_MINUTES = max(burn.short_m for burn in BURNS)
-"""Time after the last event in which an alert can still fire."""
 _SHOWN_VALUES = 3
 """Values of one dimension in a list of concentrations."""
 _MIN_EXCESS = 0.1
 """Minimum excess of a listed value, as a part of all bad events."""
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +86,8 @@ class Point:
     start: datetime
     events: int
     bad: int
+    share: float | None
+    """Share of bad events; of a judged metric the estimate. None without events."""
     shares: tuple[float | None, ...]
     """The largest share of bad events in the long window of each alert; None without events."""
 
@@ -100,7 +98,10 @@ class SloRehearsal:
 
     slo: Slo
     events: int
+    """Good and bad events; of a judged metric the judged ones."""
     bad: int
+    share: float | None
+    """Share of bad events; of a judged metric the estimate for all events. None without events."""
     spent: float | None
     """Part of the error budget spent in the whole history; None without events."""
     alerts: tuple[AlertRehearsal, ...]
@@ -121,38 +122,6 @@ class Rehearsal:
     end: datetime
     by: tuple[str, ...]
     slos: tuple[SloRehearsal, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ActivePeriod:
-    """Successive minutes in which alerts can fire; other minutes have no events within any long window."""
-
-    first: int
-    events: Ints
-    """Running totals, starting with 0 before the first minute."""
-    bad: Ints
-
-    def within(self, totals: Ints, length_m: int) -> Ints:
-        """Return the increase over a window that ends with each minute."""
-        ends = np.arange(1, len(totals))
-        return np.asarray(totals[ends] - totals[np.maximum(0, ends - length_m)])
-
-    def shares(self, length_m: int) -> Floats:
-        """Return the share of bad events in a window that ends with each minute; NaN without events."""
-        events, bad = self.within(self.events, length_m), self.within(self.bad, length_m)
-        return np.asarray(np.divide(bad, events, out=np.full(len(events), np.nan), where=events > 0))
-
-    def firing(self, burn: Burn, threshold: float) -> Flags:
-        """Return whether an alert fires at the end of each minute."""
-        bad = self.within(self.bad, burn.long_m)
-        over = (self.shares(burn.long_m) > threshold) & (self.shares(burn.short_m) > threshold)
-        return np.asarray(over & (bad > burn.bad))
-
-    def closeness(self, burn: Burn, threshold: float) -> Floats:
-        """Return the least fulfilled condition of an alert at the end of each minute, as value divided by limit."""
-        bad = self.within(self.bad, burn.long_m) / (burn.bad + 1)
-        shares = np.fmin(self.shares(burn.long_m), self.shares(burn.short_m)) / threshold
-        return np.minimum(np.nan_to_num(shares), bad)
 
 
 def slo_text(slo: Slo) -> str:
@@ -195,9 +164,11 @@ def rehearse(counter: SloCounter, source: str, outside: int = 0, refused: int = 
 
 
 def _rehearse_slo(counter: SloCounter, place: int, span: range) -> SloRehearsal:
-    slo, counts = counter.slos[place], counter.counts(place)
-    periods = list(_active_periods(counts, span.stop))
+    slo, counts, weights = counter.slos[place], counter.counts(place), counter.weights(place)
+    periods = list(active_periods(counts, weights, span.stop))
     events, bad = int(counts.events.sum()), int(counts.bad.sum())
+    totals = (events - bad, bad) if weights is None else weights.sums.sum(axis=1)[[GOOD, BAD]].tolist()
+    share = totals[BAD] / sum(totals) if events else None
     dimensions = list(counter.counts_by_value(place))
     alerts = []
     for burn in BURNS:
@@ -209,20 +180,8 @@ def _rehearse_slo(counter: SloCounter, place: int, span: range) -> SloRehearsal:
         ]
         closest, at = _closest(periods, burn, threshold)
         alerts.append(AlertRehearsal(burn, threshold, tuple(firings), 1.0 if firings else min(1.0, closest), at))
-    spent = bad / (events * (1 - slo.objective)) if events else None
-    return SloRehearsal(slo, events, bad, spent, tuple(alerts), tuple(_timeline(periods, span)))
-
-
-def _active_periods(counts: Counts, end: int) -> Iterator[ActivePeriod]:
-    gaps = np.flatnonzero(np.diff(counts.minutes) > _LONGEST_MINUTES) + 1
-    for places in np.split(np.arange(len(counts.minutes)), gaps):
-        if not len(places):
-            continue
-        own = Counts(*(column[places] for column in counts))
-        first, last = int(own.minutes[0]), min(int(own.minutes[-1]) + _TAIL_MINUTES, end - 1)
-        events, bad = (np.zeros(last - first + 2, dtype=np.int64) for _ in range(2))
-        events[own.minutes - first + 1], bad[own.minutes - first + 1] = own.events, own.bad
-        yield ActivePeriod(first, np.cumsum(events), np.cumsum(bad))
+    spent = None if share is None else share / (1 - slo.objective)
+    return SloRehearsal(slo, events, bad, share, spent, tuple(alerts), tuple(_timeline(periods, span)))
 
 
 def _true_ranges(flags: Flags) -> list[tuple[int, int]]:
@@ -300,13 +259,18 @@ def _timeline(periods: Sequence[ActivePeriod], span: range) -> Iterator[Point]:
     width = -(-len(span) // MAX_POINTS)
     count = -(-len(span) // width)
     events, bad = (np.zeros(count, dtype=np.int64) for _ in range(2))
+    known = np.zeros((2, count))
     shares = np.full((len(BURNS), count), np.nan)
     for period in periods:
         parts = (np.arange(len(period.events) - 1) + period.first - span.start) // width
         np.add.at(events, parts, np.diff(period.events))
         np.add.at(bad, parts, np.diff(period.bad))
+        of_bad, of_all = period.known
+        np.add.at(known[0], parts, np.diff(of_bad))
+        np.add.at(known[1], parts, np.diff(of_all))
         for row, burn in zip(shares, BURNS, strict=True):
             np.fmax.at(row, parts, period.shares(burn.long_m))
     for place in range(count):
         most = tuple(None if np.isnan(share) else float(share) for share in shares[:, place])
-        yield Point(time_of(span.start + place * width), int(events[place]), int(bad[place]), most)
+        share = float(known[0, place] / known[1, place]) if events[place] else None
+        yield Point(time_of(span.start + place * width), int(events[place]), int(bad[place]), share, most)

@@ -48,7 +48,7 @@ def _section(slo: SloRehearsal, rehearsal: Rehearsal) -> str:
     head = f"<h2>{text(slo.slo.name)}</h2>\n<p>{text(slo_text(slo.slo), 1_000)}</p>\n"
     if slo.spent is None:
         return f'{head}<p class="quiet">No event counts for it.</p>\n'
-    counted = f"<p>{slo.events:,} events, {slo.bad / slo.events:.2%} bad: {slo.spent:.0%} of the error budget.</p>\n"
+    counted = f"<p>{slo.events:,} events, {slo.share or 0:.2%} bad: {slo.spent:.0%} of the error budget.</p>\n"
     return head + counted + _plot(slo, rehearsal) + "".join(map(_alert_result, slo.alerts))
 
 
@@ -96,7 +96,7 @@ class _Scales:
     def __init__(self, slo: SloRehearsal, rehearsal: Rehearsal) -> None:
         self._start = rehearsal.start.timestamp()
         self._seconds = rehearsal.end.timestamp() - self._start
-        points = [point.bad / point.events for point in slo.timeline if point.events]
+        points = [point.share for point in slo.timeline if point.share is not None]
         points += [share for point in slo.timeline for share in point.shares if share is not None]
         self.most = min(1.0, 1.05 * max([*points, *(alert.threshold for alert in slo.alerts)]))
 
@@ -138,8 +138,7 @@ def _bars(slo: SloRehearsal, scales: _Scales, end: datetime) -> Iterator[str]:
     """Yield a bar for the share of bad events of each point."""
     starts = [point.start for point in slo.timeline]
     for point, after in zip(slo.timeline, [*starts[1:], end], strict=True):
-        if point.bad:
-            share = point.bad / point.events
+        if share := point.share:
             x, y = scales.x(point.start), scales.y(share)
             yield (
                 f'<rect class="share" x="{x:.1f}" y="{y:.1f}" width="{max(scales.x(after) - x, 0.5):.2f}" '
