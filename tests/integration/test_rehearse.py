@@ -6,6 +6,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,11 @@ from ragweir.streams.slo.burns import FAST, SLOW
 from ragweir.streams.slo.counting import SloCounter
 from ragweir.streams.slo.history_tests import history_tests
 from ragweir.streams.slo.rehearsal import AlertRehearsal, Rehearsal, rehearse
-from ragweir.streams.slo.rules import rules, written
+from ragweir.streams.slo.rules import alert_labels, rules, written
 from ragweir.streams.slo.timeline import page
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
+FAITHFUL = Slo(name="faithful", metric="judge_faithfulness", at_least=0.5, objective=0.95)
 RELEVANT = Slo(name="relevant", metric="context_support", at_least=0.5, objective=0.95)
 CANDIDATE = "relevant: context_support >= 0.5 for 95%"
 TOTALS = Aggregator(Catalogue(everything()))
@@ -118,21 +120,43 @@ def run(*arguments: str | Path, shared: Sequence[str | Path] = ()) -> None:
     app([*map(str, shared), "slo", "rehearse", *map(str, arguments)], standalone_mode=False)
 
 
-def scraped(rows: Sequence[Line]) -> dict[str, Any]:
+def judged(rows: Iterable[Line], seed: int = 1) -> Iterator[Line]:
+    """The evaluations of events of which a judge sees some: most of the bad ones, and a tenth of the others."""
+    chance = random.Random(seed)
+    for row in rows:
+        bad = row["scores"]["context_support"] < 0.5
+        probability = 1.0 if chance.random() < (0.4 if bad else 0.05) else 0.1
+        decision = {"suite": "rubric", "probability": probability, "status": "not_selected"}
+        if chance.random() < probability:
+            yield {**row, "decision": {"suites": [{**decision, "status": "selected"}]}}
+            status, score = ("failed", None) if chance.random() < 0.02 else ("judged", 0.0 if bad else 1.0)
+            own = {"stage": "judged", "scores": {"judge_faithfulness": score}}
+            yield {**row, **own, "decision": {"suites": [{**decision, "status": status}]}}
+        else:
+            yield {**row, "decision": {"suites": [decision]}}
+
+
+def scraped(rows: Sequence[Line], slo: Slo = RELEVANT) -> dict[str, Any]:
     """The counters as Prometheus would have scraped them, had the events been counted as they happened."""
-    ends = Counter[tuple[str, int]]()
+    agent = AggregateAgent(AggregateConfig(TOTALS, slos=(slo,)))
+    agent.on_assigned(Assignment(("rag.evaluations", 0), None, 0))
+    totals: dict[tuple[str, ...], list[int]] = {}
+    by_place: dict[int, list[bytes]] = {}
     for row in rows:
         seconds = (row["event_time"] - START).total_seconds()
-        ends["bad" if row["scores"]["context_support"] < 0.5 else "good", int(seconds // SCRAPE_S) + 1] += 1
-    last = max(place for _, place in ends)
+        by_place.setdefault(int(seconds // SCRAPE_S) + 1, []).append(orjson.dumps(row))
+    last, offset = max(by_place), 0
+    for place in range(1, last + 1):
+        values = by_place.get(place, [])
+        outcome = agent.handle([Record("t", 0, offset + n, None, value, None) for n, value in enumerate(values)])
+        offset += len(values)
+        for key, count in outcome.counts.items():
+            if key[0].startswith("ragweir_slo_"):
+                totals.setdefault(key, [0] * (last + 1))[place] += count
     series = []
-    for outcome in ("good", "bad"):
-        total, values = 0, ["0"]
-        for place in range(1, last + 1):
-            total += ends[outcome, place]
-            values.append(str(total))
-        name = f'ragweir_slo_events_total{{slo="relevant", outcome="{outcome}"}}'
-        series.append({"series": name, "values": " ".join(values)})
+    for (name, slo_name, kind), steps in totals.items():
+        values_text = " ".join(map(str, accumulate(steps)))
+        series.append({"series": f'{name}{{slo="{slo_name}", outcome="{kind}"}}', "values": values_text})
     return {"interval": f"{SCRAPE_S}s", "input_series": series}
 
 
@@ -147,7 +171,9 @@ def looks(alert: AlertRehearsal, minutes: int) -> Iterator[tuple[int, bool]]:
 
 def agrees(tools: Programs, folder: Path, rows: Sequence[Line], found: Rehearsal, factor: float = 1.0) -> bool:
     """Whether promtool fires the rules, with thresholds that are a factor higher, in the same minutes."""
-    own = rules([RELEVANT])
+    slo = found.slos[0].slo
+    estimated = slo.metric in TOTALS.suites
+    own = rules([slo], judged=TOTALS.suites)
     for rule in own["groups"][0]["rules"]:
         rule.pop("annotations", None)
         rule["expr"] = re.sub(r"> (0\.\d+)", lambda match: f"> {float(match[1]) * factor:.9g}", rule["expr"])
@@ -156,7 +182,7 @@ def agrees(tools: Programs, folder: Path, rows: Sequence[Line], found: Rehearsal
         {
             "alertname": alert.burn.alert,
             "eval_time": f"{minute}m",
-            "exp_alerts": [{"exp_labels": {"severity": alert.burn.severity, "slo": "relevant"}}] if fires else [],
+            "exp_alerts": [{"exp_labels": alert_labels(slo, alert.burn, judged=estimated)}] if fires else [],
         }
         for alert in found.slos[0].alerts
         for minute, fires in looks(alert, minutes)
@@ -165,7 +191,7 @@ def agrees(tools: Programs, folder: Path, rows: Sequence[Line], found: Rehearsal
     tests = {
         "rule_files": ["rules.yml"],
         "evaluation_interval": "1m",
-        "tests": [{**scraped(rows), "alert_rule_test": asked}],
+        "tests": [{**scraped(rows, slo), "alert_rule_test": asked}],
     }
     (folder / "rules.yml").write_text(written(own))
     (folder / "tests.yml").write_text(written(tests))
@@ -183,6 +209,22 @@ def test_alerts_fire_when_prometheus_fires_them(tools: Programs, tmp_path: Path,
     assert pages.firings
     assert tickets.firings
     assert agrees(tools, tmp_path, rows, found)
+
+
+def test_alerts_on_judged_metrics_fire_when_prometheus_fires_them(tools: Programs, tmp_path: Path) -> None:
+    """By the weights of the events: also where a wrong certainty would fire at another time."""
+    rows = list(judged(lines(random_stretches(1), 1)))
+    found = rehearsed(rows, slos=(FAITHFUL,))
+    pages, tickets = found.slos[0].alerts
+    assert pages.firings
+    assert tickets.firings
+    assert agrees(tools, tmp_path, rows, found)
+    assert not agrees(tools, tmp_path, rows, found, 1.3)
+    # The judge sees bad ones more often than others, which the weights undo.
+    bad = [row["scores"]["context_support"] < 0.5 for row in rows if row.get("stage") != "judged"]
+    own = found.slos[0]
+    assert own.share == pytest.approx(sum(bad) / len(bad), rel=0.1)
+    assert own.bad / own.events > 1.5 * own.share
 
 
 @pytest.mark.parametrize("factor", [0.7, 1.3])
@@ -305,8 +347,9 @@ def test_events_count_as_the_live_service_counts_them() -> None:
 def test_what_is_written_passes_in_promtool(tools: Programs, tmp_path: Path) -> None:
     """The rules, their proofs, and tests of the history itself, which fail where the rules would fire otherwise."""
     rows = lines([(400, 0.01), (60, 0.9), (100, -1.0), (60, 0.02), (90, 0.7), (60, 0.01)])
-    events = write(tmp_path / "e.jsonl", rows)
+    events = write(tmp_path / "e.jsonl", judged(rows))
     slos = ("--slo", CANDIDATE, "--slo", "sometimes: context_support >= 0.7 for 99.9% where tenant=acme")
+    slos += ("--slo", "faithful: judge_faithfulness >= 0.5 for 95%")
     run(events, *slos, "--write", tmp_path / "made" / "rules")
     folder = tmp_path / "made" / "rules"
     for file in ("slo_tests.yml", "slo_history.yml"):
@@ -315,6 +358,7 @@ def test_what_is_written_passes_in_promtool(tools: Programs, tmp_path: Path) -> 
     tests = yaml.safe_load((folder / "slo_history.yml").read_text())["tests"]
     named = Counter(" ".join(test["name"].split()[:3]) for test in tests)
     assert (named["relevant, page: firing"], named["relevant, page: quiet"]) == (2, 3)
+    assert (named["faithful, page: firing"], named["faithful, page: quiet"]) == (2, 3)
     text = (folder / "slo.yml").read_text()
     for changed in (text.replace("> 0.3 ", "> 0.95 "), text.replace("> 0.3 ", "> 0.001 ")):
         assert changed != text
