@@ -9,6 +9,7 @@ import typer
 from ragweir.errors import ConfigurationError
 from ragweir.streams.cli.app import app, settings
 from ragweir.streams.cli.rehearse import rehearsal
+from ragweir.streams.cli.slo_suggest import suggest
 from ragweir.streams.from_settings import totals
 from ragweir.streams.service import SERVICES
 from ragweir.streams.slo.rules import rules as rules_of
@@ -27,6 +28,7 @@ def slo() -> None:
 
 
 commands.command("rehearse")(rehearsal)
+commands.command("suggest")(suggest)
 
 
 @commands.command()
