@@ -41,10 +41,10 @@ def _is_late(row: RoutingRow, now: datetime) -> bool:
 
 
 def _traffic() -> dict[str | None, Traffic]:
-    """Return traffic of one application, with which every plan has another row."""
+    """Return traffic with which every plan has other rows."""
     rng = random.Random()  # noqa: S311 (the checker reads the rows, whatever they are)
-    bins = Counter(rng.choices(RISKS, _WEIGHTS, k=_EVENTS - rng.randrange(100)))
-    return {f"app-{rng.randrange(APPLICATIONS)}": Traffic(_EVENTS, bins)}
+    bins = (Counter(rng.choices(RISKS, _WEIGHTS, k=_EVENTS - rng.randrange(100))) for _ in range(APPLICATIONS))
+    return {f"app-{number}": Traffic(_EVENTS, each) for number, each in enumerate(bins)}
 
 
 def _plan(settings: Settings, every: timedelta, clock: Callable[[], datetime], *_: Any, **__: Any) -> service.Round:

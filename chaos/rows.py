@@ -229,8 +229,8 @@ class Control:
                 "share": SHARE,
                 "floor_share": FLOOR_SHARE,
                 "bin": rng.choice((35, 94, 94, 94, 99)),
-                "at_bin": rng.random() * 0.1,
-                "floor": rng.random() * SHARE,
+                "at_bin": rng.random() * 0.4,
+                "floor": rng.random() * SHARE * FLOOR_SHARE,
             }
             key = json.dumps([application, effective], separators=(",", ":")).encode()
             producer.produce(self.topic, json.dumps(row).encode(), key, timestamp=written_ms)
