@@ -15,17 +15,15 @@ from functools import partial
 from typing import Any
 
 from chaos.events import RISKS
+from chaos.rows import APPLICATIONS, LEAD_S
 from ragweir.schemas.routing_row import RoutingRow
 from ragweir.streams.evaluate import control_log, rows
 from ragweir.streams.routing import control, planner, service
 from ragweir.streams.routing.traffic import Period, Traffic
 from ragweir.streams.settings import Settings
 
-LEAD_S = 10
-"""The least time from a row's timestamp to its effective time, in seconds: 45 minutes in the product."""
 PLANNERS_LEAD_S = 30
-"""The same as planners keep it: an hour in the product. The difference covers the time of a commit."""
-APPLICATIONS = 3
+"""The lead time that planners keep, in seconds: an hour in the product. The difference covers the time of a commit."""
 _SECOND = timedelta(seconds=1)
 _EVENTS = 1_000
 _WEIGHTS = (3, 3, 3, 1)
@@ -55,14 +53,19 @@ def _plan(settings: Settings, every: timedelta, clock: Callable[[], datetime], *
 
 def shorten() -> None:
     """Make the lead times and intervals seconds."""
-    setattr(rows, "LEAD", timedelta(seconds=LEAD_S))  # noqa: B010 (a type checker takes it for a constant)
-    setattr(control_log, "LEAD", timedelta(seconds=LEAD_S))  # noqa: B010
-    setattr(control_log, "ControlLog", partial(control_log.ControlLog, interval_s=1.0))  # noqa: B010
-    setattr(planner, "_HOUR", _SECOND)  # noqa: B010
-    setattr(planner, "effective_at", _effective_at)  # noqa: B010
-    setattr(control, "is_late", _is_late)  # noqa: B010
-    setattr(service, "plan_once", _plan)  # noqa: B010
-    setattr(service, "_RETRY_S", 0.5)  # noqa: B010
+    replacements: tuple[tuple[Any, str, object], ...] = (
+        (rows, "LEAD", timedelta(seconds=LEAD_S)),
+        (control_log, "LEAD", timedelta(seconds=LEAD_S)),
+        (control_log, "ControlLog", partial(control_log.ControlLog, interval_s=1.0)),
+        (planner, "_HOUR", _SECOND),
+        (planner, "effective_at", _effective_at),
+        (control, "is_late", _is_late),
+        (service, "plan_once", _plan),
+        (service, "_RETRY_S", 0.5),
+    )
+    for place, name, replacement in replacements:
+        getattr(place, name)  # A name that is gone would shorten nothing.
+        setattr(place, name, replacement)
 
 
 if __name__ == "__main__":

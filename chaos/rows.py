@@ -23,9 +23,11 @@ from typing import Any, NamedTuple
 from confluent_kafka import Producer
 
 from chaos.findings import Found
-from chaos.quick_rows import APPLICATIONS, LEAD_S
 from chaos.tally import Source
 
+LEAD_S = 10
+"""The least time from a row's timestamp to its effective time, in seconds: 45 minutes in the product."""
+APPLICATIONS = 3
 SHARE = 0.04
 FLOOR_SHARE = 0.25
 KEY = "chaos"
@@ -112,6 +114,8 @@ class RowChecker:
     """Number of records of `control` that are late or no rows."""
     ahead: int = 0
     """Number of decisions before all rows were known."""
+    selected: set[Source] = field(default_factory=set)
+    """The events that evaluate has selected."""
     used: set[tuple[str, str]] = field(default_factory=set)
     """Applications with the revisions by which events were selected."""
     _rows: defaultdict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
@@ -139,6 +143,8 @@ class RowChecker:
     def evaluation(self, source: Source, evaluation: Mapping[str, Any], written_ms: int) -> None:
         """Add the decision of a scored evaluation."""
         (suite,) = evaluation["decision"]["suites"]
+        if suite["status"] == "selected":
+            self.selected.add(source)
         self._decided[source] = Decided(
             evaluation["event_id"],
             str(evaluation["application"]),
@@ -151,11 +157,6 @@ class RowChecker:
             list(suite["because"]),
             "routing_ahead" in evaluation["flags"],
         )
-
-    @property
-    def selected(self) -> list[Source]:
-        """The events that evaluate has selected."""
-        return [source for source, decided in tuple(self._decided.items()) if decided.selected]
 
     def compare(self, found: Found, rows: Found) -> None:
         """Add the defects of decisions, and of the rows."""

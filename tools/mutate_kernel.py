@@ -11,6 +11,7 @@ is 1 if any survives. It needs cargo, and takes 5 to 30 s per mutation.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import re
@@ -18,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +142,7 @@ def main() -> int:
     """Mutate the kernel as the command line says, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutate_kernel", description=__doc__.split("\n")[0])
     parser.add_argument("--number", type=int, help="number of mutations, drawn at random; all by default")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="time after which no other mutation begins")
     parser.add_argument("--seed", type=int, default=1, help="seed of the draw")
     parser.add_argument("--file", action="append", help="only mutations of this file, such as scan.rs; repeatable")
     given = parser.parse_args()
@@ -148,13 +151,17 @@ def main() -> int:
     paths = [Path("src") / name for name in names]
     found = [each for path in paths for each in mutations(path, (ROOT / "kernel" / path).read_text())]
     chosen = random.Random(given.seed).sample(found, min(given.number or len(found), len(found)))
-    survived = killed = 0
+    survived = killed = tried = 0
+    until = time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory(prefix="ragweir-kernel-") as folder:
         kernel = Kernel(Path(folder), cargo)
         if not (kernel.build() and kernel.passes()):
             print("the kernel does not build, or its tests fail without any change", file=sys.stderr)
             return 1
         for each in chosen:
+            if time.monotonic() > until:
+                break
+            tried += 1
             path = kernel.sources / each.path
             before = path.read_text()
             path.write_text(each.apply(before))
@@ -166,9 +173,7 @@ def main() -> int:
                     print(f"{each.path}:{each.line + 1}: {each.before.strip()} -> {each.after.strip()}: {line}")
                     sys.stdout.flush()
             path.write_text(before)
-    print(
-        f"{len(found)} mutations, {len(chosen)} drawn: {killed} detected, {survived} survived, the others are no Rust"
-    )
+    print(f"{len(found)} mutations, {tried} tried: {killed} detected, {survived} survived, the others are no Rust")
     return 1 if survived else 0
 
 
