@@ -136,6 +136,15 @@ def test_parts_of_phrases_are_no_phrases(kernel: native.NativeCounting) -> None:
                 agree(kernel, interaction({"response": text}))
 
 
+def test_many_contexts_have_the_same_counts(kernel: native.NativeCounting) -> None:
+    """More than a machine word has bits."""
+    texts = [f"Passage {number} covers {number * 7 % 13} dogs in Paris." for number in range(200)]
+    for number in (63, 64, 65, 128, 130, 200):
+        chosen = texts[:number]
+        fields = {"query": chosen[-1], "response": " ".join([chosen[0], chosen[-1], chosen[number // 2], "No cats."])}
+        agree(kernel, interaction(fields | {"contexts": [{"text": each} for each in chosen]}))
+
+
 def test_full_stops_end_the_same_sentences(kernel: native.NativeCounting) -> None:
     """After abbreviations, which take one full stop, and after marks between which there may be spaces."""
     marks = (".", "..", ". .", "...", ".. .", "?", "!.", ".)", ". -", ",", " ")
