@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from chaos import report
 from chaos.events import Mix
 from chaos.fleet import ROOT
-from chaos.mutants import MUTANTS, TRACE_MUTANTS
+from chaos.mutants import MUTANTS, ROW_MUTANTS, TRACE_MUTANTS
 from chaos.run import Options, Result, run
 from chaos.schedule import KINDS
 from chaos.target import Lengths
@@ -46,7 +46,15 @@ PRESETS = {
         quick=True,
         patience_s=30,
     ),
-    "minutes": Options(events=60_000, rate=400, seed=1, numbers=_numbers(30, 4, 2, 2, 3, 3, 3, 3, 3)),
+    "minutes": Options(
+        events=60_000,
+        rate=400,
+        seed=1,
+        numbers=_numbers(30, 4, 2, 2, 3, 3, 3, 3, 3),
+        mix=Mix(judged=0, risks=True),
+        rows=True,
+        budget_usd=1.0,
+    ),
     "hours": Options(
         events=2_000_000, rate=800, seed=1, numbers=_numbers(300, 20, 10, 10, 20, 20, 20, 20, 20), partitions=8
     ),
@@ -121,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="seed of the events and the faults")
     parser.add_argument("--horizon", type=int, help="offsets within which a repeated id is skipped; 0 to skip none")
     parser.add_argument(
-        "--mutant", choices=[*MUTANTS, *TRACE_MUTANTS], help="rule of the runtime to break in every worker"
+        "--mutant", choices=[*MUTANTS, *ROW_MUTANTS, *TRACE_MUTANTS], help="rule to break in every worker"
     )
     parser.add_argument(
         "--kernel", choices=("auto", "never", "always"), help="use of the kernel in every worker; `auto` by default"

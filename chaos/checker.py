@@ -22,6 +22,7 @@ from chaos import money
 from chaos.events import POISON
 from chaos.findings import Findings
 from chaos.oracle import DEAD_LETTER, EVALUATED, METRICS, Oracle, Sums, Window
+from chaos.rows import FLOOR_SHARE, RowChecker
 from chaos.tally import Source, Tally
 
 _FINAL = {"judged", "failed"}
@@ -54,7 +55,8 @@ class Stall:
 class Checker:
     """Reads the topics of one prefix, past the proxy, and compares with what the running services have to write.
 
-    The judge's budget is per day and in millionths of a dollar; None for no limit.
+    The judge's budget is per day and in millionths of a dollar; None for no limit. With `rows`, the events to judge are
+    those that the rows of `control` select.
     """
 
     def __init__(
@@ -65,9 +67,10 @@ class Checker:
         oracle: Oracle,
         services: Collection[str],
         budget: int | None = None,
+        rows: RowChecker | None = None,
     ) -> None:
         self._bootstrap, self._prefix = bootstrap, prefix
-        self._services, self._budget = services, budget
+        self._services, self._budget, self.rows = services, budget, rows
         self.oracle = oracle
         self.findings = Findings()
         of = self.findings.of
@@ -93,6 +96,8 @@ class Checker:
         self._reached: dict[int, int] = {}
         """Highest offset of each log that has an evaluation or a dead letter."""
         self._accounts: dict[tuple[str, ...], int] = {}
+        self._by_risk: dict[tuple[str, ...], int] = {}
+        """The part of each account for events that were selected because of their risk."""
         self._deferred: set[Source] = set()
         self._readers: Mapping[str, Callable[[Message], None]] = {
             "evaluations": self._read_evaluation,
@@ -102,6 +107,7 @@ class Checker:
             "judge.ledger": self._read_account,
             "windows": self._read_window,
             "interactions": self._read_interaction,
+            **({"control": self._read_row} if rows is not None else {}),
         }
         self._ends: dict[tuple[str, int], int] = {}
         self._lock = threading.Lock()
@@ -173,9 +179,13 @@ class Checker:
             oracle.read == records
             and self._scored.distinct >= oracle.evaluated
             and self._dead.distinct >= oracle.dead_letters
-            and ("judge" not in self._services or self._judged.distinct + len(self._waiting()) >= oracle.selected)
+            and ("judge" not in self._services or self._judged.distinct + len(self._waiting()) >= self._selected)
             and ("aggregate" not in self._services or self._in_windows >= oracle.evaluated)
         )
+
+    @property
+    def _selected(self) -> int:
+        return self.oracle.selected if self.rows is None else len(self.rows.selected)
 
     @property
     def progress(self) -> tuple[int, ...]:
@@ -265,6 +275,8 @@ class Checker:
         found = self.findings.of("evaluations" if scored else "judged evaluations")
         if any(evaluation["scores"].get(name) != number % divisor for name, divisor in METRICS.items()):
             found.add("wrong", f"{source[0]}/{source[1]} has scores of another event")
+        if scored and self.rows is not None:
+            self.rows.evaluation(source, evaluation, message.timestamp()[1])
         (self._scored if scored else self._judged).add(source, message.partition() or 0, number)
         for suite in () if scored else evaluation["decision"]["suites"]:
             if suite["status"] != "not_selected":
@@ -307,6 +319,12 @@ class Checker:
                 entry = json.loads(message.value() or b"{}")
                 amount = entry.get("spent", 0) + entry.get("reserved", 0)
                 self._accounts[day, application, tenant, str(partition)] = amount
+                by_floor = entry.get("floor_spent", 0) + entry.get("floor_reserved", 0)
+                self._by_risk[day, application, tenant, str(partition)] = amount - by_floor
+
+    def _read_row(self, message: Message) -> None:
+        if self.rows is not None:
+            self.rows.control(message.key() or b"", message.value(), message.timestamp()[1])
 
     def _read_window(self, message: Message) -> None:
         key, value = message.key() or b"", message.value()
@@ -334,14 +352,7 @@ class Checker:
         self._scored.compare(partial(oracle.expect, EVALUATED), logs)
         self._dead.compare(partial(oracle.expect, DEAD_LETTER), logs)
         if "judge" in self._services:
-            waiting = self._waiting()
-            self.statuses["deferred"] += len(waiting)
-            self._requested.compare(oracle.expect_judged, logs)
-            self._judged.compare(partial(oracle.expect_judged, deferred=waiting), logs)
-            for (day, *_), amount in self._accounts.items():
-                self.ledger[day] += amount
-            if self._budget is not None:
-                money.compare(self.findings.of("bill, of a day's budget"), self.bill, self.ledger, self._budget)
+            self._compare_judged(logs)
         for (log, offset), value in self._dead_letters.items():
             if oracle.logs[log].dead_letters.get(offset) != value:
                 self.findings.of("dead letters").add("wrong", f"{log}/{offset} has other bytes")
@@ -352,6 +363,23 @@ class Checker:
         telemetry.expected, telemetry.found = committed, round(shown)
         if shown > committed:
             telemetry.add("overcounted", f"{shown:.0f} evaluations shown, {committed} committed")
+
+    def _compare_judged(self, logs: list[int]) -> None:
+        oracle, waiting = self.oracle, self._waiting()
+        self.statuses["deferred"] += len(waiting)
+        if self.rows is not None:
+            self.rows.compare(self.findings.of("decisions"), self.findings.of("rows"))
+            for log, offset in self.rows.selected:
+                oracle.logs[log].selected[offset] = 1
+        self._requested.compare(oracle.expect_judged, logs)
+        self._judged.compare(partial(oracle.expect_judged, deferred=waiting), logs)
+        for (day, *_), amount in self._accounts.items():
+            self.ledger[day] += amount
+        if self._budget is not None:
+            found = self.findings.of("bill, of a day's budget")
+            money.compare(found, self.bill, self.ledger, self._budget)
+            if self.rows is not None:
+                money.compare_risk(found, self._by_risk, self._budget, FLOOR_SHARE)
 
     def _compare_windows(self) -> None:
         found, evaluated = self.findings.of("windows"), self.oracle.evaluated

@@ -18,6 +18,15 @@ _FLUSH_S = 300.0
 _WORDS = "the premium of our policy covers or excludes water damage in basement roof 118 until 9 December 2025".split()
 _TEXTS = 200
 """Number of different texts that events are made of."""
+_ANSWERS = (
+    "It is.",
+    "It is a number.",
+    "7 is a number. Bananas.",
+    "Cats sleep. 7 is a number.",
+    "Dogs in Paris.",
+)
+RISKS = (0, 3, 35, 94)
+"""Bins of `unsupported_risk` of these answers; the first has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,8 @@ class Mix:
     """Event time that the workload covers, in seconds; it ends when the workload begins."""
     context_sentences: int = 0
     """Sentences of each of five contexts; with 0, events are as short as possible."""
+    risks: bool = False
+    """True for short answers whose `unsupported_risk` differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +102,8 @@ class Generator:
         self._step_ms = mix.span_s * 1_000 / max(1, events)
         self._begin_ms = time.time() * 1_000 - mix.span_s * 1_000
         self._texts = [_text(number, mix.context_sentences) for number in range(_TEXTS if mix.context_sentences else 0)]
+        if mix.risks:
+            self._texts = [{"response": each, "contexts": [{"text": "7 is a number."}]} for each in _ANSWERS]
         self.number = 0
         """Number of the next record."""
         self.restart(partitions)
@@ -116,7 +129,7 @@ class Generator:
             return rng.choice(self._recent[partition])
         ended_ms = (self._begin_ms + number * self._step_ms if due_ms is None else due_ms) + self._offset_ms()
         judged = rng.random() < mix.judged
-        texts = self._texts[number % _TEXTS] if self._texts else {}
+        texts = self._texts[number % len(self._texts)] if self._texts else {}
         value = interaction(number, int(ended_ms), judged=judged, **texts)
         drawn = Drawn(partition, f"e{number}".encode(), value)
         self._recent[partition].append(drawn)

@@ -24,6 +24,8 @@ _TRAP_S = 10.0
 moment of the fault."""
 _START_S = 30.0
 _TURN_S = 0.02
+_UNTRACKED = ("export", "planner")
+"""Services without transactions that the proxy sees by slot: all planners share one transactional id."""
 _OUTAGES = ("503", "429", "hang", "cut-connection", "garbage")
 
 
@@ -155,7 +157,7 @@ class FaultInjector:
         slot = self._running(fault)
         if slot is None:
             return False
-        transactional = slot.service != "export"
+        transactional = slot.service not in _UNTRACKED
         opened, injected = self._proxy.transactions.opened, self.injected
 
         def act() -> Verdict:
@@ -176,7 +178,7 @@ class FaultInjector:
         slot = self._running(fault)
         if slot is None:
             return False
-        zombie, transactional = slot.process, slot.service != "export"
+        zombie, transactional = slot.process, slot.service not in _UNTRACKED
 
         def act() -> Verdict:
             slot.send(signal.SIGSTOP)

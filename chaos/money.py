@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -44,3 +44,19 @@ def compare(found: Found, bill: Mapping[str, int], ledger: Mapping[str, int], bu
                 found.add("wrong", f"{day}: the {name} of {amount} is above the budget of {budget}")
     if sum(bill.values()) > sum(ledger.values()):
         found.add("wrong", f"the bill of {sum(bill.values())} is above the ledger of {sum(ledger.values())}")
+
+
+def compare_risk(found: Found, accounts: Mapping[tuple[str, ...], int], budget: int, floor_share: float) -> None:
+    """Add a defect if events that no floor selected took some of the budget's part for those that one did.
+
+    >>> found = Found()
+    >>> compare_risk(found, {("2026-01-01", "", "", "0"): 50, ("2026-01-01", "", "", "1"): 30}, 100, 0.25)
+    >>> found.examples["wrong"]
+    ['2026-01-01: 80 for events of high risk, of 100 with 0.25 for the floor']
+    """
+    sums: Counter[str] = Counter()
+    for (day, *_), amount in accounts.items():
+        sums[day] += amount
+    for day, amount in sorted(sums.items()):
+        if amount > (1 - floor_share) * budget:
+            found.add("wrong", f"{day}: {amount} for events of high risk, of {budget} with {floor_share} for the floor")

@@ -24,7 +24,10 @@ from ragweir.streams.assemble.clock import SourceClock
 from ragweir.streams.assemble.emitted import EmittedTraces
 from ragweir.streams.assemble.ledger import Position
 from ragweir.streams.assemble.partition import PartitionAssembly
-from ragweir.streams.kafka.client import build, producer_properties, reader_properties
+from ragweir.streams.evaluate import rows
+from ragweir.streams.evaluate.rows import RoutingRows, Selection
+from ragweir.streams.kafka import transactional_sender
+from ragweir.streams.kafka.client import Identity, build, producer_properties, reader_properties
 from ragweir.streams.records import Emission, Measurements, Outcome, TopicPartition
 from ragweir.streams.runtimes import kafka, transactions
 from ragweir.streams.runtimes import restore as changelog
@@ -34,6 +37,7 @@ from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.runtimes.offset_recovery import OffsetRecovery
 from ragweir.streams.runtimes.offsets import OffsetTracker
 from ragweir.streams.runtimes.transactions import Transactions
+from ragweir.streams.settings import RoutingSettings
 
 
 def _break(place: Any, name: str, broken: object) -> None:
@@ -223,6 +227,39 @@ def greatest_clock() -> None:
     _break(SourceClock, "after", broken)
 
 
+def newest_row() -> None:
+    """Select every event by the newest row of its application."""
+
+    def broken(self: RoutingRows, application: str | None, _: datetime) -> tuple[Selection | None, str]:
+        selections = self.by_application.get(application, ([], []))[1]
+        return (selections[-1] if selections else None), ""
+
+    _break(RoutingRows, "at", broken)
+
+
+def late_rows() -> None:
+    """Let rows hold that were written too late."""
+    _break(rows, "_is_late", lambda *_: False)
+
+
+def no_floor_part() -> None:
+    """Let events of high risk spend all of the judge's budget."""
+    _break(RoutingSettings, "reserved_share", property(lambda _: 0.0))
+
+
+def unfenced_planners() -> None:
+    """Give each planner another transactional id."""
+
+    def anybody(name: str, slot: int, prefix: str, host: str) -> Identity:
+        return Identity(name, slot, prefix, f"{host}-{uuid.uuid4()}")
+
+    _break(transactional_sender, "Identity", anybody)
+
+
+ROW_MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(
+    {mutant.__name__.replace("_", "-"): mutant for mutant in (newest_row, late_rows, no_floor_part, unfenced_planners)}
+)
+"""Mutants of evaluate, the judge and planners, which a run with rows has to detect."""
 TRACE_MUTANTS: Mapping[str, Callable[[], None]] = MappingProxyType(
     {
         mutant.__name__.replace("_", "-"): mutant

@@ -14,6 +14,7 @@ from chaos.checker import Stall
 from chaos.fault_injector import Recovery
 from chaos.findings import DEFECTS
 from chaos.latencies import quantile, quantiles
+from chaos.rows import RowChecker
 from chaos.run import Result
 from chaos.trace_run import TraceResult
 
@@ -51,6 +52,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "repeated_ids_passed_over": checker.oracle.repeated,
         "judged_statuses": dict(checker.statuses),
         "refused_to_start": dict(result.fatal_exits),
+        "rows": None if checker.rows is None else _rows(checker.rows),
         "outputs": {name: asdict(found) for name, found in result.findings.outputs.items()},
         "soak": result.soak.as_json() if result.soak is not None else None,
     }
@@ -73,6 +75,10 @@ def _recoveries(recoveries: Sequence[Recovery]) -> dict[str, dict[str, float | N
         | {"most after it": quantile([each.own for each in those], 1.0)}
         for kind, those in kinds.items()
     }
+
+
+def _rows(rows: RowChecker) -> dict[str, int]:
+    return {"used": len(rows.used), "without_effect": rows.without_effect, "events_ahead": rows.ahead}
 
 
 def _stalls(stalls: Sequence[Stall]) -> dict[str, dict[str, float | None]]:
@@ -109,6 +115,7 @@ def show(result: Result, console: Console) -> None:
         "faults of brokers": told["broker_faults"],
         "bill <= ledger <= budget per day": _dollars(result),
         "judged (by a simulated judge)": _counts(told["judged_statuses"]),
+        **({"routing rows": _counts(told["rows"])} if told["rows"] else {}),
     }
     outputs = {
         name: {"expected": found.expected, "found": found.found} | dict.fromkeys(DEFECTS, 0) | found.defects

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -19,7 +20,8 @@ from chaos.fault_injector import FaultInjector, Injected
 from chaos.findings import Findings
 from chaos.fleet import COMMAND, MUTANT, Fleet, Slot, environment, judge_settings
 from chaos.oracle import Oracle
-from chaos.schedule import Fault, schedule
+from chaos.rows import ABORTS, PLANNERS, QUICK_ROWS, RISK, ROUTING, SHORT_TRANSACTIONS, Control, RowChecker
+from chaos.schedule import SERVICES, Fault, schedule
 from chaos.soak import BROKER, JUDGE_MS, SETTINGS, Soak
 from chaos.target import Lengths, Target
 from chaos.waiting import wait_for
@@ -29,7 +31,6 @@ from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.settings import load
 
-PREFIX = "chaos."
 QUICK_CLIENT: Mapping[str, int] = MappingProxyType(
     {"session.timeout.ms": 3_000, "heartbeat.interval.ms": 500, "transaction.timeout.ms": 3_000}
 )
@@ -90,6 +91,10 @@ class Options:
     patience_s: float = 60.0
     """Time without any output after which missing output counts as lost, in seconds."""
     workers: Mapping[str, int] = field(default_factory=lambda: {"evaluate": 3, "aggregate": 2, "judge": 1, "export": 1})
+    prefix: str = "chaos."
+    """Prefix of the topics."""
+    rows: bool = False
+    """True to select events by routing rows, which planners write meanwhile."""
     soak: bool = False
     """True to measure memory, handles, lag and latency; without faults, a proxy or pauses of sending."""
 
@@ -141,7 +146,7 @@ def run(
         TimeoutError: if the outputs cannot be read to their end.
     """
     progress(0, "starting Kafka")
-    properties = QUICK if options.quick else BROKER if options.soak else {}
+    properties = QUICK if options.quick else BROKER if options.soak else ABORTS if options.rows else {}
     full_disks = options.numbers.get("full_disks", 0) > 0
     with ExitStack() as stack:
         own = cluster(folder / "kafka", properties, options.brokers, full_disks=full_disks)
@@ -159,45 +164,50 @@ class _Run:
         progress: Callable[[int, str], None],
         stack: ExitStack,
     ) -> None:
-        self._options, self._progress, self._judge = options, progress, judge
+        self._options, self._progress, self._judge, prefix = options, progress, judge, options.prefix
         client = {**(QUICK_CLIENT if options.quick else {}), **(_REFRESH if options.numbers.get("growths") else {})}
+        client |= SHORT_TRANSACTIONS if options.rows else {}
         settings = {
-            **judge_settings(judge.base_url, **_JUDGE),
+            **judge_settings(judge.base_url, **{**_JUDGE, **(ROUTING if options.rows else {})}),
             "judge__daily_budget_usd": "none" if options.budget_usd is None else options.budget_usd,
-            "metrics__off": [] if options.all_metrics else COSTLY,
+            "metrics__off": [] if options.all_metrics else sorted({*COSTLY} - ({RISK} if options.rows else set())),
             "windows__commit_ms": 300 if options.quick else 1_000,
             "input__duplicate_horizon": options.horizon,
             "kernel__use": options.kernel,
             "judge__slots": options.workers.get("judge", 1),
             **(SETTINGS if options.soak else _LONG_TRANSACTIONS),
         }
-        own = environment(brokers.direct if options.soak else brokers.proxied, PREFIX, client, **settings)
-        topics = {"prefix": PREFIX, "partitions": options.partitions}
+        own = environment(brokers.direct if options.soak else brokers.proxied, prefix, client, **settings)
+        topics = {"prefix": prefix, "partitions": options.partitions}
         admin_settings = load(None, {"kafka": {"bootstrap_servers": brokers.direct}, "topics": topics})
         create_topics(admin_settings)
         self._fleet = Fleet()
         stack.callback(self._fleet.close)
         command = (*MUTANT, options.mutant) if options.mutant else COMMAND
-        for service, number in options.workers.items():
+        begin_ms, self._control = time.time() * 1_000, Control(brokers.direct, f"{prefix}control", options.seed)
+        if options.rows:
+            self._control.send_history(begin_ms)
+            command = (*QUICK_ROWS, options.mutant or "-")
+        for service, number in {**options.workers, "planner": len(PLANNERS) * options.rows}.items():
             for each in range(number):
-                self._fleet.add(Slot(service, each, PREFIX, own, folder / f"{service}-{each}.log", command))
+                self._fleet.add(Slot(service, each, prefix, own, folder / f"{service}-{each}.log", command))
         budget = None if options.budget_usd is None else round(options.budget_usd * 1_000_000)
         oracle = Oracle(options.horizon)
-        self._checker = Checker(brokers.direct, PREFIX, options.partitions, oracle, options.workers, budget)
+        rows = RowChecker(begin_ms) if options.rows else None
+        self._checker = Checker(brokers.direct, prefix, options.partitions, oracle, options.workers, budget, rows)
         generator = Generator(options.seed, options.mix, options.events, options.partitions)
-        self._workload = Workload(
-            brokers.direct, f"{PREFIX}interactions", generator, self._checker, lambda: create_topics(admin_settings)
-        )
-        self._injector = FaultInjector(Target(brokers, self._fleet, judge, self._workload, PREFIX, options.lengths))
+        create = partial(create_topics, admin_settings)
+        self._workload = Workload(brokers.direct, f"{prefix}interactions", generator, self._checker, create)
+        self._injector = FaultInjector(Target(brokers, self._fleet, judge, self._workload, prefix, options.lengths))
         self._soak = Soak(self._fleet, self._checker, options.rate) if options.soak else None
-        self._schedule = schedule(options.seed, options.numbers)
+        self._schedule = schedule(options.seed, options.numbers, SERVICES + PLANNERS * options.rows)
         self._begun = 0
         self._over = threading.Event()
 
     def go(self) -> Result:
         began = time.monotonic()
         self._progress(0, "starting the services")
-        waiting = [slot for slot in self._fleet.slots if slot.service != "export"]
+        waiting = [slot for slot in self._fleet.slots if slot.service not in ("export", "planner")]
         if not wait_for(lambda: all(slot.assignments for slot in waiting), _START_S):
             logs = ", ".join(str(slot.log) for slot in waiting if not slot.assignments)
             raise RuntimeError(f"services did not start; their logs are {logs}")
@@ -206,6 +216,8 @@ class _Run:
             try:
                 injecting = pool.submit(self._inject)
                 pool.submit(self._scrape)
+                if self._options.rows:
+                    pool.submit(self._control.send_late, self._over)
                 if self._soak is not None:
                     self._judge.set_faults(latency_ms=JUDGE_MS)
                     self._soak.start()
@@ -246,7 +258,7 @@ class _Run:
             due += 1 / options.rate
             if (pause := due - time.time()) > 0:
                 time.sleep(pause)
-            self._workload.send_next(due * 1_000 if options.soak else None)
+            self._workload.send_next(due * 1_000 if options.soak or options.rows else None)
             if number % 100 == 0:
                 self._progress(number, fault.kind if (fault := self._next_fault()) else "")
                 self._wait_while(lambda: self._checker.lag > _BACKLOG_S * options.rate)

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 T = TypeVar("T")
 When = Literal["open", "before commit", "after commit", "any"]
 _WHEN: tuple[When, ...] = ("open", "before commit", "after commit", "open", "any")
-_SERVICES = ("evaluate", "aggregate", "evaluate", "judge", "aggregate", "evaluate", "export")
+SERVICES = ("evaluate", "aggregate", "evaluate", "judge", "aggregate", "evaluate", "export")
 """The services that faults are aimed at, in turn: those with more workers are listed more often."""
 _FIRST, _LAST = 0.03, 0.97
 """The shares of records between which all faults begin."""
@@ -70,7 +70,7 @@ class Fault:
         return among[int(self.draw * len(among))]
 
 
-def schedule(seed: int, numbers: Mapping[str, int], services: Sequence[str] = _SERVICES) -> list[Fault]:
+def schedule(seed: int, numbers: Mapping[str, int], services: Sequence[str] = SERVICES) -> list[Fault]:
     """Return all faults, in order.
 
     Args:

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 from rich.text import Text
 
 from ragweir.streams.cli.app import FAILURE, app, out, settings
-from ragweir.streams.cli.checks import events, judge, kafka, local, traces
+from ragweir.streams.cli.checks import events, judge, kafka, local, rows, traces
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckWarning
 from ragweir.streams.masking import masked
 
@@ -25,6 +25,7 @@ CHECKS: tuple[Callable[[CheckContext], str], ...] = (
     judge.judge,
     judge.requests,
     judge.spending,
+    rows.rows,
     kafka.clock,
     events.times,
     events.objectives,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bench import hostile
 from bench.interactions import interactions
 from ragweir.metrics import native
-from ragweir.metrics.counts import NAMES
+from ragweir.metrics.counts import NAMES, wording
 from ragweir.metrics.laws import corpus
 from ragweir.metrics.text.grammar import code_points
 from ragweir.metrics.text.tokens import _FOLDS
@@ -114,6 +114,43 @@ def test_a_text_may_be_cut_at_each_of_its_tokens(kernel: native.NativeCounting) 
     for limit in range(40):
         agree(kernel, interaction(fields), TextLimits(max_tokens=limit))
         agree(kernel, interaction(fields), TextLimits(max_tokens=25, max_event_tokens=limit * 4))
+
+
+DATES = ("{0}/{1}/2025", "2025/{0}/{1}", "2025-{0:02}-{1:02}", "{0}:{1:02}", "{1} Dec {0:02}:00", "Dec {1}, 20{0:02}")
+
+
+@pytest.mark.parametrize("form", DATES)
+def test_dates_and_times_end_at_the_same_numbers(kernel: native.NativeCounting, form: str) -> None:
+    for first in range(35):
+        text = " and ".join(form.format(first, second) for second in [*range(35), 59, 60, 61])
+        agree(kernel, interaction({"query": text, "response": text}))
+
+
+def test_parts_of_phrases_are_no_phrases(kernel: native.NativeCounting) -> None:
+    """Each phrase without its first or last words, at the start of a text, after a part of itself and before it."""
+    for phrase in {*wording.DONT_KNOW, *wording.NON_ANSWERS, *wording.HEDGES, *wording.INDICATORS}:
+        each = phrase.split() if isinstance(phrase, str) else phrase
+        for cut in range(len(each)):
+            first, last = " ".join(each[:cut]), " ".join(each[cut:])
+            for text in (last, f"{first}. {last}", f"{first} {first} {last}", f"{last} {first}"):
+                agree(kernel, interaction({"response": text}))
+
+
+def test_many_contexts_have_the_same_counts(kernel: native.NativeCounting) -> None:
+    """More than a machine word has bits."""
+    texts = [f"Passage {number} covers {number * 7 % 13} dogs in Paris." for number in range(200)]
+    for number in (63, 64, 65, 128, 130, 200):
+        chosen = texts[:number]
+        fields = {"query": chosen[-1], "response": " ".join([chosen[0], chosen[-1], chosen[number // 2], "No cats."])}
+        agree(kernel, interaction(fields | {"contexts": [{"text": each} for each in chosen]}))
+
+
+def test_full_stops_end_the_same_sentences(kernel: native.NativeCounting) -> None:
+    """After abbreviations, which take one full stop, and after marks between which there may be spaces."""
+    marks = (".", "..", ". .", "...", ".. .", "?", "!.", ".)", ". -", ",", " ")
+    for before in ("Dr", "etc", "A", "U.S", "2025", "word", "東", "[1]", "No"):
+        text = "\n".join(f"{before}{mark}{after}" for mark in marks for after in ("Paris", " Paris", " it", " 7", ""))
+        agree(kernel, interaction({"query": text, "response": text, "contexts": [{"text": text.lower()}]}))
 
 
 def test_every_character_is_of_the_same_class(kernel: native.NativeCounting) -> None:

@@ -18,7 +18,7 @@ from chaos.broker import QUICK, Cluster, cluster
 from chaos.events import Mix
 from chaos.fault_injector import FaultInjector
 from chaos.fleet import ROOT
-from chaos.mutants import MUTANTS, TRACE_MUTANTS
+from chaos.mutants import MUTANTS, ROW_MUTANTS, TRACE_MUTANTS
 from chaos.report import as_json
 from chaos.run import Options, run
 from chaos.scenarios import NAIVE, SCENARIOS, play
@@ -62,9 +62,11 @@ def test_the_product_comes_through_every_kind_of_fault_unharmed(hurt: Cluster, t
             "resets": 1,
             "judge_outages": 1,
         },
-        mix=Mix(judged=0.05),
+        mix=Mix(judged=0, risks=True),
         lengths=Lengths(zombie=4, broker=0.1, network=0.5, outage=1, delay=0.05),
         workers={"evaluate": 2, "aggregate": 1, "judge": 1, "export": 1},
+        rows=True,
+        budget_usd=0.05,
         quick=True,
         patience_s=40,
     )
@@ -76,6 +78,28 @@ def test_the_product_comes_through_every_kind_of_fault_unharmed(hurt: Cluster, t
     assert all(found.found > 0 for found in result.findings.outputs.values()), "there was something to compare"
     assert told["faults_done"]["kill"] == 4
     assert told["share_of_kills_in_an_open_transaction"] >= 0.3
+    assert told["rows"]["used"] > 10
+    assert told["rows"]["without_effect"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mutant", ROW_MUTANTS)
+def test_a_broken_selection_is_caught(hurt: Cluster, tmp_path: Path, mutant: str) -> None:
+    options = Options(
+        events=8_000,
+        rate=300,
+        seed=4,
+        mix=Mix(judged=0, risks=True),
+        workers={"evaluate": 2, "aggregate": 1, "judge": 1, "export": 1},
+        rows=True,
+        budget_usd=0.1,
+        quick=True,
+        mutant=mutant,
+        prefix=f"{mutant}.",
+    )
+    found = run(options, tmp_path, brokers=hurt).findings.defects()
+    print(found)
+    assert found.keys() & {"decisions wrong", "rows duplicated", "bill, of a day's budget wrong"}
 
 
 @pytest.mark.long

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import stamina
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.cli.checks.durability import denied
-from ragweir.streams.kafka.client import Identity, build, reader_properties
+from ragweir.streams.kafka.client import Identity, build, is_transient, reader_properties
 from ragweir.streams.settings import Settings
 
 TIMEOUT_SECONDS = 5.0
+_COORDINATOR_S = 10.0
+"""Time for which a broker may have no coordinator, as after its start or at the first group of all."""
 
 
 class CheckFailed(Exception):
@@ -65,7 +68,7 @@ class CheckContext:
         if not partitions:
             return [], 0
         with build(Consumer, {**reader_properties(self.settings), "group.id": identity.group}) as consumer:
-            offsets = consumer.committed(list(partitions), timeout=TIMEOUT_SECONDS)
+            offsets = _committed(consumer, partitions)
             committed = [each for each in offsets if each.offset >= 0]
             lag = 0
             for each in committed:
@@ -77,6 +80,12 @@ class CheckContext:
                     )
                 lag += high - each.offset
         return committed, lag
+
+
+@stamina.retry(on=is_transient, attempts=None, timeout=_COORDINATOR_S, wait_initial=0.1, wait_max=1.0)
+def _committed(consumer: Consumer, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """Return the committed offsets of a consumer's group; wait while its coordinator is being found."""
+    return consumer.committed(list(partitions), timeout=TIMEOUT_SECONDS)
 
 
 def not_permitted(error: KafkaException) -> Exception:

@@ -1,0 +1,248 @@
+"""Routing rows: those that a run begins with, those without effect, and what the rows say of each event.
+
+The rules are the documented ones, with no code of the product; only lead times are seconds (see `chaos.quick_rows`).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import threading
+import time
+from bisect import bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import blake2b
+from math import ceil
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from confluent_kafka import Producer
+
+from chaos.findings import Found
+from chaos.tally import Source
+
+LEAD_S = 10
+"""The least time from a row's timestamp to its effective time, in seconds: 45 minutes in the product."""
+APPLICATIONS = 3
+SHARE = 0.04
+FLOOR_SHARE = 0.25
+KEY = "chaos"
+"""The settings `routing.share`, `routing.floor_share` and `routing.key` of a run with rows."""
+ROUTING: Mapping[str, object] = MappingProxyType(
+    {"routing__share": SHARE, "routing__floor_share": FLOOR_SHARE, "routing__key": KEY, "routing__rules": []}
+)
+"""Settings by which the rows of the topic `control` select events."""
+RISK = "grounding"
+"""The group of `unsupported_risk`, by which rows select."""
+QUICK_ROWS = (sys.executable, "-m", "chaos.quick_rows")
+"""The command that runs a slot with short lead times, before a mutant's name and the command line of the service."""
+PLANNERS = ("planner", "planner")
+"""The services that faults are aimed at besides those of every run: as many planners, which fence one another."""
+SHORT_TRANSACTIONS: Mapping[str, int] = MappingProxyType({"transaction.timeout.ms": 3_000})
+ABORTS: Mapping[str, str] = MappingProxyType({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"})
+"""Properties of clients and of the broker that end a planner's transaction within the difference of the lead times, as
+their defaults do in the product."""
+_DRAWS = 2**64
+_LATE_S = 5.0
+"""Time between two lots of rows without effect, in seconds."""
+_SECOND_MS = 1_000
+_HOUR_MS = 3_600_000
+_TOLERANCE_MS = 1_000
+"""The difference of the clocks by which the broker and the services stamp records."""
+
+
+class Row(NamedTuple):
+    """The numbers of a row."""
+
+    effective_ms: float
+    bin: int
+    at_bin: float
+    floor: float
+
+    @property
+    def revision(self) -> str:
+        """The row's name in decisions."""
+        return _text(self.effective_ms)
+
+    def decision(self, event_id: str, risk: float | None) -> tuple[float, bool, list[str]]:
+        """Return an event's probability, whether it is selected, and the reasons.
+
+        >>> Row(0, 80, 0.5, 0.02).decision("e1", 0.9), Row(0, 80, 0.5, 0.0).decision("e1", None)
+        ((1.0, True, ['share']), (0.0, False, []))
+        """
+        number = -2 if risk is None else min(round(risk * 1_000_000) // 10_000, 99)
+        at = self.floor + (1 - self.floor) * self.at_bin
+        probability = self.floor if number < self.bin or risk is None else at if number == self.bin else 1.0
+        draw = int.from_bytes(blake2b(event_id.encode(), digest_size=64, key=KEY.encode()).digest()[:8], "big")
+        drawn, selected = draw < ceil(self.floor * _DRAWS), draw < ceil(probability * _DRAWS)
+        if probability == 1.0 and number > self.bin:
+            return 1.0, True, ["share", "floor"] if drawn else ["share"]
+        return probability, selected, ["floor"] if drawn else ["share"] if selected else []
+
+
+class Decided(NamedTuple):
+    """What an evaluation says of its event's selection."""
+
+    event_id: str
+    application: str
+    event_ms: float
+    written_ms: int
+    """Timestamp of the evaluation."""
+    risk: float | None
+    row: str
+    probability: float
+    selected: bool
+    because: list[str]
+    ahead: bool
+    """True with the flag `routing_ahead`."""
+
+
+@dataclass(slots=True)
+class RowChecker:
+    """Collects the rows of the topic `control` and the decisions, and compares them when all are read.
+
+    Args:
+        begun_ms: the time at which the first service was started, in epoch milliseconds.
+    """
+
+    begun_ms: float
+    without_effect: int = 0
+    """Number of records of `control` that are late or no rows."""
+    ahead: int = 0
+    """Number of decisions before all rows were known."""
+    selected: set[Source] = field(default_factory=set)
+    """The events that evaluate has selected."""
+    used: set[tuple[str, str]] = field(default_factory=set)
+    """Applications with the revisions by which events were selected."""
+    _rows: defaultdict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
+    _keys: set[bytes] = field(default_factory=set)
+    _overwritten: list[bytes] = field(default_factory=list)
+    _decided: dict[Source, Decided] = field(default_factory=dict)
+
+    def control(self, key: bytes, value: bytes | None, written_ms: int) -> None:
+        """Add a record of `control`."""
+        try:
+            application, effective = json.loads(key)
+            found = json.loads(value or b"")
+            row = Row(_ms(effective), found["bin"], found["at_bin"], found["floor"])
+        except (ValueError, TypeError):
+            self.without_effect += 1
+            return
+        if row.effective_ms < written_ms + LEAD_S * _SECOND_MS:
+            self.without_effect += 1
+            return
+        if key in self._keys:
+            self._overwritten.append(key)
+        self._keys.add(key)
+        insort(self._rows[application], row)
+
+    def evaluation(self, source: Source, evaluation: Mapping[str, Any], written_ms: int) -> None:
+        """Add the decision of a scored evaluation."""
+        (suite,) = evaluation["decision"]["suites"]
+        if suite["status"] == "selected":
+            self.selected.add(source)
+        self._decided[source] = Decided(
+            evaluation["event_id"],
+            str(evaluation["application"]),
+            _ms(evaluation["event_time"]),
+            written_ms,
+            evaluation["scores"].get("unsupported_risk"),
+            suite["row"],
+            suite["probability"],
+            suite["status"] == "selected",
+            list(suite["because"]),
+            "routing_ahead" in evaluation["flags"],
+        )
+
+    def compare(self, found: Found, rows: Found) -> None:
+        """Add the defects of decisions, and of the rows."""
+        rows.expected = rows.found = len(self._keys)
+        for key in self._overwritten:
+            rows.add("duplicated", key.decode())
+        found.expected = len(self._decided)
+        for (log, offset), decided in self._decided.items():
+            found.found += 1
+            self.ahead += decided.ahead
+            self.used.add((decided.application, decided.row))
+            if wrong := self._wrong(decided):
+                found.add("wrong", f"{log}/{offset} {wrong}")
+
+    def _wrong(self, decided: Decided) -> str:
+        """Return what is wrong with a decision; nothing if it follows from the event, the settings and the rows."""
+        rows = self._rows.get(decided.application, [])
+        held = rows[: bisect_right(rows, decided.event_ms, key=lambda row: row.effective_ms)]
+        known_ms = decided.written_ms + LEAD_S * _SECOND_MS + _TOLERANCE_MS
+        if decided.ahead and decided.event_ms < self.begun_ms + LEAD_S * _SECOND_MS:
+            return "is flagged as ahead, and all rows were known"
+        if not decided.ahead and decided.event_ms > known_ms:
+            return "lacks the flag for an event ahead of the rows"
+        # Ahead of the rows, an event has the last of those that were known.
+        possible = {row.revision: row for row in (held if decided.ahead else held[-1:])}
+        if not held or (decided.ahead and decided.row == "shipped"):
+            return "" if decided.row == "shipped" else f"has the row {decided.row}, not the shipped one"
+        if decided.row not in possible:
+            return f"of {_text(decided.event_ms)} has the row {decided.row}, not {held[-1].revision}"
+        expected = possible[decided.row].decision(decided.event_id, decided.risk)
+        got = decided.probability, decided.selected, decided.because
+        return "" if got == expected else f"is decided as {got}, not {expected}"
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The topic `control`, to which rows are written besides those of the planners."""
+
+    bootstrap: str
+    topic: str
+    seed: int
+
+    def send_history(self, begin_ms: float) -> None:
+        """Write rows of the hours before a run, each an hour before it took effect.
+
+        The last application has a row for the last hours only, and the shipped row before.
+        """
+        rng = random.Random(f"rows {self.seed}")  # noqa: S311 (the same rows for the same seed)
+        hours = [(name, hour) for name in range(APPLICATIONS - 1) for hour in range(9)] + [(APPLICATIONS - 1, 1)]
+        rng.shuffle(hours)
+        times = [(name, int(begin_ms) - hour * _HOUR_MS - rng.randrange(_HOUR_MS)) for name, hour in hours]
+        self._send([(name, at, at - _HOUR_MS) for name, at in times], rng)
+
+    def send_late(self, over: threading.Event) -> None:
+        """Write rows that take effect too soon, or did long ago, and records that are no rows, until a run is over."""
+        rng = random.Random(f"late {self.seed}")  # noqa: S311
+        offsets = (-2 * _HOUR_MS, -5 * _SECOND_MS, 1, (LEAD_S - 2) * _SECOND_MS)
+        while not over.wait(_LATE_S):
+            now_ms = int(time.time() * _SECOND_MS)
+            late = [(name, now_ms + offset + name, now_ms) for name in range(APPLICATIONS) for offset in offsets]
+            self._send(late, rng, b"no row")
+
+    def _send(self, rows: Iterable[tuple[int, int, int]], rng: random.Random, *more: bytes) -> None:
+        """Write rows, by the application's number, the effective time and the timestamp, and other values."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        for name, effective_ms, written_ms in rows:
+            application, effective = f"app-{name}", _text(effective_ms)
+            row = {
+                "application": application,
+                "effective_at": effective,
+                "share": SHARE,
+                "floor_share": FLOOR_SHARE,
+                "bin": rng.choice((35, 94, 94, 94, 99)),
+                "at_bin": rng.random() * 0.4,
+                "floor": rng.random() * SHARE * FLOOR_SHARE,
+            }
+            key = json.dumps([application, effective], separators=(",", ":")).encode()
+            producer.produce(self.topic, json.dumps(row).encode(), key, timestamp=written_ms)
+        for value in more:
+            producer.produce(self.topic, value, b"x")
+        producer.flush(30)
+
+
+def _ms(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp() * 1_000
+
+
+def _text(epoch_ms: float) -> str:
+    return datetime.fromtimestamp(epoch_ms / 1_000, UTC).isoformat().replace("+00:00", "Z")
