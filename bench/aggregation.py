@@ -92,7 +92,8 @@ def new_agent() -> AggregateAgent:
 
 def commit(agent: AggregateAgent, records: list[Record]) -> int:
     """Handle records, commit them, and return the number of records that were written."""
-    emitted = len(agent.handle(records).emissions)
+    agent.handle(records)
+    emitted = len(agent.tick(0.0, (), 1).emissions)
     agent.on_commit()
     return emitted
 

@@ -258,7 +258,8 @@ class _History:
             fields = {**event, "event_time": at, "application": "a", "model": "m"}
             if number % commits == 0:
                 self._producer.begin_transaction()
-            for emission in agent.handle([_record("restore.evaluations", number, at, fields)]).emissions:
+            agent.handle([_record("restore.evaluations", number, at, fields)])
+            for emission in agent.tick(0.0, (), 1).emissions:
                 self._producer.produce("restore.windows", emission.value, emission.key, emission.partition or 0)
             self._producer.poll(0)
             agent.on_commit()

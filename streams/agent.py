@@ -108,8 +108,9 @@ class Agent(ABC):
         tick, on_commit or on_abort, drain_metrics               each transaction from then on, while `in_flight`
 
     `handle` gets records in the order of offsets; `dead_letter` gets a record that must not be handled. A transaction
-    may have no records. With a `changelog` it has one batch, in one call of `handle`. Without, it has any number of
-    batches in any number of calls, and `drain_metrics` may come between them. `tick` ends a transaction.
+    may have no records. It has any number of batches in any number of calls, and `drain_metrics` may come between
+    them. While `is_commit_due`, as by default for an agent with a `changelog`, it has one batch, in one call of
+    `handle`. `tick` ends a transaction.
 
     `on_commit` follows once all outcomes of a transaction are committed, or had nothing to commit. `on_abort` follows
     if they are not committed and never will be, with or without a `tick`; the records are then read again from the
@@ -207,6 +208,14 @@ class Agent(ABC):
 
     def on_abort(self) -> None:
         """Undo the state changes of all outcomes since the last transaction, which are not committed."""
+
+    @property
+    def is_commit_due(self) -> bool:
+        """True if the transaction is to be committed after the current batch, however many records wait.
+
+        An agent with a `changelog` that may have several batches in a transaction writes its state in `tick`.
+        """
+        return self.changelog is not None
 
     # Partitions and their ends.
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from time import monotonic
 
-import orjson
 import structlog
 from pydantic import ValidationError
 from typing_extensions import override
@@ -16,32 +15,34 @@ from typing_extensions import override
 from ragweir.errors import ErrorClass, Rejected, StateError
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.metrics.aggregation.cardinality import Labels
-from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
-from ragweir.schemas.codec.json import encode, parse
+from ragweir.schemas.codec.json import parse
 from ragweir.schemas.dead_letter import HEAD_BYTES
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.packed_scores import RowReader, ScoreRow, infinite
 from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
-from ragweir.schemas.window import Progress, Window
-from ragweir.schemas.window_key import ProgressKey, WindowKey, encode_window_key
+from ragweir.schemas.window import Progress
+from ragweir.schemas.window_key import WindowKey
+from ragweir.schemas.window_record import parse_window
 from ragweir.streams.agent import Agent, Assignment
 from ragweir.streams.aggregate.dimensions import Dimensions, admission_limits
 from ragweir.streams.aggregate.held_windows import HeldWindows, LabelSetAdmission, WindowPart, Windows
 from ragweir.streams.aggregate.objectives import Objective
+from ragweir.streams.aggregate.open_windows import OpenWindows
 from ragweir.streams.aggregate.partition_state import PartitionState, restored_state
-from ragweir.streams.aggregate.window_batch import Key, WindowBatch
-from ragweir.streams.aggregate.window_times import END_US, EPOCH, FIRST_US, WindowTimes, has_windows
-from ragweir.streams.emissions import add_dead_letter, cloud_event
-from ragweir.streams.records import Count, Emission, Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.aggregate.window_emissions import SERVICE, part_emission, progress_emission
+from ragweir.streams.aggregate.window_times import END_US, FIRST_US, WindowTimes, has_windows
+from ragweir.streams.emissions import add_dead_letter
+from ragweir.streams.records import Count, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.settings import Slo, WindowSettings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
-_SERVICE = "aggregate"
 _MILLION = 1_000_000
 _SUMMED = "ragweir_evaluations_summed_total"
 _WATERMARK = "ragweir_watermark_timestamp_seconds"
 _WINDOWS_HELD = "ragweir_windows_held"
+_MOST_WINDOWS = 2_000
+"""Windows that one transaction may change before it is committed. Their contents are in memory until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,10 @@ class AggregateAgent(Agent):
         self._states: dict[int, PartitionState] = {}
         self._assigned: set[int] = set()
         """The partitions that the worker has; the states of others are kept for a while."""
+        self._open: dict[int, OpenWindows] = {}
+        """The windows of the open transaction, by partition."""
         self._pending: dict[int, PartitionState] = {}
+        """The states after the transaction, since its `tick`."""
         self._warned: set[int] = set()
         """The partitions for which it was logged that label sets are folded because of memory."""
         self._removed_gauges: set[Count] = set()
@@ -95,18 +99,24 @@ class AggregateAgent(Agent):
     def changelog(self) -> str:
         return "windows"
 
+    @property
+    @override
+    def is_commit_due(self) -> bool:
+        """True if the windows that this transaction has changed are as many as may be decoded at a time."""
+        return sum(map(len, self._open.values())) >= _MOST_WINDOWS
+
     # Records.
 
     @override
     def handle(self, records: Sequence[Record]) -> Outcome:
-        """Emit the windows that the records fall into, and the progress of their partitions."""
+        """Add records to their windows, which the `tick` at the end of the transaction emits."""
         self._forget_given_up()
         outcome = Outcome(settled=list(records))
         partitions: defaultdict[int, list[Record]] = defaultdict(list)
         for record in records:
             partitions[record.partition].append(record)
         for partition, own in partitions.items():
-            self._pending[partition] = self._advance(partition, own, outcome)
+            self._add(partition, own, outcome)
         return outcome
 
     @override
@@ -114,57 +124,39 @@ class AggregateAgent(Agent):
         """Settle a record as a dead letter; the evaluation enters no window. See `Agent.dead_letter`."""
         outcome = Outcome(settled=[record])
         outcome.counts["ragweir_events_in_total",] += 1
-        add_dead_letter(outcome, _SERVICE, record, error_class, reason, HEAD_BYTES)
-        state = replace(self._state(record.partition), next_offset=record.offset + 1)
-        self._pending[record.partition] = self._emit_progress(record.partition, state, outcome)
+        add_dead_letter(outcome, SERVICE, record, error_class, reason, HEAD_BYTES)
+        self._opened(record.partition).advance(record.offset + 1)
         return outcome
 
-    def _advance(self, partition: int, records: Sequence[Record], outcome: Outcome) -> PartitionState:
-        times, state = self._times, self._state(partition)
-        windows = state.held.windows
-        admission = LabelSetAdmission(state.held, self._limits, self._max_bytes, times.most_held)
-        batch = WindowBatch(self._dimensions, times, windows, admission, state.newest)
+    def _add(self, partition: int, records: Sequence[Record], outcome: Outcome) -> None:
+        opened = self._opened(partition)
+        late, overflows = opened.late, opened.overflows
         outcome.counts["ragweir_events_in_total",] += len(records)
         for record, row in self._rows(records, outcome):
-            batch.add(row, record)
+            opened.add(row, record)
             if self._objectives:
                 self._count_slos(row, outcome)
-        if batch.overflows:
-            outcome.counts["ragweir_window_overflow_total",] += batch.overflows
-        outcome.counts["ragweir_late_events_total",] += batch.late.total()
-        if admission.is_full and partition not in self._warned:
+        opened.advance(records[-1].offset + 1)
+        if opened.overflows > overflows:
+            outcome.counts["ragweir_window_overflow_total",] += opened.overflows - overflows
+        outcome.counts["ragweir_late_events_total",] += opened.late - late
+        if opened.admission.is_full and partition not in self._warned:
             self._warned.add(partition)
             log.warning(
                 "windows take the memory of windows.max_bytes: further label sets count under __overflow__",
                 partition=partition,
                 max_bytes=self._max_bytes,
             )
-        newest = batch.newest
-        parts: dict[Key, WindowPart] = {}
-        for (start, labels), offset in batch.opened.items():
-            opened_at = state.part_base + offset
-            new = WindowPart(opened_at if times.is_held(start, newest) else -1 - opened_at)
-            parts[start, labels] = self._decoded(windows.get(start, {}).get(labels)) or new
-        contents = [part.contents or WindowAggregate() for part in parts.values()]
-        # The aggregates in memory are changed, which `on_abort` undoes: copying each takes longer than the sums.
-        self._pending.setdefault(partition, state)
-        self._config.aggregator.add(batch.rows, batch.owners, contents)
-        touched: defaultdict[datetime, dict[Labels, WindowPart]] = defaultdict(dict)
-        for number, ((key, part), total) in enumerate(zip(parts.items(), contents, strict=True)):
-            total.late += batch.late[number]
-            touched[key[0]][key[1]] = self._emit_part(partition, key, part, total, outcome)
-        held = self._kept(state.held, touched, newest)
-        advanced = replace(
-            state,
-            next_offset=records[-1].offset + 1,
-            held=held,
-            first={start: state.first.get(start, state.written) for start in held.windows},
-            written=state.written + len(parts),
-            newest=newest,
-            active_s=0.0,
-            idle=False,
-        )
-        return self._emit_progress(partition, advanced, outcome)
+
+    def _opened(self, partition: int) -> OpenWindows:
+        """Return the windows of a partition in the open transaction."""
+        opened = self._open.get(partition)
+        if opened is None:
+            state, times = self._states[partition], self._times
+            admission = LabelSetAdmission(state.held, self._limits, self._max_bytes, times.most_held)
+            opened = OpenWindows(state, self._dimensions, times, admission, self._config.aggregator, self._decoded)
+            self._open[partition] = opened
+        return opened
 
     def _rows(self, records: Sequence[Record], outcome: Outcome) -> Iterator[tuple[Record, ScoreRow]]:
         """Return the rows of records, from their headers or their values; add a dead letter for each that has neither.
@@ -195,21 +187,17 @@ class AggregateAgent(Agent):
             row = self._reader.of(_evaluation(record, self._config.max_bytes))
         except Rejected as rejected:
             most = self._config.max_bytes
-            add_dead_letter(outcome, _SERVICE, record, rejected.error_class, rejected.message, most)
+            add_dead_letter(outcome, SERVICE, record, rejected.error_class, rejected.message, most)
             return None
         outcome.counts[_SUMMED, "json"] += 1
         return row
 
-    def _state(self, partition: int) -> PartitionState:
-        """Return the state of a partition with what is not committed yet."""
-        return self._pending.get(partition, self._states[partition])
-
-    def _decoded(self, part: WindowPart | None) -> WindowPart | None:
+    def _decoded(self, part: WindowPart) -> WindowPart | None:
         """Return a part with its contents; None if it has another base size or was summed in another way."""
-        if part is None or part.contents is not None:
+        if part.contents is not None:
             return part
         try:
-            window = Window.model_validate(orjson.loads(part.json()))
+            window = parse_window(part.json())
             contents = self._decoder.decode(window)
         except ValueError:
             return None
@@ -247,32 +235,49 @@ class AggregateAgent(Agent):
                 squared = round(weight * weight * _MILLION)
                 outcome.counts["ragweir_slo_squared_weight_millionths_total", name, kind] += squared
 
-    # What is emitted.
+    # The end of a transaction.
 
-    def _emit_part(
-        self, partition: int, key: Key, part: WindowPart, contents: WindowAggregate, outcome: Outcome
-    ) -> WindowPart:
-        """Emit a part with new contents."""
-        start, labels = key
-        dimensions = self._dimensions.named(labels)
-        # A model of it would cost more than the sums.
-        record = orjson.dumps(
-            {
-                "window": self._config.windows.sizes[0],
-                "start": start,
-                "end": start + self._times.size,
-                "dimensions": dimensions,
-                "partition": partition,
-                "part": part.number,
-                "revision": part.revision + 1,
-                **contents.fields(),
-            },
-            option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS,
+    @override
+    def tick(self, now_s: float, caught_up: Collection[TopicPartition], max_settled: int) -> Outcome:
+        """Emit the windows that have changed, and the progress of their partitions.
+
+        The progress of partitions that fell idle is emitted as well, and that which was not emitted lately.
+        """
+        outcome, elapsed_s = Outcome(), self._clock()
+        at_end = {partition for _, partition in caught_up}
+        for partition in self._assigned:
+            opened = self._open.get(partition)
+            state = self._states[partition] if opened is None else self._closed(partition, opened, outcome)
+            if opened is not None or not state.active_s or partition not in at_end:
+                state = replace(state, active_s=elapsed_s)
+            if state.progress_s == 0:
+                state = replace(state, progress_s=elapsed_s)
+            idle = partition in at_end and elapsed_s - state.active_s >= self._config.windows.idle_s
+            due = state.progress_s is None or elapsed_s - state.progress_s >= self._progress_interval_s
+            if due or idle != state.idle:
+                state = self._emit_progress(partition, replace(state, idle=idle), outcome)
+            self._pending[partition] = state
+        return outcome
+
+    def _closed(self, partition: int, opened: OpenWindows, outcome: Outcome) -> PartitionState:
+        """Emit the windows of a transaction; return the state after it, of which the progress is to be emitted."""
+        state, newest = opened.state, opened.newest
+        touched: defaultdict[datetime, dict[Labels, WindowPart]] = defaultdict(dict)
+        for (start, labels), part, contents in opened.parts():
+            key = WindowKey(start, self._dimensions.named(labels), partition, part.number)
+            revision = part.revision + 1
+            emission = part_emission(self._config.windows.sizes[0], start + self._times.size, key, revision, contents)
+            outcome.emissions.append(emission)
+            touched[start][labels] = WindowPart.of(part.number, labels, emission.value or b"", revision, contents)
+        held = self._kept(state.held, touched, newest)
+        return replace(
+            state,
+            held=held,
+            first={start: state.first.get(start, state.written) for start in held.windows},
+            written=state.written + len(opened),
+            newest=newest,
+            progress_s=None,
         )
-        name = encode_window_key(WindowKey(start, dimensions, partition, part.number))
-        headers = cloud_event(_SERVICE, "window", name.decode(), start, "application/json")
-        outcome.emissions.append(Emission("windows", name, record, headers, partition))
-        return WindowPart.of(part.number, labels, record, part.revision + 1, contents)
 
     def _emit_progress(self, partition: int, state: PartitionState, outcome: Outcome) -> PartitionState:
         """Emit the progress of a partition."""
@@ -286,48 +291,26 @@ class AggregateAgent(Agent):
             topic_id=state.topic_id,
             changelog_offset=min(state.first.values(), default=state.written),
         )
-        name = encode_window_key(ProgressKey(partition))
-        headers = cloud_event(_SERVICE, "progress", name.decode(), watermark or EPOCH, "application/json")
-        outcome.emissions.append(Emission("windows", name, encode(progress), headers, partition))
+        outcome.emissions.append(progress_emission(progress))
         if watermark is not None:
             outcome.levels[_WATERMARK, str(partition)] = watermark.timestamp()
         outcome.levels[_WINDOWS_HELD, str(partition)] = sum(map(len, state.held.windows.values()))
         return replace(state, progress_s=0.0, written=state.written + 1)
-
-    # Time.
-
-    @override
-    def tick(self, now_s: float, caught_up: Collection[TopicPartition], max_settled: int) -> Outcome:
-        """Emit the progress of partitions that fell idle, and of those whose progress was not emitted lately."""
-        outcome, elapsed_s = Outcome(), self._clock()
-        at_end = {partition for _, partition in caught_up}
-        for partition in self._assigned:
-            state = self._state(partition)
-            if not state.active_s or partition not in at_end:
-                state = replace(state, active_s=elapsed_s)
-            if state.progress_s == 0:
-                state = replace(state, progress_s=elapsed_s)
-            idle = partition in at_end and elapsed_s - state.active_s >= self._config.windows.idle_s
-            due = state.progress_s is None or elapsed_s - state.progress_s >= self._progress_interval_s
-            if due or idle != state.idle:
-                state = self._emit_progress(partition, replace(state, idle=idle), outcome)
-            self._pending[partition] = state
-        return outcome
 
     @override
     def on_commit(self) -> None:
         for partition, state in self._pending.items():
             end_mark = state.written > self._states[partition].written
             self._states[partition] = replace(state, written=state.written + end_mark)
-        self._pending = {}
+        self._pending, self._open = {}, {}
 
     @override
     def on_abort(self) -> None:
         # What was added to aggregates is undone by decoding the last committed records again.
-        for partition in self._pending.keys() & self._states.keys():
+        for partition in self._open.keys() & self._states.keys():
             state = self._states[partition]
             self._states[partition] = replace(state, held=state.held.release_contents(state.held.decoded))
-        self._pending = {}
+        self._pending, self._open = {}, {}
 
     # Partitions.
 
@@ -383,6 +366,7 @@ class AggregateAgent(Agent):
         for _, partition in partitions:
             self._assigned.discard(partition)
             self._pending.pop(partition, None)
+            self._open.pop(partition, None)
             self._removed_gauges |= {(name, str(partition)) for name in (_WATERMARK, _WINDOWS_HELD)}
 
     @override

@@ -20,7 +20,7 @@ from ragweir.schemas.packed_scores import ScoreRow, row_of
 from ragweir.schemas.window import duration_s
 from ragweir.streams.aggregate.dimensions import Dimensions, admission_limits
 from ragweir.streams.aggregate.merged_window import MergedWindow
-from ragweir.streams.aggregate.window_batch import Key
+from ragweir.streams.aggregate.open_windows import Key
 from ragweir.streams.aggregate.window_times import has_windows, start_of
 from ragweir.streams.settings import WindowSettings
 

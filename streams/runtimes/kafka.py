@@ -145,9 +145,7 @@ class KafkaRuntime:
         reports = {"delivery.report.only.error": agent.clock_record is None}
         properties = {**producer_properties(settings, identity, connection), **reports}
         self._max_bytes = settings.commit.max_bytes
-        # An agent with a changelog writes its state once in a transaction.
-        interval_ms = 0 if agent.changelog else settings.commit.interval_ms
-        self._interval_s = min(interval_ms, int(properties["transaction.timeout.ms"]) / 4) / 1000
+        self._interval_s = min(settings.commit.interval_ms, int(properties["transaction.timeout.ms"]) / 4) / 1000
         self._transactions = Transactions(
             build(Producer, properties),
             {name: settings.output_topic(name) for name in agent.outputs},
@@ -264,6 +262,7 @@ class KafkaRuntime:
             or pending.age_s >= self._interval_s
             or pending.handled + records >= self._bisection.limit
             or self._transactions.written_bytes >= self._max_bytes
+            or self._agent.is_commit_due
             or self._crash_protection.attempts.in_progress
             or self._stopped()
         )
@@ -283,7 +282,7 @@ class KafkaRuntime:
     def _handle(self, records: Sequence[Record]) -> Outcome:
         """Handle records and send what they come to; return what is to be sent with the end of the transaction.
 
-        That is everything while attempts are in progress, and for an agent with a changelog.
+        That is everything while attempts are in progress, and where each batch is committed.
         """
         rest, pending = Outcome(), self._committer.pending
         poison = self._bisection.poison
@@ -294,7 +293,8 @@ class KafkaRuntime:
             return rest
         pending.begin(records)
         began = time.perf_counter()
-        is_one_batch = self._interval_s == 0 or self._crash_protection.attempts.in_progress
+        attempts = self._crash_protection.attempts
+        is_one_batch = self._interval_s == 0 or attempts.in_progress or self._agent.is_commit_due
         for outcome in self._crash_protection.handle(records):
             rest.extend(outcome)
             if not is_one_batch:

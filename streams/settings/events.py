@@ -61,8 +61,8 @@ class CommitSettings(SettingsGroup):
 
     interval_ms: Annotated[int, Field(ge=0, le=2_500)] = 1_000
     """Maximum time for which a transaction takes further batches, in milliseconds, and at most a quarter of
-    `transaction.timeout.ms`. As long as more events wait than a batch has, `evaluate` and `key` commit at this
-    interval, not after each batch: fewer commits raise throughput, and readers see outputs later. An aborted
+    `transaction.timeout.ms`. As long as more events wait than a batch has, `evaluate`, `key` and `aggregate` commit at
+    this interval, not after each batch: fewer commits raise throughput, and readers see outputs later. An aborted
     transaction is repeated as a whole. 0 commits each batch."""
     max_bytes: Annotated[int, Field(ge=1)] = 64 * 1024 * 1024
     """Size of the outputs of one transaction, in bytes, at which it takes no further batch. It bounds what is repeated

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 
+import orjson
 import pytest
 from confluent_kafka import Consumer
 from conftest import SharedBroker, create_topic, produce, read_to_end
@@ -13,7 +14,11 @@ from faults import eventually
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass
+from ragweir.metrics.aggregation.aggregator import Aggregator
+from ragweir.metrics.catalogue import Catalogue, everything
+from ragweir.schemas.window import Window
 from ragweir.streams.agent import Agent, Assignment
+from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.kafka.client import Identity
 from ragweir.streams.records import Emission, Outcome, Record, TopicPartition
 from ragweir.streams.runtimes.kafka import KafkaRuntime
@@ -79,7 +84,9 @@ class Copier(Agent):
 class Run:
     """The runtime with an agent, on a thread of the test."""
 
-    def __init__(self, kafka: SharedBroker, prefix: str, agent: Agent, **commit: int) -> None:
+    def __init__(
+        self, kafka: SharedBroker, prefix: str, agent: Agent, service: str = "evaluate", **commit: int
+    ) -> None:
         self._kafka, self._prefix, self.topic = kafka, prefix, f"{prefix}interactions"
         for name in ("interactions", "dead-letter"):
             create_topic(kafka.bootstrap, prefix + name)
@@ -90,7 +97,7 @@ class Run:
             batch={"max_wait_ms": 20, "max_events": BATCH},
             commit=commit,
         )
-        self._stop, self._telemetry = threading.Event(), Telemetry("evaluate", 0)
+        self._stop, self._telemetry = threading.Event(), Telemetry(service, 0)
         self.group = (identity := Identity("long", 0, prefix)).group
         runtime = KafkaRuntime(settings, identity, agent, [self.topic], self._telemetry, Health(), self._stop.is_set)
         self._worker = threading.Thread(target=runtime.run)
@@ -143,7 +150,7 @@ def test_a_backlog_is_committed_in_few_transactions(kafka: SharedBroker, prefix:
     ids=["changelog", "no interval", "bytes"],
 )
 def test_each_batch_commits(kafka: SharedBroker, prefix: str, changelog: str | None, commit: dict[str, int]) -> None:
-    """For an agent with a changelog, without an interval, and where a batch has more than the maximum of bytes."""
+    """By default with a changelog, without an interval, and where a batch has more than the maximum of bytes."""
     agent = Copier(changelog=changelog)
     run = Run(kafka, prefix, agent, **commit)
     run.publish(numbered(100))
@@ -152,6 +159,22 @@ def test_each_batch_commits(kafka: SharedBroker, prefix: str, changelog: str | N
     work = [call for call in agent.calls if call in ("handle", "on_commit")]
     first = work.index("handle")
     assert work[first : first + 20] == ["handle", "on_commit"] * 10
+
+
+def test_windows_are_written_once_in_a_transaction(kafka: SharedBroker, prefix: str) -> None:
+    """An agent with a changelog may have several batches in a transaction: few revisions, and each event once."""
+    agent = AggregateAgent(AggregateConfig(Aggregator(Catalogue(everything()))))
+    run = Run(kafka, prefix, agent, "aggregate", interval_ms=2_500)
+    create_topic(kafka.bootstrap, f"{prefix}windows")
+    fields = {"event_id": "1", "event_time": "2026-11-21T12:00:00Z", "scores": {}, "catalogue_version": "1"}
+    last = b'"next_offset":%d' % RECORDS
+    run.publish([orjson.dumps(fields)] * RECORDS)
+    with run.started():
+        eventually(lambda: any(last in (each or b"") for each in run.written("windows")), "all are summed")
+    windows = [Window.model_validate_json(each) for each in run.written("windows") if each and b'"events"' in each]
+    assert windows[-1].events == RECORDS
+    assert [window.revision for window in windows] == list(range(1, len(windows) + 1))
+    assert len(windows) <= run.transactions() < RECORDS / BATCH / 3
 
 
 def test_partitions_are_revoked_after_the_open_transaction_is_committed(kafka: SharedBroker, prefix: str) -> None:

@@ -100,6 +100,7 @@ for minute in range(minutes):
                 offset = minute * len(events) + number
                 batch.append(Record("evaluations", partition, offset, None, orjson.dumps(fields), stamp))
             overflow += agent.handle(batch).counts["ragweir_window_overflow_total",]
+            agent.tick(0.0, (), 1)
             agent.on_commit()
 print(peak() - before, peak(), overflow)
 """

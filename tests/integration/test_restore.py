@@ -86,9 +86,11 @@ class Worker:
         stamp = int(at.timestamp() * 1000)
         records = [Record(*INPUT, first + n, None, orjson.dumps(each), stamp) for n, each in enumerate(values)]
         if number % 3 == 0:
-            self.write(self.agent.handle(records), commit=False)
+            self.agent.handle(records)
+            self.write(self.agent.tick(0.0, (), 1), commit=False)
             self.agent.on_abort()
-        self.write(self.agent.handle(records))
+        self.agent.handle(records)
+        self.write(self.agent.tick(0.0, (), 1))
         self.agent.on_commit()
         self.offset = first + len(records)
 

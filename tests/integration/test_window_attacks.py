@@ -64,6 +64,7 @@ class Pipeline:
         ]
         self.offset += len(records)
         outcome = self.agent.handle(records)
+        outcome.extend(self.agent.tick(now.timestamp(), (), 1))
         self.agent.on_commit()
         self.counts += Counter({name[0]: number for name, number in outcome.counts.items()})
         for each in outcome.emissions:

@@ -23,6 +23,8 @@ from ragweir.schemas.codec.json import encode
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.schemas.window import OVERFLOW, Progress, Window
 from ragweir.streams.agent import Assignment, Changelog, StoredChangelog
+from ragweir.streams.aggregate import agent as aggregate_agent
+from ragweir.streams.aggregate import open_windows
 from ragweir.streams.aggregate.agent import AggregateAgent, AggregateConfig
 from ragweir.streams.records import Outcome, Record
 from ragweir.streams.service import SERVICES
@@ -59,11 +61,12 @@ class Partition:
         self.end = 0
         self.dead = 0
         self.wall_s = 1e9
+        self.now_s = 0.0
         self.restart()
 
     def restart(self, start: int | None = None) -> None:
         """A new agent takes it over."""
-        self.agent = AggregateAgent(self.config)
+        self.agent = AggregateAgent(self.config, lambda: self.now_s)
         self.agent.on_assigned(
             Assignment(
                 INPUT,
@@ -87,21 +90,28 @@ class Partition:
     def send(self, *events: dict[str, Any] | bytes, stamp: datetime = LATER) -> Outcome:
         """One batch, committed."""
         new = self.records_of(events, stamp)
-        return self.commit(self.agent.handle(new), new[-1].offset + 1)
+        return self.commit(self.handled(new), new[-1].offset + 1)
+
+    def handled(self, *batches: Sequence[Record]) -> Outcome:
+        """The outcome of a transaction of batches, not committed."""
+        outcome = Outcome()
+        for batch in batches:
+            outcome.extend(self.agent.handle(batch))
+        outcome.extend(self.agent.tick(self.wall_s, (), 1))
+        return outcome
 
     def look(self, now_s: float, caught_up: Sequence[int] = (0,)) -> Outcome:
         """A look at the clock, committed."""
-        self.agent._clock = lambda: now_s
+        self.now_s = now_s
         return self.commit(self.agent.tick(self.wall_s, [(INPUT[0], each) for each in caught_up], 1), self.committed)
 
     def commit(self, outcome: Outcome, committed: int | None) -> Outcome:
-        for emission in outcome.emissions:
-            if emission.topic == "windows":
-                assert emission.partition == 0
-                self.changelog.append(Record("windows", 0, self.end, emission.key, emission.value, None))
-                self.end += 1
+        windows = [each for each in outcome.emissions if each.topic == "windows" and each.partition == 0]
+        for emission in windows:
+            self.changelog.append(Record("windows", 0, self.end, emission.key, emission.value, None))
+            self.end += 1
         self.dead += sum(emission.topic == "dead-letter" for emission in outcome.emissions)
-        self.end += any(emission.topic == "windows" for emission in outcome.emissions)  # The transaction's end mark.
+        self.end += bool(windows)  # The transaction's end mark.
         self.agent.on_commit()
         self.committed = committed
         return outcome
@@ -408,14 +418,68 @@ def test_an_abort_is_forgotten() -> None:
     partition = Partition()
     partition.send(event())
     new = partition.records_of([event(), event(120)])
-    first = partition.agent.handle(new)
-    first.extend(partition.agent.tick(5.0, [], 1))
+    first = partition.handled(new)
     partition.agent.on_abort()
-    again = partition.agent.handle(new)
-    again.extend(partition.agent.tick(5.0, [], 1))
+    again = partition.handled(new)
     assert [each.value for each in again.emissions] == [each.value for each in first.emissions]
     partition.commit(again, 3)
     assert sorted(window.events for window in partition.windows()) == [1, 2]
+
+
+@pytest.mark.parametrize("rows", [1, 7, 10_000])
+def test_a_transaction_of_many_batches_comes_to_what_one_batch_does(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """However it is cut and however often rows are summed, also after an abort: each window is written once."""
+    monkeypatch.setattr(open_windows, "_MOST_ROWS", rows)
+    one, other = Partition(max_series=4), Partition(max_series=4)
+    rng = random.Random(rows)
+    for start in (0, 90, 4_000, 12_000):
+        events = [
+            b"{"
+            if rng.random() < 0.05
+            else event(start + rng.randrange(-200, 200), application=rng.choice("abcdefgh"), scores={"m": rng.random()})
+            for _ in range(60)
+        ]
+        whole = one.send(*events)
+        new = other.records_of(events)
+        cuts = sorted(rng.sample(range(61), 5))
+        batches = [new[first:end] for first, end in zip([0, *cuts], [*cuts, 60], strict=True)]
+        other.agent.handle(new[:20])
+        other.agent.on_abort()
+        other.handled(*[batch for batch in batches if batch][:3])
+        other.agent.on_abort()
+        parts = other.commit(other.handled(*[batch for batch in batches if batch]), new[-1].offset + 1)
+        assert (parts.counts, parts.levels) == (whole.counts, whole.levels)
+        of = [[each for each in outcome.emissions if each.topic == "windows"] for outcome in (parts, whole)]
+        assert of[0] == of[1]
+    assert other.dead == one.dead > 0
+    assert len({window.part for window in other.windows()}) > 10
+
+
+def test_a_transaction_ends_when_it_has_changed_many_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their contents are in memory until it is committed."""
+    monkeypatch.setattr(aggregate_agent, "_MOST_WINDOWS", 3)
+    partition = Partition()
+    first, second = partition.records_of([event(0), event(60)]), partition.records_of([event(90), event(130)])
+    partition.agent.handle(first)
+    assert not partition.agent.is_commit_due
+    partition.agent.handle(second)
+    assert partition.agent.is_commit_due
+    partition.commit(partition.handled(), 4)
+    assert not partition.agent.is_commit_due
+    assert sorted(window.events for window in partition.windows()) == [1, 1, 2]
+
+
+def test_a_dead_letter_amid_a_transaction_moves_its_offset_only() -> None:
+    """The runtime buries a record between batches; the rest is summed, and progress is behind all of them."""
+    partition = Partition()
+    first, refused, last = (partition.records_of([event()]) for _ in range(3))
+    outcome = partition.agent.handle(first)
+    outcome.extend(partition.agent.dead_letter(refused[0], "refused"))
+    outcome.extend(partition.handled(last))
+    partition.commit(outcome, 3)
+    assert kinds(outcome) == ["dead-letter", "windows", "progress"]
+    assert [window.events for window in partition.windows()] == [2]
+    assert partition.progress().next_offset == 3
 
 
 def test_an_old_window_is_reopened_as_a_new_part() -> None:
@@ -826,7 +890,7 @@ def test_absurd_timestamps_of_records_stop_nothing(stamp_ms: int) -> None:
     """Event time neither overflows nor leaves the calendar, whatever timestamp a record has."""
     partition = Partition()
     records = [each._replace(timestamp_ms=stamp_ms) for each in partition.records_of([event(), event()])]
-    partition.commit(partition.agent.handle(records), 2)
+    partition.commit(partition.handled(records), 2)
     assert sum(window.events for window in partition.windows()) == 2
     assert partition.progress().watermark == (NOON if stamp_ms > 0 else EPOCH) - timedelta(seconds=10)
 
@@ -917,7 +981,9 @@ def test_a_record_that_the_broker_refuses_is_a_dead_letter() -> None:
     """As above."""
     partition = Partition()
     (record,) = partition.records_of([event()])
-    outcome = partition.commit(partition.agent.dead_letter(record, "refused"), 1)
+    outcome = partition.agent.dead_letter(record, "refused")
+    outcome.extend(partition.handled())
+    partition.commit(outcome, 1)
     assert kinds(outcome) == ["dead-letter", "progress"]
     partition.restart()
     assert partition.windows() == []

@@ -85,13 +85,23 @@ def agent() -> AggregateAgent:
 
 def sent(to: AggregateAgent, records: Sequence[tuple[bytes | None, Headers]], first: int = 0) -> Outcome:
     """The outcome of one committed batch."""
-    outcome = to.handle(
+    outcome = handled(
+        to,
         [
             Record("evaluations", 0, first + number, None, value, STAMP_MS, headers)
             for number, (value, headers) in enumerate(records)
-        ]
+        ],
     )
     to.on_commit()
+    return outcome
+
+
+def handled(to: AggregateAgent, *batches: Sequence[Record]) -> Outcome:
+    """The outcome of a transaction of batches, not committed."""
+    outcome = Outcome()
+    for batch in batches:
+        outcome.extend(to.handle(batch))
+    outcome.extend(to.tick(0.0, (), 1))
     return outcome
 
 
@@ -317,18 +327,18 @@ def test_an_abort_undoes_what_was_added() -> None:
         sent(each, [(VALUE, ())] * 3)
     batch = [Record("evaluations", 0, 3 + number, None, VALUE, STAMP_MS, ((HEADER, ROW),)) for number in range(4)]
     for _ in range(2):
-        aborted.handle(batch)
+        handled(aborted, batch)
         aborted.on_abort()
-    assert aborted.handle(batch).emissions == whole.handle(batch).emissions
+    assert handled(aborted, batch).emissions == handled(whole, batch).emissions
 
 
 def test_batches_of_one_transaction_add_up() -> None:
-    """Batches that are handled before one commit go on from each other, and an abort undoes them all."""
+    """A window of several batches is written once, as one revision, and an abort undoes them all."""
     to = agent()
     batches = [[Record("evaluations", 0, number, None, VALUE, STAMP_MS)] for number in range(3)]
     for _ in range(2):
-        last = [to.handle(batch).emissions for batch in batches][-1]
-        window = Window.model_validate_json(last[0].value or b"")
-        assert (window.events, window.revision, window.part) == (3, 3, 0)
+        emissions = handled(to, *batches).emissions
+        window = Window.model_validate_json(emissions[0].value or b"")
+        assert (window.events, window.revision, window.part, len(emissions)) == (3, 1, 0, 2)
         to.on_abort()
     assert not to._states[0].held.windows
