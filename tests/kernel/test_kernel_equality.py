@@ -142,7 +142,8 @@ def test_many_contexts_have_the_same_counts(kernel: native.NativeCounting) -> No
     for number in (63, 64, 65, 128, 130, 200):
         chosen = texts[:number]
         fields = {"query": chosen[-1], "response": " ".join([chosen[0], chosen[-1], chosen[number // 2], "No cats."])}
-        agree(kernel, interaction(fields | {"contexts": [{"text": each} for each in chosen]}))
+        event = interaction(fields | {"contexts": [{"text": each} for each in chosen]})
+        agree(kernel, event, TextLimits(max_contexts=number))
 
 
 def test_full_stops_end_the_same_sentences(kernel: native.NativeCounting) -> None:
