@@ -113,8 +113,8 @@ chaos-cluster: setup ## half an hour on three brokers: a million events, 150 kil
 compatibility: setup ## every service and command on Kafka 3.7 to 4.3 with TLS, SCRAM and ACLs; a quarter of an hour
 	@$(BIN)/python -m chaos.compatibility $(VERSIONS)
 
-bench: setup ## print the benchmark tables
-	@$(BIN)/python -m bench
+bench: setup ## print the benchmark tables; BENCH=--markdown
+	@$(BIN)/python -m bench $(BENCH)
 
 bench-worst: setup ## search the events that cost most; fails when one is over the limits; WORST="--bytes 16777216"
 	@$(BIN)/python -m bench.worst $(WORST)
