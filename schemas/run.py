@@ -59,21 +59,8 @@ class ReplayRequest(RecordPart):
     """Id of the run whose topic and offsets, or files, are read again; absent without one."""
 
 
-class ControlRead(RecordPart):
-    """The routing rows by which a run selects events to judge: those before these ends of `control`."""
-
-    read_at: Time
-    """Time before which the ends were read; rows that take effect up to 45 minutes later are all among them."""
-    topic: str
-    """Name of the topic."""
-    ends: tuple[NonNegativeInt, ...]
-    """Offset behind the last record of each partition."""
-
-
 class Run(RecordPart):
     """One replay."""
-
-    omitted_values: ClassVar[Mapping[str, object]] = {"control": None}
 
     run_id: Annotated[str, StringConstraints(pattern=f"^{RUN_ID}$")]
     """Id of the run."""
@@ -99,8 +86,6 @@ class Run(RecordPart):
     """Digest of all settings that results depend on; of secrets, a slow salted hash."""
     settings: dict[str, Any]
     """Those settings, with secrets masked."""
-    control: ControlRead | None = None
-    """The routing rows that are read; absent if no event is selected by rows, or there is no such topic."""
 
 
 class Loaded(RecordPart):

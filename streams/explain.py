@@ -19,14 +19,11 @@ from ragweir.errors import Rejected
 from ragweir.schemas.codec.json import parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
-from ragweir.schemas.routing_row import RoutingRow, encode_row_key
-from ragweir.schemas.times import parse_rfc3339
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.schemas.window import duration_s
 from ragweir.streams.aggregate.dimensions import Dimensions
 from ragweir.streams.aggregate.window_times import start_of
 from ragweir.streams.dead_letters.listing import Letter, read_letter
-from ragweir.streams.evaluate.rows import SHIPPED, row_of
 from ragweir.streams.kafka.client import Identity, build, reader_properties
 from ragweir.streams.kafka.reader import OffsetRange, OnProgress, offset_range, read, topics
 from ragweir.streams.records import Record
@@ -121,8 +118,6 @@ class Story:
     letters: list[Letter] = field(default_factory=list)
     """Dead letters whose key is the event's id."""
     windows: list[EventWindow] = field(default_factory=list)
-    row: RoutingRow | None = None
-    """The routing row of its decision; None for the shipped row, and if Kafka does not have it."""
     trace: TraceStory | None = None
     """The trace that the event was assembled from; None for any other event."""
 
@@ -228,27 +223,11 @@ class TopicSearch:
         if story.evaluation is not None:
             story.source, story.source_searched = self._source(story.evaluation), True
             story.windows = list(windows(story.evaluation, self._settings.windows))
-            story.row = self._row(story.evaluation)
             if _is_selected(story.evaluation):
                 story.pending = list(self._pending(scored_ms - _CLOCK_SKEW_MS))
         if trace_id := trace_id_of(story.event_id):
             story.trace = self._trace(trace_id)
         return story
-
-    def _row(self, evaluation: Evaluation) -> RoutingRow | None:
-        """Return the row by which an event was selected or not; replays read the live ones."""
-        revision = next((each.row for each in evaluation.decision.suites if each.row), SHIPPED)
-        topic = f"{self._settings.topics.prefix}control"
-        if revision == SHIPPED or topic not in self._topics:
-            return None
-        try:
-            key = encode_row_key(evaluation.application, parse_rfc3339(revision))
-        except ValueError:  # The evaluation may have been written by others.
-            return None
-        part = offset_range(self._settings, topic, partitions=[partition_of(key, self._topics[topic])])
-        records = read(self._settings, part, self._watch(topic, len(part)))
-        rows = [row_of(record) for record in records if record.key == key]
-        return next(filter(None, reversed(rows)), None)
 
     def _trace(self, trace_id: str) -> TraceStory | None:
         """Return the story of a trace; None if there is no topic of spans. Replays have none of their own."""

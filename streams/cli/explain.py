@@ -84,7 +84,6 @@ def _data(story: Story, catalogue: Mapping[str, Metric]) -> dict[str, Any]:
             if (metric := catalogue.get(name)) is not None
         },
         "source": story.source and _record(story.source),
-        "row": orjson.Fragment(encode(story.row)) if story.row else None,
         "windows": story.windows,
         "waits": story.pending,
         "dead_letters": [

@@ -28,8 +28,6 @@ from ragweir.streams.cli.progress import Bars, FileProgress
 from ragweir.streams.cli.rejections import Rejections
 from ragweir.streams.cli.scored_files import ScoredFiles, check_times, no_time
 from ragweir.streams.cli.stopping import Stop
-from ragweir.streams.evaluate.agent import EvaluateConfig
-from ragweir.streams.evaluate.rows import RowSource, read_rows_file
 from ragweir.streams.from_settings import evaluate_config, is_ready, judge_config, read_map
 from ragweir.streams.judge.pool import LiveJudgePool
 from ragweir.streams.judge.probe import error_message, probe, unpriced
@@ -66,15 +64,6 @@ def score(
     judge: Annotated[
         bool, typer.Option("--judge", help="Judge the events that routing selects, at cost, by judge.base_url.")
     ] = False,
-    control: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True,
-            dir_okay=False,
-            help="File of routing rows, which `ragweir routing plan --export` writes: events are selected for the "
-            "judge by the rows of their times, as evaluate did. Default: the shipped row.",
-        ),
-    ] = None,
     workers: Annotated[
         int,
         typer.Option(min=1, max=256, help="Number of processes that score; 1 scores in the process of the command."),
@@ -109,8 +98,10 @@ def score(
     event is reported; the exit status is 130. A second Ctrl-C ends the process immediately.
     """
     effective = settings(input={"map": map_file})
-    config = _config(effective, file.name, control, default_time, explain=explain)
-    _check_distinct(file, out, windows, rejected, control)
+    config = evaluate_config(effective, file.name, explain=explain, is_file=True)
+    if default_time is not None:
+        config = replace(config, default_time=default_time_argument(default_time))
+    _check_distinct(file, out, windows, rejected)
     inputs = read_inputs(file)
     if windows and config.default_time is None:
         check_times(inputs, config)
@@ -156,25 +147,6 @@ def score(
         raise PermanentError(f"{scored.problems[0]}{more}; all before it is scored")
     if not summary.scored:
         raise typer.Exit(FAILURE)
-
-
-def _config(
-    effective: Settings, name: str, control: Path | None, default_time: str | None, *, explain: bool
-) -> EvaluateConfig:
-    """Return the configuration of evaluate for files, with the rows and the time that were given.
-
-    Raises:
-        typer.BadParameter: if rows are given and select nothing.
-        ConfigurationError: if the settings, the rows or the time are invalid.
-    """
-    config = evaluate_config(effective, name, explain=explain, is_file=True)
-    if default_time is not None:
-        config = replace(config, default_time=default_time_argument(default_time))
-    if control is None:
-        return config
-    if config.router is None or not config.router.uses_rows:
-        raise typer.BadParameter("--control needs a judge (judge.base_url) and its share (routing.share)")
-    return replace(config, rows=RowSource(read_rows_file(control)))
 
 
 def _report(scored: ScoredFiles, summary: EvaluationSummary, default_time: datetime | None, out: Path | None) -> None:

@@ -12,12 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from ragweir.errors import ConfigurationError
 from ragweir.metrics.routing_share import risk_bin, threshold
 from ragweir.metrics.shipped_bins import SHIPPED_BINS
 from ragweir.schemas.routing_row import RoutingRow, parse_row_key
@@ -171,8 +169,8 @@ class RowTable:
         """
         rejected: list[tuple[Rejection, Record]] = []
         for record in records:
-            row = row_of(record)
-            if row is not None and not is_late(row, record):
+            row = _row_of(record)
+            if row is not None and not _is_late(row, record):
                 self.hold([row])
             else:
                 why: Rejection = "unreadable" if row is None else "late"
@@ -210,7 +208,7 @@ class RowTable:
         self._has_forgotten = True
 
 
-def row_of(record: Record) -> RoutingRow | None:
+def _row_of(record: Record) -> RoutingRow | None:
     """Return the row of a record; None if it is not one, or has the key of another."""
     if record.value is None or len(record.value) > MAX_ROW_BYTES:
         return None
@@ -221,31 +219,9 @@ def row_of(record: Record) -> RoutingRow | None:
         return None
 
 
-def is_late(row: RoutingRow, record: Record) -> bool:
-    """Return whether a row was written later than `LEAD` before its effective time, so that it has no effect."""
+def _is_late(row: RoutingRow, record: Record) -> bool:
     written_s = (record.timestamp_ms or 0) / 1000
     return row.effective_at.timestamp() < written_s + LEAD.total_seconds()
-
-
-def read_rows_file(file: Path) -> RoutingRows:
-    """Return the rows of a file of JSON lines, as `ragweir routing plan --export` writes them.
-
-    Raises:
-        ConfigurationError: if the file cannot be read, or a line is not a row.
-    """
-    table, number = RowTable(), 0
-    try:
-        with file.open("rb") as lines:
-            for line in lines:
-                number += 1
-                table.hold([RoutingRow.model_validate_json(line)])
-    except OSError as error:
-        raise ConfigurationError(f"the routing rows of {file} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError):  # pydantic's error is a ValueError.
-        raise ConfigurationError(
-            f"{file}, line {number}: not a routing row; `ragweir routing plan --export FILE` writes them"
-        ) from None
-    return table.rows()
 
 
 class RowSource:

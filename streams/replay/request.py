@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ragweir.errors import ConfigurationError, PermanentError
-from ragweir.schemas.run import Archive, ControlRead, Extent, Phase, ReplayRequest, Run
+from ragweir.schemas.run import Archive, Extent, Phase, ReplayRequest, Run
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.agent import Agent
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
-from ragweir.streams.evaluate.control_log import ControlLog
 from ragweir.streams.evaluate.filters import Filters
 from ragweir.streams.from_settings import catalogue, evaluate_config, judge_config
 from ragweir.streams.judge.agent import JudgeAgent
@@ -78,21 +77,9 @@ def create_run(
         catalogue_version=catalogue(settings).version,
         fingerprint=fingerprint(affecting, run_id),
         settings=masked(affecting),
-        control=like.control if like is not None and like.control else _control(settings, request),
     )
     _check_services(run_settings(settings, run), run)
     return run
-
-
-def _control(settings: Settings, request: ReplayRequest) -> ControlRead | None:
-    """Return which routing rows a new run reads: all that there are now."""
-    topic = f"{settings.topics.prefix}control"
-    router = evaluate_config(settings, settings.input_topic).router
-    if request.judge == "never" or router is None or not router.uses_rows or topic not in topics(settings):
-        return None
-    read_at = datetime.now(UTC)
-    ends = offset_range(settings, topic).ends
-    return ControlRead(read_at=read_at, topic=topic, ends=tuple(ends[partition] for partition in sorted(ends)))
 
 
 def _check_services(settings: Settings, run: Run) -> None:
@@ -211,16 +198,13 @@ def replay_config(settings: Settings, run: Run) -> EvaluateConfig:
     """
     config = evaluate_config(settings, run.topic)
     filters = Filters.read(run.asked.only, config.catalogue)
-    asked, control = run.asked.default_time, run.control
+    asked = run.asked.default_time
     return replace(
         config,
         run_id=run.run_id,
         filters=filters,
         ignore_record_timestamp=bool(run.files),
         default_time=None if asked is None else default_time_argument(asked),
-        rows=ControlLog(settings, control.topic, dict(enumerate(control.ends)), control.read_at)
-        if control
-        else config.rows,
     )
 
 

@@ -12,10 +12,8 @@ from datetime import datetime
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.codec.json import encode
-from ragweir.schemas.routing_row import RoutingRow, encode_row_key
+from ragweir.schemas.routing_row import RoutingRow, encode_row_key, parse_row_key
 from ragweir.streams.emissions import cloud_event
-from ragweir.streams.evaluate.rows import is_late as has_no_effect
-from ragweir.streams.evaluate.rows import row_of
 from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.kafka.transactional_sender import TransactionalSender
 from ragweir.streams.records import Record
@@ -28,13 +26,20 @@ NAME = "planner"
 
 
 def rows_of(records: Iterable[Record]) -> list[RoutingRow]:
-    """Return the rows of the records of `control`; other records, and rows that were written too late, are ignored."""
-    found = ((row_of(record), record) for record in records)
-    return [row for row, record in found if row is not None and not has_no_effect(row, record)]
+    """Return the rows of the records of `control`; other records are ignored."""
+    found = []
+    for record in records:
+        try:
+            row = RoutingRow.model_validate_json(record.value or b"")
+            if parse_row_key(record.key) == (row.application, row.effective_at):
+                found.append(row)
+        except (ValueError, RecursionError):  # pydantic's error is a ValueError.
+            continue
+    return found
 
 
 def read_rows(settings: Settings) -> list[RoutingRow]:
-    """Return all committed rows that have an effect.
+    """Return all committed rows.
 
     Raises:
         Unreachable: if no broker answers.

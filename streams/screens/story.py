@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from ragweir.metrics.metric import Metric
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.schemas.routing_row import RoutingRow
 from ragweir.streams.dead_letters.listing import Letter, position, shown
-from ragweir.streams.evaluate.rows import SHIPPED
 from ragweir.streams.explain import Searched, Story
 from ragweir.streams.records import Record
 from ragweir.streams.screens.scores import ScoreScreen
@@ -41,35 +39,6 @@ def place(record: Record) -> str:
 def searched(each: Searched) -> str:
     """Describe how much of a topic or file was searched."""
     return f"{each.where} ({'all' if each.whole else 'only the newest'} {each.records:,} records)"
-
-
-def _row_text(row: RoutingRow | None, revision: str) -> str:
-    """Describe a routing row.
-
-    >>> print(_row_text(None, "shipped"))
-    the shipped row: the application had none of its own at the time of the event
-    >>> times = {"effective_at": "2026-11-22T00:00:00Z", "window_start": "2026-11-14T00:00:00Z"}
-    >>> made = {"events": 9000, "window_end": "2026-11-21T00:00:00Z"} | times
-    >>> row = RoutingRow(application="a", share=0.1, floor_share=0.25, bin=80, at_bin=0.5, floor=0.0271, **made)
-    >>> print(_row_text(row, "2026-11-22T00:00:00Z"))  # doctest: +NORMALIZE_WHITESPACE
-    the row from 2026-11-22T00:00:00Z, made of 9,000 events from 2026-11-14 to 2026-11-21 for a share of 10 %: judge
-    where unsupported_risk is at least 0.81, a part of 0.5 where it is from 0.80 to 0.81, and the other events with the
-    probability 0.0271
-    """
-    if revision == SHIPPED:
-        return "the shipped row: the application had none of its own at the time of the event"
-    if row is None:
-        return f"the row from {shown(revision)}, which was not found"
-    made = f", made of {row.events:,} events"
-    if row.window_start and row.window_end:
-        made += f" from {row.window_start:%Y-%m-%d} to {row.window_end:%Y-%m-%d}"
-    low, high = row.bin / 100, (row.bin + 1) / 100
-    above = f"at least {high:.2f}, a part of {row.at_bin:g} where it is from {low:.2f} to {high:.2f}"
-    risk = f"where unsupported_risk is {above}" if row.bin >= 0 else "where there is an unsupported_risk"
-    share = f"{made} for a share of {100 * row.share:g} %"
-    return (
-        f"the row from {shown(revision)}{share}: judge {risk}, and the other events with the probability {row.floor:g}"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +115,6 @@ class StoryScreen:
         for each in evaluation.decision.suites:
             because = f", because of {', '.join(map(shown, each.because))}" if each.because else ""
             say(f"  {shown(each.suite)}: {each.status.replace('_', ' ')}; probability {each.probability:g}{because}")
-            if each.row is not None:
-                say(f"    by {_row_text(story.row, each.row)}")
         judge = evaluation.judge
         if judge is not None:
             tokens = f"{judge.input_tokens:,} input and {judge.output_tokens:,} output tokens"

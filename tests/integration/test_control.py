@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import orjson
-from commands import evaluating, ragweir
+from commands import evaluating
 from confluent_kafka import Producer
 from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import eventually
@@ -20,7 +20,7 @@ BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 
 def append(bootstrap: str, topic: str, rows: Sequence[RoutingRow]) -> None:
     """Append rows an hour before they are effective, with records that are none between them."""
-    producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "log_level": 0})
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     for row in rows:
         written_ms = int((row.effective_at - timedelta(hours=1)).timestamp() * 1_000)
         key = encode_row_key(row.application, row.effective_at)
@@ -42,65 +42,17 @@ def row(application: str, hours: int, floor: float) -> RoutingRow:
     )
 
 
-Decisions = dict[str, tuple[str, str, float]]
-
-
-def decision_of(value: bytes | None) -> tuple[str, tuple[str, str, float]]:
-    """The event's id, with the row, the status and the probability."""
-    evaluation = orjson.loads(value or b"")
-    rubric = next(each for each in evaluation["decision"]["suites"] if each["suite"] == "rubric")
-    assert evaluation["flags"] == []
-    return evaluation["event_id"], (rubric["row"], rubric["status"], rubric["probability"])
-
-
-def decided(kafka: SharedBroker, prefix: str, number: int) -> Decisions:
-    """The decision on each event, once there are so many."""
+def decided(kafka: SharedBroker, prefix: str, number: int) -> dict[str, tuple[str, str, float]]:
+    """The row, the status and the probability of each event, once there are so many."""
     topic = f"{prefix}evaluations"
-
-    def scored() -> list[bytes | None]:
-        values = [message.value() for message in read_to_end(kafka.bootstrap, topic)]
-        return [value for value in values if orjson.loads(value or b"")["stage"] == "scored"]
-
-    eventually(lambda: len(scored()) >= number, "the events are evaluated")
-    return dict(map(decision_of, scored()))
-
-
-LATER = row("docs", 5, 0.25)
-"""A row that is written when the first replay has begun."""
-
-
-def same_in_replays(kafka: SharedBroker, prefix: str, live: Decisions, judge: dict[str, str]) -> None:
-    """A replay reads the rows that there are when it begins, and one like it no later ones."""
-    shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix)
-
-    def replayed(run: str, *words: str) -> Decisions:
-        done = ragweir(*shared, "replay", "--run-id", run, "--judge", "cached-only", *words, **judge)
-        assert done.returncode == 0, done.stderr.decode()
-        return decided(kafka, f"{prefix}run.{run}.", len(live))
-
-    assert replayed("first", "--workers", "3") == live
-    append(kafka.bootstrap, f"{prefix}control", [LATER])
-    assert replayed("like", "--like", "first") == live
-
-
-def same_in_files(folder: Path, live: Decisions, judge: dict[str, str]) -> None:
-    """A file of the events, by the rows of a file."""
-    rows, events = folder / "rows.jsonl", folder / "events.jsonl"
-    table = [row("docs", 2, 1.0), row("docs", 10, 0.5), row("chat", 2, 0.0)]
-    rows.write_bytes(b"".join(encode(each) + b"\n" for each in table))
-
-    def scored(*options: str) -> Decisions:
-        done = ragweir("score", events, "--control", rows, *options, **judge)
-        assert done.returncode == 0, done.stderr.decode()
-        return dict(map(decision_of, done.stdout.splitlines()))
-
-    assert scored("--workers", "1") == scored("--workers", "3") == live
-    rows.write_bytes(b"".join(encode(each) + b"\n" for each in [*table, LATER]))
-    changed = {name for name, decision in scored().items() if decision != live[name]}
-    assert changed == {name for name in live if name.startswith("docs-5-")}
-    assert b"--control needs a judge" in ragweir("score", events, "--control", rows).stderr
-    rows.write_bytes(encode(table[0]) + b"\n{}")
-    assert b"rows.jsonl, line 2: not a routing row" in ragweir("score", events, "--control", rows, **judge).stderr
+    eventually(lambda: len(read_to_end(kafka.bootstrap, topic)) >= number, "the events are evaluated")
+    found = {}
+    for message in read_to_end(kafka.bootstrap, topic):
+        evaluation = orjson.loads(message.value())
+        rubric = next(each for each in evaluation["decision"]["suites"] if each["suite"] == "rubric")
+        assert evaluation["flags"] == []
+        found[evaluation["event_id"]] = rubric["row"], rubric["status"], rubric["probability"]
+    return found
 
 
 def test_events_are_selected_by_the_rows_of_their_times(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
@@ -151,8 +103,3 @@ def test_events_are_selected_by_the_rows_of_their_times(kafka: SharedBroker, pre
     produce(kafka.bootstrap, f"{again}interactions", events)
     with evaluating(kafka.bootstrap, again, tmp_path, **judge):
         assert decided(kafka, again, len(events)) == live
-    told = ragweir("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "explain", "docs-11-0").stdout.decode()
-    assert "by the row from 2026-11-01T10:00:00Z, made of 0 events for a share of 50 %" in told
-    same_in_replays(kafka, prefix, live, {**judge, "RAGWEIR_JUDGE__CACHE_FILE": str(tmp_path / "cache")})
-    (tmp_path / "events.jsonl").write_bytes(b"\n".join(events))
-    same_in_files(tmp_path, live, judge)
