@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
-from commands import COMMAND, ROOT, environment, evaluating
+from commands import COMMAND, ROOT, environment, evaluating, ragweir
 from confluent_kafka import Producer
 from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import QUICK_CLIENT, eventually
@@ -101,6 +101,9 @@ def test_events_are_selected_by_the_rows_of_their_times(kafka: SharedBroker, pre
             assert (revision, status, probability) == (revision_of(BEGIN + timedelta(hours=2)), "selected", 1.0)
         else:
             assert (revision, probability) == (revision_of(BEGIN + timedelta(hours=10)), 0.5)
+    told = ragweir("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "explain", "docs-11-1", **judge)
+    assert b"by the row of docs from 2026-11-01 10:00 UTC, shipped" in told.stdout
+    assert b"so only the floor selects it: probability 0.5; floor 0.5" in told.stdout
     drawn = [status for name, (_, status, probability) in live.items() if probability == 0.5]
     assert {"selected", "not_selected"} == set(drawn)
     # The same events in another order, with one worker, under another prefix with the same rows.
