@@ -52,8 +52,9 @@ def explain(
     The event id is the key of the records, so that one partition of each topic is searched. The windows are those that
     the present settings give the event. Where a routing row selected, the row is shown, with the days and events that
     it was planned from, and how the event's probability follows from it. A request to the judge that has no answer yet
-    is shown with the topic where it waits. Of an event that was assembled from an OpenTelemetry trace, the tree of its spans is shown, with the use of
-    each; a trace id alone shows a trace that gave no interaction. Exit status 1 when nothing is found.
+    is shown with the topic where it waits. Of an event that was assembled from an OpenTelemetry trace, the tree of its
+    spans is shown, with the use of each; a trace id alone shows a trace that gave no interaction.
+    Exit status 1 when nothing is found.
     """
     since_s, effective = _seconds(since), settings()
     with Bars() as bars:
