@@ -36,6 +36,16 @@ class Archive(RecordPart):
     """Size, in bytes."""
 
 
+class ControlRead(RecordPart):
+    """The part of the topic `control` whose routing rows select the events to judge."""
+
+    read_at: Time
+    """Time at which the topic had these offsets. An event from 45 minutes after it on may lack a later row, and its
+    evaluation has the flag `routing_ahead`."""
+    extents: Annotated[tuple[Extent, ...], Field(min_length=1)]
+    """The offsets of each partition."""
+
+
 class ReplayRequest(RecordPart):
     """The arguments of the command. A run is resumed only with the same ones."""
 
@@ -62,6 +72,8 @@ class ReplayRequest(RecordPart):
 class Run(RecordPart):
     """One replay."""
 
+    omitted_values: ClassVar[Mapping[str, object]] = {"control": None}
+
     run_id: Annotated[str, StringConstraints(pattern=f"^{RUN_ID}$")]
     """Id of the run."""
     began_at: Time
@@ -80,6 +92,8 @@ class Run(RecordPart):
     """Number of partitions of each of the run's topics."""
     extents: tuple[Extent, ...] = ()
     """Empty until files are loaded."""
+    control: ControlRead | None = None
+    """The routing rows of the run; absent if there was no topic `control`, so that the shipped row holds."""
     catalogue_version: str
     """Version of the formulas."""
     fingerprint: str

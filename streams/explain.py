@@ -19,11 +19,14 @@ from ragweir.errors import Rejected
 from ragweir.schemas.codec.json import parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.routing_row import RoutingRow, encode_row_key
+from ragweir.schemas.times import parse_rfc3339
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.schemas.window import duration_s
 from ragweir.streams.aggregate.dimensions import Dimensions
 from ragweir.streams.aggregate.window_times import start_of
 from ragweir.streams.dead_letters.listing import Letter, read_letter
+from ragweir.streams.evaluate.rows import SHIPPED, RowTable
 from ragweir.streams.kafka.client import Identity, build, reader_properties
 from ragweir.streams.kafka.reader import OffsetRange, OnProgress, offset_range, read, topics
 from ragweir.streams.records import Record
@@ -118,6 +121,8 @@ class Story:
     letters: list[Letter] = field(default_factory=list)
     """Dead letters whose key is the event's id."""
     windows: list[EventWindow] = field(default_factory=list)
+    row: RoutingRow | None = None
+    """The routing row that its decision names, if it was found in `control`."""
     trace: TraceStory | None = None
     """The trace that the event was assembled from; None for any other event."""
 
@@ -223,11 +228,29 @@ class TopicSearch:
         if story.evaluation is not None:
             story.source, story.source_searched = self._source(story.evaluation), True
             story.windows = list(windows(story.evaluation, self._settings.windows))
+            story.row = self._row(story.evaluation)
             if _is_selected(story.evaluation):
                 story.pending = list(self._pending(scored_ms - _CLOCK_SKEW_MS))
         if trace_id := trace_id_of(story.event_id):
             story.trace = self._trace(trace_id)
         return story
+
+    def _row(self, evaluation: Evaluation) -> RoutingRow | None:
+        """Return the routing row that a decision names. Replays select by the live rows."""
+        topic = self._settings.output_topic("control")
+        revision = next((each.row for each in evaluation.decision.suites if each.row not in (None, SHIPPED)), None)
+        if revision is None or topic not in self._topics:
+            return None
+        try:
+            key = encode_row_key(evaluation.application, parse_rfc3339(revision))
+        except ValueError:
+            return None
+        # All partitions, as evaluate reads rows from any: a row by hand may be elsewhere than its key says.
+        part = offset_range(self._settings, topic)
+        table = RowTable()
+        records = read(self._settings, part, self._watch(topic, len(part)))
+        table.add(record for record in records if record.key == key)
+        return next(iter(table.held), None)
 
     def _trace(self, trace_id: str) -> TraceStory | None:
         """Return the story of a trace; None if there is no topic of spans. Replays have none of their own."""

@@ -16,6 +16,7 @@ from ragweir.schemas.window import duration_s
 from ragweir.streams.cli.app import app, out, settings
 from ragweir.streams.cli.progress import Bars
 from ragweir.streams.dead_letters.listing import shown
+from ragweir.streams.evaluate.rows import shipped_selection
 from ragweir.streams.explain import NEWEST_OFFSETS, Story, TopicSearch, from_file
 from ragweir.streams.from_settings import known_catalogue
 from ragweir.streams.records import Record
@@ -49,9 +50,11 @@ def explain(
     """Show the story of one event: where it was read, its scores and their reasons, its routing, judge and windows.
 
     The event id is the key of the records, so that one partition of each topic is searched. The windows are those that
-    the present settings give the event. A request to the judge that has no answer yet is shown with the topic where it
-    waits. Of an event that was assembled from an OpenTelemetry trace, the tree of its spans is shown, with the use of
-    each; a trace id alone shows a trace that gave no interaction. Exit status 1 when nothing is found.
+    the present settings give the event. Where a routing row selected, the row is shown, with the days and events that
+    it was planned from, and how the event's probability follows from it. A request to the judge that has no answer yet
+    is shown with the topic where it waits. Of an event that was assembled from an OpenTelemetry trace, the tree of its
+    spans is shown, with the use of each; a trace id alone shows a trace that gave no interaction.
+    Exit status 1 when nothing is found.
     """
     since_s, effective = _seconds(since), settings()
     with Bars() as bars:
@@ -67,7 +70,8 @@ def explain(
         data = orjson.dumps(_data(story, catalogue), option=orjson.OPT_UTC_Z | orjson.OPT_INDENT_2)
         typer.echo(printable_json(data))
     else:
-        StoryScreen(out, catalogue, effective.windows).show(story)
+        shipped = shipped_selection(effective.routing)
+        StoryScreen(out, catalogue, effective.windows, shipped=shipped).show(story)
 
 
 def _data(story: Story, catalogue: Mapping[str, Metric]) -> dict[str, Any]:
@@ -84,6 +88,7 @@ def _data(story: Story, catalogue: Mapping[str, Metric]) -> dict[str, Any]:
             if (metric := catalogue.get(name)) is not None
         },
         "source": story.source and _record(story.source),
+        "row": story.row and orjson.Fragment(encode(story.row)),
         "windows": story.windows,
         "waits": story.pending,
         "dead_letters": [

@@ -109,13 +109,15 @@ def replay(
     """Evaluate past events again, by the present settings or those of `--config`, without changing anything live.
 
     The offsets to read are fixed when the replay is created: interactions and redriven records in Kafka, or whole
-    files of any format that `ragweir score` reads. Events of files that have no time are rejected without
+    files of any format that `ragweir score` reads; with a judge also the routing rows of the topic `control`, so that
+    it selects the same events however often it is resumed. Events of files that have no time are rejected without
     `--default-time`. Results are written exactly once, to the replay's topics `rag.run.RUN_ID.evaluations`, `.windows`,
     `.dead-letter` and so on. A replay that was stopped or killed is resumed by the same command; other settings or
     arguments under the same id are an error. `ragweir compare live RUN_ID` shows the differences afterwards.
 
-    `--like RUN` reads what another replay read, offset by offset, by the present settings; `--only` and the judge are
-    those of this command. It is an error if the topic does not hold all of these records any more.
+    `--like RUN` reads what another replay read, offset by offset, by the present settings, with the same routing rows;
+    `--only` and the judge are those of this command. It is an error if a topic does not hold all of these records any
+    more.
 
     No event is judged without `--judge`. The budget of a replay is separate from the live one (judge.daily_budget_usd).
     """

@@ -16,7 +16,7 @@ from ragweir.streams.cli.options import Every, interval
 from ragweir.streams.cli.progress import Bars
 from ragweir.streams.cli.reports import JsonFile, write
 from ragweir.streams.routing import service
-from ragweir.streams.routing.control import read_rows
+from ragweir.streams.routing.control import effective_rows
 from ragweir.streams.routing.outlook import AUROC, Outlook, outlook
 from ragweir.streams.routing.planner import FEWEST, Planned
 from ragweir.streams.settings import Settings
@@ -50,7 +50,9 @@ def plan(
             help="Probability that a bad answer has a higher unsupported_risk than a good one, for the expected finds.",
         ),
     ] = AUROC,
-    export: Annotated[Path | None, typer.Option(help="File for all rows of `control`, as JSON lines.")] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="File for all rows that evaluate selects by, as JSON lines.")
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Plan a routing row for each application from the windows of the last seven closed days.
@@ -67,7 +69,7 @@ def plan(
         made = service.plan_once(effective, length, service.now, bars.watch, applied=apply)
     _report(effective, made, auroc, applied=apply)
     if export:
-        write(export, b"".join(encode(row) + b"\n" for row in read_rows(effective)))
+        write(export, b"".join(encode(row) + b"\n" for row in effective_rows(effective)))
     if json_file:
         write(json_file, orjson.dumps(_json(effective, made, auroc), option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z))
 

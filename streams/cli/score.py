@@ -15,7 +15,7 @@ from typing import Annotated, BinaryIO
 import orjson
 import typer
 
-from ragweir.errors import PermanentError
+from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.metrics.aggregation.aggregator import Aggregator
 from ragweir.schemas.codec.intake import TIME_DEFAULTED
 from ragweir.schemas.dead_letter import DeadLetter
@@ -28,6 +28,9 @@ from ragweir.streams.cli.progress import Bars, FileProgress
 from ragweir.streams.cli.rejections import Rejections
 from ragweir.streams.cli.scored_files import ScoredFiles, check_times, no_time
 from ragweir.streams.cli.stopping import Stop
+from ragweir.streams.evaluate.agent import EvaluateConfig
+from ragweir.streams.evaluate.row_file import read_row_file
+from ragweir.streams.evaluate.rows import RowSource, RowTable
 from ragweir.streams.from_settings import evaluate_config, is_ready, judge_config, read_map
 from ragweir.streams.judge.pool import LiveJudgePool
 from ragweir.streams.judge.probe import error_message, probe, unpriced
@@ -64,6 +67,10 @@ def score(
     judge: Annotated[
         bool, typer.Option("--judge", help="Judge the events that routing selects, at cost, by judge.base_url.")
     ] = False,
+    control: Annotated[
+        Path | None,
+        typer.Option(help="File of routing rows, as `ragweir routing plan --export FILE` writes them, to select by."),
+    ] = None,
     workers: Annotated[
         int,
         typer.Option(min=1, max=256, help="Number of processes that score; 1 scores in the process of the command."),
@@ -87,6 +94,9 @@ def score(
     `--windows` writes aggregates by event time, whose bytes do not depend on the order of the interactions; it needs
     events with times, or `--default-time`.
 
+    If there is a judge, each evaluation has the decision which suites judge its event. `--control` makes it with the
+    rows of a file, as evaluate does with those of the topic `control`; without it the shipped row holds.
+
     `--workers` scores large files on several cores, with the same output in the same order. Each process takes a second
     to start, and outputs come in groups of 64 events. Traces are put together and scored by one process.
 
@@ -98,10 +108,8 @@ def score(
     event is reported; the exit status is 130. A second Ctrl-C ends the process immediately.
     """
     effective = settings(input={"map": map_file})
-    config = evaluate_config(effective, file.name, explain=explain, is_file=True)
-    if default_time is not None:
-        config = replace(config, default_time=default_time_argument(default_time))
-    _check_distinct(file, out, windows, rejected)
+    _check_distinct(file, out, windows, rejected, control)
+    config = _config(effective, file.name, default_time, control, explain=explain)
     inputs = read_inputs(file)
     if windows and config.default_time is None:
         check_times(inputs, config)
@@ -184,13 +192,36 @@ def _shown(
         bars.update(judged, total=summary.selected, completed=summary.settled, detail=detail)
 
 
-def _check_distinct(source: Path, *written: Path | None) -> None:
-    """Check that no file is both read and written, or written twice.
+def _config(
+    effective: Settings, name: str, default_time: str | None, control: Path | None, *, explain: bool
+) -> EvaluateConfig:
+    """Return the configuration of evaluate for a file, with the routing rows of another.
+
+    Raises:
+        ConfigurationError: if a setting is wrong, the rows cannot be read, or no event is selected by rows.
+    """
+    config = evaluate_config(effective, name, explain=explain, is_file=True)
+    if default_time is not None:
+        config = replace(config, default_time=default_time_argument(default_time))
+    if control is None:
+        return config
+    if config.router is None or not config.router.uses_rows:
+        raise ConfigurationError(
+            "--control has no effect: rows select events for the suite rubric if it is on, there is a judge "
+            "(judge.base_url), and routing.share is above 0, which rules or floors of your own for rubric switch off"
+        )
+    table = RowTable()
+    table.hold(read_row_file(control))
+    return replace(config, rows=RowSource(table.rows()))
+
+
+def _check_distinct(*files: Path | None) -> None:
+    """Check that no file is named twice, to be read and written or to be written twice.
 
     Raises:
         typer.BadParameter: if two paths are the same file.
     """
-    paths = [path.resolve() for path in (source, *written) if path and path != Path(os.devnull)]
+    paths = [path.resolve() for path in files if path and path != Path(os.devnull)]
     if twice := next((path for path in paths if paths.count(path) > 1), None):
         raise typer.BadParameter(f"{twice} is named twice, and would be overwritten")
 

@@ -184,19 +184,24 @@ class RowTable:
             if len(self._rows) > 2 * self._most:
                 self._forget()
 
+    @property
+    def held(self) -> list[RoutingRow]:
+        """The rows that it has, the earliest effective time first."""
+        self._forget()
+        return [self._rows[key] for key in sorted(self._rows, key=lambda key: (key[0], key[1] or ""))]
+
     def rows(self, known_until: datetime | None = None) -> RoutingRows:
         """Return the rows that it has.
 
         Args:
             known_until: the time up to which they are all rows; None if there are no others.
         """
-        self._forget()
-        held: defaultdict[str | None, tuple[list[datetime], list[Selection]]] = defaultdict(lambda: ([], []))
-        for (time, application), row in sorted(self._rows.items(), key=lambda item: item[0][0]):
-            times, selections = held[application]
-            times.append(time)
+        found: defaultdict[str | None, tuple[list[datetime], list[Selection]]] = defaultdict(lambda: ([], []))
+        for row in self.held:
+            times, selections = found[row.application]
+            times.append(row.effective_at)
             selections.append(Selection.of(row))
-        return RoutingRows(dict(held), known_until, self._has_forgotten)
+        return RoutingRows(dict(found), known_until, self._has_forgotten)
 
     def _forget(self) -> None:
         """Drop the rows with the earliest effective times, if there are too many."""

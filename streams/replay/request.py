@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ragweir.errors import ConfigurationError, PermanentError
-from ragweir.schemas.run import Archive, Extent, Phase, ReplayRequest, Run
+from ragweir.schemas.run import Archive, ControlRead, Extent, Phase, ReplayRequest, Run
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.agent import Agent
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
+from ragweir.streams.evaluate.control_log import ControlLog
 from ragweir.streams.evaluate.filters import Filters
 from ragweir.streams.from_settings import catalogue, evaluate_config, judge_config
 from ragweir.streams.judge.agent import JudgeAgent
@@ -43,7 +44,7 @@ def create_run(
         run_id: id of the run.
         request: arguments of the command.
         files: files to read in place of a topic.
-        like: another run, whose files have been given, or whose offsets are read.
+        like: another run, whose files have been given, or whose offsets are read, and whose routing rows hold.
 
     Raises:
         ConfigurationError: if the settings or the request are invalid.
@@ -60,7 +61,7 @@ def create_run(
     if files:
         extents: tuple[Extent, ...] = ()
     elif like is not None:
-        topic, extents = like.topic, tuple(_present(settings, like))
+        topic, extents = like.topic, tuple(_present(settings, like, like.extents))
     else:
         extents = tuple(_extents(settings, request, datetime.now(UTC)))
     if files:
@@ -74,6 +75,7 @@ def create_run(
         topic=topic,
         partitions=settings.topics.partitions if files else topics(settings)[topic],
         extents=extents,
+        control=_control(settings, like),
         catalogue_version=catalogue(settings).version,
         fingerprint=fingerprint(affecting, run_id),
         settings=masked(affecting),
@@ -114,6 +116,8 @@ def check_resumable(settings: Settings, stored: StoredRun, request: ReplayReques
         raise PermanentError(
             f"{prefix} other settings, which `ragweir runs show {run.run_id}` prints; use another --run-id"
         )
+    if run.phase in ("loading", "evaluating") and run.control is not None:
+        list(_present(settings, run, run.control.extents))
     for file, archive in zip(files, run.files, strict=True):
         if run.phase == "loading" and file.stat().st_size != archive.size:
             raise PermanentError(f"{file} has changed since the run {run.run_id} began to load it")
@@ -141,14 +145,30 @@ def _extents(settings: Settings, request: ReplayRequest, now: datetime) -> Itera
             yield Extent(topic=name, partition=partition, start=min(start, end), end=end)
 
 
-def _present(settings: Settings, run: Run) -> Iterable[Extent]:
-    """Yield the offsets that a run read.
+def _control(settings: Settings, like: Run | None) -> ControlRead | None:
+    """Return the part of `control` that another run read, or that there is now; None if there is no such topic.
+
+    Raises:
+        PermanentError: if the topic does not have all of the other run's part any more.
+    """
+    if like is not None and like.control is not None:
+        return like.control.model_copy(update={"extents": tuple(_present(settings, like, like.control.extents))})
+    read_at, topic = datetime.now(UTC), settings.output_topic("control")
+    if topic not in topics(settings):
+        return None
+    part = offset_range(settings, topic)
+    extents = [Extent(topic=topic, partition=p, start=part.starts[p], end=end) for p, end in part.ends.items()]
+    return ControlRead(read_at=read_at, extents=tuple(extents))
+
+
+def _present(settings: Settings, run: Run, extents: Sequence[Extent]) -> Iterable[Extent]:
+    """Yield offsets that a run reads.
 
     Raises:
         PermanentError: if a topic does not have all of them any more.
     """
-    parts = {name: offset_range(settings, name) for name in sorted({extent.topic for extent in run.extents})}
-    for each in run.extents:
+    parts = {name: offset_range(settings, name) for name in sorted({extent.topic for extent in extents})}
+    for each in extents:
         part = parts[each.topic]
         first, end = part.starts.get(each.partition, 0), part.ends.get(each.partition, 0)
         if each.start < each.end and not first <= each.start < each.end <= end:
@@ -199,6 +219,10 @@ def replay_config(settings: Settings, run: Run) -> EvaluateConfig:
     config = evaluate_config(settings, run.topic)
     filters = Filters.read(run.asked.only, config.catalogue)
     asked = run.asked.default_time
+    if run.control is not None and config.router is not None and config.router.uses_rows:
+        extents = run.control.extents
+        ends = {each.partition: each.end for each in extents}
+        config = replace(config, rows=ControlLog(settings, extents[0].topic, ends, run.control.read_at))
     return replace(
         config,
         run_id=run.run_id,

@@ -14,6 +14,7 @@ from ragweir.errors import PermanentError
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.routing_row import RoutingRow, encode_row_key, parse_row_key
 from ragweir.streams.emissions import cloud_event
+from ragweir.streams.evaluate.rows import RowTable
 from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.kafka.transactional_sender import TransactionalSender
 from ragweir.streams.records import Record
@@ -46,6 +47,18 @@ def read_rows(settings: Settings) -> list[RoutingRow]:
         PermanentError: if there is no topic.
     """
     return rows_of(read(settings, offset_range(settings, f"{settings.topics.prefix}control")))
+
+
+def effective_rows(settings: Settings) -> list[RoutingRow]:
+    """Return the rows that evaluate selects by; rows that were written too late have no effect.
+
+    Raises:
+        Unreachable: if no broker answers.
+        PermanentError: if there is no topic.
+    """
+    table = RowTable()
+    table.add(read(settings, offset_range(settings, settings.output_topic("control"))))
+    return table.held
 
 
 def apply(

@@ -23,6 +23,7 @@ from typing_extensions import override
 from ragweir.errors import PermanentError
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.evaluate.deduplication import Duplicates
+from ragweir.streams.evaluate.rows import RowSource
 from ragweir.streams.from_settings import evaluate_config
 from ragweir.streams.records import EventPosition, Outcome, Record, TopicPartition
 from ragweir.streams.settings import Settings
@@ -45,18 +46,19 @@ class Task(NamedTuple):
     """Name of the file."""
     explain: bool
     default_time: datetime | None
+    rows: RowSource
 
     @classmethod
     def of(cls, settings: Settings, topic: str, config: EvaluateConfig) -> Task:
         """Return the arguments for a file, whose configuration in this process is given."""
         # The class of settings that were read from a file exists in this process only.
         plain = Settings.model_construct(**dict(settings))
-        return cls(plain, topic, config.explain, config.default_time)
+        return cls(plain, topic, config.explain, config.default_time, config.rows)
 
     def config(self) -> EvaluateConfig:
         """Return the configuration."""
         made = evaluate_config(self.settings, self.topic, explain=self.explain, is_file=True)
-        return replace(made, default_time=self.default_time)
+        return replace(made, default_time=self.default_time, rows=self.rows)
 
 
 class _Reported(Duplicates):

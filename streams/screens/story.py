@@ -9,8 +9,10 @@ from ragweir.metrics.metric import Metric
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.dead_letters.listing import Letter, position, shown
+from ragweir.streams.evaluate.rows import Selection
 from ragweir.streams.explain import Searched, Story
 from ragweir.streams.records import Record
+from ragweir.streams.screens.routing import routing_lines
 from ragweir.streams.screens.scores import ScoreScreen
 from ragweir.streams.screens.trace import TraceScreen
 from ragweir.streams.settings import WindowSettings
@@ -50,12 +52,14 @@ class StoryScreen:
         catalogue: the metrics by name.
         windows: the settings of the windows.
         metrics: the metrics to show; all, and those that have no value, by default.
+        shipped: the routing row of applications without one; None shows no rows.
     """
 
     terminal: Terminal
     catalogue: Mapping[str, Metric]
     windows: WindowSettings
     metrics: Collection[str] | None = None
+    shipped: Selection | None = None
 
     def show(self, story: Story) -> None:
         """Print the story of one event."""
@@ -115,6 +119,10 @@ class StoryScreen:
         for each in evaluation.decision.suites:
             because = f", because of {', '.join(map(shown, each.because))}" if each.because else ""
             say(f"  {shown(each.suite)}: {each.status.replace('_', ' ')}; probability {each.probability:g}{because}")
+            if each.row is not None and self.shipped is not None:
+                risk = evaluation.scores.get("unsupported_risk")
+                for line in routing_lines(each, story.row, self.shipped, risk):
+                    say(f"    {line}")
         judge = evaluation.judge
         if judge is not None:
             tokens = f"{judge.input_tokens:,} input and {judge.output_tokens:,} output tokens"

@@ -1,19 +1,29 @@
 """Routing rows on a real broker: evaluate selects by the rows of control, in a replay of shuffled events as well."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from subprocess import Popen
+from typing import Any
 
 import orjson
-from commands import evaluating
+import pytest
+from commands import COMMAND, ROOT, environment, evaluating, ragweir
 from confluent_kafka import Producer
 from conftest import SharedBroker, create_topic, produce, read_to_end
-from faults import eventually
+from faults import QUICK_CLIENT, eventually
 
+from ragweir.errors import PermanentError
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.routing_row import RoutingRow, encode_row_key
+from ragweir.schemas.run import Loaded, ReplayRequest, Run
+from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.evaluate.rows import revision_of
+from ragweir.streams.records import Record
+from ragweir.streams.replay.request import check_resumable, create_run, replay_config
+from ragweir.streams.replay.runs import StoredRun, find_run, run_settings
+from ragweir.streams.settings import Settings
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -91,6 +101,9 @@ def test_events_are_selected_by_the_rows_of_their_times(kafka: SharedBroker, pre
             assert (revision, status, probability) == (revision_of(BEGIN + timedelta(hours=2)), "selected", 1.0)
         else:
             assert (revision, probability) == (revision_of(BEGIN + timedelta(hours=10)), 0.5)
+    told = ragweir("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "explain", "docs-11-1", **judge)
+    assert b"by the row of docs from 2026-11-01 10:00 UTC, shipped" in told.stdout
+    assert b"so only the floor selects it: probability 0.5; floor 0.5" in told.stdout
     drawn = [status for name, (_, status, probability) in live.items() if probability == 0.5]
     assert {"selected", "not_selected"} == set(drawn)
     # The same events in another order, with one worker, under another prefix with the same rows.
@@ -103,3 +116,129 @@ def test_events_are_selected_by_the_rows_of_their_times(kafka: SharedBroker, pre
     produce(kafka.bootstrap, f"{again}interactions", events)
     with evaluating(kafka.bootstrap, again, tmp_path, **judge):
         assert decided(kafka, again, len(events)) == live
+
+
+JUDGE: dict[str, Any] = {
+    "base_url": "http://127.0.0.1:9/v1",
+    "prices": {"gpt-4o-mini": {"input_usd": 0.15, "output_usd": 0.6}},
+}
+WORDS = "the roof of tiles and bricks is red old new covers not pays for water damage".split()
+Decided = dict[str, tuple[str, str, float]]
+
+
+def risky_events(count: int) -> list[bytes]:
+    """Events of twelve hours, up to two hours out of order, whose risks differ."""
+    chance = random.Random(3)
+    made = []
+    for number in range(count):
+        time = BEGIN + timedelta(hours=12 * number / count)
+        event = {
+            "event_id": f"e{number}",
+            "application": chance.choice(("docs", "chat", "new")),
+            "query": "What does the roof cover?",
+            "response": " ".join(chance.choices(WORDS, k=8)) + ".",
+            "contexts": [{"text": " ".join(chance.choices(WORDS, k=9)) + "."}],
+            "ended_at": time.isoformat(),
+        }
+        made.append((time + timedelta(hours=chance.uniform(0, 2)), orjson.dumps(event)))
+    return [value for _, value in sorted(made)]
+
+
+def rubric(evaluations: Iterable[bytes | None]) -> Decided:
+    """The row, the status and the probability of each event."""
+    found = {}
+    for value in evaluations:
+        evaluation = orjson.loads(value or b"")
+        if evaluation["stage"] == "scored":
+            each = next(each for each in evaluation["decision"]["suites"] if each["suite"] == "rubric")
+            found[evaluation["event_id"]] = each["row"], each["status"], each["probability"]
+    return found
+
+
+def decided_here(settings: Settings, run: Run, events: Sequence[bytes]) -> Decided:
+    """The decisions of the agent of a run in this process."""
+    agent = EvaluateAgent(replay_config(run_settings(settings, run), run))
+    agent.start(lambda: False)
+    outcome = agent.handle([Record(run.topic, 0, number, None, value, 0) for number, value in enumerate(events)])
+    return rubric(each.value for each in outcome.emissions if each.topic == "evaluations")
+
+
+def replayed(kafka: SharedBroker, prefix: str, run: str, number: int) -> Decided:
+    """The decisions of a replay, once it has evaluated so many events; it need not judge them."""
+    topic, found = f"{prefix}run.{run}.evaluations", Decided()
+
+    def evaluated() -> bool:
+        found.update(rubric(each.value() for each in read_to_end(kafka.bootstrap, topic)))
+        return len(found) >= number
+
+    eventually(evaluated, f"the run {run} has evaluated all events")
+    return found
+
+
+def test_replays_select_the_same_events_whatever_is_written_meanwhile(
+    kafka: SharedBroker, prefix: str, tmp_path: Path
+) -> None:
+    """From a topic, a file and like another run; rows that are written after a run was created are not read."""
+    events = risky_events(240)
+    create_topic(kafka.bootstrap, f"{prefix}interactions", 3)
+    for partition in range(3):
+        produce(kafka.bootstrap, f"{prefix}interactions", events[partition::3], partition=partition)
+    file = tmp_path / "archive.jsonl"
+    file.write_bytes(b"\n".join(random.Random(4).sample(events, len(events))))
+    control = create_topic(kafka.bootstrap, f"{prefix}control", 2, {"cleanup.policy": "compact"})
+    rows = [
+        row("docs", 2, 0.5).model_copy(update={"bin": 50}),
+        row("docs", 8, 0.1).model_copy(update={"bin": 30}),
+        row("chat", 4, 0.25),
+    ]
+    append(kafka.bootstrap, control, rows)
+    settings = Settings(
+        kafka={"bootstrap_servers": kafka.bootstrap},
+        topics={"prefix": prefix, "partitions": 3},
+        judge=JUDGE,  # type: ignore[arg-type]
+    )
+    request = ReplayRequest(judge="budget", budget_usd=0.0)
+    before = create_run(settings, "before", request, ())
+    expected = decided_here(settings, before, events)
+    assert len(expected) == len(events)
+    assert {revision for revision, _, _ in expected.values()} == {
+        "shipped",
+        *(revision_of(each.effective_at) for each in rows),
+    }
+    assert len({probability for _, _, probability in expected.values()}) >= 5
+
+    shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "replay", "--judge", "budget")
+    given = environment(
+        RAGWEIR_KAFKA__CLIENT=orjson.dumps(QUICK_CLIENT).decode(),
+        RAGWEIR_TOPICS__PARTITIONS="3",
+        RAGWEIR_JUDGE__BASE_URL=JUDGE["base_url"],
+        RAGWEIR_JUDGE__PRICES=orjson.dumps(JUDGE["prices"]).decode(),
+    )
+    topic = ("--run-id", "topic", "--budget", "0", "--workers", "3")
+    archive = ("--run-id", "archive", "--budget", "0", str(file))
+    running = [Popen([*COMMAND, *shared, *each], cwd=ROOT, env=given) for each in (topic, archive)]
+    try:
+        eventually(lambda: all(find_run(settings, name) for name in ("topic", "archive")), "the runs are created")
+        append(kafka.bootstrap, control, [row(name, hours, 1.0) for name in ("docs", "new") for hours in (1, 5, 9)])
+        for name in ("topic", "archive"):
+            assert replayed(kafka, prefix, name, len(events)) == expected
+    finally:
+        for each in running:
+            each.terminate()
+        for each in running:
+            each.wait(30)
+
+    like = create_run(settings, "like", request, (), before)
+    assert like.control == before.control
+    assert decided_here(settings, like, events) == expected
+    now = create_run(settings, "now", request, ())
+    assert decided_here(settings, now, events) != expected, "the later rows would select other events"
+
+    # A run whose rows are not all there any more is neither resumed nor read again.
+    assert before.control is not None
+    beyond = tuple(each.model_copy(update={"end": 10**9}) for each in before.control.extents)
+    lost = before.model_copy(update={"control": before.control.model_copy(update={"extents": beyond})})
+    with pytest.raises(PermanentError, match="truncated or recreated since"):
+        create_run(settings, "other", request, (), lost)
+    with pytest.raises(PermanentError, match="truncated or recreated since"):
+        check_resumable(settings, StoredRun(lost, Loaded()), request, ())

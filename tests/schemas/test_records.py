@@ -31,7 +31,7 @@ from ragweir.schemas.interaction import (
     Usage,
 )
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, parse_shares, shares_entry
-from ragweir.schemas.run import Archive, Extent, ReplayRequest, Run
+from ragweir.schemas.run import Archive, ControlRead, Extent, ReplayRequest, Run
 from ragweir.schemas.window import Progress, Window
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.records import Record
@@ -247,6 +247,14 @@ def test_the_golden_run_is_read_and_written() -> None:
     """A run that an earlier version began can be gone on with and shown by this one."""
     assert Run.model_validate_json(golden("run")) == RUN
     assert encode(RUN) == golden("run")
+
+
+def test_a_run_has_the_offsets_of_its_routing_rows() -> None:
+    """A run of an earlier version has none, and is written without them."""
+    control = ControlRead(read_at=at(0), extents=(Extent(topic="rag.control", partition=0, start=0, end=7),))
+    written = encode(RUN.model_copy(update={"control": control}))
+    assert Run.model_validate_json(written).control == control
+    assert b'"control"' not in encode(RUN)
 
 
 def test_the_golden_window_is_read_and_written() -> None:
