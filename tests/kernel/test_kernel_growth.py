@@ -16,7 +16,7 @@ from ragweir.schemas.codec.json import decode
 
 kernel = pytest.importorskip("ragweir_kernel", reason="the kernel is not built")
 
-SIZE = 12_000
+SIZE = 6_000
 TIMES = 4
 MAX_GROWTH = 2.3**2
 SCRIPT = """
