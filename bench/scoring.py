@@ -119,7 +119,9 @@ def table() -> Table:
     """Return one row per step, with the factor between the ways of counting."""
     size = sum(map(len, interactions(EVENTS))) / EVENTS
     title = f"One event of {size:,.0f} bytes, CPU time, best of many rounds"
-    result = Table(title=title, title_justify="left", caption=note(), caption_justify="left")
+    # In Python a formula counts only what it asks for.
+    caption = f"{note()} A difference below 0: counting alone counts more than the formulas ask for."
+    result = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     for name in ("step", *(f"µs per event, {name}" for name in countings()), "factor"):
         result.add_column(name, justify="left" if name == "step" else "right")
     for step, by_way in steps().items():
