@@ -43,7 +43,8 @@ _PER_SECOND = 2_000
 """Events per second of event time."""
 _DISTINCT = 400
 _TIMEOUT_S = 600.0
-_SERIES = 9_000
+_RUNS = ((False, 8, 1_000), (True, 1, 0), (True, 1, 1_000), (True, 8, 0), (True, 8, 1_000))
+"""Runs from Kafka to Kafka: with packed rows, partitions, and milliseconds from commit to commit."""
 
 
 @cache
@@ -161,13 +162,13 @@ class _Metered(AggregateAgent):
             self._report(Measurement(wall, time.monotonic() - wall, time.process_time() - cpu, self._met))
 
 
-def _settings(bootstrap: str, prefix: str) -> Settings:
-    kafka, own = {"bootstrap_servers": bootstrap}, {"prefix": prefix}
-    return load(None, {"kafka": kafka, "topics": own, "telemetry": {"port": 0}})
+def _settings(bootstrap: str, prefix: str, interval_ms: int = 0) -> Settings:
+    kafka, own, commit = {"bootstrap_servers": bootstrap}, {"prefix": prefix}, {"interval_ms": interval_ms}
+    return load(None, {"kafka": kafka, "topics": own, "telemetry": {"port": 0}, "commit": commit})
 
 
-def _work(bootstrap: str, prefix: str, events: int, pipe: Any) -> None:
-    settings = _settings(bootstrap, prefix)
+def _work(bootstrap: str, prefix: str, interval_ms: int, events: int, pipe: Any) -> None:
+    settings = _settings(bootstrap, prefix, interval_ms)
     service = SERVICES["aggregate"]
     batch = service.batch(settings)
     agent = _Metered(settings, events, pipe.send)
@@ -182,11 +183,11 @@ def _work(bootstrap: str, prefix: str, events: int, pipe: Any) -> None:
     ).run()
 
 
-def _measure(bootstrap: str, prefix: str, events: int) -> Measurement:
+def _measure(bootstrap: str, prefix: str, interval_ms: int, events: int) -> Measurement:
     """Run aggregate in a new process until all events are committed."""
     spawn = multiprocessing.get_context("spawn")
     receiver, sender = spawn.Pipe(duplex=False)
-    process = spawn.Process(target=_work, args=(bootstrap, prefix, events, sender), daemon=True)
+    process = spawn.Process(target=_work, args=(bootstrap, prefix, interval_ms, events, sender), daemon=True)
     process.start()
     sender.close()
     try:
@@ -201,12 +202,18 @@ def _measure(bootstrap: str, prefix: str, events: int) -> Measurement:
 
 
 def kafka_table(events: int = EVENTS) -> Table:
-    """Return one row per form of the evaluations and number of partitions."""
+    """Return one row per form of the evaluations, number of partitions and interval of commits."""
     title = f"Windows from Kafka to Kafka: {events:,} evaluations of 3.2 KB, {LABEL_SETS} label sets, one worker"
-    columns = ("evaluations", "partitions", "evaluations/s", "CPU µs per evaluation in the worker")
+    columns = (
+        "evaluations",
+        "partitions",
+        "commit.interval_ms",
+        "evaluations/s",
+        "CPU µs per evaluation in the worker",
+    )
     result = Table(*columns, title=title, title_justify="left")
     with local_kafka() as broker:
-        for number, (packed, partitions) in enumerate(((False, 1), (True, 1), (False, 8), (True, 8))):
+        for number, (packed, partitions, interval_ms) in enumerate(_RUNS):
             prefix = f"bench{number}."
             names = [f"{prefix}{name}" for name in ("evaluations", "windows", "dead-letter")]
             settings = _settings(broker.bootstrap, prefix)
@@ -219,9 +226,9 @@ def kafka_table(events: int = EVENTS) -> Table:
                     producer.produce(names[0], value, key, headers=list(headers))
                     producer.poll(0)
                 producer.flush(60)
-                measured = _measure(broker.bootstrap, prefix, events)
+                measured = _measure(broker.bootstrap, prefix, interval_ms, events)
             form = "packed rows" if packed else "JSON"
-            result.add_row(form, str(partitions), f"{measured.rate:,.0f}", f"{measured.cpu_us:.1f}")
+            result.add_row(form, str(partitions), f"{interval_ms:,}", f"{measured.rate:,.0f}", f"{measured.cpu_us:.1f}")
     return result
 
 
