@@ -1,15 +1,19 @@
 """Paired comparison of two evaluations of the same events, for many slices.
 
-The estimate is the mean of the events' differences, second side minus first. It has two statistics.
+The estimate is the mean of the events' differences, second side minus first. It has two statistics. Events that share a
+session or a question form a cluster, within which differences may depend on each other.
 
 - A 95 % interval: Student's, corrected for skewness (Hall, On the removal of skewness by transformation, 1992). It is
   as accurate as the studentised or bias-corrected bootstrap, to the second order, but computed from three sums, without
   a seed or resamples, in any order of events. If most differences are zero and some are large on one side, the plain
   percentile bootstrap covers less. With fewer than 30 changed events skewness is uncertain, and the wider of both
-  limits, Student's and Hall's, is used.
+  limits, Student's and Hall's, is used. With clusters of several events it is at least Student's with the standard
+  error and the freedom of `metrics.aggregation.clusters`. In simulations that covers 93 to 97 % where the interval for
+  independent events covers 65 to 75 %; if the change grows with a cluster's size, or few clusters have skewed means,
+  it covers some 92 %. With fewer than 5 effective clusters there is no interval.
 - A p-value under the hypothesis that both sides are the same configuration, so that the two values of an event could
   be swapped and each sign of a difference is random (Fisher's randomisation test). It is exact up to 16 changed events;
-  for more, the normal distribution is used, which has wider tails.
+  for more, the normal distribution is used, which has wider tails. The events of a cluster are swapped together.
 
 Over many metrics and slices, Benjamini and Hochberg (1995) bound the share of false discoveries. Comparisons with fewer
 than 6 changed events, which cannot reach 5 % with any signs, are left out beforehand.
@@ -18,21 +22,25 @@ than 6 changed events, which cannot reach 5 % with any signs, are left out befor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import cbrt, erfc, sqrt
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from ragweir.metrics.aggregation.clusters import Clustered, Floats, Ints, clustered
+
 Flags = NDArray[np.bool_]
 
 FEWEST = 10
 """Minimum number of pairs for an interval: the skewness of fewer is unknown."""
+FEWEST_CLUSTERS = 5
+"""Minimum effective number of clusters for an interval."""
+FEW_CLUSTERS = 30
+"""Effective number of clusters below which intervals cover less than they should if clusters are skewed."""
 FEWEST_CHANGED = 6
-"""Minimum number of changed events for a p-value: that of fewer is always over 5 %."""
+"""Minimum number of changed events, or clusters, for a p-value: that of fewer is always over 5 %."""
 OTHERS = "(others)"
 """Name for the other values of a dimension, or labels of a category, if there are too many."""
 RATE = 0.05
@@ -59,7 +67,7 @@ class Difference:
     mean: float | None
     """Mean of the differences, second side minus first."""
     low: float | None
-    """Lower limit of the 95 % interval of the mean; None with fewer than 10 pairs."""
+    """Lower limit of the 95 % interval of the mean; None with fewer than 10 pairs or 5 effective clusters."""
     high: float | None
     effect: float | None
     """Mean of the differences divided by their standard deviation; None if they are all equal."""
@@ -67,7 +75,11 @@ class Difference:
     """Number of events whose value is higher on the second side."""
     fell: int
     p: float | None
-    """The p-value; None with fewer than 6 changed events."""
+    """The p-value; None with fewer than 6 changed events, or clusters."""
+    clusters: int
+    """Number of clusters: of sessions and questions, and events without them."""
+    effective_clusters: float
+    """Number of equally large clusters that would tell as much; the number of pairs if each event is by itself."""
 
     @property
     def interval(self) -> str:
@@ -76,7 +88,9 @@ class Difference:
         return mean if self.low is None else f"{mean} ({self.low:+.3g} to {self.high:+.3g})"
 
 
-def differences(before: Floats, after: Floats, cells: Ints, slices: Flags) -> list[Difference]:
+def differences(
+    before: Floats, after: Floats, cells: Ints, slices: Flags, clusters: Ints | None = None
+) -> list[Difference]:
     """Return the difference of one metric in each of several slices, which may overlap.
 
     >>> whole = np.ones((1, 1), dtype=bool)
@@ -91,10 +105,12 @@ def differences(before: Floats, after: Floats, cells: Ints, slices: Flags) -> li
         after: values of the second side, of the same events.
         cells: the cell of each event.
         slices: one row per slice, one column per cell; True for the cells of the slice.
+        clusters: the number of each event's cluster, from 0; None if each event is by itself.
     """
     both = ~(np.isnan(before) | np.isnan(after))
     if not both.all():
         before, after, cells = before[both], after[both], cells[both]
+        clusters = None if clusters is None else clusters[both]
     change = after - before
     middle = float(change.mean()) if change.size else 0.0
     rest = change - middle
@@ -117,19 +133,38 @@ def differences(before: Floats, after: Floats, cells: Ints, slices: Flags) -> li
     found: list[Difference] = []
     for row, sums in enumerate(zip(*columns, strict=True)):
         few: Floats | None = None
+        if clusters is not None and sums[0]:
+            own = slices[row][cells]
+            groups = clustered(change[own], clusters[own])
+            if groups.count < round(sums[0]):
+                found.append(_with_clusters(_difference(sums, middle, None), groups))
+                continue
         if FEWEST_CHANGED <= sums[6] + sums[7] <= _EXACT:
-            own = change[slices[row][cells]]
-            few = own[own != 0]
+            changes = change[slices[row][cells]]
+            few = changes[changes != 0]
         found.append(_difference(sums, middle, few))
     return found
 
 
+def _with_clusters(found: Difference, groups: Clustered) -> Difference:
+    """Return a difference with the interval and the p-value of events in clusters."""
+    low, high = found.low, found.high
+    if groups.effective < FEWEST_CLUSTERS:
+        low = high = None
+    elif found.mean is not None and low is not None and high is not None:
+        reach = _student(groups.effective - 1) * groups.error
+        low, high = min(low, found.mean - reach), max(high, found.mean + reach)
+    sums = groups.sums[groups.sums != 0]
+    p = _p_value(len(sums), float(sums.sum()), float(sums @ sums), sums if len(sums) <= _EXACT else None)
+    return replace(found, low=low, high=high, p=p, clusters=groups.count, effective_clusters=groups.effective)
+
+
 def _difference(sums: Sequence[float], middle: float, few: Floats | None) -> Difference:
-    """Return the difference of one slice from its sums."""
+    """Return the difference of one slice of independent events from its sums."""
     pairs, before, total, squares, rest_squares, rest_cubes, rose, fell = sums
     count = round(pairs)
     if not count:
-        return Difference(0, None, None, None, None, None, None, 0, 0, None)
+        return Difference(0, None, None, None, None, None, None, 0, 0, None, 0, 0.0)
     mean = total / pairs
     shift = mean - middle
     second = max(0.0, rest_squares / pairs - shift**2)
@@ -150,6 +185,8 @@ def _difference(sums: Sequence[float], middle: float, few: Floats | None) -> Dif
         round(rose),
         round(fell),
         _p_value(changed, total, squares, few),
+        count,
+        pairs,
     )
 
 
@@ -181,11 +218,13 @@ def _unskewed(place: float, skewness: float, count: int) -> float:
     return 3 / skewness * (cbrt(1 + skewness * (place - skewness / (6 * count))) - 1)
 
 
-def _student(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t, within 0.0003 from 9 degrees of freedom (Fisher and Cornish, 1960).
+def _student(freedom: float) -> float:
+    """Return the 97.5 % quantile of Student's t (Fisher and Cornish, 1960).
 
-    >>> round(_student(9), 3), round(_student(30), 3)
-    (2.262, 2.042)
+    It is within 0.0003 from 9 degrees of freedom, and within 0.008 from 4.
+
+    >>> round(_student(4), 3), round(_student(9), 3), round(_student(30), 3)
+    (2.769, 2.262, 2.042)
     """
     z = NormalDist().inv_cdf(1 - _MISS)
     return (

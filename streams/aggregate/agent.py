@@ -41,6 +41,8 @@ _MILLION = 1_000_000
 _SUMMED = "ragweir_evaluations_summed_total"
 _WATERMARK = "ragweir_watermark_timestamp_seconds"
 _WINDOWS_HELD = "ragweir_windows_held"
+_MOST_ROWS = 40_000
+"""Evaluations that one transaction may collect, in all partitions, before it is committed."""
 _MOST_WINDOWS = 2_000
 """Windows that one transaction may change before it is committed. Their contents are in memory until then."""
 
@@ -102,8 +104,9 @@ class AggregateAgent(Agent):
     @property
     @override
     def is_commit_due(self) -> bool:
-        """True if the windows that this transaction has changed are as many as may be decoded at a time."""
-        return sum(map(len, self._open.values())) >= _MOST_WINDOWS
+        """True if this transaction has changed as many windows, or collected as many rows, as may be in memory."""
+        opened = self._open.values()
+        return sum(map(len, opened)) >= _MOST_WINDOWS or sum(each.rows for each in opened) >= _MOST_ROWS
 
     # Records.
 

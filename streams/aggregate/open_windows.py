@@ -78,6 +78,11 @@ class OpenWindows:
         return len(self._opened)
 
     @property
+    def rows(self) -> int:
+        """The number of rows that are collected and not summed."""
+        return len(self._rows)
+
+    @property
     def newest(self) -> datetime | None:
         """The largest event time up to now."""
         return None if self._newest_us is None else EPOCH + timedelta(microseconds=self._newest_us)

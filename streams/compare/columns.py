@@ -11,7 +11,7 @@ import subprocess
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -24,7 +24,7 @@ import numpy as np
 import orjson
 
 from ragweir.errors import PermanentError
-from ragweir.metrics.aggregation.comparison import Floats, Ints
+from ragweir.metrics.aggregation.clusters import Floats, Ints
 from ragweir.streams.sources.events import is_plain, read_events
 
 MAX_METRICS = 2_000
@@ -35,7 +35,11 @@ _LINES = 512
 """Lines of a block."""
 _BUFFER_BYTES = 256 * 1024
 _DIGEST_BYTES = 16
+_KEY_BYTES = 8
+_NO_KEY = bytes(_KEY_BYTES)
 _VERSION = "catalogue_version"
+CLUSTERS = ("session_id", "question_id")
+"""The fields of which equal values make events depend on each other."""
 
 OnBytes = Callable[[int], None]
 
@@ -46,6 +50,8 @@ class _Line(msgspec.Struct, gc=False):
     event_id: str | int | None = None
     catalogue_version: str | None = None
     categories: dict[str, str | None] | None = None
+    session_id: Any = None
+    question_id: Any = None
 
 
 @dataclass(slots=True)
@@ -113,6 +119,10 @@ class Columns:
         """Digests of the event ids, as two numbers each."""
         return np.fromfile(self.folder / "digests", np.int64).reshape(-1, 2)
 
+    def keys(self, name: str) -> Ints:
+        """Return a field of `CLUSTERS` of all lines, as digests; 0 for none."""
+        return np.fromfile(self.folder / name, np.int64)
+
     def event_ids(self, rows: Sequence[int]) -> list[bytes]:
         """Return the event ids of some lines."""
         ends = np.cumsum(np.array(self.lengths, dtype=np.int64))
@@ -148,7 +158,9 @@ def read_columns(file: Path, name: str, by: Sequence[str], folder: Path, on_byte
         (folder / "scores").open("wb") as scores,
         (folder / "ids").open("wb") as ids,
         (folder / "digests").open("wb") as digests,
+        ExitStack() as stack,
     ):
+        keys = [(name, stack.enter_context((folder / name).open("wb"))) for name in CLUSTERS]
         for names, rows, read in _Decoder(by, name).blocks(_lines(file, on_bytes)):
             own = [b"" if each.event_id is None else str(each.event_id).encode() for each in read]
             columns.nameless += own.count(b"")
@@ -159,6 +171,8 @@ def read_columns(file: Path, name: str, by: Sequence[str], folder: Path, on_byte
             columns.blocks.append((columns.lines, len(read), {n: at + size * place for place, n in enumerate(names)}))
             values = np.array([*chain.from_iterable(rows)], dtype=np.float64).reshape(len(read), len(names))
             scores.write(np.ascontiguousarray(values.T).tobytes())
+            for field_name, out in keys:
+                out.write(b"".join([_key(getattr(each, field_name)) for each in read]))
             _add_texts(columns, read, by)
             columns.lines += len(read)
             if len(columns.texts) > MAX_METRICS:
@@ -276,6 +290,11 @@ def _add_texts(columns: Columns, read: Sequence[Any], by: Sequence[str]) -> None
     categories = [each.categories or {} for each in read]
     for category in dict.fromkeys(key for each in categories for key in each):
         add(f"categories.{category}", [each.get(category) for each in categories])
+
+
+def _key(value: object) -> bytes:
+    """Return the digest of a session or question."""
+    return blake2b(str(value).encode(), digest_size=_KEY_BYTES).digest() if value not in (None, "") else _NO_KEY
 
 
 def _text(value: object) -> str | None:

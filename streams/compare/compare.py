@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from ragweir.metrics.aggregation.comparison import RATE, Difference, Flags, Floats, Ints, adjusted, differences
+from ragweir.metrics.aggregation.clusters import Floats, Ints, clustered
+from ragweir.metrics.aggregation.comparison import RATE, Difference, Flags, adjusted, differences
 from ragweir.metrics.aggregation.estimate import estimate_name
 from ragweir.metrics.metric import Better, Metric, Unit
 from ragweir.streams.compare.comparison import Change, ChangedEvent, Comparison, MetricChange, Verdict
@@ -21,11 +22,12 @@ MAX_EVENTS = 5
 
 @dataclass(frozen=True, slots=True)
 class _Slices:
-    """Membership of pairs in slices. Pairs that agree in all dimensions share a cell."""
+    """Membership of pairs in slices and clusters. Pairs that agree in all dimensions share a cell."""
 
     names: Sequence[tuple[str | None, str | None]]
     cells: Ints
     members: Flags
+    clusters: Ints | None
 
 
 def compare(
@@ -57,7 +59,16 @@ def compare(
         for done, name in enumerate(columns):
             on_progress(0.5 + done / len(columns) / 2, name)
             found += _metric_changes(pairing, slices, name, metrics.get(name))
-        return _adjusted(Comparison(*pairing.sides(), len(pairing), 0, tuple(found)))
+        clusters, effective = _clusters(slices.clusters, len(pairing))
+        return _adjusted(Comparison(*pairing.sides(), len(pairing), clusters, effective, 0, tuple(found)))
+
+
+def _clusters(clusters: Ints | None, pairs: int) -> tuple[int, float]:
+    """Return the number of clusters of all pairs, and the effective one."""
+    if clusters is None:
+        return pairs, pairs
+    found = clustered(np.zeros(pairs), clusters)
+    return found.count, found.effective
 
 
 def _slices(pairing: Pairing, by: Sequence[str]) -> _Slices:
@@ -73,7 +84,7 @@ def _slices(pairing: Pairing, by: Sequence[str]) -> _Slices:
         for number, value in enumerate(known if len(known) > 1 else ()):
             names.append((name, value))
             members.append(numbers[firsts] == number)
-    return _Slices(names, cells, np.array(members))
+    return _Slices(names, cells, np.array(members), pairing.clusters())
 
 
 def _metric_changes(pairing: Pairing, slices: _Slices, name: str, metric: Metric | None) -> Iterator[MetricChange]:
@@ -95,7 +106,7 @@ def _metric_change(
     whole, *changes = [
         Change(name, *slice_name, difference, *_better_and_worse(difference, direction))
         for slice_name, difference in zip(
-            slices.names, differences(before, after, slices.cells, slices.members), strict=True
+            slices.names, differences(before, after, slices.cells, slices.members, slices.clusters), strict=True
         )
     ]
     in_a, in_b = ~np.isnan(before), ~np.isnan(after)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from typing_extensions import override
 
-from ragweir.metrics.aggregation.comparison import Difference
+from ragweir.metrics.aggregation.comparison import FEW_CLUSTERS, FEWEST_CLUSTERS, Difference
 from ragweir.metrics.metric import Better, Unit
 from ragweir.streams.compare.gates import Gate
 from ragweir.streams.terminal import printable
@@ -100,6 +100,10 @@ class Comparison:
     a: Side
     b: Side
     pairs: int
+    clusters: int
+    """Number of sessions and questions, and of pairs without them; those that share an event count as one."""
+    effective_clusters: float
+    """Number of equally large clusters that would tell as much."""
     tests: int
     """Number of p-values that were adjusted together."""
     metrics: tuple[MetricChange, ...]
@@ -121,6 +125,7 @@ class Comparison:
         found = f"{changed} of {len(whole)} metrics and {len(slices)} slices changed significantly"
         return (
             f"{self.pairs:,} events on both sides; {only}.",
+            *((f"{self.clustering}.",) if self.clustering else ()),
             *((f"{self.versions}.",) if self.versions else ()),
             f"{found} (false discovery rate 5 %, {self.tests} tests).",
         )
@@ -146,6 +151,17 @@ class Comparison:
         found = {metric.metric: metric.whole.difference for metric in self.metrics}
         failures = [Gate.read(gate, directions).failure(found) for gate in gates]
         return tuple(failure for failure in failures if failure)
+
+    @property
+    def clustering(self) -> str:
+        """The number of clusters, with a warning about few; empty if each event is by itself."""
+        if self.clusters == self.pairs:
+            return ""
+        number = f"{self.clusters:,}, effectively {self.effective_clusters:,.3g}"
+        told = f"Events share sessions or questions: independent are {number}"
+        if self.effective_clusters < FEWEST_CLUSTERS:
+            return f"{told}; fewer than {FEWEST_CLUSTERS} give no intervals"
+        return f"{told}; so few make intervals uncertain" if self.effective_clusters < FEW_CLUSTERS else told
 
     @property
     def versions(self) -> str:

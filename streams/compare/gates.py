@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ragweir.errors import ConfigurationError
-from ragweir.metrics.aggregation.comparison import OTHERS, Difference
+from ragweir.metrics.aggregation.comparison import FEWEST, FEWEST_CLUSTERS, OTHERS, Difference
 from ragweir.metrics.aggregation.estimate import estimate_name, parse_estimate_name
 from ragweir.metrics.metric import Better
 from ragweir.streams.terminal import printable
@@ -60,7 +60,7 @@ class Gate:
         difference = found[self.metric]
         low, high, mean = difference.low, difference.high, difference.mean
         if low is None or high is None or mean is None:
-            return f"{self.metric} cannot be compared: only {difference.pairs} events have it on both sides"
+            return f"{self.metric} cannot be compared: {_lack(difference, 'it')}"
         far = mean <= self.least if self.least < 0 else mean >= self.least
         if far and not low <= 0 <= high:
             return f"{self.metric} changed by {mean:+.4g} ({low:+.4g} to {high:+.4g}); the limit is {self.least:+g}"
@@ -72,9 +72,18 @@ class Gate:
         others = [name for name in found if name.startswith(estimate_name(category, ""))]
         if not label or not others:
             raise ConfigurationError(f"neither side has a metric {printable(self.metric)}")
-        pairs = found[others[0]].pairs
         if found[others[0]].low is None:
-            return f"{self.metric} cannot be compared: only {pairs} events have {category} on both sides"
+            return f"{self.metric} cannot be compared: {_lack(found[others[0]], category)}"
         if estimate_name(category, OTHERS) in found:
             return f"{self.metric} cannot be compared: {category} has too many labels"
         return None
+
+
+def _lack(difference: Difference, name: str) -> str:
+    """Return why there is no interval."""
+    if difference.pairs < FEWEST:
+        return f"only {difference.pairs} events have {name} on both sides"
+    return (
+        f"the {difference.pairs:,} events that have {name} on both sides share sessions or questions, so that"
+        f" effectively {difference.effective_clusters:.3g} are independent; {FEWEST_CLUSTERS} are needed"
+    )

@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from ragweir.errors import PermanentError
-from ragweir.metrics.aggregation.comparison import OTHERS, Floats, Ints
-from ragweir.streams.compare.columns import MAX_METRICS, Columns, in_other_process, read_columns
+from ragweir.metrics.aggregation.clusters import Floats, Ints, components
+from ragweir.metrics.aggregation.comparison import OTHERS
+from ragweir.streams.compare.columns import CLUSTERS, MAX_METRICS, Columns, in_other_process, read_columns
 from ragweir.streams.compare.comparison import Side
 
 MAX_VALUES = 20
@@ -79,6 +80,20 @@ class Pairing:
         by_line = np.argsort(a)
         by_id = by_line[sorted(range(len(ids)), key=ids.__getitem__)]
         return [a[by_id], b[by_id]]
+
+    def clusters(self) -> Ints | None:
+        """Return the cluster of each pair; None if each is by itself.
+
+        Sessions and questions are those of the baseline, and for pairs without one there those of the other side.
+        """
+        found = []
+        for name in CLUSTERS:
+            a, b = (side.keys(name)[lines] for side, lines in zip(self._sides, self._lines, strict=True))
+            found.append(np.where(a != 0, a, b))
+        if not any(keys.any() for keys in found):
+            return None
+        numbers = components(found[0], found[1])
+        return numbers if numbers.max(initial=-1) + 1 < len(self) else None
 
     def __len__(self) -> int:
         return len(self._lines[0])

@@ -50,7 +50,8 @@ def _sides(comparison: Comparison) -> str:
     rows = (_side(letter, side) for letter, side in (("A", comparison.a), ("B", comparison.b)))
     note = f'<p class="note">{text(comparison.versions, 1_000)}.</p>\n' if comparison.versions else ""
     sides = table(("side", "evaluations", "events", "only here", "catalogue versions"), rows)
-    return f"{sides}<p>{comparison.pairs:,} events on both sides.</p>\n{note}"
+    clusters = f" {text(comparison.clustering)}." if comparison.clustering else ""
+    return f"{sides}<p>{comparison.pairs:,} events on both sides.{clusters}</p>\n{note}"
 
 
 def _side(letter: str, side: Side) -> str:

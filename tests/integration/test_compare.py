@@ -19,7 +19,8 @@ from pages import Tags
 from scipy import stats
 
 from ragweir.errors import PermanentError
-from ragweir.metrics.aggregation.comparison import RATE, Floats, adjusted, differences, interval
+from ragweir.metrics.aggregation.clusters import Floats
+from ragweir.metrics.aggregation.comparison import RATE, adjusted, differences, interval
 from ragweir.metrics.catalogue import everything
 from ragweir.streams.compare.compare import compare
 from ragweir.streams.compare.comparison import Comparison
@@ -277,6 +278,41 @@ def test_what_is_missing_is_counted(tmp_path: Path) -> None:
     printed = ragweir("compare", tmp_path / "a.jsonl", tmp_path / "b.jsonl").stdout.decode()
     assert "25 events on both sides; 5 only in A" in printed
     assert "on one side only: context_support (1 in A, 1 in B), new (0 in A, 25 in B)." in printed
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        (400, "independent are 40, effectively 40."),
+        (200, "independent are 20, effectively 20; so few make intervals uncertain."),
+        (40, "independent are 4, effectively 4; fewer than 5 give no intervals."),
+    ],
+)
+def test_events_of_a_session_or_question_count_together(tmp_path: Path, events: int, told: str) -> None:
+    """Ten events each, of which five share a session on the baseline, and five a question on the other side."""
+
+    def keys(number: int, side: str) -> Line:
+        group, place = divmod(number, 10)
+        field = "session_id" if place < 6 else "question_id"
+        both = {"question_id": f"q{group}"} if place == 5 else {}
+        return {field: f"q{group}", **both} if (field == "session_id") == (side == "a") else both
+
+    a = [scored(number, 0.5, **keys(number, "a")) for number in range(events)]
+    b = [scored(number, 0.5 + number // 10 % 7 / 10, **keys(number, "b")) for number in range(events)]
+    comparison = compared(tmp_path, a, b)
+    difference = next(each.whole.difference for each in comparison.metrics if each.metric == "context_support")
+    assert (difference.clusters, difference.effective_clusters) == (events // 10, pytest.approx(events / 10))
+    assert told in str(comparison)
+    assert told in page(comparison)
+    assert (difference.low is None) == (events == 40)
+    failures = comparison.failures("context_support -0.1")
+    assert ("effectively 4 are independent; 5 are needed" in "".join(failures)) == (events == 40)
+
+
+def test_unique_sessions_change_nothing(tmp_path: Path) -> None:
+    a, b = random_lines(60, 1), random_lines(60, 2)
+    with_ids = [[each | {"session_id": f"s{number}"} for number, each in enumerate(side)] for side in (a, b)]
+    assert compared(tmp_path, *with_ids) == compared(tmp_path, a, b)
 
 
 def test_labels_are_compared_by_their_shares(tmp_path: Path) -> None:
