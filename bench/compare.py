@@ -17,6 +17,7 @@ import time
 from itertools import cycle, islice
 from pathlib import Path
 
+import duckdb
 import orjson
 from rich.console import Console
 from rich.table import Table
@@ -57,23 +58,37 @@ def _measure(a: Path, b: Path) -> None:
     print(seconds, sum(each.ru_utime + each.ru_stime for each in used), sum(each.ru_maxrss for each in used) / 1024)
 
 
+def _as_parquet(file: Path) -> Path:
+    """Return a copy of JSON lines in Parquet, in place of the file."""
+    copy = file.with_suffix(".parquet")
+    with duckdb.connect(config={"memory_limit": "4GB"}) as db:
+        db.execute(
+            f"copy (select * from read_json('{file}', maximum_object_size = 16000000)) to '{copy}' (format parquet)"
+        )
+    file.unlink()
+    return copy
+
+
 def table(sizes: list[int]) -> Table:
     """Return one row per number of events."""
     result = Table(title=f"ragweir compare: {len(_DIMENSIONS)} dimensions", title_justify="left")
-    for column in ("events a side", "MB a side", "s", "CPU s", "peak MiB"):
+    for column in ("events a side", "format", "MB a side", "s", "CPU s", "peak MiB"):
         result.add_column(column, justify="right")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         templates = _templates(folder)
-        files = folder / "a.jsonl", folder / "b.jsonl"
         for events in sizes:
+            files = [folder / "a.jsonl", folder / "b.jsonl"]
             for seed, file in enumerate(files):
                 _generate(file, templates, events, seed)
-            command = [sys.executable, "-m", "bench.compare", "--measure", *map(str, files)]
-            measured = subprocess.run(command, check=True, capture_output=True, text=True)
-            seconds, cpu_s, peak = map(float, measured.stdout.split())
-            size = files[0].stat().st_size / 1e6
-            result.add_row(f"{events:,}", f"{size:,.0f}", f"{seconds:.1f}", f"{cpu_s:.1f}", f"{peak:,.0f}")
+            for form in ("JSON lines", "Parquet"):
+                if form == "Parquet":
+                    files = [_as_parquet(file) for file in files]
+                command = [sys.executable, "-m", "bench.compare", "--measure", *map(str, files)]
+                measured = subprocess.run(command, check=True, capture_output=True, text=True)
+                seconds, cpu_s, peak = map(float, measured.stdout.split())
+                size = files[0].stat().st_size / 1e6
+                result.add_row(f"{events:,}", form, f"{size:,.0f}", f"{seconds:.1f}", f"{cpu_s:.1f}", f"{peak:,.0f}")
     return result
 
 

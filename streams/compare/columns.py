@@ -25,7 +25,9 @@ import orjson
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.clusters import Floats, Ints
+from ragweir.streams.compare import parquet_columns
 from ragweir.streams.sources.events import is_plain, read_events
+from ragweir.streams.sources.parquet import is_parquet
 
 MAX_METRICS = 2_000
 """Limit for the metrics, and for the categories, of a file."""
@@ -42,6 +44,8 @@ CLUSTERS = ("session_id", "question_id")
 """The fields of which equal values make events depend on each other."""
 
 OnBytes = Callable[[int], None]
+_Block = tuple[tuple[str, ...], list[Any], list[Any]]
+"""The metrics of a block, their values of each line in the same order, and its lines."""
 
 
 class _Line(msgspec.Struct, gc=False):
@@ -161,7 +165,8 @@ def read_columns(file: Path, name: str, by: Sequence[str], folder: Path, on_byte
         ExitStack() as stack,
     ):
         keys = [(name, stack.enter_context((folder / name).open("wb"))) for name in CLUSTERS]
-        for names, rows, read in _Decoder(by, name).blocks(_lines(file, on_bytes)):
+        own_scores = parquet_columns.score_columns(file, name) if is_parquet(file) else {}
+        for names, rows, read in _blocks(file, name, by, on_bytes, has_rows=not own_scores):
             own = [b"" if each.event_id is None else str(each.event_id).encode() for each in read]
             columns.nameless += own.count(b"")
             columns.lengths.extend(map(len, own))
@@ -177,7 +182,20 @@ def read_columns(file: Path, name: str, by: Sequence[str], folder: Path, on_byte
             columns.lines += len(read)
             if len(columns.texts) > MAX_METRICS:
                 raise PermanentError(f"the categories of {name} are over {MAX_METRICS}")
+        for metric, whole in parquet_columns.scores(file, name, own_scores, columns.lines):
+            columns.blocks.append((0, columns.lines, {metric: scores.tell()}))
+            scores.write(whole.tobytes())
     return columns
+
+
+def _blocks(file: Path, name: str, by: Sequence[str], on_bytes: OnBytes, *, has_rows: bool) -> Iterator[_Block]:
+    """Yield the blocks of a file; without scores if these are columns of their own."""
+    decoder = _Decoder(by, name)
+    if has_rows:
+        yield from decoder.blocks(_lines(file, on_bytes))
+        return
+    for block in parquet_columns.lines(file, name, decoder.fields, decoder.line, on_bytes):
+        yield (), [()] * len(block), block
 
 
 def _lines(file: Path, on_bytes: OnBytes) -> Iterator[tuple[int, bytes]]:
@@ -205,6 +223,9 @@ class _Decoder:
     def __init__(self, by: Sequence[str], name: str) -> None:
         fields = {each.partition(".")[0]: Any for each in by if each not in _Line.__struct_fields__}
         self._own = [(f"by_{field}", kind, msgspec.field(default=None, name=field)) for field, kind in fields.items()]
+        self.fields = (*_Line.__struct_fields__, *fields)
+        """The fields of a line, apart from its scores."""
+        self._line = msgspec.defstruct("Line", self._own, bases=(_Line,), gc=False)
         self._name = name
         self._names: tuple[str, ...] = ()
         self._any = self._decode = self._decoder(dict[str, float | bool | None])
@@ -214,7 +235,12 @@ class _Decoder:
         made = msgspec.defstruct("Line", [("scores", scores | None, None), *self._own], bases=(_Line,), gc=False)
         return msgspec.json.Decoder(made).decode
 
-    def blocks(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[tuple[str, ...], list[Any], list[Any]]]:
+    def line(self, **values: Any) -> Any:
+        """Return a line with these fields, without scores."""
+        own = {name if name in _Line.__struct_fields__ else f"by_{name}": value for name, value in values.items()}
+        return self._line(**own)
+
+    def blocks(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[_Block]:
         """Yield for each block its metrics, their values of each line in the same order, and its lines.
 
         Raises:

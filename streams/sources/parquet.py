@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Any
 
 from ragweir.errors import UnreadableFile
 from ragweir.streams.sources.bytestreams import CHUNK_BYTES, OnBytes
@@ -23,7 +24,11 @@ _ROWS = 'select to_json("ragweir row")::blob from read_parquet($file) as "ragwei
 
 
 def read_parquet(
-    file: Path, max_bytes: int, on_bytes: OnBytes, name: str, reported: int = 0
+    file: Path,
+    max_bytes: int,
+    on_bytes: OnBytes,
+    name: str,
+    reported: int = 0,
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the rows of a Parquet file as JSON objects with their numbers, from 1.
 
@@ -39,25 +44,55 @@ def read_parquet(
     Raises:
         UnreadableFile: if the file cannot be read.
     """
+    size = file.stat().st_size
+    with opened(file, name) as (db, parameters):
+        # Timestamps with a zone are converted to UTC; those without are read as UTC, as in JSON.
+        db.execute("set timezone = 'UTC'")
+        counted = db.execute("select sum(num_rows) from parquet_file_metadata($file)", parameters).fetchone()
+        total = int(counted[0] or 0) if counted else 0
+        rows = db.execute(_ROWS, parameters)
+        for number, (row,) in enumerate(iter(rows.fetchone, None), 1):
+            yield number, _without_nan(row)[: max_bytes + 1]
+            now = max(reported, size * number // max(total, number))
+            on_bytes(now - reported)
+            reported = now
+
+
+@contextmanager
+def opened(file: Path, name: str) -> Iterator[tuple[Any, dict[str, str]]]:
+    """Give a connection of DuckDB, and the parameter of queries that names a file, for the length of a `with` block.
+
+    Args:
+        file: the file.
+        name: the name of the file, for messages.
+
+    Raises:
+        UnreadableFile: if DuckDB is missing, or the file cannot be read.
+    """
     try:
         import duckdb  # noqa: PLC0415 - not needed for other formats
     except ModuleNotFoundError:
         raise UnreadableFile("Parquet needs the package duckdb; pip install 'ragweir[compare]' brings it") from None
-    parameters, size = {"file": escape(str(file))}, file.stat().st_size
     with duckdb.connect(config={"memory_limit": _MEMORY, "autoinstall_known_extensions": "false"}) as db:
         try:
-            # Timestamps with a zone are converted to UTC; those without are read as UTC, as in JSON.
-            db.execute("set timezone = 'UTC'")
-            counted = db.execute("select sum(num_rows) from parquet_file_metadata($file)", parameters).fetchone()
-            total = int(counted[0] or 0) if counted else 0
-            rows = db.execute(_ROWS, parameters)
-            for number, (row,) in enumerate(iter(rows.fetchone, None), 1):
-                yield number, _without_nan(row)[: max_bytes + 1]
-                now = max(reported, size * number // max(total, number))
-                on_bytes(now - reported)
-                reported = now
+            yield db, {"file": escape(str(file))}
         except duckdb.Error as error:
             raise UnreadableFile(f"{name} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def is_parquet(file: Path) -> bool:
+    """Return true if a file begins as Parquet does."""
+    with file.open("rb") as stream:
+        return stream.read(len(MAGIC)) == MAGIC
+
+
+def quoted(column: str) -> str:
+    """Return the name of a column for a query.
+
+    >>> print(quoted('a"b'))
+    "a""b"
+    """
+    return '"' + column.replace('"', '""') + '"'
 
 
 def _without_nan(row: bytes) -> bytes:
