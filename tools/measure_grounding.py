@@ -39,7 +39,8 @@ def _line(name: str, scores: Scores, bad: Labels, questions: Sequence[str]) -> s
     return f"{name:<38}{len(bad):>8}{auroc(scores, bad):>8.3f}   {low:.3f} to {high:.3f}{found}"
 
 
-def _metric_line(metric: Metric, answers: Sequence[Labelled]) -> str:
+def metric_line(metric: Metric, answers: Sequence[Labelled]) -> str:
+    """Return the line of a metric: AUROC, its interval, and the bad answers among the riskiest."""
     sign = -1.0 if metric.better == "higher" else 1.0
     scored = [(metric.compute(answer.view), answer) for answer in answers]
     kept = [(sign * float(value), answer) for value, answer in scored if isinstance(value, float | int)]
@@ -69,7 +70,7 @@ def report(folder: Path) -> Iterator[str]:
         one = samples[name]
         yield f"{name}: {len(answers)} answers with contexts, {sum(answer.bad for answer in answers)} of them bad"
         yield f"{'':<38}{'answers':>8}{'AUROC':>8}   {'95 % interval':<14}{'at 10 %':>9}{'at 20 %':>9}"
-        yield from (_metric_line(metric, answers) for metric in METRICS)
+        yield from (metric_line(metric, answers) for metric in METRICS)
         for other, its in samples.items():
             if other != name:
                 yield _line(f"unsupported_risk fitted on {other}", risks(fit([its]), one), one.bad, one.questions)
