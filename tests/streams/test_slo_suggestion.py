@@ -97,6 +97,7 @@ def test_judged_events_are_weighed() -> None:
     assert found.low < 0.05 < found.high
 
 
+@pytest.mark.heavy
 def test_intervals_of_clusters_cover_the_share() -> None:
     """Of sessions whose events are alike; as if they were independent, the interval would hold it far less often."""
     chance = np.random.default_rng(3)
