@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,9 @@ from ragweir.streams.masking import digest_of_secrets, masked
 from ragweir.streams.settings import Settings
 
 _TIMEOUT_SECONDS = 30.0
+_MEMBER_SECONDS = 12.0
+"""Time for which Kafka may take a member for present that has ended: the session's limit, and some more."""
+_PAUSE_SECONDS = 0.5
 _RUN_KEY, _LOADED_KEY = b"run", b"loaded"
 _AFFECTING_GROUPS = ("limits", "metrics", "output", "windows")
 _AFFECTING_JUDGE_SETTINGS = (
@@ -182,10 +186,16 @@ def delete_run(settings: Settings, run_id: str) -> list[str]:
     """
     head = prefix_of(settings, run_id)
     admin = build(AdminClient, client_properties(settings, Connection(quiet=True)))
-    groups = admin.list_consumer_groups(request_timeout=_TIMEOUT_SECONDS).result().valid
-    own = [group for group in groups if group.group_id.startswith(head)]
-    if active := sorted(group.group_id for group in own if group.state == ConsumerGroupState.STABLE):
-        raise PermanentError(f"the run {run_id} is being worked on by {', '.join(active)}; stop that first")
+    until = time.monotonic() + _MEMBER_SECONDS
+    while True:
+        groups = admin.list_consumer_groups(request_timeout=_TIMEOUT_SECONDS).result().valid
+        own = [group for group in groups if group.group_id.startswith(head)]
+        active = sorted(group.group_id for group in own if group.state == ConsumerGroupState.STABLE)
+        if not active:
+            break
+        if time.monotonic() > until:
+            raise PermanentError(f"the run {run_id} is being worked on by {', '.join(active)}; stop that first")
+        time.sleep(_PAUSE_SECONDS)
     _await(admin.delete_consumer_groups([group.group_id for group in own]) if own else {})
     # The topic of the record is the last one, so that an interrupted deletion can be repeated.
     names = sorted(
