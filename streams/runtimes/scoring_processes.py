@@ -109,7 +109,7 @@ class _Process:
             stdin.flush()
             self._task = task
             found: list[Scored] = pickle.load(stdout)  # noqa: S301 - of the process that was started here
-        except (BrokenPipeError, EOFError):
+        except (BrokenPipeError, EOFError, pickle.UnpicklingError):  # The last one if it ended while it answered.
             raise PermanentError(f"a scoring process ended with exit status {self._process.wait()}") from None
         return found
 

@@ -2,9 +2,11 @@
 
 import gzip
 import os
+import pickle
 import signal
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import orjson
@@ -90,6 +92,24 @@ def test_a_process_that_ends_is_an_error() -> None:
         processes._processes[1]._process.kill()
         with pytest.raises(PermanentError, match="a scoring process ended with exit status -9"):
             list(found)
+    finally:
+        processes.close()
+
+
+def test_a_process_that_ends_while_it_answers_is_an_error() -> None:
+    """Its answer is cut off."""
+    settings = Settings()
+    processes = ScoringProcesses(1)
+    try:
+        process = processes._processes[0]._process
+        process.kill()
+        assert process.stdout is not None
+        with process.stdout:
+            process.stdout = BytesIO(pickle.dumps(["an outcome"])[:-3])
+        process.stdin = BytesIO()
+        found = processes._processes[0].submit(Task.of(settings, "t", evaluate_config(settings, "t", is_file=True)), [])
+        with pytest.raises(PermanentError, match="a scoring process ended with exit status -9"):
+            found.result()
     finally:
         processes.close()
 
