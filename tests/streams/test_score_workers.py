@@ -103,10 +103,10 @@ def test_a_process_that_ends_while_it_answers_is_an_error() -> None:
     try:
         process = processes._processes[0]._process
         process.kill()
+        assert process.stdin is not None
         assert process.stdout is not None
-        with process.stdout:
-            process.stdout = BytesIO(pickle.dumps(["an outcome"])[:-3])
-        process.stdin = BytesIO()
+        with process.stdin, process.stdout:
+            process.stdin, process.stdout = BytesIO(), BytesIO(pickle.dumps(["an outcome"])[:-3])
         found = processes._processes[0].submit(Task.of(settings, "t", evaluate_config(settings, "t", is_file=True)), [])
         with pytest.raises(PermanentError, match="a scoring process ended with exit status -9"):
             found.result()
