@@ -6,8 +6,8 @@ import pickle
 import signal
 import subprocess
 import sys
-from io import BytesIO
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import orjson
 import pytest
@@ -98,15 +98,13 @@ def test_a_process_that_ends_is_an_error() -> None:
 
 def test_a_process_that_ends_while_it_answers_is_an_error() -> None:
     """Its answer is cut off."""
+    cut = pickle.dumps(["an outcome"])[:-3]
+    answer = f"import os; os.read(0, 9); os.write(1, {cut!r}); os.kill(os.getpid(), 9)"
     settings = Settings()
     processes = ScoringProcesses(1)
+    processes._processes[0]._process.communicate()
+    processes._processes[0]._process = Popen([sys.executable, "-c", answer], stdin=PIPE, stdout=PIPE)
     try:
-        process = processes._processes[0]._process
-        process.kill()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with process.stdin, process.stdout:
-            process.stdin, process.stdout = BytesIO(), BytesIO(pickle.dumps(["an outcome"])[:-3])
         found = processes._processes[0].submit(Task.of(settings, "t", evaluate_config(settings, "t", is_file=True)), [])
         with pytest.raises(PermanentError, match="a scoring process ended with exit status -9"):
             found.result()
