@@ -1,4 +1,7 @@
-"""JSON Schemas of the records, for programs that are not Python: `python -m ragweir.schemas.export` writes them."""
+"""JSON Schemas of the records, for programs that are not Python, and the numbers of Protobuf's fields.
+
+`python -m ragweir.schemas.export` writes them.
+"""
 
 from pathlib import Path
 from typing import Literal
@@ -11,11 +14,14 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry
+from ragweir.schemas.registry import own
+from ragweir.schemas.registry.own_protobuf import NUMBERS_FILE, field_numbers, with_new_fields
 from ragweir.schemas.routing_row import RoutingRow
 from ragweir.schemas.run import Run
 from ragweir.schemas.window import Window
 
 FOLDER = Path(__file__).parent / "json"
+NUMBERS = Path(__file__).parent / "registry" / NUMBERS_FILE
 
 RECORDS: dict[str, tuple[type[BaseModel], Literal["validation", "serialization"]]] = {
     "interaction": (Interaction, "validation"),
@@ -43,6 +49,15 @@ def json_schema(record: str) -> bytes:
     return orjson.dumps(schema, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
+def numbers() -> bytes:
+    """Return the numbers of the fields of Protobuf messages, as their file has them."""
+    every = field_numbers()
+    for model in own.RECORDS.values():
+        every = with_new_fields(every, own.avro_schema(model))
+    return orjson.dumps(every, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
 if __name__ == "__main__":
     for record in RECORDS:
         (FOLDER / f"{record}.json").write_bytes(json_schema(record))
+    NUMBERS.write_bytes(numbers())
