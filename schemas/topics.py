@@ -1,6 +1,6 @@
 """The table of topics, from which they are created, documented and tested."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
@@ -88,6 +88,21 @@ TOPICS = {
         Topic("dead-letter", "as received", DeadLetter, "delete", 24 * 14, "the rejected record's bytes and headers"),
     )
 }
+
+FORMATTED = ("evaluations", "windows")
+"""The names of the topics whose records are also written in `output.format`."""
+
+
+def topic_table(form: str) -> dict[str, Topic]:
+    """Return the topics with those of a value of `output.format`, by name.
+
+    >>> topic_table("json").keys() == TOPICS.keys(), sorted(topic_table("avro").keys() - TOPICS.keys())
+    (True, ['evaluations.avro', 'windows.avro'])
+    """
+    if form == "json":
+        return TOPICS
+    return TOPICS | {f"{name}.{form}": replace(TOPICS[name], name=f"{name}.{form}") for name in FORMATTED}
+
 
 RUN = Topic("run", "kind of record", Run, "compact", 24 * 365, "none")
 """The topic of run records. A replay R has it under the prefix `run.R.`, with its own topics of the names above."""

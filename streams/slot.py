@@ -9,10 +9,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import structlog
 
 from ragweir.errors import PermanentError
+from ragweir.schemas.topics import FORMATTED
+from ragweir.streams.agent import Agent
 from ragweir.streams.export.service import ProjectionService
 from ragweir.streams.from_settings import catalogue
 from ragweir.streams.heartbeat import Heartbeat
@@ -24,6 +27,9 @@ from ragweir.streams.service import Service
 from ragweir.streams.serving.health import Health, serve
 from ragweir.streams.serving.telemetry import KnownLabels, Telemetry
 from ragweir.streams.settings import Settings
+
+if TYPE_CHECKING:
+    from ragweir.streams.registry.output import OutputForms
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -112,11 +118,15 @@ def run_slot(
         if (present := wait_for_topics(settings, inputs, own.stopped)) is None:
             return
         agent = service.agent(settings, present[inputs[0]])
-        needed = [*inputs, *map(settings.output_topic, agent.outputs), *agent.reads]
+        forms = _forms(settings, agent, own.telemetry)
+        written = forms.topics.values() if forms else ()
+        needed = [*inputs, *map(settings.output_topic, agent.outputs), *written, *agent.reads]
         if not present.keys() >= {*needed} and (present := wait_for_topics(settings, needed, own.stopped)) is None:
             return
         _check_partitions(service, settings, present)
         agent.start(own.stopped)
+        if forms:
+            forms.start(own.stopped)
         KafkaRuntime(
             settings.model_copy(update={"batch": service.batch(settings)}),
             identity,
@@ -128,8 +138,18 @@ def run_slot(
             service.assignor,
             service.bounds,
             canary if service.tries_suspects else (),
+            forms,
         ).run()
         log.info("stopped")
+
+
+def _forms(settings: Settings, agent: Agent, telemetry: Telemetry) -> OutputForms | None:
+    """Return what adds further forms to the emissions of an agent; None if there are none."""
+    if settings.output.format == "json" or not set(FORMATTED).intersection(agent.outputs):
+        return None
+    from ragweir.streams.registry.output import OutputForms  # noqa: PLC0415 - with the packages of the format
+
+    return OutputForms(settings, agent.outputs, lambda: telemetry.count("ragweir_output_failures_total", 1))
 
 
 def run_projection(service: ProjectionService, settings: Settings, slot: int, stopped: Callable[[], bool]) -> None:

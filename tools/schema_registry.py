@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tarfile
 import urllib.request
@@ -101,6 +102,16 @@ class Registry:
         if self._process is not None:
             self._process.kill()
             self._process = None
+
+    def pause(self) -> None:
+        """Let it answer nothing, until `resume`."""
+        if self._process is not None:
+            os.kill(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it answer again."""
+        if self._process is not None:
+            os.kill(self._process.pid, signal.SIGCONT)
 
     def register(self, subject: str, schema: str, kind: str = "AVRO", **more: Any) -> int:
         """Register a schema, and return its id."""

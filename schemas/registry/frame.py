@@ -29,6 +29,15 @@ def schema_id(value: bytes | None) -> int | None:
     return int.from_bytes(value[1:HEAD_BYTES], "big")
 
 
+def framed(schema_id: int, data: bytes) -> bytes:
+    r"""Return the value of a record.
+
+    >>> framed(258, b"A")
+    b'\x00\x00\x00\x01\x02A'
+    """
+    return b"\0" + schema_id.to_bytes(HEAD_BYTES - 1, "big") + data
+
+
 def unframed(value: bytes | None, max_bytes: int) -> Frame:
     """Return the parts of a value.
 

@@ -16,13 +16,12 @@ import orjson
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from ragweir.schemas.evaluation import Evaluation
-from ragweir.schemas.window import Window
+from ragweir.schemas.topics import FORMATTED, TOPICS
 
 NAMESPACE = "ragweir"
 """Namespace of the Avro schemas, and package of the Protobuf messages."""
-RECORDS: Mapping[str, type[BaseModel]] = {"evaluations": Evaluation, "windows": Window}
-"""The models by the topics, in the topic table, whose records are written in further formats."""
+RECORDS: Mapping[str, type[BaseModel]] = {name: TOPICS[name].model for name in FORMATTED}
+"""The models by the names of the topics whose records are written in further formats."""
 TIME: Mapping[str, str] = {"type": "long", "logicalType": "timestamp-micros"}
 """The Avro type of a time."""
 _PRIMITIVES: Mapping[Any, Any] = {str: "string", int: "long", float: "double", bool: "boolean", datetime: TIME}

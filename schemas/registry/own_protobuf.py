@@ -49,6 +49,8 @@ class MessageType(NamedTuple):
     """The schema."""
     message: Callable[[Mapping[str, Any]], Message]
     """Makes a message of a record as JSON has it."""
+    pool: DescriptorPool
+    """The types."""
 
 
 def field_numbers() -> Numbers:
@@ -92,7 +94,7 @@ def message_type(schema: Mapping[str, Any], numbers: Numbers) -> MessageType:
     pool = DescriptorPool()
     pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
     pool.Add(file)
-    return MessageType(_printed(file), _Maker(pool, schema).convert(schema["name"]))
+    return MessageType(_printed(file), _Maker(pool, schema).convert(schema["name"]), pool)
 
 
 def _boxed(kind: Any) -> Any:
@@ -111,7 +113,7 @@ def _box_name(kind: Any) -> str:
         return f"Optional{_box_name(kind[1])}"
     if isinstance(kind, dict):
         of = {"array": "items", "map": "values"}
-        return kind["type"].title() + "Of" + _box_name(kind[of[kind["type"]]])
+        return f"{kind['type'].title()}Of{_box_name(kind[of[kind['type']]])}"
     return str(kind).title()
 
 
@@ -208,7 +210,11 @@ def _printed(file: FileDescriptorProto) -> str:
 
 
 def _type_name(field: FieldDescriptorProto) -> str:
-    return _NAMES[field.type] if field.type in _NAMES else str(field.type_name).removeprefix(f".{NAMESPACE}.").removeprefix(".")
+    return (
+        _NAMES[field.type]
+        if field.type in _NAMES
+        else str(field.type_name).removeprefix(f".{NAMESPACE}.").removeprefix(".")
+    )
 
 
 # Messages.

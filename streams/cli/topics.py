@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ragweir.errors import PermanentError
-from ragweir.schemas.topics import TOPICS
+from ragweir.schemas.topics import topic_table
 from ragweir.streams.cli.app import app, err, out, settings
 from ragweir.streams.cli.checks import ledger_time
 from ragweir.streams.cli.options import Yes, check_can_confirm, confirm
@@ -32,11 +32,17 @@ app.add_typer(commands, name="topics")
 def create() -> None:
     """Create the topics that do not exist yet.
 
-    Topics that exist are not changed; if one lacks a setting, the command that sets it is shown.
+    Topics that exist are not changed; if one lacks a setting, the command that sets it is shown. With `output.format`
+    the schemas of its topics are registered as well; a version that the registry has keeps its id.
     """
     effective = settings()
     for name, done in create_topics(effective).items():
         out.say(f"{name}: {'created' if done else 'is there'}")
+    if effective.output.format != "json":
+        from ragweir.streams.registry.output import register  # noqa: PLC0415 - with the packages of the format
+
+        for subject, schema_id in register(effective).items():
+            out.say(f"{subject}: schema {schema_id} is registered")
     with suppress(KafkaException):  # To describe configurations takes another right than to create topics.
         admin = build(AdminClient, client_properties(effective, Connection(quiet=True)))
         if hint := ledger_time.missing(admin, effective):
@@ -50,7 +56,7 @@ def show() -> None:
     connection = Connection(quiet=True)
     present = partition_counts(build(AdminClient, client_properties(effective, connection)), connection)
     table = Table("topic", "partitions", "key", "kept", "holds text of users or documents")
-    for topic in TOPICS.values():
+    for topic in topic_table(effective.output.format).values():
         name = effective.topics.prefix + topic.name
         partitions = Text(str(present[name])) if name in present else Text("missing", "red")
         table.add_row(name, partitions, topic.key, f"{retention_h(topic, effective) // 24} days", topic.text)

@@ -18,6 +18,7 @@ from confluent_kafka import TopicPartition as PartitionOffset
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from ragweir.errors import PermanentError
+from ragweir.schemas.registry.schema import FORMATS
 from ragweir.streams.kafka.client import (
     Connection,
     Identity,
@@ -30,8 +31,15 @@ from ragweir.streams.kafka.client import (
 from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.settings import Settings
 
+
+def _written_as(name: str) -> tuple[str, ...]:
+    """Return the names of a topic in further formats."""
+    return tuple(f"{name}.{form}" for form in FORMATS)
+
+
 ORDER = (
-    *("dead-letter", "windows", "otlp.evaluations", "evaluations"),
+    *("dead-letter", *_written_as("windows"), "windows"),
+    *("otlp.evaluations", *_written_as("evaluations"), "evaluations"),
     *("judge.ledger", "judge.deferred", "judge.retry", "judge.requests"),
     *("redrive", "interactions", "assembly", "spans", "control"),
 )

@@ -8,7 +8,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import NewTopic
 
 from ragweir.errors import PermanentError
-from ragweir.schemas.topics import TOPICS, Topic, max_record_bytes
+from ragweir.schemas.topics import Topic, max_record_bytes, topic_table
+from ragweir.schemas.window import Window
 from ragweir.streams.kafka.client import connected_admin
 from ragweir.streams.settings import Settings
 
@@ -16,18 +17,18 @@ _HOUR_MS = 3_600_000
 _TIMEOUT_SECONDS = 30
 
 
-def create_topics(effective: Settings, topics: Iterable[Topic] = tuple(TOPICS.values())) -> dict[str, bool]:
+def create_topics(effective: Settings, topics: Iterable[Topic] | None = None) -> dict[str, bool]:
     """Create missing topics; return the full names of all, with true for those that were created now.
 
     Args:
         effective: all settings.
-        topics: the topics to create.
+        topics: the topics to create; None for all that the settings need.
 
     Raises:
         PermanentError: if Kafka answers with an error, or a topic has fewer partitions than the settings require.
         Unreachable: if no broker answers.
     """
-    topics = tuple(topics)
+    topics = tuple(topic_table(effective.output.format).values() if topics is None else topics)
     admin, present = connected_admin(effective)
     wanted = effective.topics.partitions
     names = {topic.name: effective.topics.prefix + topic.name for topic in topics}
@@ -65,4 +66,4 @@ def create_topics(effective: Settings, topics: Iterable[Topic] = tuple(TOPICS.va
 
 def retention_h(topic: Topic, effective: Settings) -> int:
     """Return the retention of a topic in hours: the table's, or the setting for windows."""
-    return effective.windows.retention_h if topic.name == "windows" else topic.retention_h
+    return effective.windows.retention_h if topic.model is Window else topic.retention_h

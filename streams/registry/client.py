@@ -20,6 +20,8 @@ TIMEOUT_SECONDS = 2.0
 MAX_REFERENCES = 100
 """Maximum number of schemas that one schema refers to, directly or not."""
 _MAX_ANSWER_BYTES = 4 * MAX_SCHEMA_BYTES
+_REJECTED = (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
+_MAX_MESSAGE = 300
 _NOT_FOUND = range(40400, 40500)
 """The codes by which a registry says that it has no such schema; another 404 is that of a server that is none."""
 
@@ -29,7 +31,7 @@ class SchemaNotFound(Exception):
 
 
 class RegistryClient:
-    """Reads schemas. It does not repeat requests.
+    """Reads and registers schemas. It does not repeat requests.
 
     Args:
         settings: the address and the properties of the connection; the address is set.
@@ -79,6 +81,31 @@ class RegistryClient:
         answer = self._get("subjects")
         return len(answer) if isinstance(answer, list) else 0
 
+    def has_subject(self, subject: str) -> bool:
+        """Return whether there is a version of a subject; may raise what `subjects` raises."""
+        try:
+            self._get(f"subjects/{quote(subject, safe='')}/versions")
+        except SchemaNotFound:
+            return False
+        return True
+
+    def find(self, subject: str, schema: Schema) -> int:
+        """Return the id of a schema of a subject.
+
+        Raises:
+            SchemaNotFound: if it is not registered there.
+            RegistryUnavailable, RegistryRefused: as `schema`.
+        """
+        return int(self._ask("POST", f"subjects/{quote(subject, safe='')}", _posted(schema))["id"])
+
+    def register(self, subject: str, schema: Schema) -> int:
+        """Register a schema, and return its id; one that is there keeps its id. May raise what `subjects` raises."""
+        return int(self._ask("POST", f"subjects/{quote(subject, safe='')}/versions", _posted(schema))["id"])
+
+    def set_compatibility(self, subject: str, level: str) -> None:
+        """Set the compatibility that new versions of a subject need; may raise what `subjects` raises."""
+        self._ask("PUT", f"config/{quote(subject, safe='')}", {"compatibility": level})
+
     def _add_references(self, answer: Any, found: dict[tuple[str, object], str]) -> None:
         """Add the schemas that one refers to, each after those that it refers to itself."""
         for each in answer.get("references") or ():
@@ -94,8 +121,13 @@ class RegistryClient:
             found[subject, version] = _text(inner)
 
     def _get(self, path: str) -> Any:
+        return self._ask("GET", path)
+
+    def _ask(self, method: str, path: str, body_json: Any = None) -> Any:
+        content = None if body_json is None else orjson.dumps(body_json)
+        headers = {} if content is None else {"Content-Type": "application/vnd.schemaregistry.v1+json"}
         try:
-            with self._http.stream("GET", path) as response:
+            with self._http.stream(method, path, content=content, headers=headers) as response:
                 body = bytearray()
                 for part in response.iter_bytes():
                     body += part
@@ -121,12 +153,19 @@ class RegistryClient:
                 f"{self.url} answers {status}: {what}; set registry.client with basic.auth.user.info, "
                 "bearer.auth.token or a certificate that may read schemas"
             )
+        if status in _REJECTED:
+            why = str(answer.get("message") or "")[:_MAX_MESSAGE] if isinstance(answer, dict) else ""
+            raise RegistryRefused(f"{self.url} answers {status}: it does not take the schema: {why}")
         if status == HTTPStatus.NOT_FOUND:
             raise RegistryRefused(
                 f"{self.url} answers {status} without an error code of a Schema Registry: registry.url needs the whole "
                 "path of its API, such as http://registry:8080/apis/ccompat/v7 for Apicurio"
             )
         raise RegistryUnavailable(f"it answers {status}")
+
+
+def _posted(schema: Schema) -> dict[str, str]:
+    return {"schema": schema.text, "schemaType": schema.type}
 
 
 def _text(answer: Any) -> str:

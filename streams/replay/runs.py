@@ -56,7 +56,8 @@ def prefix_of(settings: Settings, run_id: str) -> str:
 def run_settings(settings: Settings, run: Run) -> Settings:
     """Return the settings of a run's services: topics of its own, the requested judge, no telemetry port, no SLOs.
 
-    Evaluations have their OpenTelemetry form only if `output.otlp.replays` is on, and not in the topic of live ones.
+    Nothing is written in `output.format`. Evaluations have their OpenTelemetry form only if `output.otlp.replays` is
+    on, and not in the topic of live ones.
     """
     otlp = settings.output.otlp
     judges: dict[str, dict[str, Any]] = {
@@ -69,7 +70,10 @@ def run_settings(settings: Settings, run: Run) -> Settings:
         "input": {"start_from": "earliest"},
         "telemetry": {"port": 0},
         "windows": {"idle_s": _IDLE_SECONDS},
-        "output": {"otlp": otlp.model_copy(update={"topic": None}) if otlp and otlp.replays else None},
+        "output": {
+            "format": "json",
+            "otlp": otlp.model_copy(update={"topic": None}) if otlp and otlp.replays else None,
+        },
         "judge": judges[run.asked.judge],
     }
     groups = {name: getattr(settings, name).model_copy(update=change) for name, change in changes.items()}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import structlog
 from confluent_kafka import KafkaError
 
 from ragweir.errors import RestartRequired
 from ragweir.streams.agent import Agent
-from ragweir.streams.records import Outcome, TopicPartition
+from ragweir.streams.records import Emission, Outcome, TopicPartition
 from ragweir.streams.runtimes.crash_protection import CrashProtection
 from ragweir.streams.runtimes.offsets import OffsetTracker
 from ragweir.streams.runtimes.pending import PendingOutcome
@@ -22,6 +23,17 @@ from ragweir.streams.runtimes.transactions import Aborted, GroupOffsets, Transac
 from ragweir.streams.serving.telemetry import Telemetry
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class Forms(Protocol):
+    """Further forms of emissions, for topics of their own."""
+
+    @property
+    def topics(self) -> Mapping[str, str]:
+        """The full names of the topics, by the names that their emissions have."""
+
+    def added(self, emissions: Sequence[Emission]) -> Sequence[Emission]:
+        """Return emissions with their further forms, each behind its own."""
 
 
 class Committer:
@@ -37,6 +49,7 @@ class Committer:
         bisection: is told of each end.
         status: shows what is committed.
         telemetry: counts transactions.
+        forms: adds further forms to emissions; None if there are none.
     """
 
     def __init__(
@@ -50,7 +63,9 @@ class Committer:
         bisection: PoisonBisection,
         status: Status,
         telemetry: Telemetry,
+        forms: Forms | None,
     ) -> None:
+        self._forms = forms
         self._agent, self._transactions, self._offsets, self._progress = agent, transactions, offsets, progress
         self._crash_protection, self._identity, self._bisection = crash_protection, identity, bisection
         self._status, self._telemetry = status, telemetry
@@ -66,7 +81,7 @@ class Committer:
             RestartRequired: if a new process has to go on. All methods may raise it.
         """
         self.pending.add(outcome)
-        self._transactions.write(outcome.emissions)
+        self._transactions.write(self._forms.added(outcome.emissions) if self._forms else outcome.emissions)
 
     def commit(self) -> bool:
         """Commit the outcomes that were added; return False if there was nothing to commit."""

@@ -30,7 +30,7 @@ from ragweir.streams.runtimes.backpressure import Backpressure
 from ragweir.streams.runtimes.batches import BatchReader
 from ragweir.streams.runtimes.broker_clock import BrokerClock
 from ragweir.streams.runtimes.canary_client import CanaryClient
-from ragweir.streams.runtimes.committer import Committer
+from ragweir.streams.runtimes.committer import Committer, Forms
 from ragweir.streams.runtimes.confirmed_ends import ConfirmedEnds, ask_kafka
 from ragweir.streams.runtimes.crash_protection import CrashProtection
 from ragweir.streams.runtimes.offsets import OffsetTracker
@@ -70,6 +70,7 @@ class KafkaRuntime:
         bounds: the offsets and the rate of a replay; None reads the inputs without end.
         canary: the command line of the process that tries suspected records; without it the worker stops for good after
             too many attempts.
+        forms: adds further forms to the agent's emissions.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class KafkaRuntime:
         assignor: Assignor = "roundrobin",
         bounds: ReplayBounds | None = None,
         canary: Sequence[str] = (),
+        forms: Forms | None = None,
     ) -> None:
         connection, group = Connection(), identity.group
         stopped_and_alive = health.with_heartbeat(stopped)
@@ -148,7 +150,7 @@ class KafkaRuntime:
         self._interval_s = min(settings.commit.interval_ms, int(properties["transaction.timeout.ms"]) / 4) / 1000
         self._transactions = Transactions(
             build(Producer, properties),
-            {name: settings.output_topic(name) for name in agent.outputs},
+            {name: settings.output_topic(name) for name in agent.outputs} | dict(forms.topics if forms else {}),
             identity.member,
             connection,
             self._status.show,
@@ -166,6 +168,7 @@ class KafkaRuntime:
             self._bisection,
             self._status,
             telemetry,
+            forms,
         )
 
     def run(self) -> None:

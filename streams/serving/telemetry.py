@@ -126,6 +126,11 @@ TABLE = (
         "Events at which the kernel failed, which is a defect of it; their texts were counted in Python instead",
         _EVALUATE,
     ),
+    _counter(
+        "ragweir_output_failures_total",
+        "Evaluations and windows that could not be written in output.format, which is a defect; the JSON has them",
+        *(_EVALUATE, _AGGREGATE, _JUDGE),
+    ),
     _gauge("ragweir_routing_rows", "Routing rows that were read from control", _EVALUATE),
     _gauge(
         "ragweir_routing_known_until_timestamp_seconds",

@@ -169,5 +169,9 @@ class OutputSettings(SettingsGroup):
     include_text: bool = False
     """If true, evaluations contain the query, the response and the texts of the contexts. If false, they contain no
     text of users or documents, except for the judge's explanations and quoted evidence."""
+    format: Literal["json", "avro", "protobuf", "jsonschema"] = "json"
+    """Further format of evaluations and windows, with schemas in the registry at `registry.url`: evaluate and judge
+    write `evaluations.FORMAT`, and aggregate `windows.FORMAT`, each record in the transaction of the one in JSON.
+    `ragweir topics create` creates the topics and registers the schemas. `json`: there is none. Replays write none."""
     otlp: OtlpOutputSettings | None = None
     """Evaluations as OpenTelemetry log records: the table `output.otlp`. Unset: none are written."""

@@ -20,7 +20,7 @@ CLIENT_PROPERTIES = (
 
 
 class RegistrySettings(SettingsGroup):
-    """A Schema Registry with Confluent's API, for `input.format` `avro`, `protobuf` and `jsonschema`."""
+    """A Schema Registry with Confluent's API, for records in Avro, Protobuf or JSON with a schema."""
 
     url: str | None = None
     """Address of the registry, such as https://registry:8081. Unset: there is none."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import stamina
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from ragweir.schemas.topics import TOPICS
+from ragweir.schemas.topics import topic_table
 from ragweir.streams.cli.checks.durability import denied
 from ragweir.streams.kafka.client import Identity, build, is_transient, reader_properties
 from ragweir.streams.settings import Settings
@@ -46,7 +46,7 @@ class CheckContext:
 
     def own_topics(self) -> Iterator[str]:
         """Yield the names of ragweir's topics."""
-        return map(self.settings.output_topic, TOPICS)
+        return map(self.settings.output_topic, topic_table(self.settings.output.format))
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of a topic.
