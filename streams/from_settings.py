@@ -5,7 +5,7 @@ Functions import what one service alone needs, as workers start faster without t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from ragweir.errors import ConfigurationError, MapError
+from ragweir.errors import ConfigurationError, MapError, Rejected
 from ragweir.metrics import packs
 from ragweir.metrics.catalogue import Catalogue, everything, shipped_groups, version_with
 from ragweir.metrics.extension import Extension, own_metrics
@@ -26,7 +26,7 @@ from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.schemas.codec.ready_maps import READY_MAPS, ready_map
 from ragweir.schemas.registry.decoder import RegistryDecoder
 from ragweir.schemas.registry.readers import read_schema, reader_of
-from ragweir.schemas.registry.schema import FORMATS
+from ragweir.schemas.registry.schema import FORMATS, Read, Schema
 from ragweir.schemas.topics import max_record_bytes
 from ragweir.streams.settings import MetricSettings, Settings, check_not_world_writable
 from ragweir.streams.settings.events import JSON, OTLP
@@ -190,7 +190,7 @@ def decoder(settings: Settings, *, is_file: bool = False) -> Decoder:
                 f"the map {given.map} has a rule with `row`, which only `score` and `publish` know: an offset does not "
                 "identify an event that is published again; use { hash = [...] } over the fields that identify it"
             )
-        if given.format in FORMATS:
+        if given.format in FORMATS and not is_file:  # Files have formats of their own, whose rows are JSON here.
             return _registry_decoder(settings, mapping)
         return JsonDecoder(limits.max_event_bytes, limits.max_items, mapping)
     if given.map is not None:
@@ -208,16 +208,20 @@ def decoder(settings: Settings, *, is_file: bool = False) -> Decoder:
     return made
 
 
-def _registry_decoder(settings: Settings, mapping: FieldMap | None) -> Decoder:
-    from ragweir.streams.registry.client import RegistryClient  # noqa: PLC0415
-    from ragweir.streams.registry.schemas import RegistrySchemas  # noqa: PLC0415
+def schema_reader(settings: Settings, form: str) -> Callable[[int, Schema], Read | Rejected]:
+    """Return the function that makes readers of the schemas of a registry, by their ids.
 
-    form, given = settings.input.format, settings.registry
-    if given.url is None:
-        raise ConfigurationError(f'input.format = "{form}" needs registry.url, such as http://registry:8081')
+    Args:
+        settings: all settings.
+        form: `avro`, `protobuf` or `jsonschema`.
+
+    Raises:
+        ConfigurationError: if Protobuf's descriptor set is missing or cannot be used.
+    """
+    given = settings.registry
     if form == "protobuf" and given.descriptors is None:
         raise ConfigurationError(
-            'input.format = "protobuf" needs registry.descriptors: the file that `protoc --include_imports '
+            "messages of Protobuf need registry.descriptors: the file that `protoc --include_imports "
             "--descriptor_set_out=FILE` writes from the schema"
         )
     try:
@@ -227,9 +231,17 @@ def _registry_decoder(settings: Settings, mapping: FieldMap | None) -> Decoder:
             f"registry.descriptors: {given.descriptors} is no descriptor set with all of its imports "
             f"({type(error).__name__})"
         ) from None
-    schemas = RegistrySchemas(
-        RegistryClient(given).schema, lambda schema_id, schema: reader_of(schema_id, schema, form, make)
-    )
+    return lambda schema_id, schema: reader_of(schema_id, schema, form, make)
+
+
+def _registry_decoder(settings: Settings, mapping: FieldMap | None) -> Decoder:
+    from ragweir.streams.registry.client import RegistryClient  # noqa: PLC0415
+    from ragweir.streams.registry.schemas import RegistrySchemas  # noqa: PLC0415
+
+    form, given = settings.input.format, settings.registry
+    if given.url is None:
+        raise ConfigurationError(f'input.format = "{form}" needs registry.url, such as http://registry:8081')
+    schemas = RegistrySchemas(RegistryClient(given).schema, schema_reader(settings, form))
     return RegistryDecoder(schemas, settings.limits.max_event_bytes, settings.limits.max_items, mapping)
 
 

@@ -4,8 +4,8 @@
 # The arguments are passed to Kafka's kafka-acls.sh, or to the command in KAFKA_ACLS: KAFKA_ACLS=echo only prints.
 # PREFIX is topics.prefix; INPUT_TOPIC is input.topic, if it is set. JUDGE=yes adds the rights for judging, if
 # judge.base_url is set; FAUST=yes lets evaluate run on Faust; OTLP=yes lets both write the topic of output.otlp, if it is
-# set, which is OTLP_TOPIC if output.otlp.topic is. TRACES="otlp_spans ..." names the topics of OpenTelemetry data, if
-# input.format is "otlp".
+# set, which is OTLP_TOPIC if output.otlp.topic is. FORMAT is output.format, if it is set. TRACES="otlp_spans ..." names
+# the topics of OpenTelemetry data, if input.format is "otlp".
 set -euo pipefail
 
 connection=("$@")
@@ -53,6 +53,15 @@ if [[ ${OTLP:-} == yes ]]; then
     allow ragweir-evaluate Write --topic "${OTLP_TOPIC:-${prefix}otlp.evaluations}"
     if [[ $judge == yes ]]; then
         allow ragweir-judge Write --topic "${OTLP_TOPIC:-${prefix}otlp.evaluations}"
+    fi
+fi
+
+# Evaluations and windows in the format of a registry.
+if [[ -n ${FORMAT:-} ]]; then
+    allow ragweir-evaluate Write --topic "${prefix}evaluations.$FORMAT"
+    allow ragweir-aggregate Write --topic "${prefix}windows.$FORMAT"
+    if [[ $judge == yes ]]; then
+        allow ragweir-judge Write --topic "${prefix}evaluations.$FORMAT"
     fi
 fi
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import final
 
 from typing_extensions import override
 
-from ragweir.errors import PermanentError, Rejected
+from ragweir.errors import Interrupted, PermanentError, Rejected
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
 from ragweir.schemas.codec.json import decode, interaction, parse
 from ragweir.schemas.codec.mapping import FieldMap
@@ -53,6 +53,7 @@ class Decoder(ABC):
         Raises:
             MemoryError: if there is no memory left, which may not be the record's fault.
             PermanentError: if the format needs something that it may not read.
+            Interrupted: if the worker is to stop while it waits for that.
         """
         number = 0
         try:
@@ -69,10 +70,13 @@ class Decoder(ABC):
                 number += 1
         except Rejected as rejected:
             yield rejected
-        except (MemoryError, PermanentError):
+        except (MemoryError, PermanentError, Interrupted):
             raise
         except Exception as error:  # One record must not stop the stream.
             yield Rejected("unreadable", f"decoding raised {type(error).__name__}")
+
+    def start(self, stopped: Callable[[], bool]) -> None:
+        """Prepare for a worker: where `decode` waits, it calls `stopped` and raises Interrupted once that is true."""
 
     def ready(self, value: bytes | None) -> bool:  # noqa: ARG002
         """Return whether `decode` reads a value without waiting.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from typing_extensions import override
 
@@ -65,6 +65,11 @@ class RegistryDecoder(Decoder):
     def events(self, value: bytes | None) -> Iterable[Interaction | Skipped]:
         """Return the one interaction, or that it is skipped."""
         return self.row_events(value, None)
+
+    @override
+    def start(self, stopped: Callable[[], bool]) -> None:
+        """See `Decoder.start`."""
+        self._schemas.start(stopped)
 
     @override
     def ready(self, value: bytes | None) -> bool:

@@ -35,6 +35,22 @@ def read_schema(form: str, descriptors: bytes = b"") -> ReadSchema:
     return lambda _: orjson.loads
 
 
+def name_of(schema: Schema) -> str:
+    """Return the name of a schema's records; an empty text if it says none.
+
+    >>> name_of(Schema("AVRO", '{"type": "record", "name": "Answered", "namespace": "shop", "fields": []}'))
+    'shop.Answered'
+    """
+    try:
+        declared = orjson.loads(schema.text)
+    except orjson.JSONDecodeError:  # The text of a Protobuf schema.
+        return ""
+    if not isinstance(declared, dict):
+        return ""
+    space, name = declared.get("namespace"), declared.get("name") or declared.get("title") or ""
+    return f"{space}.{name}" if space and "." not in str(name) else str(name)
+
+
 def reader_of(schema_id: int, schema: Schema, form: str, make: ReadSchema) -> Read | Rejected:
     """Return the reader of a schema, or the rejection of its records.
 

@@ -45,6 +45,9 @@ class Schemas(Protocol):
     def ready(self, schema_id: int) -> bool:
         """Return whether `reader` would answer at once. If not, the schema is asked for in the background."""
 
+    def start(self, stopped: Callable[[], bool]) -> None:
+        """Prepare for a worker; see `ragweir.schemas.codec.decoder.Decoder.start`."""
+
 
 class ReaderTable:
     """The schemas of a mapping of their readers, of which no other is ever known.
@@ -63,6 +66,9 @@ class ReaderTable:
     def ready(self, schema_id: int) -> bool:  # noqa: ARG002
         """Return true."""
         return True
+
+    def start(self, stopped: Callable[[], bool]) -> None:
+        """Do nothing."""
 
 
 def unknown(schema_id: int) -> Rejected:

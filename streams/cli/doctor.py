@@ -8,8 +8,9 @@ import typer
 from confluent_kafka import KafkaException
 from rich.text import Text
 
+from ragweir.schemas.registry.schema import FORMATS
 from ragweir.streams.cli.app import FAILURE, app, out, settings
-from ragweir.streams.cli.checks import events, judge, kafka, local, rows, traces
+from ragweir.streams.cli.checks import events, judge, kafka, local, registry, rows, traces
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckWarning
 from ragweir.streams.masking import masked
 
@@ -35,15 +36,18 @@ CHECKS: tuple[Callable[[CheckContext], str], ...] = (
 )
 TRACE_CHECKS: tuple[Callable[[CheckContext], str], ...] = (traces.trace_topics, traces.assembly, traces.traces)
 """The checks if interactions are assembled from traces."""
+REGISTRY_CHECKS = (registry.registry, registry.schemas, registry.output_schemas)
+"""The checks if events or results have schemas of a registry."""
 
 
 @app.command()
 def doctor() -> None:
     """Check the configuration, Kafka, the topics, the judge and the clocks; say what is wrong and how to fix it.
 
-    With `input.format = "otlp"` the newest traces, their topics and the times of assembly are checked, too. The
-    effective settings are printed first, with secrets masked. If there is a judge, it is asked one small question,
-    which costs a fraction of a cent. Exit status 1 when something is wrong; warnings do not change it.
+    With `input.format = "otlp"` the newest traces, their topics and the times of assembly are checked, too; with a
+    format of a Schema Registry the registry, the newest records' schemas and those of our own outputs. The effective
+    settings are printed first, with secrets masked. If there is a judge, it is asked one small question, which costs a
+    fraction of a cent. Exit status 1 when something is wrong; warnings do not change it.
     """
     effective = settings()
     for group, values in masked(effective.model_dump(mode="json")).items():
@@ -52,7 +56,10 @@ def doctor() -> None:
             out.say(Text.assemble((f"{group}{name} =", "dim"), f" {value!r}"))
     context = CheckContext(effective)
     wrong = 0
-    for check in (*CHECKS, *(TRACE_CHECKS if effective.reads_traces else ())):
+    more = TRACE_CHECKS if effective.reads_traces else ()
+    if effective.input.format in FORMATS or effective.output.format in FORMATS:
+        more += REGISTRY_CHECKS
+    for check in (*CHECKS, *more):
         try:
             verdict, style, text = "ok   ", "green", check(context)
         except CheckFailed as error:

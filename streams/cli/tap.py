@@ -20,6 +20,7 @@ from ragweir.streams.cli.app import FAILURE, app, out, settings, shared_flags
 from ragweir.streams.cli.inputs import read_inputs
 from ragweir.streams.cli.options import MapFile, Yes, check_can_confirm, confirm
 from ragweir.streams.cli.sampled import evaluate, show_rejections, show_scores, show_times
+from ragweir.streams.cli.tap_schemas import as_json, has_schemas
 from ragweir.streams.cli.tap_traces import has_traces, show_traces
 from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.event_times import distances
@@ -39,7 +40,7 @@ _FILE_SUFFIXES = frozenset({*SUFFIXES, *COMPRESSED})
 
 
 @app.command()
-def tap(
+def tap(  # noqa: C901 - one step after the other
     source: Annotated[
         str, typer.Argument(metavar="TOPIC|FILE", help="Topic to read without a consumer group, or file.")
     ],
@@ -55,6 +56,8 @@ def tap(
     """Show what could be measured on a topic or a file, without writing to the topic or committing offsets.
 
     A name of a file that exists, or with a slash, is a file; another name is a topic. Needs no Kafka for a file.
+
+    Records that name a schema of the registry at `registry.url` are read by it, and their schemas are shown.
 
     OpenTelemetry traces are assembled: shows the share that gives full interactions, and the line to change for the
     others, what the records say of their exporter, and how to read them.
@@ -74,9 +77,13 @@ def tap(
     flags = [] if file or topic == effective.input_topic else ["--input-topic", topic]
     if map_file is None and (file or flags):
         config = replace(config, decoders={})  # The map in the settings is for another source.
+    given = effective.input.map if config.decoders else None
     if file:
         config = replace(config, ignore_record_timestamp=True, default_time=read_inputs(file)[0].modified)
     found = _records(effective, source, file, records)
+    if file is None and has_schemas(found):
+        found = as_json(effective, found)
+        config = replace(config, decoders={})
     if has_traces(found):
         if map_file or write_map:
             raise typer.BadParameter(f"{source} holds OpenTelemetry traces, which are read without a map")
@@ -84,9 +91,9 @@ def tap(
         return
     objects = _objects(found, file, config.max_event_bytes)
     events = list(objects.values())
-    if config.decoders and effective.input.map:
-        chosen = named_map(map_text(effective.input.map))
-        out.say(f"Read through the map {effective.input.map}.")
+    if given:
+        chosen = named_map(map_text(given))
+        out.say(f"Read through the map {given}.")
         flags += [] if map_file is None else ["--map", str(map_file)]
     else:
         chosen = choose(events)

@@ -106,6 +106,8 @@ class EvaluateAgent(Agent):
     def start(self, stopped: Callable[[], bool]) -> None:
         """Read the routing rows."""
         self._config.rows.start(stopped)
+        for decoder in self._config.decoders.values():
+            decoder.start(stopped)
 
     @override
     def drain(self) -> None:

@@ -58,6 +58,20 @@ def register(settings: Settings) -> dict[str, int]:
     return ids
 
 
+def registered(settings: Settings) -> dict[str, int | None]:
+    """Return the ids of the schemas of `output.format`, None for those that are not registered, by subject.
+
+    May raise what `register` raises.
+    """
+    client, ids = _client(settings), dict[str, int | None]()
+    for name, topic in written_topics(settings).items():
+        try:
+            ids[_subject(topic)] = client.find(_subject(topic), writer(RECORDS[name], settings.output.format).schema)
+        except SchemaNotFound:
+            ids[_subject(topic)] = None
+    return ids
+
+
 class OutputForms:
     """Adds to each evaluation and window the same in `output.format`.
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import structlog
 
-from ragweir.errors import PermanentError, RegistryUnavailable, Rejected
+from ragweir.errors import Interrupted, PermanentError, RegistryUnavailable, Rejected
 from ragweir.schemas.registry.schema import Read, Schema, unknown
 from ragweir.streams.registry.client import SchemaNotFound
 
@@ -63,6 +63,7 @@ class RegistrySchemas:
         """The ids that the registry does not have, with the time until which that is remembered."""
         self._asked: dict[int, _Asked] = {}
         self._refused: PermanentError | None = None
+        self._stopped: Callable[[], bool] = lambda: False
         self._thread: threading.Thread | None = None
         self._unavailable_logged_s: float | None = None
 
@@ -80,11 +81,18 @@ class RegistrySchemas:
 
         Raises:
             PermanentError: if the registry refuses to be read.
+            Interrupted: if the worker is to stop meanwhile.
         """
         with self._changed:
             while (found := self._found(schema_id)) is None:
+                if self._stopped():  # Each call is a heartbeat, without which the supervisor replaces the worker.
+                    raise Interrupted
                 self._changed.wait(1.0)
             return found
+
+    def start(self, stopped: Callable[[], bool]) -> None:
+        """Call `stopped` about once a second where `reader` waits."""
+        self._stopped = stopped
 
     def _found(self, schema_id: int) -> Read | Rejected | None:
         """Return a reader or a rejection; ask for the schema if there is neither."""

@@ -34,6 +34,7 @@ from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.days import day_of
 from ragweir.streams.kafka.client import Identity, reader_properties
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
+from ragweir.streams.registry.output import written_topics
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
 
@@ -64,6 +65,7 @@ def granted(user: str, kind: ResourceType, operation: AclOperation, **variables:
         {"PREFIX": "team-a.", "INPUT_TOPIC": "theirs"},
         {"OTLP": "yes"},
         {"PREFIX": "team-a.", "OTLP": "yes", "OTLP_TOPIC": "results"},
+        {"PREFIX": "team-a.", "FORMAT": "avro"},
     ],
 )
 @pytest.mark.parametrize("name", sorted(SERVICES))
@@ -84,7 +86,10 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
         else {"topic": variables.get("INPUT_TOPIC")},
         assemble={"topics": ("otlp_logs",)},
         judge={"base_url": "http://127.0.0.1:9/v1" if judge else None},
-        output={"otlp": {"topic": variables.get("OTLP_TOPIC")} if "OTLP" in variables else None},
+        output={
+            "otlp": {"topic": variables.get("OTLP_TOPIC")} if "OTLP" in variables else None,
+            "format": variables.get("FORMAT", "json"),
+        },
     )
     service, prefix = SERVICES[name], settings.topics.prefix
     # A judge agent would start a thread.
@@ -96,7 +101,8 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
     given = {**variables, "JUDGE": judge}
     assert granted(name, ResourceType.TOPIC, AclOperation.READ, **given) == inputs | kept
     assert granted(name, ResourceType.TOPIC, AclOperation.WRITE, **given) == {
-        *map(settings.output_topic, agent.outputs)
+        *map(settings.output_topic, agent.outputs),
+        *(full for written, full in written_topics(settings).items() if written in agent.outputs),
     }
     progress = {identity.progress_group} if agent.provenance else set()
     assert granted(name, ResourceType.GROUP, AclOperation.READ, **given) == {identity.group} | progress

@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from conftest import SharedBroker, read_to_end
 from faults import QUICK_CLIENT, Service, end_all, eventually
 
-from ragweir.schemas.topics import TOPICS
+from ragweir.schemas.registry.schema import FORMATS
+from ragweir.schemas.topics import TOPICS, topic_table
 from ragweir.streams.kafka.reader import topics
 from ragweir.streams.kafka.topic_growth import ORDER, TopicGrowth
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
@@ -110,7 +111,8 @@ def deployed(kafka: SharedBroker, prefix: str, tmp_path: Path) -> Iterator[Deplo
 
 
 def test_every_topic_has_its_place_in_the_order() -> None:
-    assert sorted(ORDER) == sorted(TOPICS)
+    assert set(ORDER) == set[str]().union(*map(topic_table, ("json", *FORMATS)))
+    assert len(set(ORDER)) == len(ORDER)
     assert ORDER.index("windows") < ORDER.index("evaluations") < ORDER.index("interactions")
     assert ORDER.index("judge.ledger") < ORDER.index("judge.requests")
     assert ORDER.index("interactions") < ORDER.index("assembly") < ORDER.index("spans")

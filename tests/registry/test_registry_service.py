@@ -16,7 +16,7 @@ from typing import Any
 import fastavro
 import orjson
 import pytest
-from commands import evaluating
+from commands import evaluating, ragweir
 from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import eventually
 
@@ -139,6 +139,38 @@ def test_json_of_a_schema_is_evaluated(kafka: SharedBroker, prefix: str, tmp_pat
     produce(kafka.bootstrap, topic, [b"\0" + number.to_bytes(4, "big") + orjson.dumps(value)])
     with evaluating(kafka.bootstrap, prefix, tmp_path, **settings(registry, prefix, tmp_path, "jsonschema")):
         eventually(lambda: evaluated(kafka, prefix) == Counter(e1=1), "it is evaluated")
+
+
+def test_tap_and_doctor_name_the_schemas(kafka: SharedBroker, prefix: str, tmp_path: Path, registry: Registry) -> None:
+    topic = topics(kafka, prefix)
+    first, _ = register(registry)
+    own = settings(registry, prefix, tmp_path)
+    shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix)
+    produce(kafka.bootstrap, topic, [avro(FIRST, first, number) for number in range(20)], partition=0)
+    checked = ragweir(*shared, "doctor", **own).stdout.decode()
+    assert f"schemas: the newest 20 records name schema {first} com.example.shop.Answered" in checked
+    produce(kafka.bootstrap, topic, [b"\0\0\0\x03\xe7ab", avro(FIRST, first, 20)[:-3]], partition=0)
+
+    without = {name: value for name, value in own.items() if not name.startswith("RAGWEIR_INPUT")}
+    tapped = ragweir(*shared, "tap", topic, **without)
+    shown = " ".join(tapped.stdout.decode().split())
+    assert tapped.returncode == 0, tapped.stderr
+    assert f"21 schema {first}: AVRO com.example.shop.Answered" in shown
+    assert "1 schema 999: not in the registry" in shown
+    assert 'set input.format = "avro"' in shown
+    assert 'query = "question"' in shown
+    through_map = ragweir(*shared, "tap", topic, **own)
+    assert through_map.returncode == 0, through_map.stderr
+    assert b"Read through the map" in through_map.stdout
+
+    checked = ragweir(*shared, "doctor", **own).stdout.decode()
+    assert "schemas: schema 999, which records name, is not in the registry" in checked
+    away = own | {"RAGWEIR_REGISTRY__URL": "http://127.0.0.1:9/apis"}
+    checked = ragweir(*shared, "doctor", **away).stdout.decode()
+    assert "registry: the registry does not answer" in checked
+    tapped = ragweir(*shared, "tap", topic, **away)
+    assert tapped.returncode != 0
+    assert b"does not answer" in tapped.stderr
 
 
 def test_a_wrong_address_is_told(kafka: SharedBroker, prefix: str, tmp_path: Path, registry: Registry) -> None:

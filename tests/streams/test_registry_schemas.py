@@ -11,7 +11,8 @@ import orjson
 import pytest
 from typing_extensions import override
 
-from ragweir.errors import PermanentError, RegistryRefused, RegistryUnavailable, Rejected
+from ragweir.errors import Interrupted, PermanentError, RegistryRefused, RegistryUnavailable, Rejected
+from ragweir.schemas.registry.decoder import RegistryDecoder
 from ragweir.schemas.registry.schema import Read, Schema
 from ragweir.streams.registry import schemas as module
 from ragweir.streams.registry.client import RegistryClient, SchemaNotFound
@@ -50,6 +51,27 @@ def test_a_schema_is_asked_for_once() -> None:
     assert read(b"a") == ("7", b"a")
     assert schemas.reader(8)
     assert asked == [7, 8]
+
+
+def test_a_worker_that_waits_for_the_registry_is_alive_and_stops_when_told() -> None:
+    """As when it is assigned a partition, and reads the records before its start."""
+
+    def fetch(_: int) -> Schema:
+        raise RegistryUnavailable("away")
+
+    beats = 0
+
+    def stopped() -> bool:
+        nonlocal beats
+        beats += 1
+        return beats == 3
+
+    schemas = RegistrySchemas(fetch, made)
+    decoder = RegistryDecoder(schemas)
+    decoder.start(stopped)
+    with pytest.raises(Interrupted):
+        list(decoder.decode(b"\0\0\0\0\7abc"))
+    assert beats == 3
 
 
 def test_a_missing_schema_is_asked_for_half_a_minute_and_then_unknown_for_one() -> None:

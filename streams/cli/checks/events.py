@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ragweir.errors import ConfigurationError, PermanentError, Unreachable
+from ragweir.schemas.registry.schema import FORMATS
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
 from ragweir.streams.cli.checks.objectives import evaluations, uncounted
+from ragweir.streams.cli.checks.registry import schemas
 from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.event_times import distances
 from ragweir.streams.from_settings import catalogue, evaluate_config
@@ -21,6 +23,8 @@ def times(context: CheckContext) -> str:
     """Check that the times of the newest events are near the timestamps of their records."""
     settings = context.settings
     context.partitions(settings.input_topic)
+    if settings.input.format in FORMATS:
+        schemas(context)  # Reading the events would wait for the registry.
     try:
         agent = EvaluateAgent(evaluate_config(settings, settings.input_topic))
         found = distances(agent, read_newest(settings, settings.input_topic, _TIME_SAMPLE))

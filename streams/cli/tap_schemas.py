@@ -1,0 +1,114 @@
+"""The part of `ragweir tap` for records that name a schema of a registry: their schemas, and their data as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import orjson
+import typer
+
+from ragweir.errors import PermanentError, RegistryUnavailable, Rejected
+from ragweir.schemas.registry.frame import schema_id, unframed
+from ragweir.schemas.registry.readers import name_of
+from ragweir.schemas.registry.schema import FORMATS, Read, Schema, unknown
+from ragweir.streams.cli.app import FAILURE, out
+from ragweir.streams.cli.sampled import show_rejections
+from ragweir.streams.from_settings import schema_reader
+from ragweir.streams.records import Record
+from ragweir.streams.registry.client import RegistryClient, SchemaNotFound
+from ragweir.streams.settings import Settings
+from ragweir.streams.terminal import printable
+
+
+def has_schemas(records: Sequence[Record]) -> bool:
+    """Return whether most records name a schema."""
+    return 2 * sum(schema_id(record.value) is not None for record in records) > len(records)
+
+
+def as_json(settings: Settings, records: Sequence[Record]) -> list[Record]:
+    """Print the schemas of records, and the reasons why some cannot be read; return the others with JSON as values.
+
+    Raises:
+        PermanentError: if there is no registry, or it does not answer or may not be read.
+        ConfigurationError: if a Protobuf message is met without its descriptor set.
+    """
+    if settings.registry.url is None:
+        raise PermanentError(
+            "these records name schemas of a Schema Registry: set registry.url, such as http://registry:8081"
+        )
+    schemas = _Schemas(settings)
+    decoded: list[Record] = []
+    rejections: list[Rejected] = []
+    counts: Counter[int] = Counter()
+    for record in records:
+        try:
+            frame = unframed(record.value, settings.limits.max_event_bytes)
+            counts[frame.schema_id] += 1
+            decoded.append(record._replace(value=orjson.dumps(schemas.read(frame.schema_id, frame.data))))
+        except Rejected as rejected:
+            rejections.append(rejected)
+    out.say(f"The records name these schemas of {schemas.url}:")
+    for number, count in counts.most_common():
+        out.say(f"{count:>6}  schema {number}: {printable(schemas.described(number), None)}")
+    show_rejections("cannot be read", rejections)
+    if not decoded:
+        raise typer.Exit(FAILURE)
+    form = schemas.form
+    if form is not None and form != settings.input.format:
+        out.say(f'To evaluate them, set input.format = "{form}".')
+    return decoded
+
+
+class _Schemas:
+    """The schemas that records name, each asked for once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._client = settings, RegistryClient(settings.registry)
+        self._known: dict[int, Schema | None] = {}
+        self._readers: dict[int, Read | Rejected] = {}
+        self.url = self._client.url
+
+    @property
+    def form(self) -> str | None:
+        """The format of most schemas; None if there are none."""
+        types = Counter(each.type for each in self._known.values() if each is not None)
+        names = {kind: form for form, kind in FORMATS.items()}
+        return names.get(types.most_common(1)[0][0]) if types else None
+
+    def described(self, number: int) -> str:
+        """Return the type and the name of a schema."""
+        schema = self._known[number]
+        return "not in the registry" if schema is None else " ".join(filter(None, (schema.type, name_of(schema))))
+
+    def read(self, number: int, data: bytes) -> object:
+        """Return the data of a record.
+
+        Raises:
+            Rejected: if it cannot be read.
+            PermanentError: if the registry does not answer.
+        """
+        if number not in self._readers:
+            self._readers[number] = self._reader(number)
+        found = self._readers[number]
+        if isinstance(found, Rejected):
+            raise found
+        try:
+            return found(data)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise Rejected("unreadable", f"not a record of schema {number}: {type(error).__name__}") from None
+
+    def _reader(self, number: int) -> Read | Rejected:
+        try:
+            schema = self._known[number] = self._client.schema(number)
+        except SchemaNotFound:
+            self._known[number] = None
+            return unknown(number)
+        except RegistryUnavailable as unavailable:
+            raise PermanentError(f"the registry {self.url} does not answer: {unavailable}") from None
+        form = next((form for form, kind in FORMATS.items() if kind == schema.type), None)
+        if form is None:
+            return Rejected("unknown_schema", f"schema {number} is of the type {schema.type}")
+        return schema_reader(self._settings, form)(number, schema)
