@@ -12,9 +12,11 @@ from rich.text import Text
 
 from ragweir.errors import ErrorClass
 from ragweir.schemas.codec.mapping import FieldMap
+from ragweir.schemas.registry.schema import FORMATS
 from ragweir.streams.cli.app import app, out, settings
 from ragweir.streams.cli.options import MapFile
 from ragweir.streams.cli.progress import Bars
+from ragweir.streams.cli.record_schemas import RecordSchemas
 from ragweir.streams.dead_letters.listing import Letter, group_letters, position, read_letter, shown
 from ragweir.streams.dead_letters.progress import RedriveResult
 from ragweir.streams.dead_letters.redrive import Redrive, RedriveOptions, RedriveReport
@@ -174,7 +176,8 @@ def redrive(
     """
     effective = settings()
     run = Redrive(effective)
-    choice = RedriveOptions(error_class, _mapping(effective, map_file), effective.limits.max_event_bytes, force)
+    mapping, as_json = _mapping(effective, map_file), _reading(effective)
+    choice = RedriveOptions(error_class, mapping, as_json, effective.limits.max_event_bytes, force)
     with Bars() as bars:
         doing = "Checking" if dry_run else "Redriving"
         report = run(choice, dry_run=dry_run, watch=lambda total: bars.watch(doing, total))
@@ -190,6 +193,19 @@ def _mapping(effective: Settings, given: Path | None) -> Callable[[Letter], Fiel
         return lambda _: None
     own = read_map(effective.input.map)
     return lambda each: own if each.details.source_topic == effective.input_topic else None
+
+
+def _reading(effective: Settings) -> Callable[[Letter], bytes]:
+    """Return the function that gives the event of a letter in JSON, in which it is sent again."""
+    if effective.input.format not in FORMATS:
+        return lambda each: each.record.value or b""
+    schemas = RecordSchemas(effective)
+
+    def as_json(letter: Letter) -> bytes:
+        is_framed = letter.details.source_topic == effective.input_topic
+        return schemas.as_json(letter.record.value) if is_framed else letter.record.value or b""
+
+    return as_json
 
 
 def _show_report(report: RedriveReport, target: str, *, dry_run: bool) -> None:

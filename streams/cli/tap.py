@@ -19,8 +19,8 @@ from ragweir.schemas.codec.mapping import FieldMap
 from ragweir.streams.cli.app import FAILURE, app, out, settings, shared_flags
 from ragweir.streams.cli.inputs import read_inputs
 from ragweir.streams.cli.options import MapFile, Yes, check_can_confirm, confirm
+from ragweir.streams.cli.record_schemas import as_json, has_schemas
 from ragweir.streams.cli.sampled import evaluate, show_rejections, show_scores, show_times
-from ragweir.streams.cli.tap_schemas import as_json, has_schemas
 from ragweir.streams.cli.tap_traces import has_traces, show_traces
 from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.event_times import distances

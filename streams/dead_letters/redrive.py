@@ -43,6 +43,8 @@ class RedriveOptions:
     """None selects all classes."""
     mapping: Callable[[Letter], FieldMap | None]
     """Returns the map for a letter, None for none."""
+    as_json: Callable[[Letter], bytes]
+    """Returns the event of a letter in JSON; raises Rejected if it cannot be read."""
     max_bytes: int
     """Size limit of one event."""
     force: bool = False
@@ -69,7 +71,7 @@ class RedriveOptions:
         Raises:
             Rejected: if evaluate would reject the event again.
         """
-        value, mapping = letter.record.value or b"", self.mapping(letter)
+        value, mapping = self.as_json(letter), self.mapping(letter)
         data = parse(value, self.max_bytes)
         if mapping is None:
             event = interaction(data)

@@ -215,7 +215,7 @@ def test_what_cannot_be_noted_is_not_passed(
     monkeypatch.setattr(redriving, "_METADATA_CHARACTERS", 30)
     monkeypatch.setattr(redriving, "_BATCH_LETTERS", 10)
     redrive = Redrive(load(None, {"kafka": {"bootstrap_servers": kafka.bootstrap}, "topics": {"prefix": prefix}}))
-    only = RedriveOptions("invalid", lambda _: FieldMap.parse(MAP), 2**20)
+    only = RedriveOptions("invalid", lambda _: FieldMap.parse(MAP), lambda each: each.record.value or b"", 2**20)
     report = redrive(only, dry_run=False, watch=lambda _: lambda _: None)
     assert report.full == {0, 1, 2}
     assert 0 < report.results.total() < 300

@@ -173,6 +173,27 @@ def test_tap_and_doctor_name_the_schemas(kafka: SharedBroker, prefix: str, tmp_p
     assert b"does not answer" in tapped.stderr
 
 
+def test_a_dead_letter_is_redriven_through_its_schema(
+    kafka: SharedBroker, prefix: str, tmp_path: Path, registry: Registry
+) -> None:
+    """It is rejected through a wrong map; the topic of redriven events holds JSON."""
+    topic = topics(kafka, prefix)
+    first, _ = register(registry)
+    own = settings(registry, prefix, tmp_path)
+    produce(kafka.bootstrap, topic, [avro(FIRST, first, number) for number in range(3)], partition=0)
+    (tmp_path / "map.toml").write_text(MAP.replace('query = "question"', 'query = "passages"'))
+    with evaluating(kafka.bootstrap, prefix, tmp_path, **own):
+        eventually(lambda: len(read_to_end(kafka.bootstrap, f"{prefix}dead-letter")) == 3, "they are rejected")
+    (tmp_path / "map.toml").write_text(MAP)
+    shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix)
+    done = ragweir(*shared, "dead-letter", "redrive", **own)
+    assert done.returncode == 0, done.stderr
+    assert b"3 sent to" in done.stdout
+    with evaluating(kafka.bootstrap, prefix, tmp_path, **own):
+        eventually(lambda: len(evaluated(kafka, prefix)) == 3, "they are evaluated")
+    assert evaluated(kafka, prefix) == Counter({f"e{number}": 1 for number in range(3)})
+
+
 def test_a_wrong_address_is_told(kafka: SharedBroker, prefix: str, tmp_path: Path, registry: Registry) -> None:
     topic = topics(kafka, prefix)
     first, _ = register(registry)

@@ -1,4 +1,4 @@
-"""The part of `ragweir tap` for records that name a schema of a registry: their schemas, and their data as JSON."""
+"""Records that name a schema of a registry, for commands: their schemas, and their data as JSON."""
 
 from __future__ import annotations
 
@@ -33,19 +33,15 @@ def as_json(settings: Settings, records: Sequence[Record]) -> list[Record]:
         PermanentError: if there is no registry, or it does not answer or may not be read.
         ConfigurationError: if a Protobuf message is met without its descriptor set.
     """
-    if settings.registry.url is None:
-        raise PermanentError(
-            "these records name schemas of a Schema Registry: set registry.url, such as http://registry:8081"
-        )
-    schemas = _Schemas(settings)
+    schemas = RecordSchemas(settings)
     decoded: list[Record] = []
     rejections: list[Rejected] = []
     counts: Counter[int] = Counter()
     for record in records:
         try:
-            frame = unframed(record.value, settings.limits.max_event_bytes)
-            counts[frame.schema_id] += 1
-            decoded.append(record._replace(value=orjson.dumps(schemas.read(frame.schema_id, frame.data))))
+            if (number := schema_id(record.value)) is not None:
+                counts[number] += 1
+            decoded.append(record._replace(value=schemas.as_json(record.value)))
         except Rejected as rejected:
             rejections.append(rejected)
     out.say(f"The records name these schemas of {schemas.url}:")
@@ -60,11 +56,20 @@ def as_json(settings: Settings, records: Sequence[Record]) -> list[Record]:
     return decoded
 
 
-class _Schemas:
-    """The schemas that records name, each asked for once."""
+class RecordSchemas:
+    """The schemas that records name, each asked for once.
+
+    Raises:
+        PermanentError: if the settings name no registry.
+    """
 
     def __init__(self, settings: Settings) -> None:
+        if settings.registry.url is None:
+            raise PermanentError(
+                "these records name schemas of a Schema Registry: set registry.url, such as http://registry:8081"
+            )
         self._settings, self._client = settings, RegistryClient(settings.registry)
+        self._max_bytes = settings.limits.max_event_bytes
         self._known: dict[int, Schema | None] = {}
         self._readers: dict[int, Read | Rejected] = {}
         self.url = self._client.url
@@ -78,23 +83,24 @@ class _Schemas:
 
     def described(self, number: int) -> str:
         """Return the type and the name of a schema."""
-        schema = self._known[number]
+        schema = self._known.get(number)
         return "not in the registry" if schema is None else " ".join(filter(None, (schema.type, name_of(schema))))
 
-    def read(self, number: int, data: bytes) -> object:
+    def as_json(self, value: bytes | None) -> bytes:
         """Return the data of a record.
 
         Raises:
             Rejected: if it cannot be read.
             PermanentError: if the registry does not answer.
         """
+        number, data = unframed(value, self._max_bytes)
         if number not in self._readers:
             self._readers[number] = self._reader(number)
         found = self._readers[number]
         if isinstance(found, Rejected):
             raise found
         try:
-            return found(data)
+            return orjson.dumps(found(data))
         except MemoryError:
             raise
         except Exception as error:
