@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
@@ -58,6 +58,12 @@ class RegistryClient:
             )
         except (OSError, ValueError) as error:  # An SSLError is an OSError.
             raise ConfigurationError(f"registry.client: {type(error).__name__}: {error}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
 
     def schema(self, schema_id: int) -> Schema:
         """Return a schema with those that it refers to.

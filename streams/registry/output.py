@@ -47,14 +47,14 @@ def register(settings: Settings) -> dict[str, int]:
         RegistryUnavailable: if it does not answer.
         ConfigurationError: if there is none.
     """
-    client = _client(settings)
     ids = {}
-    for name, topic in written_topics(settings).items():
-        subject, schema = _subject(topic), writer(RECORDS[name], settings.output.format).schema
-        is_new = not client.has_subject(subject)
-        ids[subject] = client.register(subject, schema)
-        if is_new:
-            client.set_compatibility(subject, COMPATIBILITY.get(schema.type, _FORWARD))
+    with _client(settings) as client:
+        for name, topic in written_topics(settings).items():
+            subject, schema = _subject(topic), writer(RECORDS[name], settings.output.format).schema
+            is_new = not client.has_subject(subject)
+            ids[subject] = client.register(subject, schema)
+            if is_new:
+                client.set_compatibility(subject, COMPATIBILITY.get(schema.type, _FORWARD))
     return ids
 
 
@@ -63,12 +63,14 @@ def registered(settings: Settings) -> dict[str, int | None]:
 
     May raise what `register` raises.
     """
-    client, ids = _client(settings), dict[str, int | None]()
-    for name, topic in written_topics(settings).items():
-        try:
-            ids[_subject(topic)] = client.find(_subject(topic), writer(RECORDS[name], settings.output.format).schema)
-        except SchemaNotFound:
-            ids[_subject(topic)] = None
+    ids: dict[str, int | None] = {}
+    with _client(settings) as client:
+        for name, topic in written_topics(settings).items():
+            schema = writer(RECORDS[name], settings.output.format).schema
+            try:
+                ids[_subject(topic)] = client.find(_subject(topic), schema)
+            except SchemaNotFound:
+                ids[_subject(topic)] = None
     return ids
 
 
@@ -101,6 +103,10 @@ class OutputForms:
         Raises:
             PermanentError: if a schema is not registered, or the registry refuses to be read.
         """
+        with self._client:
+            self._look_up(stopped)
+
+    def _look_up(self, stopped: Callable[[], bool]) -> None:
         is_logged = False
         while len(self._ids) < len(self._full_names) and not stopped():
             try:

@@ -1,0 +1,124 @@
+"""An exchange with a real registry: made of it in `make test-registry`, and answered from a file in `make test`."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from ragweir.errors import RegistryRefused
+from ragweir.schemas.registry.schema import Schema
+from ragweir.streams.registry.client import RegistryClient, SchemaNotFound
+from ragweir.streams.settings import RegistrySettings
+
+FILE = Path(__file__).parent / "registry_exchange.json"
+_HEADERS = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+SCHEMAS = (
+    Schema("AVRO", '{"type": "record", "name": "Answer", "fields": [{"name": "query", "type": "string"}]}'),
+    Schema("PROTOBUF", 'syntax = "proto3";\npackage shop;\n\nmessage Answer {\n  optional string query = 1;\n}\n'),
+    Schema("JSON", '{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "title": "Answer"}'),
+)
+"""They never change, as the recording would."""
+Answer = tuple[int, Any]
+"""A status and the JSON that came with it."""
+
+
+def found(ask: Callable[[], Any]) -> Any:
+    """What a call gives, or the kind of its error."""
+    try:
+        return ask()
+    except (SchemaNotFound, RegistryRefused) as error:
+        return type(error).__name__
+
+
+def talk(url: str) -> dict[str, Any]:
+    """Everything that the client asks of a registry, and what it makes of the answers."""
+    with RegistryClient(RegistrySettings(url=url)) as client:
+        return _said(client)
+
+
+def _said(client: RegistryClient) -> dict[str, Any]:
+    said: dict[str, Any] = {"a registry without subjects": client.subjects()}
+    said["no such id"] = found(lambda: client.schema(999))
+    for schema in SCHEMAS:
+        kind, subject = schema.type, f"answers.{schema.type}-value"
+        said[f"{kind}: subject before"] = client.has_subject(subject)
+        said[f"{kind}: not registered"] = found(lambda schema=schema, subject=subject: client.find(subject, schema))
+        number = client.register(subject, schema)
+        client.set_compatibility(subject, "FULL_TRANSITIVE")
+        said[f"{kind}: registered"] = number
+        said[f"{kind}: subject after"] = client.has_subject(subject)
+        said[f"{kind}: registered again"] = client.register(subject, schema) == number
+        said[f"{kind}: found"] = client.find(subject, schema) == number
+        said[f"{kind}: read"] = client.schema(number) == schema
+    wrong = Schema("AVRO", '{"type": "record", "name": "Answer", "fields": [{"name": "other", "type": "int"}]}')
+    said["another schema of a subject"] = found(lambda: client.find("answers.AVRO-value", wrong))
+    said["an incompatible schema"] = found(lambda: client.register("answers.AVRO-value", wrong))
+    said["no schema"] = found(lambda: client.register("answers.AVRO-value", Schema("AVRO", "{")))
+    said["subjects"] = client.subjects()
+    return said
+
+
+@contextmanager
+def answering(answer: Callable[[str, str, Any], Answer]) -> Iterator[str]:
+    """Serve a registry whose answers come from a function of method, path and body; gives its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, given = answer(self.command, self.path, json.loads(body) if body else None)
+            data = json.dumps(given).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_PUT = _answer  # noqa: N815 - the base class names them
+
+        @override
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def recorded(registry: str) -> tuple[dict[str, Any], list[Any]]:
+    """The exchange with a real registry, through a proxy: what the client made of it, and each request and answer."""
+    exchange: list[Any] = []
+
+    def forward(method: str, path: str, body: Any) -> Answer:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(registry + path, data, _HEADERS, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as response:
+                status, given = response.status, json.load(response)
+        except urllib.error.HTTPError as error:
+            status, given = error.code, json.loads(error.read())
+        exchange.append({"method": method, "path": path, "body": body, "status": status, "answer": given})
+        return status, given
+
+    with answering(forward) as url:
+        return talk(url), exchange
+
+
+def replayed(exchange: list[Any]) -> dict[str, Any]:
+    """What the client makes of a recorded exchange; a request that differs from the recorded one fails."""
+    left = iter(exchange)
+
+    def answer(method: str, path: str, body: Any) -> Answer:
+        each = next(left)
+        if (each["method"], each["path"], each["body"]) != (method, path, body):
+            return 500, {"message": f"asked for {method} {path}, recorded is {each['method']} {each['path']}"}
+        return each["status"], each["answer"]
+
+    with answering(answer) as url:
+        return talk(url)
