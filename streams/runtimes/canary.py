@@ -29,8 +29,9 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 OUT_OF_MEMORY = 77
 """The exit status of a canary without memory."""
-READY, SURVIVED = b"r", b"."
-"""The bytes that it answers: one at its start, and one after each record."""
+READY, SURVIVED, WAITING = b"r", b".", b"w"
+"""The bytes that it answers: one at its start, and one after each record: that it survived it, or did not try it, as it
+waits for something without which it cannot be read, such as a schema."""
 CPU_SECONDS = 45
 """CPU time limit of one record; below the time after which a worker counts as stalled."""
 _MEMORY_PER_BYTE = 256
@@ -58,6 +59,9 @@ def run(agent: Agent, max_event_bytes: int) -> None:
     sink.write(READY)
     try:
         while (record := _next_record(source)) is not None:
+            if agent.waiting([record]):
+                sink.write(WAITING)
+                continue
             _limit_time()
             agent.handle([record])
             agent.on_abort()

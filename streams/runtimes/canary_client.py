@@ -16,7 +16,7 @@ import structlog
 from ragweir.errors import Interrupted, RestartRequired
 from ragweir.streams.heartbeat import HEARTBEAT
 from ragweir.streams.records import Record
-from ragweir.streams.runtimes.canary import OUT_OF_MEMORY, SURVIVED
+from ragweir.streams.runtimes.canary import OUT_OF_MEMORY, SURVIVED, WAITING
 from ragweir.streams.supervisor import SUPERVISOR
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -42,6 +42,10 @@ _CAUSES = {
 }
 
 
+class _NotTried(Exception):
+    """The canary cannot read a record yet."""
+
+
 class CanaryClient:
     """Tries records in a canary process, which it starts when the first record is suspected.
 
@@ -57,7 +61,9 @@ class CanaryClient:
         """The results of trials until they are committed, by topic, partition and offset: empty if survived."""
 
     def try_records(self, records: Sequence[Record]) -> int:
-        """Try records in order; return how many have a result, which is fewer than all after a stop or a time limit.
+        """Try records in order; return how many have a result.
+
+        These are fewer than all after a stop or a time limit, or if one cannot be read yet.
 
         Raises:
             RestartRequired: if the canary does not start, or is ended from outside again and again.
@@ -73,6 +79,9 @@ class CanaryClient:
                 # A second trial, alone in a new process, decides.
                 self._causes[key] = cause = self._trial(record) and self._trial(record)
             except Interrupted:
+                return number
+            except _NotTried:
+                time.sleep(_POLL_SECONDS)
                 return number
             if cause:
                 fields = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
@@ -104,7 +113,9 @@ class CanaryClient:
                 if not canary.answers(None, _START_SECONDS):
                     log.warning("the process that tries records does not start", status=self._end(canary))
                     continue
-            if canary.answers(record, TRIAL_SECONDS):
+            if answer := canary.answers(record, TRIAL_SECONDS):
+                if answer == WAITING:
+                    raise _NotTried
                 return ""
             overdue, status = canary.overdue, self._end(canary)
             if overdue:
@@ -129,8 +140,8 @@ class _Canary:
         self._thread = ThreadPoolExecutor(1, "canary")
         self.overdue = False
 
-    def answers(self, record: Record | None, limit_s: float) -> bool:
-        """Send a record, or nothing at the start, and wait for the answer; False if the process ends or is overdue.
+    def answers(self, record: Record | None, limit_s: float) -> bytes:
+        """Send a record, or nothing at the start, and wait for the answer; empty if the process ends or is overdue.
 
         Raises:
             Interrupted: if the worker is to stop meanwhile.
@@ -146,20 +157,20 @@ class _Canary:
             before = now
             if waited_s > limit_s:
                 self.overdue = True
-                return False
+                return b""
         return answer.result()
 
-    def _exchange(self, record: Record | None) -> bool:
+    def _exchange(self, record: Record | None) -> bytes:
         sink, source = self._process.stdin, self._process.stdout
         if sink is None or source is None:
-            return False
+            return b""
         try:
             if record is not None:
                 pickle.dump(record, sink)
                 sink.flush()
-            return source.read(len(SURVIVED)) != b""
+            return source.read(len(SURVIVED))
         except OSError:
-            return False
+            return b""
 
     def end(self) -> int:
         """End the process, without a delay if it is overdue; return its exit status."""
