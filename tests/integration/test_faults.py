@@ -24,6 +24,9 @@ from ragweir.streams.supervisor import Command, Supervisor
 
 Start = Callable[..., Service]
 
+_SEVERAL = 1_000
+"""Events of a backlog with several transactions of three batches, of which a stall of the machine may shorten some."""
+
 # A worker that sends itself a signal, once: in its first transaction that writes, with its batch computed and the
 # transaction not begun, or with outputs and offsets on the broker and only the commit missing; in its first transaction
 # of several batches, with the outputs of three on the broker; or when it is told to give partitions up.
@@ -163,7 +166,7 @@ def test_a_kill_inside_a_transaction_leaves_nothing_behind(
 ) -> None:
     """Outputs and offsets of a transaction that its worker did not live to commit are never read, whoever goes on."""
     traffic = Traffic(kafka.bootstrap, prefix)
-    traffic.publish(30 if moment == "inside" else 300)
+    traffic.publish(30 if moment == "inside" else _SEVERAL)
     assert start(traffic, "--slot", "0", before=hurt(moment, "SIGKILL")).ended() == -signal.SIGKILL
     committed = traffic.evaluations()
     assert len(traffic.evaluations("read_uncommitted")) > len(committed), "the outputs were on the broker"
@@ -189,7 +192,7 @@ def test_a_kill_in_a_rebalance_leaves_no_partition_unread(kafka: SharedBroker, p
 def test_a_zombie_writes_nothing(kafka: SharedBroker, prefix: str, start: Start, moment: str) -> None:
     """A worker that slept beyond its session with a batch in hand does not commit it: another has had it."""
     traffic = Traffic(kafka.bootstrap, prefix)
-    traffic.publish(300 if moment == "between" else 30)
+    traffic.publish(_SEVERAL if moment == "between" else 30)
     zombie = start(traffic, "--slot", "0", before=hurt(moment, "SIGSTOP"))
     eventually(lambda: Path(f"/proc/{zombie.process.pid}/stat").read_text().split()[2] == "T", "it sleeps")
     start(traffic, "--slot", "1")
