@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from rich.table import Table
 from rich.text import Text
 
-from ragweir.errors import PermanentError
+from ragweir.errors import PermanentError, RegistryUnavailable
 from ragweir.schemas.topics import topic_table
 from ragweir.streams.cli.app import app, err, out, settings
 from ragweir.streams.cli.checks import ledger_time
@@ -41,7 +41,13 @@ def create() -> None:
     if effective.output.format != "json":
         from ragweir.streams.registry.output import register  # noqa: PLC0415 - with the packages of the format
 
-        for subject, schema_id in register(effective).items():
+        try:
+            registered = register(effective)
+        except RegistryUnavailable as unavailable:
+            raise PermanentError(
+                f"the topics are there, but the registry does not answer: {unavailable}; run this command again"
+            ) from None
+        for subject, schema_id in registered.items():
             out.say(f"{subject}: schema {schema_id} is registered")
     with suppress(KafkaException):  # To describe configurations takes another right than to create topics.
         admin = build(AdminClient, client_properties(effective, Connection(quiet=True)))

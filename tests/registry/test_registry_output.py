@@ -166,6 +166,19 @@ def test_schemas_that_are_not_registered_are_told(
     log.touch()
     shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
     own = {"RAGWEIR_OUTPUT__FORMAT": "protobuf", "RAGWEIR_REGISTRY__URL": registry.url, "RAGWEIR_TELEMETRY__PORT": "0"}
+    created = ragweir(
+        *shared,
+        "topics",
+        "create",
+        **own
+        | {
+            "RAGWEIR_REGISTRY__URL": "http://127.0.0.1:9",
+            "RAGWEIR_TOPICS__PARTITIONS": "1",
+            "RAGWEIR_TOPICS__REPLICATION_FACTOR": "1",
+        },
+    )
+    assert created.returncode != 0
+    assert b"the registry does not answer" in created.stderr
     service = Service(["-m", "ragweir.streams.cli", *shared, "evaluate"], log, environment(**own))
     try:
         assert service.ended() != 0
