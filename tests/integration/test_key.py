@@ -126,19 +126,25 @@ class Deployment:
         producer.flush(60)
         self.fed = number
 
-    def settle(self) -> int:
-        """End feeding, and wait until the marks of all partitions are later; return the number of records fed."""
+    def settle(self, *, supervised: bool = False) -> int:
+        """End feeding, and wait until the marks of all partitions are later; return the number of records fed.
+
+        With `supervised` a worker that ends meanwhile is started again, as the supervisor does.
+        """
         if self._thread.ident:
             self._feeding.set()
             self._thread.join(90)
-        self.catch_up()
+        self.catch_up(supervised=supervised)
         return self.fed
 
-    def catch_up(self) -> None:
+    def catch_up(self, *, supervised: bool = False) -> None:
         """Wait until the clock of every partition of spans is later than now."""
         now = time.time() * 1000
 
         def is_later() -> bool:
+            for slot, worker in enumerate(self.workers if supervised else ()):
+                if worker.process.poll() is not None:
+                    self.restart(slot)
             _, clocks = self.log()
             return len(clocks) == len(self.spans_partitions()) and all(clock >= now for clock in clocks.values())
 
@@ -384,10 +390,7 @@ def test_marks_wait_while_the_broker_is_away(deploy: Deploy, tmp_path: Path) -> 
         time.sleep(5)
         broker.start()
         restarted = time.time() * 1000
-        time.sleep(2)
-        if deployed.workers[0].process.poll() is not None:
-            deployed.restart(0)
-        deployed.settle()
+        deployed.settle(supervised=True)
         deployed.must_be_right()
         marks = [each for own in deployed.log()[0].values() for each in own if isinstance(each, ClockMark)]
         times = {own.time_ms for mark in marks for own in mark.marks if own.caught_up}
