@@ -226,6 +226,10 @@ def schema_reader(settings: Settings, form: str) -> Callable[[int, Schema], Read
         )
     try:
         make = read_schema(form, b"" if given.descriptors is None else given.descriptors.read_bytes())
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"records of {form} need the package {error.name}; pip install 'ragweir[registry]' brings it"
+        ) from None
     except Exception as error:
         raise ConfigurationError(
             f"registry.descriptors: {given.descriptors} is no descriptor set with all of its imports "

@@ -7,7 +7,6 @@ from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import quote
 
-import httpx
 import orjson
 
 from ragweir.errors import ConfigurationError, RegistryRefused, RegistryUnavailable
@@ -43,6 +42,13 @@ class RegistryClient:
     def __init__(self, settings: RegistrySettings) -> None:
         self.url = masked_url(settings.url or "")
         """The address, without secrets."""
+        try:
+            import httpx  # noqa: PLC0415 - not needed without a registry
+        except ModuleNotFoundError:
+            raise ConfigurationError(
+                "a Schema Registry needs the package httpx; pip install 'ragweir[registry]' brings it"
+            ) from None
+        self._error = httpx.HTTPError
         given = settings.client
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if token := given.get("bearer.auth.token"):
@@ -140,7 +146,7 @@ class RegistryClient:
                     if len(body) > _MAX_ANSWER_BYTES:
                         raise SchemaNotFound(f"its answer is over {_MAX_ANSWER_BYTES} bytes")
                 return self._answer(response.status_code, bytes(body))
-        except httpx.HTTPError as error:
+        except self._error as error:
             raise RegistryUnavailable(f"{type(error).__name__}: {error}") from None
 
     def _answer(self, status: int, body: bytes) -> Any:
