@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from chaos.proxy import LOOPBACK, Proxy
 from ragweir.streams.playground.local.jars import JarRunner
 from ragweir.streams.playground.local.kafka import LocalKafka
-from ragweir.streams.playground.local.node import Node, free_port
+from ragweir.streams.playground.local.node import Node, free_ports
 
 QUICK: Mapping[str, str] = {
     "group.min.session.timeout.ms": "1000",
@@ -156,14 +156,6 @@ def java_hash(text: str) -> int:
     for each in text.encode("ascii", "replace"):
         number = (31 * number + each) & 0xFFFFFFFF
     return number & 0x7FFFFFFF
-
-
-def free_ports(number: int) -> list[int]:
-    """Choose different ports that nothing listens on."""
-    ports: list[int] = []
-    while len(ports) < number:
-        ports.append(free_port(*ports))
-    return ports
 
 
 @contextmanager

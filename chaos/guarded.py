@@ -12,12 +12,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from chaos.acls import USERS
-from chaos.broker import free_ports
 from chaos.fleet import environment
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local.jars import JarRunner
 from ragweir.streams.playground.local.kafka import LocalKafka
-from ragweir.streams.playground.local.node import KAFKA_VERSION, LOOPBACK, Node
+from ragweir.streams.playground.local.node import KAFKA_VERSION, LOOPBACK, Node, free_ports
 
 PREFIX = "rag."
 _SECRET = "a password of nobody"  # noqa: S105 (of a broker that lives for a minute, on loopback)

@@ -25,7 +25,7 @@ from poison import event
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local.jars import JarRunner
 from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
-from ragweir.streams.playground.local.node import Node, free_port
+from ragweir.streams.playground.local.node import Node, free_ports
 
 SECRET = "hunter2-Xq7"
 SIGN_IN = f"""
@@ -73,7 +73,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     exported = subprocess.run([keytool, "-exportcert", "-rfc", *store], check=True, capture_output=True)
     (folder / "ca.pem").write_bytes(exported.stdout)
 
-    plain, controller, sasl, tls = (free_port() for _ in range(4))
+    plain, controller, sasl, tls = free_ports(4)
     listeners = f"PLAINTEXT://127.0.0.1:{plain},SASL://127.0.0.1:{sasl},TLS://127.0.0.1:{tls}"
     modules = "org.apache.kafka.common.security"
     properties = {

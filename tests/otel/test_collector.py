@@ -20,7 +20,7 @@ from faults import QUICK_CLIENT, Service, end_all, eventually
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ragweir.streams.playground.local.node import free_port
+from ragweir.streams.playground.local.node import free_ports
 from tools.otel.collector import collector
 from tools.otel.endpoint import made_up_model
 from tools.otel.environments import python
@@ -50,10 +50,10 @@ QUESTIONS = {
 @contextmanager
 def ingress(kafka: SharedBroker, prefix: str, folder: Path, config: Path = RECIPE) -> Iterator[str]:
     """A Collector that writes to Kafka; gives its address for OTLP over HTTP."""
-    port = free_port()
+    port, grpc = free_ports(2)
     variables = {
         "OTLP_HTTP": f"127.0.0.1:{port}",
-        "OTLP_GRPC": f"127.0.0.1:{free_port()}",
+        "OTLP_GRPC": f"127.0.0.1:{grpc}",
         "KAFKA": kafka.bootstrap,
         "TRACES_TOPIC": create_topic(kafka.bootstrap, f"{prefix}otlp_spans", PARTITIONS),
         "LOGS_TOPIC": create_topic(kafka.bootstrap, f"{prefix}otlp_logs", PARTITIONS),

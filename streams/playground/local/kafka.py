@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local import container
 from ragweir.streams.playground.local.jars import JarRunner
-from ragweir.streams.playground.local.node import KAFKA_VERSION, Node, NodeRunner, free_port, require_free
+from ragweir.streams.playground.local.node import KAFKA_VERSION, Node, NodeRunner, free_ports, require_free
 from ragweir.streams.playground.process import wait_until
 
 _START_SECONDS: Final = 120
@@ -87,8 +87,9 @@ def local_kafka(
     Raises:
         LocalServerError: Kafka cannot be fetched or started here; the message says what to do.
     """
-    port = port or free_port()
-    node = Node(port, free_port(port), properties)
+    free = free_ports(2)
+    port = port or free[0]
+    node = Node(port, next(other for other in free if other != port), properties)
     in_container = folder is None and container.available()
     runner: NodeRunner = container.ContainerRunner(node) if in_container else JarRunner(node, folder, say)
     try:

@@ -103,10 +103,20 @@ def require_free(port: int) -> None:
             raise LocalServerError(f"Kafka cannot listen on {LOOPBACK}:{port}: {error.strerror}.") from error
 
 
-def free_port(*taken: int) -> int:
-    """Choose a free loopback port, none of `taken`, and none that outgoing connections use."""
-    for port in random.SystemRandom().sample([port for port in _PORTS if port not in taken], 100):
+def free_ports(number: int) -> list[int]:
+    """Choose different free loopback ports, none that outgoing connections use."""
+    ports: list[int] = []
+    for port in random.SystemRandom().sample(_PORTS, 100 + number):
+        if len(ports) == number:
+            break
         with contextlib.suppress(LocalServerError):
             require_free(port)
-            return port
-    raise LocalServerError(f"Kafka cannot listen: no port is free from {_PORTS.start} to {_PORTS.stop - 1}.")
+            ports.append(port)
+    if len(ports) < number:
+        raise LocalServerError(f"Kafka cannot listen: no port is free from {_PORTS.start} to {_PORTS.stop - 1}.")
+    return ports
+
+
+def free_port() -> int:
+    """Choose a free loopback port. Who needs several calls free_ports, as this may choose one twice."""
+    return free_ports(1)[0]
