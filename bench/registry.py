@@ -28,8 +28,8 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.registry.avro import avro_reader
 from ragweir.schemas.registry.decoder import RegistryDecoder
 from ragweir.schemas.registry.frame import framed
-from ragweir.schemas.registry.own_protobuf import message_type, with_new_fields
-from ragweir.schemas.registry.own_writers import writer
+from ragweir.schemas.registry.output_protobuf import message_type, with_new_fields
+from ragweir.schemas.registry.output_writers import writer
 from ragweir.schemas.registry.protobuf import protobuf_reader
 from ragweir.schemas.registry.schema import FORMATS, Read, ReaderTable
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig

@@ -14,8 +14,9 @@ from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry
-from ragweir.schemas.registry import own
-from ragweir.schemas.registry.own_protobuf import NUMBERS_FILE, field_numbers, with_new_fields
+from ragweir.schemas.registry.output_protobuf import NUMBERS_FILE, field_numbers, with_new_fields
+from ragweir.schemas.registry.output_schemas import RECORDS as OUTPUT_RECORDS
+from ragweir.schemas.registry.output_schemas import avro_schema
 from ragweir.schemas.routing_row import RoutingRow
 from ragweir.schemas.run import Run
 from ragweir.schemas.window import Window
@@ -52,8 +53,8 @@ def json_schema(record: str) -> bytes:
 def numbers() -> bytes:
     """Return the numbers of the fields of Protobuf messages, as their file has them."""
     every = field_numbers()
-    for model in own.RECORDS.values():
-        every = with_new_fields(every, own.avro_schema(model))
+    for model in OUTPUT_RECORDS.values():
+        every = with_new_fields(every, avro_schema(model))
     return orjson.dumps(every, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 

@@ -93,15 +93,25 @@ FORMATTED = ("evaluations", "windows")
 """The names of the topics whose records are also written in `output.format`."""
 
 
-def topic_table(form: str) -> dict[str, Topic]:
-    """Return the topics with those of a value of `output.format`, by name.
+def formatted(name: str, form: str) -> str:
+    """Return the name of the topic that holds a topic's records in another format.
 
-    >>> topic_table("json").keys() == TOPICS.keys(), sorted(topic_table("avro").keys() - TOPICS.keys())
+    >>> formatted("windows", "avro")
+    'windows.avro'
+    """
+    return f"{name}.{form}"
+
+
+def topic_table(form: str | None) -> dict[str, Topic]:
+    """Return the topics by name, with those in another format if there is one.
+
+    >>> topic_table(None).keys() == TOPICS.keys(), sorted(topic_table("avro").keys() - TOPICS.keys())
     (True, ['evaluations.avro', 'windows.avro'])
     """
-    if form == "json":
+    if form is None:
         return TOPICS
-    return TOPICS | {f"{name}.{form}": replace(TOPICS[name], name=f"{name}.{form}") for name in FORMATTED}
+    added = [replace(TOPICS[name], name=formatted(name, form)) for name in FORMATTED]
+    return TOPICS | {topic.name: topic for topic in added}
 
 
 RUN = Topic("run", "kind of record", Run, "compact", 24 * 365, "none")

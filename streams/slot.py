@@ -145,7 +145,7 @@ def run_slot(
 
 def _forms(settings: Settings, agent: Agent, telemetry: Telemetry) -> OutputForms | None:
     """Return what adds further forms to the emissions of an agent; None if there are none."""
-    if settings.output.format == "json" or not set(FORMATTED).intersection(agent.outputs):
+    if settings.output.registry_format is None or not set(FORMATTED).intersection(agent.outputs):
         return None
     from ragweir.streams.registry.output import OutputForms  # noqa: PLC0415 - with the packages of the format
 

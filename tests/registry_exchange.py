@@ -30,7 +30,7 @@ Answer = tuple[int, Any]
 
 
 def found(ask: Callable[[], Any]) -> Any:
-    """What a call gives, or the kind of its error."""
+    """Return what a call returns, or the name of the kind of its error."""
     try:
         return ask()
     except (SchemaNotFound, RegistryRefused) as error:
@@ -38,7 +38,7 @@ def found(ask: Callable[[], Any]) -> Any:
 
 
 def talk(url: str) -> dict[str, Any]:
-    """Everything that the client asks of a registry, and what it makes of the answers."""
+    """Send each kind of request to a registry; return what the client made of the answers."""
     with RegistryClient(RegistrySettings(url=url)) as client:
         return _said(client)
 
@@ -57,7 +57,9 @@ def _said(client: RegistryClient) -> dict[str, Any]:
         said[f"{kind}: registered again"] = client.register(subject, schema) == number
         said[f"{kind}: found"] = client.find(subject, schema) == number
         said[f"{kind}: read"] = client.schema(number) == schema
-    wrong = Schema("AVRO", '{"type": "record", "name": "Answer", "fields": [{"name": "other", "type": "int"}]}')
+    # One field more, without a default: the registry names several differences in any order.
+    more = [{"name": "query", "type": "string"}, {"name": "other", "type": "int"}]
+    wrong = Schema("AVRO", json.dumps({"type": "record", "name": "Answer", "fields": more}))
     said["another schema of a subject"] = found(lambda: client.find("answers.AVRO-value", wrong))
     said["an incompatible schema"] = found(lambda: client.register("answers.AVRO-value", wrong))
     said["no schema"] = found(lambda: client.register("answers.AVRO-value", Schema("AVRO", "{")))
@@ -92,7 +94,7 @@ def answering(answer: Callable[[str, str, Any], Answer]) -> Iterator[str]:
 
 
 def recorded(registry: str) -> tuple[dict[str, Any], list[Any]]:
-    """The exchange with a real registry, through a proxy: what the client made of it, and each request and answer."""
+    """Talk to a real registry through a proxy; return what the client made of it, and each request with its answer."""
     exchange: list[Any] = []
 
     def forward(method: str, path: str, body: Any) -> Answer:
@@ -111,7 +113,7 @@ def recorded(registry: str) -> tuple[dict[str, Any], list[Any]]:
 
 
 def replayed(exchange: list[Any]) -> dict[str, Any]:
-    """What the client makes of a recorded exchange; a request that differs from the recorded one fails."""
+    """Return what the client makes of a recorded exchange; a request that differs from the recorded one fails."""
     left = iter(exchange)
 
     def answer(method: str, path: str, body: Any) -> Answer:

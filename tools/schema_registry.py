@@ -12,7 +12,7 @@ import urllib.request
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local.cache import cached
@@ -67,6 +67,13 @@ class Registry:
         self._folder, self._port = folder, port or free_port()
         self._process: LocalProcess | None = None
         self.url = f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def start(self) -> None:
         """Start it, and wait until it answers.

@@ -57,7 +57,7 @@ def doctor() -> None:
     context = CheckContext(effective)
     wrong = 0
     more = TRACE_CHECKS if effective.reads_traces else ()
-    if effective.input.format in FORMATS or effective.output.format in FORMATS:
+    if effective.input.format in FORMATS or effective.output.registry_format is not None:
         more += REGISTRY_CHECKS
     for check in (*CHECKS, *more):
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Self
 
 import orjson
 import typer
@@ -33,17 +34,17 @@ def as_json(settings: Settings, records: Sequence[Record]) -> list[Record]:
         PermanentError: if there is no registry, or it does not answer or may not be read.
         ConfigurationError: if a Protobuf message is met without its descriptor set.
     """
-    schemas = RecordSchemas(settings)
     decoded: list[Record] = []
     rejections: list[Rejected] = []
     counts: Counter[int] = Counter()
-    for record in records:
-        try:
-            if (number := schema_id(record.value)) is not None:
-                counts[number] += 1
-            decoded.append(record._replace(value=schemas.as_json(record.value)))
-        except Rejected as rejected:
-            rejections.append(rejected)
+    with RecordSchemas(settings) as schemas:
+        for record in records:
+            try:
+                if (number := schema_id(record.value)) is not None:
+                    counts[number] += 1
+                decoded.append(record._replace(value=schemas.as_json(record.value)))
+            except Rejected as rejected:
+                rejections.append(rejected)
     out.say(f"The records name these schemas of {schemas.url}:")
     for number, count in counts.most_common():
         out.say(f"{count:>6}  schema {number}: {printable(schemas.described(number), None)}")
@@ -59,20 +60,30 @@ def as_json(settings: Settings, records: Sequence[Record]) -> list[Record]:
 class RecordSchemas:
     """The schemas that records name, each asked for once.
 
+    Args:
+        settings: all settings.
+        form: the value of `input.format` by which records are read; None to read each by the type of its schema.
+
     Raises:
         PermanentError: if the settings name no registry.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, form: str | None = None) -> None:
         if settings.registry.url is None:
             raise PermanentError(
                 "these records name schemas of a Schema Registry: set registry.url, such as http://registry:8081"
             )
-        self._settings, self._client = settings, RegistryClient(settings.registry)
+        self._settings, self._form, self._client = settings, form, RegistryClient(settings.registry)
         self._max_bytes = settings.limits.max_event_bytes
         self._known: dict[int, Schema | None] = {}
         self._readers: dict[int, Read | Rejected] = {}
         self.url = self._client.url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
 
     @property
     def form(self) -> str | None:
@@ -94,9 +105,7 @@ class RecordSchemas:
             PermanentError: if the registry does not answer.
         """
         number, data = unframed(value, self._max_bytes)
-        if number not in self._readers:
-            self._readers[number] = self._reader(number)
-        found = self._readers[number]
+        found = self.reader(number)
         if isinstance(found, Rejected):
             raise found
         try:
@@ -106,7 +115,17 @@ class RecordSchemas:
         except Exception as error:
             raise Rejected("unreadable", f"not a record of schema {number}: {type(error).__name__}") from None
 
-    def _reader(self, number: int) -> Read | Rejected:
+    def reader(self, number: int) -> Read | Rejected:
+        """Return the reader of a schema; a rejection for its records if it is not known or cannot be used.
+
+        Raises:
+            PermanentError: if the registry does not answer.
+        """
+        if number not in self._readers:
+            self._readers[number] = self._made(number)
+        return self._readers[number]
+
+    def _made(self, number: int) -> Read | Rejected:
         try:
             schema = self._known[number] = self._client.schema(number)
         except SchemaNotFound:
@@ -114,7 +133,7 @@ class RecordSchemas:
             return unknown(number)
         except RegistryUnavailable as unavailable:
             raise PermanentError(f"the registry {self.url} does not answer: {unavailable}") from None
-        form = next((form for form, kind in FORMATS.items() if kind == schema.type), None)
+        form = self._form or next((form for form, kind in FORMATS.items() if kind == schema.type), None)
         if form is None:
             return Rejected("unknown_schema", f"schema {number} is of the type {schema.type}")
         return schema_reader(self._settings, form)(number, schema)

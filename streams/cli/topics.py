@@ -38,7 +38,7 @@ def create() -> None:
     effective = settings()
     for name, done in create_topics(effective).items():
         out.say(f"{name}: {'created' if done else 'is there'}")
-    if effective.output.format != "json":
+    if effective.output.registry_format is not None:
         from ragweir.streams.registry.output import register  # noqa: PLC0415 - with the packages of the format
 
         try:
@@ -62,7 +62,7 @@ def show() -> None:
     connection = Connection(quiet=True)
     present = partition_counts(build(AdminClient, client_properties(effective, connection)), connection)
     table = Table("topic", "partitions", "key", "kept", "holds text of users or documents")
-    for topic in topic_table(effective.output.format).values():
+    for topic in topic_table(effective.output.registry_format).values():
         name = effective.topics.prefix + topic.name
         partitions = Text(str(present[name])) if name in present else Text("missing", "red")
         table.add_row(name, partitions, topic.key, f"{retention_h(topic, effective) // 24} days", topic.text)

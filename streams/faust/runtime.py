@@ -101,7 +101,7 @@ class EvaluateApp(faust.App):
         # Not the group of the Kafka runtime, where some partitions would lose exactly once without an error.
         identity = Identity("evaluate-faust", slot, settings.topics.prefix)
         bind_slot("evaluate", slot)
-        if settings.output.format != "json":
+        if settings.output.registry_format is not None:
             raise ConfigurationError("output.format needs transactions, which the Faust runtime does not have")
         service = SERVICES["evaluate"]
         self._settings, self._slot, self._member, self._stopped_outside = settings, slot, identity.member, stopped

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 
 from ragweir.errors import PermanentError
 from ragweir.schemas.registry.schema import FORMATS
+from ragweir.schemas.topics import formatted
 from ragweir.streams.kafka.client import (
     Connection,
     Identity,
@@ -31,15 +32,9 @@ from ragweir.streams.kafka.client import (
 from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.settings import Settings
 
-
-def _written_as(name: str) -> tuple[str, ...]:
-    """Return the names of a topic in further formats."""
-    return tuple(f"{name}.{form}" for form in FORMATS)
-
-
 ORDER = (
-    *("dead-letter", *_written_as("windows"), "windows"),
-    *("otlp.evaluations", *_written_as("evaluations"), "evaluations"),
+    *("dead-letter", *(formatted("windows", form) for form in FORMATS), "windows"),
+    *("otlp.evaluations", *(formatted("evaluations", form) for form in FORMATS), "evaluations"),
     *("judge.ledger", "judge.deferred", "judge.retry", "judge.requests"),
     *("redrive", "interactions", "assembly", "spans", "control"),
 )

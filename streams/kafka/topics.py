@@ -28,7 +28,7 @@ def create_topics(effective: Settings, topics: Iterable[Topic] | None = None) ->
         PermanentError: if Kafka answers with an error, or a topic has fewer partitions than the settings require.
         Unreachable: if no broker answers.
     """
-    topics = tuple(topic_table(effective.output.format).values() if topics is None else topics)
+    topics = tuple(topic_table(effective.output.registry_format).values() if topics is None else topics)
     admin, present = connected_admin(effective)
     wanted = effective.topics.partitions
     names = {topic.name: effective.topics.prefix + topic.name for topic in topics}

@@ -69,6 +69,10 @@ class RegistryClient:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
         self._http.close()
 
     def schema(self, schema_id: int) -> Schema:

@@ -10,9 +10,10 @@ import structlog
 from ragweir.errors import ConfigurationError, PermanentError, RegistryUnavailable
 from ragweir.schemas.packed_scores import HEADER
 from ragweir.schemas.registry.frame import framed
-from ragweir.schemas.registry.own import RECORDS
-from ragweir.schemas.registry.own_writers import CONTENT_TYPES, Writer, writer
+from ragweir.schemas.registry.output_schemas import RECORDS
+from ragweir.schemas.registry.output_writers import CONTENT_TYPES, Writer, writer
 from ragweir.schemas.registry.schema import AVRO, PROTOBUF
+from ragweir.schemas.topics import formatted
 from ragweir.schemas.window_key import ProgressKey, parse_window_key
 from ragweir.streams.records import Emission
 from ragweir.streams.registry.client import RegistryClient, SchemaNotFound
@@ -33,8 +34,8 @@ def written_topics(settings: Settings) -> dict[str, str]:
     >>> written_topics(Settings(output={"format": "avro"}))
     {'evaluations': 'rag.evaluations.avro', 'windows': 'rag.windows.avro'}
     """
-    form = settings.output.format
-    return {} if form == "json" else {name: settings.output_topic(f"{name}.{form}") for name in RECORDS}
+    form = settings.output.registry_format
+    return {} if form is None else {name: settings.output_topic(formatted(name, form)) for name in RECORDS}
 
 
 def register(settings: Settings) -> dict[str, int]:
@@ -91,7 +92,7 @@ class OutputForms:
         self._form = form = settings.output.format
         self._client = _client(settings)
         self._full_names = {name: full for name, full in written_topics(settings).items() if name in outputs}
-        self.topics = {f"{name}.{form}": full for name, full in self._full_names.items()}
+        self.topics = {formatted(name, form): full for name, full in self._full_names.items()}
         """The full names of the topics that are written, by the names that their emissions have."""
         self._writers: dict[str, Writer] = {name: writer(RECORDS[name], form) for name in self._full_names}
         self._ids: dict[str, int] = {}
@@ -152,7 +153,7 @@ class OutputForms:
             for key, each in emission.headers
             if key != HEADER
         )
-        return emission._replace(topic=f"{name}.{self._form}", value=value, headers=headers)
+        return emission._replace(topic=formatted(name, self._form), value=value, headers=headers)
 
 
 def _client(settings: Settings) -> RegistryClient:

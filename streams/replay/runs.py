@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from ragweir.errors import ConfigurationError, PermanentError
 from ragweir.schemas.codec.json import encode
+from ragweir.schemas.registry.schema import FORMATS
 from ragweir.schemas.run import Loaded, ReplayRequest, Run
 from ragweir.schemas.topics import RUN
 from ragweir.streams.from_settings import map_text
@@ -21,6 +22,7 @@ from ragweir.streams.kafka.client import Connection, build, client_properties, p
 from ragweir.streams.kafka.reader import offset_range, read, topics
 from ragweir.streams.masking import digest_of_secrets, masked
 from ragweir.streams.settings import Settings
+from ragweir.streams.settings.events import JSON
 
 _TIMEOUT_SECONDS = 30.0
 _MEMBER_SECONDS = 12.0
@@ -56,8 +58,9 @@ def prefix_of(settings: Settings, run_id: str) -> str:
 def run_settings(settings: Settings, run: Run) -> Settings:
     """Return the settings of a run's services: topics of its own, the requested judge, no telemetry port, no SLOs.
 
-    Nothing is written in `output.format`. Evaluations have their OpenTelemetry form only if `output.otlp.replays` is
-    on, and not in the topic of live ones.
+    Lines of files are JSON, also where the records of the input topic are in a format of a registry. Nothing is written
+    in `output.format`. Evaluations have their OpenTelemetry form only if `output.otlp.replays` is on, and not in the
+    topic of live ones.
     """
     otlp = settings.output.otlp
     judges: dict[str, dict[str, Any]] = {
@@ -67,7 +70,10 @@ def run_settings(settings: Settings, run: Run) -> Settings:
     }
     changes: dict[str, dict[str, Any]] = {
         "topics": {"prefix": prefix_of(settings, run.run_id), "partitions": run.partitions},
-        "input": {"start_from": "earliest"},
+        "input": {
+            "start_from": "earliest",
+            "format": JSON if run.files and settings.input.format in FORMATS else settings.input.format,
+        },
         "telemetry": {"port": 0},
         "windows": {"idle_s": _IDLE_SECONDS},
         "output": {

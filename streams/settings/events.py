@@ -175,3 +175,8 @@ class OutputSettings(SettingsGroup):
     `ragweir topics create` creates the topics and registers the schemas. `json`: there is none. Replays write none."""
     otlp: OtlpOutputSettings | None = None
     """Evaluations as OpenTelemetry log records: the table `output.otlp`. Unset: none are written."""
+
+    @property
+    def registry_format(self) -> str | None:
+        """The format whose schemas are in the registry; None if there is JSON alone."""
+        return None if self.format == "json" else self.format

@@ -214,7 +214,7 @@ def past(kafka: SharedBroker) -> History:
 
 
 def test_files_come_to_the_same_as_their_topic(past: History, tmp_path: Path) -> None:
-    """JSON lines and Parquet; what is no event, or has no time but that of its loading, becomes a dead letter."""
+    """JSON lines and Parquet, whatever the format of live records. A line without event or time is a dead letter."""
     values = [value for part in past.values for value in part]
     lines, rows = tmp_path / "a b.jsonl", tmp_path / "rows.parquet"
     timeless = b'{"event_id": "t", "query": "q", "response": "r"}'
@@ -223,8 +223,9 @@ def test_files_come_to_the_same_as_their_topic(past: History, tmp_path: Path) ->
     good.write_bytes(b"\n".join(value for value in values if value != b"not json"))
     duckdb.sql(f"copy (select * from read_json('{good}', format='newline_delimited')) to '{rows}' (format parquet)")
     ids, dead = past.expected
-    for run, file, buried in (("lines", lines, dead + 1), ("rows", rows, 0)):
-        done = past.replay(file, "--run-id", run)
+    framed = {"RAGWEIR_INPUT__FORMAT": "avro", "RAGWEIR_REGISTRY__URL": "http://127.0.0.1:9"}
+    for run, file, buried, live in (("lines", lines, dead + 1, {}), ("rows", rows, 0, framed)):
+        done = past.replay(file, "--run-id", run, **live)
         assert done.returncode == 0
         shown = f"--prefix {past.prefix}run.{run}. dead-letter show"
         assert (f"; {buried} dead letters, and `ragweir {shown}`" in done.stderr.decode()) == bool(buried)

@@ -15,11 +15,11 @@ from typing import Any
 import fastavro
 import orjson
 import pytest
+from avro_answers import FIRST, MAP, avro
 from commands import environment, ragweir
 from confluent_kafka import Message
 from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import Service, eventually
-from test_registry_service import FIRST, MAP, avro
 
 from tools.schema_registry import Registry
 
@@ -50,10 +50,8 @@ class AvroConsumer:
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[Registry]:
-    started = Registry(tmp_path)
-    started.start()
-    yield started
-    started.stop()
+    with Registry(tmp_path) as started:
+        yield started
 
 
 def test_an_avro_consumer_reads_each_evaluation_and_window_once(  # noqa: PLR0915 - one story

@@ -11,8 +11,8 @@ from registry_exchange import FILE, recorded
 
 from ragweir.errors import RegistryRefused
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.schemas.registry.own import RECORDS, as_text, avro_schema
-from ragweir.schemas.registry.own_protobuf import field_numbers, message_type, with_new_fields
+from ragweir.schemas.registry.output_protobuf import field_numbers, message_type, with_new_fields
+from ragweir.schemas.registry.output_schemas import RECORDS, as_text, avro_schema
 from ragweir.schemas.registry.schema import FORMATS, Schema
 from ragweir.streams.registry.client import RegistryClient
 from ragweir.streams.registry.output import register, registered
@@ -22,20 +22,14 @@ from tools.schema_registry import Registry
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    started = Registry(tmp_path_factory.mktemp("registry"))
-    started.start()
-    yield started
-    started.stop()
+    with Registry(tmp_path_factory.mktemp("registry")) as started:
+        yield started
 
 
 def test_the_recorded_exchange_is_true(tmp_path: Path) -> None:
     """RECORD=1 writes it anew."""
-    registry = Registry(tmp_path)
-    registry.start()
-    try:
+    with Registry(tmp_path) as registry:
         said, exchange = recorded(registry.url)
-    finally:
-        registry.stop()
     found = {"said": said, "exchange": exchange}
     if os.environ.get("RECORD"):
         FILE.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")

@@ -9,69 +9,28 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
-from typing import Any
 
-import fastavro
 import orjson
 import pytest
+from avro_answers import FIRST, MAP, SECOND, TIME_MS, avro
 from commands import evaluating, ragweir
 from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import eventually
 
 from tools.schema_registry import Registry
 
-FIRST: dict[str, Any] = {
-    "type": "record",
-    "name": "Answered",
-    "namespace": "com.example.shop",
-    "fields": [
-        {"name": "id", "type": {"type": "string", "logicalType": "uuid"}},
-        {"name": "question", "type": "string"},
-        {"name": "answer", "type": ["null", "string"]},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "passages", "type": {"type": "array", "items": "string"}},
-    ],
-}
-SECOND = {**FIRST, "fields": [*FIRST["fields"], {"name": "model", "type": "string", "default": "m1"}]}
-MAP = """
-event_id = "id"
-query = "question"
-response = "answer"
-ended_at = "at"
-contexts = "passages"
-"""
-TIME_MS = 1_764_000_000_000
-
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    started = Registry(tmp_path_factory.mktemp("registry"))
-    started.start()
-    yield started
-    started.stop()
+    with Registry(tmp_path_factory.mktemp("registry")) as started:
+        yield started
 
 
 def register(registry: Registry) -> tuple[int, int]:
-    """The ids of the two versions of the schema."""
+    """Return the ids of the two versions of the schema."""
     first, second = (registry.register("answers-value", json.dumps(schema)) for schema in (FIRST, SECOND))
     return first, second
-
-
-def avro(schema: Any, schema_id: int, number: int) -> bytes:
-    out = BytesIO()
-    out.write(b"\0" + schema_id.to_bytes(4, "big"))
-    value = {
-        "id": f"e{number}",
-        "question": "What is the excess?",
-        "answer": "The excess is $604.",
-        "at": TIME_MS + number,
-        "passages": ["Water damage carries an excess of $604."],
-        "model": "m2",
-    }
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
-    return out.getvalue()
 
 
 def topics(kafka: SharedBroker, prefix: str, partitions: int = 2) -> str:
@@ -148,7 +107,7 @@ def test_tap_and_doctor_name_the_schemas(kafka: SharedBroker, prefix: str, tmp_p
     shared = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix)
     produce(kafka.bootstrap, topic, [avro(FIRST, first, number) for number in range(20)], partition=0)
     checked = ragweir(*shared, "doctor", **own).stdout.decode()
-    assert f"schemas: the newest 20 records name schema {first} com.example.shop.Answered" in checked
+    assert f"schemas: the newest 20 records name schema {first} AVRO com.example.shop.Answered" in checked
     produce(kafka.bootstrap, topic, [b"\0\0\0\x03\xe7ab", avro(FIRST, first, 20)[:-3]], partition=0)
 
     without = {name: value for name, value in own.items() if not name.startswith("RAGWEIR_INPUT")}
@@ -164,7 +123,7 @@ def test_tap_and_doctor_name_the_schemas(kafka: SharedBroker, prefix: str, tmp_p
     assert b"Read through the map" in through_map.stdout
 
     checked = ragweir(*shared, "doctor", **own).stdout.decode()
-    assert "schemas: schema 999, which records name, is not in the registry" in checked
+    assert "schemas: records name a schema that cannot be used: schema 999 is not in the registry" in checked
     away = own | {"RAGWEIR_REGISTRY__URL": "http://127.0.0.1:9/apis"}
     checked = ragweir(*shared, "doctor", **away).stdout.decode()
     assert "registry: the registry does not answer" in checked

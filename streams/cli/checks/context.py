@@ -46,7 +46,7 @@ class CheckContext:
 
     def own_topics(self) -> Iterator[str]:
         """Yield the names of ragweir's topics."""
-        return map(self.settings.output_topic, topic_table(self.settings.output.format))
+        return map(self.settings.output_topic, topic_table(self.settings.output.registry_format))
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of a topic.

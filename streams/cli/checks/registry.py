@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ragweir.errors import ConfigurationError, PermanentError, RegistryUnavailable, Rejected, Unreachable
 from ragweir.schemas.registry.frame import schema_id
-from ragweir.schemas.registry.readers import name_of
-from ragweir.schemas.registry.schema import FORMATS, Read, Schema
+from ragweir.schemas.registry.schema import FORMATS
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
-from ragweir.streams.from_settings import schema_reader
-from ragweir.streams.registry.client import RegistryClient, SchemaNotFound
+from ragweir.streams.cli.record_schemas import RecordSchemas
+from ragweir.streams.registry.client import RegistryClient
 from ragweir.streams.registry.output import registered
 from ragweir.streams.sample import read_newest
 
@@ -27,10 +26,8 @@ def registry(context: CheckContext) -> str:
     settings = context.settings
     if settings.registry.url is None:
         raise CheckFailed("registry.url is not set, such as http://registry:8081")
-    with _failures():
-        client = RegistryClient(settings.registry)
-        subjects = client.subjects()
-    return f"{client.url} has {subjects} subjects"
+    with _failures(), RegistryClient(settings.registry) as client:
+        return f"{client.url} has {client.subjects()} subjects"
 
 
 def schemas(context: CheckContext) -> str:
@@ -41,26 +38,21 @@ def schemas(context: CheckContext) -> str:
     topic = settings.input_topic
     context.partitions(topic)
     registry(context)
-    with _failures():
-        make, client = schema_reader(settings, settings.input.format), RegistryClient(settings.registry)
+    with _failures(), RecordSchemas(settings, settings.input.format) as by_id:
         records = read_newest(settings, topic, _SAMPLE)
         numbers = Counter(schema_id(record.value) for record in records if record.value is not None)
         if unnamed := numbers.pop(None, 0):
             raise CheckFailed(f"{unnamed} of the newest {len(records)} records of {topic} name no schema")
-        names = [_usable(client, make, number or 0) for number, _ in numbers.most_common()]
+        names = [_usable(by_id, number or 0) for number, _ in numbers.most_common()]
     more = f" and {len(names) - _MOST_SCHEMAS} more" if len(names) > _MOST_SCHEMAS else ""
     return f"the newest {len(records)} records name {', '.join(names[:_MOST_SCHEMAS]) or 'none'}{more}"
 
 
-def _usable(client: RegistryClient, make: Callable[[int, Schema], Read | Rejected], number: int) -> str:
-    """Return the id and the name of a schema that can be used."""
-    try:
-        schema = client.schema(number)
-    except SchemaNotFound:
-        raise CheckFailed(f"schema {number}, which records name, is not in the registry") from None
-    if isinstance(made := make(number, schema), Rejected):
-        raise CheckFailed(f"records name a schema that cannot be used: {made.message}")
-    return f"schema {number} {name_of(schema)}".rstrip()
+def _usable(schemas: RecordSchemas, number: int) -> str:
+    """Return the id, type and name of a schema that can be used."""
+    if isinstance(found := schemas.reader(number), Rejected):
+        raise CheckFailed(f"records name a schema that cannot be used: {found.message}")
+    return f"schema {number} {schemas.described(number)}"
 
 
 @contextmanager

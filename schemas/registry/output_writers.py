@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 from pydantic import BaseModel
 
-from ragweir.schemas.registry.own import as_text, avro_schema, json_schema
+from ragweir.schemas.registry.output_schemas import as_text, avro_schema, json_schema
 from ragweir.schemas.registry.schema import AVRO, FORMATS, PROTOBUF, Schema
 from ragweir.schemas.times import parse_rfc3339
 
@@ -41,13 +41,13 @@ def writer(model: type[BaseModel], form: str) -> Writer:
     b'\x02t\x02\x04\x00'
 
     Args:
-        model: a model of `ragweir.schemas.registry.own.RECORDS`.
+        model: a model of `ragweir.schemas.registry.output_schemas.RECORDS`.
         form: `avro`, `protobuf` or `jsonschema`.
     """
     if FORMATS[form] == AVRO:
         return _avro_writer(model)
     if FORMATS[form] == PROTOBUF:
-        from ragweir.schemas.registry.own_protobuf import field_numbers, message_type  # noqa: PLC0415 - as for readers
+        from ragweir.schemas.registry.output_protobuf import field_numbers, message_type  # noqa: PLC0415 - as for readers
 
         made = message_type(avro_schema(model), field_numbers())
         return Writer(

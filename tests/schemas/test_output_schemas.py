@@ -14,9 +14,9 @@ from pydantic import BaseModel, Field
 
 from ragweir.schemas import export
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.schemas.registry.own import RECORDS, as_text, avro_schema
-from ragweir.schemas.registry.own_protobuf import field_numbers, message_type, with_new_fields
-from ragweir.schemas.registry.own_writers import writer
+from ragweir.schemas.registry.output_protobuf import field_numbers, message_type, with_new_fields
+from ragweir.schemas.registry.output_schemas import RECORDS, as_text, avro_schema
+from ragweir.schemas.registry.output_writers import writer
 from ragweir.schemas.registry.protobuf import protobuf_reader
 from ragweir.schemas.times import parse_rfc3339
 from ragweir.schemas.window import Window
@@ -39,12 +39,12 @@ def read_avro(model: type[BaseModel], value: bytes) -> Any:
 
 
 def expected(model: type[BaseModel], value: bytes) -> Any:
-    """What the model reads, with all its defaults."""
+    """Return the record that the model reads, with all its defaults."""
     return model.model_validate_json(value).model_dump(mode="python")
 
 
 def leaves(value: Any, path: tuple[str | int, ...] = ()) -> dict[tuple[str | int, ...], Any]:
-    """The values of a record that are not those of an absent field, by path; numbers as floats."""
+    """Return the values of a record that are not those of an absent field, by path; numbers as floats."""
     if isinstance(value, dict):
         parts = [each for name, own in value.items() for each in leaves(own, (*path, name)).items()]
         return dict(parts)

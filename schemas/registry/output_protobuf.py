@@ -20,7 +20,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from ragweir.schemas.registry.own import NAMESPACE, TIME
+from ragweir.schemas.registry.output_schemas import NAMESPACE, TIME
 from ragweir.schemas.times import parse_rfc3339
 
 NUMBERS_FILE = "field_numbers.json"
