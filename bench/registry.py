@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -31,7 +32,8 @@ from ragweir.schemas.registry.frame import framed
 from ragweir.schemas.registry.output_protobuf import message_type, with_new_fields
 from ragweir.schemas.registry.output_writers import writer
 from ragweir.schemas.registry.protobuf import protobuf_reader
-from ragweir.schemas.registry.schema import FORMATS, Read, ReaderTable
+from ragweir.schemas.registry.readers import reader_of
+from ragweir.schemas.registry.schema import FORMATS, Read, ReaderTable, Schema
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.records import Record
 from tools import tables
@@ -100,6 +102,10 @@ def _values(events: Sequence[dict[str, Any]]) -> tuple[Mapping[str, list[bytes]]
     }, readers
 
 
+def _given(read: Read, _: Schema) -> Read:
+    return read
+
+
 def _each(read: Callable[[bytes], object], values: Sequence[bytes]) -> Callable[[], object]:
     def work() -> None:
         for value in values:
@@ -120,7 +126,8 @@ def reading() -> Table:
     plain = {"json": _each(orjson.loads, json)} | {form: _each(readers[form], values[form]) for form in FORMATS}
     whole = {"json": _decoding(JsonDecoder(mapping=mapping), json)}
     for form in FORMATS:
-        decoder = RegistryDecoder(ReaderTable({_ID: readers[form]}), mapping=mapping)
+        read = reader_of(_ID, Schema(FORMATS[form], "{}"), form, partial(_given, readers[form]))
+        decoder = RegistryDecoder(ReaderTable({_ID: read}), mapping=mapping)
         whole[form] = _decoding(decoder, [framed(_ID, value) for value in values[form]])
     parse, decode = side_by_side(plain, EVENTS), side_by_side(whole, EVENTS)
     table = Table("format", "bytes", "parse us", "of JSON's", "decode us", "of JSON's", title="Reading an event")

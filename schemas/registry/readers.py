@@ -10,6 +10,8 @@ from ragweir.errors import Rejected
 from ragweir.schemas.registry.schema import AVRO, FORMATS, MAX_SCHEMA_BYTES, Read, Schema
 
 ReadSchema = Callable[[Schema], Read]
+_MAX_NAME = 200
+"""The number of characters of a name that rejections have."""
 
 
 def read_schema(form: str, descriptors: bytes = b"") -> ReadSchema:
@@ -52,24 +54,32 @@ def name_of(schema: Schema) -> str:
 
 
 def reader_of(schema_id: int, schema: Schema, form: str, make: ReadSchema) -> Read | Rejected:
-    """Return the reader of a schema, or the rejection of its records.
+    """Return the reader of a schema, or the rejection of its records. Rejections name the schema.
 
-    >>> str(reader_of(7, Schema("JSON", "{}"), "avro", read_schema("avro")))
-    'schema 7 is of the type JSON, and input.format is avro'
+    >>> str(reader_of(7, Schema("JSON", '{"title": "Answer"}'), "avro", read_schema("avro")))
+    'schema 7 Answer is of the type JSON, and input.format is avro'
     """
-    wanted = FORMATS[form]
-    if schema.type != wanted:
-        return Rejected(
-            "unknown_schema", f"schema {schema_id} is of the type {schema.type}, and input.format is {form}"
-        )
-    if len(schema.text) + sum(map(len, schema.references)) > MAX_SCHEMA_BYTES:
-        return Rejected("unknown_schema", f"schema {schema_id} is over the limit of {MAX_SCHEMA_BYTES} bytes")
+    too_large = len(schema.text) + sum(map(len, schema.references)) > MAX_SCHEMA_BYTES
+    name = "" if too_large else name_of(schema)[:_MAX_NAME]
+    named = f"schema {schema_id} {name}".rstrip()
+    if schema.type != FORMATS[form]:
+        return Rejected("unknown_schema", f"{named} is of the type {schema.type}, and input.format is {form}")
+    if too_large:
+        return Rejected("unknown_schema", f"{named} is over the limit of {MAX_SCHEMA_BYTES} bytes")
     try:
-        return make(schema)
+        read = make(schema)
     except MemoryError:
         raise
     except Exception as error:
         why = f": {error}" if type(error) is ValueError else ""
-        return Rejected(
-            "unknown_schema", f"schema {schema_id} cannot be used: reading it raised {type(error).__name__}{why}"
-        )
+        return Rejected("unknown_schema", f"{named} cannot be used: reading it raised {type(error).__name__}{why}")
+
+    def rejecting(data: bytes) -> object:
+        try:
+            return read(data)
+        except MemoryError:
+            raise
+        except Exception as error:  # Whatever the bytes are, they are not of the schema.
+            raise Rejected("unreadable", f"not a record of {named}: reading it raised {type(error).__name__}") from None
+
+    return rejecting

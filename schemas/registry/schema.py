@@ -19,7 +19,7 @@ Read = Callable[[bytes], object]
 """Returns the data as JSON would give it: objects, lists, texts, numbers, booleans and null.
 
 Raises:
-    Exception: of any kind if the bytes are not of the schema; MemoryError apart, it is the record's fault.
+    Rejected: if the bytes are not of the schema. Readers of single formats raise any exception but MemoryError for it.
 """
 
 

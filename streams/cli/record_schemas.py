@@ -108,12 +108,11 @@ class RecordSchemas:
         found = self.reader(number)
         if isinstance(found, Rejected):
             raise found
+        read = found(data)
         try:
-            return orjson.dumps(found(data))
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise Rejected("unreadable", f"not a record of schema {number}: {type(error).__name__}") from None
+            return orjson.dumps(read)
+        except orjson.JSONEncodeError as error:
+            raise Rejected("unreadable", f"a record of schema {number} has no JSON: {error}") from None
 
     def reader(self, number: int) -> Read | Rejected:
         """Return the reader of a schema; a rejection for its records if it is not known or cannot be used.

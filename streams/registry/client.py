@@ -194,5 +194,6 @@ def _tls(settings: RegistrySettings) -> ssl.SSLContext | bool:
         return True
     context = ssl.create_default_context(cafile=given.get("ssl.ca.location"))
     if certificate := given.get("ssl.certificate.location"):
-        context.load_cert_chain(certificate, given.get("ssl.key.location"), given.get("ssl.key.password"))
+        # Without a password OpenSSL would ask the terminal for that of an encrypted key.
+        context.load_cert_chain(certificate, given.get("ssl.key.location"), given.get("ssl.key.password", ""))
     return context

@@ -1,0 +1,125 @@
+"""The connection to a registry: who asks is told to a real server, over TLS, by the properties of `registry.client`."""
+
+import base64
+import shutil
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+from ragweir.errors import ConfigurationError, RegistryRefused, RegistryUnavailable
+from ragweir.streams.registry.client import RegistryClient
+from ragweir.streams.settings import RegistrySettings, load
+
+SECRET = "a-secret-of-theirs"
+BASIC = "Basic " + base64.b64encode(f"alice:{SECRET}".encode()).decode()
+BEARER = f"Bearer {SECRET}"
+
+
+@contextmanager
+def registry(wanted: str = "", tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """Serve a registry without subjects to those who send a header `Authorization`; yield its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b"[]"
+            self.send_response(200 if self.headers.get("Authorization", "") == wanted else 401)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        @override
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    class Server(ThreadingHTTPServer):
+        @override
+        def finish_request(self, request: object, client_address: object) -> None:
+            """Make the handshake on the thread of the request, as it may fail."""
+            if tls is None:
+                super().finish_request(request, client_address)  # type: ignore[arg-type]
+                return
+            with suppress(OSError), tls.wrap_socket(request, server_side=True) as secured:  # type: ignore[arg-type]
+                super().finish_request(secured, client_address)  # type: ignore[arg-type]
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def subjects(url: str, **given: str) -> int:
+    """Ask for the number of subjects; properties have underscores for dots."""
+    client = {name.replace("_", "."): value for name, value in given.items()}
+    with RegistryClient(RegistrySettings(url=url, client=client)) as asked:
+        return asked.subjects()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name", "value"),
+    [(BASIC, "basic_auth_user_info", f"alice:{SECRET}"), (BEARER, "bearer_auth_token", SECRET)],
+    ids=["basic", "bearer"],
+)
+def test_the_registry_knows_who_asks(
+    wanted: str, name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with registry(wanted) as url:
+        assert subjects(url, **{name: value}) == 0
+        for given in ({}, {name: value + "x"}):
+            with pytest.raises(RegistryRefused, match="the registry does not know who asks") as refused:
+                subjects(url, **given)
+            assert SECRET not in str(refused.value)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("RAGWEIR_REGISTRY__URL", url)
+        monkeypatch.setenv(f"RAGWEIR_REGISTRY__CLIENT__{name.upper()}", value)
+        with RegistryClient(load().registry) as from_the_environment:
+            assert from_the_environment.subjects() == 0
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the certificates and keys of a server and of a client."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("keys")
+    for name, key in (("server", ["-nodes"]), ("client", ["-passout", f"pass:{SECRET}"])):
+        files = ["-keyout", folder / f"{name}.key", "-out", folder / f"{name}.pem"]
+        about = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
+        command = [openssl, "req", "-x509", "-newkey", "rsa:2048", *key, *files, *about]
+        subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+def server_tls(keys: Path) -> ssl.SSLContext:
+    """Return TLS that asks for the client's certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(keys / "server.pem", keys / "server.key")
+    context.load_verify_locations(keys / "client.pem")
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def test_both_ends_show_their_certificates(keys: Path) -> None:
+    own = {
+        "ssl_certificate_location": str(keys / "client.pem"),
+        "ssl_key_location": str(keys / "client.key"),
+        "ssl_key_password": SECRET,
+    }
+    trusted = {"ssl_ca_location": str(keys / "server.pem")}
+    with registry(tls=server_tls(keys)) as url:
+        assert subjects(url, **own, **trusted) == 0
+        with pytest.raises(RegistryUnavailable, match="certificate verify failed"):
+            subjects(url, **own)
+        with pytest.raises(RegistryUnavailable):
+            subjects(url, **trusted)
+        wrong_passwords = [{**own, "ssl_key_password": password} for password in ("wrong", "")]
+        for wrong in (*wrong_passwords, {**own, "ssl_ca_location": "/nowhere.pem"}):
+            with pytest.raises(ConfigurationError, match=r"^registry\.client: "):
+                subjects(url, **wrong)
