@@ -7,6 +7,8 @@ MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
 READY := .venv/.ready
+# Files stay together, as many of them share a fixture.
+PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder
 # The first Python that is new enough and can make virtual environments; `make setup PYTHON=/path/to/python` overrides.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	$$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
@@ -21,7 +23,7 @@ KERNEL_SOURCES := kernel/Cargo.toml kernel/pyproject.toml $(shell find kernel/sr
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --custom-compile-command "make lock" --quiet
 
-.PHONY: help setup kernel demo test checks tests test-fast test-long docs test-docs test-otel test-registry chaos chaos-long chaos-traces chaos-cluster compatibility bench bench-worst bench-peers soak lock jars clean
+.PHONY: help setup kernel demo test checks tests test-fast test-heavy test-long docs test-docs test-otel test-registry chaos chaos-long chaos-traces chaos-cluster compatibility bench bench-worst bench-peers soak lock jars clean
 
 help: ## list the targets
 	@echo "ragweir: scores RAG traffic on Kafka. Two commands show all of it: make demo, then make test."
@@ -74,10 +76,13 @@ checks: setup
 	@$(BIN)/mypy
 
 tests: setup
-	@$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest $(PARALLEL)
+
+test-heavy: setup ## the tests that take longest, left out of the others but for CI, in four minutes
+	@$(BIN)/python -m pytest $(PARALLEL) -m "heavy and not long" tests
 
 test-fast: setup ## tests that need neither a broker nor other programs, but for the slowest, in about a minute
-	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal --hypothesis-profile fast -m "not long and not heavy" \
+	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal --hypothesis-profile fast \
 		tests/schemas tests/metrics tests/kernel tests/streams ragweir
 
 test-long: setup ## the full-size versions of the heavy tests

@@ -191,6 +191,7 @@ def complaints(service: Service) -> list[str]:
     return [f"{line['event']} {line.get('reason', '')}" for line in lines]
 
 
+@pytest.mark.heavy
 def test_every_part_works_with_exactly_its_rights(guarded: Running) -> None:
     """Interactions become evaluations and windows, which the exporter reads; people can look at all of it.
 

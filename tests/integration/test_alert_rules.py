@@ -161,6 +161,7 @@ def test_every_alert_has_a_threshold_that_was_changed() -> None:
         assert len(comparisons) == len(COMPARISON.findall(rule["expr"])), rule["alert"]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("scale", [1, *(pytest.param(scale, marks=pytest.mark.long) for scale in (0.02, 0.001))])
 def test_the_rules_of_slos_hold(tools: Programs, tmp_path: Path, scale: float) -> None:
     """The tests that `ragweir slo rules --tests` writes pass on its rules, of tight, usual and wide budgets."""

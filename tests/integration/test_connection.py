@@ -216,6 +216,7 @@ def test_a_missing_permission_condemns_no_record(guarded: Guarded, prefix: str, 
     assert SECRET not in (tmp_path / f"{prefix}log").read_text()
 
 
+@pytest.mark.heavy
 def test_a_worker_waits_for_a_broker_that_is_absent(tmp_path: Path) -> None:
     """Without a broker a worker says so once, is not ready, and works as soon as one comes."""
     log = tmp_path / "log"

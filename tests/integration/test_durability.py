@@ -162,7 +162,6 @@ def test_partitions_that_no_worker_has_read_are_named(kafka: SharedBroker, prefi
     assert checks.group(findings) == f"group {prefix}evaluate is 0 records behind"
 
 
-@pytest.mark.heavy
 def test_the_wait_of_the_first_worker_of_a_group_is_named() -> None:
     """It is a setting of brokers, with 3 s as its default; the brokers of tests have none, and then nothing is said."""
     with local_kafka(properties={"group.initial.rebalance.delay.ms": "3000"}) as broker:

@@ -71,6 +71,7 @@ def test_one_record_that_ends_processes_is_buried_and_its_neighbours_are_evaluat
     assert third.stop() == 0
 
 
+@pytest.mark.heavy
 def test_aggregate_stops_for_good_where_its_processes_die_on_the_same_records(
     kafka: SharedBroker, prefix: str, start: Start
 ) -> None:
@@ -91,6 +92,7 @@ def test_aggregate_stops_for_good_where_its_processes_die_on_the_same_records(
     assert start(traffic, "--slot", "0", service="aggregate").ended() == -signal.SIGABRT, "it tries again"
 
 
+@pytest.mark.heavy
 def test_metadata_of_others_says_nothing(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """Offsets that an older release committed, without metadata, and those with somebody else's."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)

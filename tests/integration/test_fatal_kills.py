@@ -21,6 +21,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield from starting(tmp_path)
 
 
+@pytest.mark.heavy
 def test_a_supervisor_finds_the_record_that_stops_workers(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """A record whose evaluation never ends, and lets nothing else run: killed after the stall, found, buried alone."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
@@ -38,6 +39,7 @@ def test_a_supervisor_finds_the_record_that_stops_workers(kafka: SharedBroker, p
     assert service.stop() == 0
 
 
+@pytest.mark.heavy
 def test_kills_bury_nothing(kafka: SharedBroker, prefix: str, start: Start) -> None:
     """Workers, and the processes that try records for them, are killed again and again, and the records are healthy."""
     traffic = Traffic(kafka.bootstrap, prefix, partitions=1)
@@ -76,6 +78,7 @@ def test_a_record_whose_trials_are_killed_is_waited_for(
     healthy(traffic)
 
 
+@pytest.mark.heavy
 def test_a_watchdog_and_a_broker_that_stands_still_bury_nothing(prefix: str, start: Start, tmp_path: Path) -> None:
     """A worker leaves as calls to Kafka do not come back, with its first records in hand, more than once."""
     with local_kafka(folder=tmp_path / "kafka", properties=QUICK_BROKER) as broker:

@@ -253,6 +253,7 @@ def test_a_slot_without_partitions_is_ready_and_idle(kafka: SharedBroker, prefix
     traffic.must_be_settled_exactly_once()
 
 
+@pytest.mark.heavy
 def test_a_broker_that_goes_is_waited_for(prefix: str, start: Start) -> None:
     """Killed under load, it is missed in one line and found again; not ready meanwhile; then none is lost.
 

@@ -205,6 +205,7 @@ def must_be_whole(traffic: Traffic, what: str) -> None:
         print(f"{what}: {len(expected)} {name}, of which {len(found) - len(expected)} were written again")
 
 
+@pytest.mark.heavy
 def test_killed_workers_lose_nothing(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """With each of two workers killed in the middle, all events are evaluated and all poison buried, once or more."""
     traffic, group = Traffic(kafka.bootstrap, prefix), f"{prefix}evaluate-faust"

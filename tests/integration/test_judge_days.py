@@ -376,6 +376,7 @@ def test_a_ledger_without_the_brokers_time_is_told_and_works_by_our_own_clock(
     eventually(lambda: not ledger_time.missing(admin, other), "the broker has the settings of the created topic")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("last", [pytest.param("judge.requests", marks=pytest.mark.long), "judge.ledger"])
 def test_partitions_that_are_added_under_running_workers_do_not_multiply_the_budget(
     kafka: SharedBroker, prefix: str, tmp_path: Path, services: list[Service], last: str

@@ -237,7 +237,6 @@ def deploy(kafka: SharedBroker, prefix: str, tmp_path: Path) -> Iterator[Deploy]
             each.end()
 
 
-@pytest.mark.heavy
 def test_kills_of_several_workers_lose_and_double_nothing(deploy: Deploy) -> None:
     """Unkeyed pieces of traces and logs over five partitions of two topics, three workers, and six kills."""
     deployed = deploy(workers=3)
@@ -359,7 +358,6 @@ def test_otlp_is_needed_and_ragweirs_own_topics_are_no_sources() -> None:
         assert f"{own} is ragweir's own topic" in told(refused)
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("seconds", [2, pytest.param(20, marks=pytest.mark.long)])
 def test_a_stopped_process_marks_nothing_that_it_has_not_read(deploy: Deploy, seconds: float) -> None:
     """It is stopped at any moment, also between the answer about an end and its mark."""

@@ -344,6 +344,7 @@ def test_events_count_as_the_live_service_counts_them() -> None:
     assert all(own.values())
 
 
+@pytest.mark.heavy
 def test_what_is_written_passes_in_promtool(tools: Programs, tmp_path: Path) -> None:
     """The rules, their proofs, and tests of the history itself, which fail where the rules would fire otherwise."""
     rows = lines([(400, 0.01), (60, 0.9), (100, -1.0), (60, 0.02), (90, 0.7), (60, 0.01)])

@@ -169,6 +169,7 @@ def must_be_whole(deployment: Deployment) -> Counter[object]:
     return Counter(each["catalogue_version"] for each in by_stage["scored"])
 
 
+@pytest.mark.heavy
 def test_slot_after_slot_is_upgraded_and_nothing_is_lost_doubled_or_unbooked(deployment: Deployment) -> None:
     """Both releases work side by side under traffic; a worker of ours goes on where one of the release before stood."""
     running = {(service, slot): deployment.start("before", service, slot) for service in SERVICES for slot in (0, 1)}

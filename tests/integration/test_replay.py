@@ -160,6 +160,7 @@ def windows(file: Path) -> list[bytes]:
     return sorted(orjson.dumps(each, option=orjson.OPT_SORT_KEYS) for each in kept)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("count", [5_000, pytest.param(1_000_000, marks=pytest.mark.long)], ids=["5k", "1m"])
 def test_replays_are_the_same_whatever_the_workers_batches_and_kills(
     kafka: SharedBroker, prefix: str, tmp_path: Path, count: int
@@ -314,6 +315,7 @@ def test_windows_are_waited_for_until_every_partition_says_that_it_is_idle(past:
         assert monitor.windows_are_closed()
 
 
+@pytest.mark.heavy
 def test_a_replay_leaves_live_topics_groups_and_series_alone(kafka: SharedBroker, prefix: str, tmp_path: Path) -> None:
     """While live traffic is evaluated, a replay of it comes and goes: live has its own evaluations, and only these."""
     live = made(kafka.bootstrap, prefix, 600)
@@ -364,6 +366,7 @@ def test_filters_say_what_is_evaluated(past: History) -> None:
     assert [json.loads(each) for each in past.canonical("some")] == wanted
 
 
+@pytest.mark.heavy
 def test_a_run_keeps_its_judge_within_its_own_budget(past: History) -> None:
     """Everything selected is judged or deferred, and neither a live topic nor a live ledger hears of it."""
     with simulated_judge() as judge:
@@ -404,6 +407,7 @@ def _settings(past: History) -> Settings:
     return Settings(kafka={"bootstrap_servers": past.bootstrap}, topics={"prefix": past.prefix})
 
 
+@pytest.mark.heavy
 def test_the_life_of_a_run(past: History) -> None:
     """A range is read; gone on with by the same command only; listed, shown, and deleted with all that is its own."""
     command = ("--run-id", "range", "--from", "10", "--to", "20")
@@ -436,6 +440,7 @@ def test_the_life_of_a_run(past: History) -> None:
     assert "there is no run range" in told(ragweir(*past.shared, "runs", "show", "range"))
 
 
+@pytest.mark.heavy
 def test_a_run_like_another_reads_the_same_offsets(past: History) -> None:
     """By other settings, also after the other run was deleted; a range that is not there any more is an error."""
     assert past.replay("--run-id", "model", "--from", "10", "--to", "20").returncode == 0

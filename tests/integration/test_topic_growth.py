@@ -118,6 +118,7 @@ def test_every_topic_has_its_place_in_the_order() -> None:
     assert ORDER.index("interactions") < ORDER.index("assembly") < ORDER.index("spans")
 
 
+@pytest.mark.heavy
 def test_topics_grow_between_two_halves_of_the_traffic(deployed: Deployment, tmp_path: Path) -> None:
     """As documented: evaluate is stopped, judge ends its work, all are stopped; publishers go on all the while."""
     evaluate, aggregate = deployed.start("evaluate", "aggregate")

@@ -190,6 +190,7 @@ def shown(export: Service) -> dict[str, tuple[float, dict[str, int]]]:
     return {size: (end, events[size]) for size, end in ends.items()}
 
 
+@pytest.mark.heavy
 def test_live_traffic_with_one_fast_clock(services: Services) -> None:
     """Nine applications are shown with every event of every window, beside one whose clock is four minutes ahead."""
     sizes = {"sizes": ["5s", "30s"], "grace_s": 2, "disorder_s": 1, "idle_s": 5}

@@ -134,6 +134,7 @@ def test_the_product_comes_through_faults_of_one_of_three_brokers_unharmed(tmp_p
     assert {kind for kind in told["stalls_s"] if not done.get(kind)} <= {"full disk"}, "nothing could be mounted"
 
 
+@pytest.mark.heavy
 def test_traces_come_through_every_kind_of_fault_unharmed(hurt: Cluster, tmp_path: Path) -> None:
     """Interactions equal a batch reference over the log of spans, byte for byte; by the generator, none is lost or
     doubled, and none is torn whose spans came in time, be it ten minutes before key began to read.
