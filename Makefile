@@ -66,7 +66,7 @@ kernel: $(READY) ## build kernel/ into .venv as setup does where cargo is, but f
 demo: setup ## a local Kafka, sample traffic, its scores as they come, a drop in quality and the alert that fires
 	@$(BIN)/ragweir demo
 
-test: setup ## everything that must hold: lint, types, layers, doctests and tests on a real Kafka
+test: setup ## lint, types, layers, doctests and tests on a real Kafka; all but the heavy ones
 	@$(MAKE) --jobs 2 checks tests
 
 checks: setup
@@ -78,7 +78,7 @@ checks: setup
 tests: setup
 	@$(BIN)/python -m pytest $(PARALLEL)
 
-test-heavy: setup ## the tests that take longest, left out of the others but for CI, in four minutes
+test-heavy: setup ## the tests that take about 20 seconds or more, in four minutes; CI runs them, too
 	@$(BIN)/python -m pytest $(PARALLEL) -m "heavy and not long" tests
 
 test-fast: setup ## tests that need neither a broker nor other programs, but for the slowest, in about a minute

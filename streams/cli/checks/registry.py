@@ -69,7 +69,7 @@ def _failures() -> Iterator[None]:
 def output_schemas(context: CheckContext) -> str:
     """Check that the schemas of `output.format` are registered."""
     settings = context.settings
-    if settings.output.format == "json":
+    if settings.output.registry_format is None:
         return "output.format needs none"
     registry(context)
     with _failures():
