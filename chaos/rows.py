@@ -211,13 +211,16 @@ class Control:
         self._send([(name, at, at - _HOUR_MS) for name, at in times], rng)
 
     def send_late(self, over: threading.Event) -> None:
-        """Write rows that take effect too soon, or did long ago, and records that are no rows, until a run is over."""
+        """Write rows that take effect too soon, or did long ago, and records that are no rows, until a run is over.
+
+        The clocks of their writers are so far behind that the rows seem early enough.
+        """
         rng = random.Random(f"late {self.seed}")  # noqa: S311
         offsets = (-2 * _HOUR_MS, -5 * _SECOND_MS, 1, (LEAD_S - 2) * _SECOND_MS)
         while not over.wait(_LATE_S):
             now_ms = int(time.time() * _SECOND_MS)
-            late = [(name, now_ms + offset + name, now_ms) for name in range(APPLICATIONS) for offset in offsets]
-            self._send(late, rng, b"no row")
+            times = [(name, now_ms + offset + name) for name in range(APPLICATIONS) for offset in offsets]
+            self._send([(name, at, at - _HOUR_MS) for name, at in times], rng, b"no row")
 
     def _send(self, rows: Iterable[tuple[int, int, int]], rng: random.Random, *more: bytes) -> None:
         """Write rows, by the application's number, the effective time and the timestamp, and other values."""

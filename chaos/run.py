@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +27,8 @@ from chaos.target import Lengths, Target
 from chaos.waiting import wait_for
 from chaos.workload import Workload
 from ragweir.metrics.catalogue import everything
+from ragweir.schemas.topics import TOPICS
+from ragweir.streams.kafka.configurations import give_broker_time
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.settings import load
@@ -180,13 +182,18 @@ class _Run:
         own = environment(brokers.direct if options.soak else brokers.proxied, prefix, client, **settings)
         topics = {"prefix": prefix, "partitions": options.partitions}
         admin_settings = load(None, {"kafka": {"bootstrap_servers": brokers.direct}, "topics": topics})
+        self._control = Control(brokers.direct, f"{prefix}control", options.seed)
+        begin_ms = time.time() * 1_000
+        if options.rows:
+            # Of the hours before the run, so that their writer's clock has to stamp them.
+            create_topics(admin_settings, [replace(TOPICS["control"], config=())])
+            self._control.send_history(begin_ms)
+            give_broker_time(brokers.admin(), self._control.topic)
         create_topics(admin_settings)
         self._fleet = Fleet()
         stack.callback(self._fleet.close)
         command = (*MUTANT, options.mutant) if options.mutant else COMMAND
-        begin_ms, self._control = time.time() * 1_000, Control(brokers.direct, f"{prefix}control", options.seed)
         if options.rows:
-            self._control.send_history(begin_ms)
             command = (*QUICK_ROWS, options.mutant or "-")
         for service, number in {**options.workers, "planner": len(PLANNERS) * options.rows}.items():
             for each in range(number):

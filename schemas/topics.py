@@ -25,6 +25,10 @@ def max_record_bytes(max_event_bytes: int = MAX_EVENT_BYTES) -> int:
     return 2 * max_event_bytes + 64 * 1024
 
 
+BROKER_TIME = ("message.timestamp.type", "LogAppendTime")
+"""The property of a topic whose records the brokers stamp, so that the clocks of their writers do not count."""
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     """One topic; its name has no prefix."""
@@ -38,6 +42,11 @@ class Topic:
     """The text of users and documents that it contains."""
     config: tuple[tuple[str, str], ...] = ()
     """Further properties of the topic on the broker."""
+
+    @property
+    def has_broker_time(self) -> bool:
+        """True if the brokers stamp its records."""
+        return BROKER_TIME in self.config
 
 
 OTLP_EVALUATIONS = "otlp.evaluations"
@@ -71,7 +80,7 @@ TOPICS = {
             24 * 40,
             "none",
             # The days of the budget follow the brokers' clocks: a worker's own may be wrong.
-            (("message.timestamp.type", "LogAppendTime"),),
+            (BROKER_TIME,),
         ),
         Topic(
             "windows",
@@ -83,8 +92,9 @@ TOPICS = {
             # Only closed segments are compacted, and an open window is written about once a second.
             (("segment.ms", "600000"), ("min.cleanable.dirty.ratio", "0.2")),
         ),
-        # No row is ever deleted: replays of old events select as it said then.
-        Topic("control", "application, effective time", RoutingRow, "compact", 24 * 365, "none"),
+        # No row is ever deleted: replays of old events select as it said then. A row has an effect if it was written
+        # early enough, whatever the clock of its writer shows.
+        Topic("control", "application, effective time", RoutingRow, "compact", 24 * 365, "none", (BROKER_TIME,)),
         Topic("dead-letter", "as received", DeadLetter, "delete", 24 * 14, "the rejected record's bytes and headers"),
     )
 }

@@ -98,6 +98,8 @@ allow ragweir-export Describe --group "$reader"
 # redriven dead letters.
 allow ragweir-operator Create --topic "$prefix" --resource-pattern-type prefixed
 allow ragweir-operator Read --topic "$prefix" --resource-pattern-type prefixed
+# ragweir topics create lets the brokers stamp the records of some topics.
+allow ragweir-operator AlterConfigs --topic "$prefix" --resource-pattern-type prefixed
 # ragweir topics grow.
 allow ragweir-operator Alter --topic "$prefix" --resource-pattern-type prefixed
 allow ragweir-operator Read --topic "$input"

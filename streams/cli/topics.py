@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -13,14 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from ragweir.errors import PermanentError, RegistryUnavailable
-from ragweir.schemas.topics import topic_table
+from ragweir.schemas.topics import BROKER_TIME, topic_table
 from ragweir.streams.cli.app import app, err, out, settings
-from ragweir.streams.cli.checks import ledger_time
 from ragweir.streams.cli.options import Yes, check_can_confirm, confirm
 from ragweir.streams.cli.progress import Bars
-from ragweir.streams.kafka.client import Connection, build, client_properties, partition_counts
+from ragweir.streams.kafka.client import Connection, build, client_properties, connected_admin, partition_counts
+from ragweir.streams.kafka.configurations import give_broker_time, without_broker_time
 from ragweir.streams.kafka.topic_growth import Obstacles, TopicGrowth
 from ragweir.streams.kafka.topics import create_topics, retention_h
+from ragweir.streams.settings import Settings
 
 _POLL_SECONDS = 1.0
 
@@ -32,12 +32,13 @@ app.add_typer(commands, name="topics")
 def create() -> None:
     """Create the topics that do not exist yet.
 
-    Topics that exist are not changed; if one lacks a setting, the command that sets it is shown. With `output.format`
-    the schemas of its topics are registered as well; a version that the registry has keeps its id.
+    Of the topics that exist, those whose records the brokers are to stamp get that setting; nothing else is changed.
+    With `output.format` the schemas of its topics are registered as well; a version that the registry has keeps its id.
     """
     effective = settings()
     for name, done in create_topics(effective).items():
         out.say(f"{name}: {'created' if done else 'is there'}")
+    _give_broker_time(effective)
     if effective.output.registry_format is not None:
         from ragweir.streams.registry.output import register  # noqa: PLC0415 - with the packages of the format
 
@@ -49,10 +50,27 @@ def create() -> None:
             ) from None
         for subject, schema_id in registered.items():
             out.say(f"{subject}: schema {schema_id} is registered")
-    with suppress(KafkaException):  # To describe configurations takes another right than to create topics.
-        admin = build(AdminClient, client_properties(effective, Connection(quiet=True)))
-        if hint := ledger_time.missing(admin, effective):
-            out.say(hint, "yellow")
+
+
+def _give_broker_time(effective: Settings) -> None:
+    """Let the brokers stamp the records of the topics that need it, or say how it is done."""
+    admin, existing = connected_admin(effective)
+    try:
+        lacking = without_broker_time(admin, effective, existing)
+    except KafkaException as error:  # To describe configurations takes another right than to create topics.
+        out.say(f"whether the brokers stamp the records is not checked: {error.args[0].str()}", "yellow")
+        return
+    for topic in lacking:
+        try:
+            give_broker_time(admin, topic)
+            out.say(f"{topic}: the brokers stamp its records now")
+        except KafkaException as error:
+            out.say(
+                f"{topic}: the clocks of its writers stamp its records, and Kafka does not accept a change "
+                f"({error.args[0].str()}); ask an administrator for kafka-configs.sh --bootstrap-server "
+                f"{effective.kafka.bootstrap_servers} --alter --topic {topic} --add-config {'='.join(BROKER_TIME)}",
+                "yellow",
+            )
 
 
 @commands.command()

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 
 import pytest
 from commands import ragweir
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from conftest import SharedBroker, coordinated, create_topic, produce
-from faults import set_offset
+from conftest import SharedBroker, coordinated, create_topic, produce, read_to_end
+from faults import eventually, set_offset
 
+from ragweir.schemas.topics import TOPICS
 from ragweir.streams.cli.checks import kafka as checks
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckWarning
 from ragweir.streams.cli.checks.durability import Durability, DurabilityVerdict, described, unread, verdict
+from ragweir.streams.kafka.configurations import without_broker_time
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.settings import Settings
 
@@ -182,3 +184,28 @@ def test_doctor_warns_of_one_broker_and_goes_on(kafka: SharedBroker, prefix: str
     assert "warn  durability: there is one broker, with which everything is lost: fine for development only" in lines
     assert any(line.startswith("ok    retention: ") for line in lines)
     assert done.returncode == 0
+
+
+def test_every_topic_that_needs_the_brokers_time_is_named_and_mended(kafka: SharedBroker, prefix: str) -> None:
+    """Topics of an earlier release have the clocks of their writers, until `topics create` runs again."""
+    names = [prefix + topic.name for topic in TOPICS.values() if topic.has_broker_time]
+    assert {f"{prefix}control", f"{prefix}judge.ledger"} <= {*names}
+    for name in names:
+        create_topic(kafka.bootstrap, name)
+    with pytest.raises(CheckWarning) as warned:
+        checks.clock(CheckContext(settings(kafka, prefix), dict.fromkeys(names, 1)))
+    assert all(name in str(warned.value) for name in names)
+    command = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix, "topics", "create")
+    lines = ragweir(*command, RAGWEIR_TOPICS__PARTITIONS="1").stdout.decode().splitlines()
+    assert [line for line in lines if "stamp" in line] == [
+        f"{name}: the brokers stamp its records now" for name in names
+    ]
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    eventually(
+        lambda: not without_broker_time(admin, settings(kafka, prefix), names), "the broker has the settings of topics"
+    )
+    checks.clock(CheckContext(settings(kafka, prefix), dict.fromkeys(names, 1)))
+    assert b"stamp" not in ragweir(*command, RAGWEIR_TOPICS__PARTITIONS="1").stdout
+    for name in names:
+        produce(kafka.bootstrap, name, [b"{}"], key=b"[]")
+        assert [each.timestamp()[0] for each in read_to_end(kafka.bootstrap, name)] == [TIMESTAMP_LOG_APPEND_TIME]

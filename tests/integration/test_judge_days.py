@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message, Producer
-from confluent_kafka.admin import AdminClient
 from conftest import SharedBroker
 from faults import QUICK_CLIENT, Service, end_all, eventually
 from scripted_judge import AMOUNT, NOON, Log, ScriptedPool, Worker, config, dollars, request
@@ -18,14 +17,10 @@ from test_judge_service import PARTITIONS, Requests, cost, environment
 
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, parse_ledger_key, parse_shares
-from ragweir.schemas.topics import TOPICS
-from ragweir.streams.cli.checks import ledger_time
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.days import AHEAD_S, DayClock
-from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.playground.simulated.server import simulated_judge
 from ragweir.streams.runtimes.broker_clock import BrokerClock
-from ragweir.streams.settings import Settings
 
 MIDNIGHT = NOON + timedelta(hours=12)
 DAY_S = 86_400.0
@@ -367,13 +362,6 @@ def test_a_ledger_without_the_brokers_time_is_told_and_works_by_our_own_clock(
         requests.must_be_judged_exactly_once()
         (told,) = service.logged("the days of the budget follow this machine's clock", level="warning")
         assert "LogAppendTime" in told["setting"]
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    own = Settings.model_validate({"topics": {"prefix": prefix}, "kafka": {"bootstrap_servers": kafka.bootstrap}})
-    change = f"--topic {prefix}judge.ledger --add-config message.timestamp.type=LogAppendTime"
-    assert change in ledger_time.missing(admin, own)
-    other = own.model_copy(update={"topics": own.topics.model_copy(update={"prefix": f"{prefix}other."})})
-    create_topics(other, [TOPICS["judge.ledger"]])
-    eventually(lambda: not ledger_time.missing(admin, other), "the broker has the settings of the created topic")
 
 
 @pytest.mark.heavy

@@ -22,7 +22,7 @@ from ragweir.schemas.window_key import WindowKey, encode_window_key
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.kafka.transactional_sender import TransactionalSender
 from ragweir.streams.routing import service
-from ragweir.streams.routing.control import NAME
+from ragweir.streams.routing.control import NAME, effective_rows
 from ragweir.streams.routing.service import Round, now, plan_once
 from ragweir.streams.settings import Settings, load
 
@@ -175,3 +175,17 @@ def test_windows_without_applications_are_one_sentence(kafka: SharedBroker, pref
     assert "windows.dimensions" in told(done)
     missing = ragweir(*flags, "routing", "plan")
     assert "ragweir topics create" in told(missing)
+
+
+@pytest.mark.parametrize(("behind_s", "effective"), [(0, 1), (300, 1), (7_200, 0)])
+def test_rows_are_judged_by_the_brokers_stamp(settings: Settings, behind_s: int, effective: int) -> None:
+    """A planner whose clock is two hours behind writes a row of the past; one that is 300 s behind is early enough."""
+    own = now() - timedelta(seconds=behind_s)
+    row = RoutingRow(
+        application="shop", effective_at=own + timedelta(hours=1), share=1, floor_share=1, bin=99, at_bin=0, floor=1
+    )
+    producer = Producer({"bootstrap.servers": settings.kafka.bootstrap_servers})
+    key, stamp_ms = encode_row_key("shop", row.effective_at), round(own.timestamp() * 1_000)
+    producer.produce(f"{settings.topics.prefix}control", encode(row), key, timestamp=stamp_ms)
+    assert not producer.flush(30)
+    assert len(effective_rows(settings)) == effective

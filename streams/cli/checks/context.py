@@ -9,8 +9,8 @@ import stamina
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ragweir.schemas.topics import topic_table
-from ragweir.streams.cli.checks.durability import denied
 from ragweir.streams.kafka.client import Identity, build, is_transient, reader_properties
+from ragweir.streams.kafka.configurations import denied
 from ragweir.streams.settings import Settings
 
 TIMEOUT_SECONDS = 5.0

@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined] # It does export it.
+from confluent_kafka.admin import AdminClient
 from typing_extensions import override
 
 from ragweir.streams.kafka.client import build, reader_properties
+from ragweir.streams.kafka.configurations import broker_configuration, configurations
 from ragweir.streams.kafka.messages import topic_partition_of
 from ragweir.streams.settings import Settings
 
@@ -130,39 +130,6 @@ def described(admin: AdminClient, topics: Iterable[str]) -> tuple[list[Durabilit
             replicas, min_isr = (int(defaults[key]) for key in _INTERNAL[name])
             found.append(Durability(name, replicas, min_isr, defaults["unclean.leader.election.enable"] == "true"))
     return found, len(cluster.brokers)
-
-
-def configurations(admin: AdminClient, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Return the settings of topics.
-
-    Raises:
-        KafkaException: if Kafka does not answer, a topic does not exist, or the user may not describe it.
-    """
-    return _asked(admin, ConfigResource.Type.TOPIC, topics)
-
-
-def broker_configuration(admin: AdminClient) -> dict[str, str]:
-    """Return the settings of the broker with the lowest id.
-
-    Raises:
-        KafkaException: if Kafka does not answer, or the user may not describe the cluster.
-    """
-    broker = str(min(admin.list_topics(timeout=_TIMEOUT_S).brokers))
-    return _asked(admin, ConfigResource.Type.BROKER, [broker])[broker]
-
-
-def _asked(admin: AdminClient, kind: Any, names: Iterable[str]) -> dict[str, dict[str, str]]:
-    resources = [ConfigResource(kind, name) for name in names]
-    asked = admin.describe_configs(resources, request_timeout=_TIMEOUT_S) if resources else {}
-    return {
-        resource.name: {name: str(entry.value) for name, entry in future.result().items()}
-        for resource, future in asked.items()
-    }
-
-
-def denied(error: KafkaException) -> bool:
-    """Return true if the user lacks a right."""
-    return error.args[0].code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ragweir.errors import ConfigurationError, PermanentError, Unreachable
-from ragweir.streams.cli.checks import ledger_time
 from ragweir.streams.cli.checks.context import (
     TIMEOUT_SECONDS,
     CheckContext,
@@ -16,15 +15,7 @@ from ragweir.streams.cli.checks.context import (
     CheckWarning,
     not_permitted,
 )
-from ragweir.streams.cli.checks.durability import (
-    Unread,
-    broker_configuration,
-    configurations,
-    denied,
-    described,
-    unread,
-    verdict,
-)
+from ragweir.streams.cli.checks.durability import Unread, described, unread, verdict
 from ragweir.streams.cli.checks.tls_probe import tls_ports
 from ragweir.streams.kafka.client import (
     Connection,
@@ -34,6 +25,7 @@ from ragweir.streams.kafka.client import (
     partition_counts,
     reader_properties,
 )
+from ragweir.streams.kafka.configurations import broker_configuration, configurations, denied, without_broker_time
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
 
@@ -159,7 +151,7 @@ def retention(context: CheckContext) -> str:
 
 
 def clock(context: CheckContext) -> str:
-    """Check that the newest records are not ahead of this machine's clock, and that the ledger has broker times."""
+    """Check that the newest records are not ahead of this machine's clock, and that topics have the brokers' time."""
     settings = context.settings
     newest_ms = 0
     partitions = range(min(context.existing.get(settings.input_topic, 0), 4))
@@ -176,11 +168,14 @@ def clock(context: CheckContext) -> str:
     ahead_s = newest_ms / 1000 - time.time()
     if ahead_s > _MAX_SKEW_SECONDS:
         raise CheckFailed(f"a record is stamped {ahead_s:.0f} s ahead of this machine; set the clocks by NTP")
-    if f"{settings.topics.prefix}judge.ledger" in context.existing and settings.judge.base_url is not None:
-        try:
-            hint = ledger_time.missing(build(AdminClient, client_properties(settings)), settings)
-        except KafkaException as error:
-            raise not_permitted(error) from None
-        if hint:
-            raise CheckWarning(hint)
+    try:
+        admin = build(AdminClient, client_properties(settings, Connection(quiet=True)))
+        lacking = without_broker_time(admin, settings, context.existing)
+    except KafkaException as error:
+        raise not_permitted(error) from None
+    if lacking:
+        raise CheckWarning(
+            f"the clocks of their writers stamp the records of {', '.join(lacking)}: `ragweir topics create` lets the "
+            "brokers do it"
+        )
     return "no record is ahead of this machine" if newest_ms else "no records to compare with yet"

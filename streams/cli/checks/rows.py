@@ -9,9 +9,9 @@ from confluent_kafka.admin import AdminClient
 
 from ragweir.errors import PermanentError, Unreachable
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckWarning, not_permitted
-from ragweir.streams.cli.checks.durability import configurations
 from ragweir.streams.evaluate.rows import RowTable
 from ragweir.streams.kafka.client import Connection, build, client_properties
+from ragweir.streams.kafka.configurations import configurations
 from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Settings

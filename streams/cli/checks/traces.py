@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from ragweir.errors import PermanentError, Unreachable
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckWarning, not_permitted
-from ragweir.streams.cli.checks.durability import configurations
 from ragweir.streams.kafka.client import Connection, Identity, build, client_properties
+from ragweir.streams.kafka.configurations import configurations
 from ragweir.streams.records import Record
 from ragweir.streams.sample import read_newest
 from ragweir.streams.service import SERVICES
