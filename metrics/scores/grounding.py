@@ -13,6 +13,7 @@ from __future__ import annotations
 from itertools import islice
 
 from ragweir.metrics.metric import Metric, Null, Value
+from ragweir.metrics.support_spans import support_spans
 from ragweir.metrics.view import View
 
 _EXPLAINED = 20
@@ -51,12 +52,8 @@ def explain_support(view: View) -> tuple[str, ...]:
     ...                         response="The tower was opened in 1889 by Eiffel."))
     ('eiffel',)
     """
-    if view.interaction.contexts is None:
-        return ()
-    known = view.reference.known_stems
-    response = view.response
-    tokens = zip(response.tokens, response.token_stems, strict=True)
-    missing = dict.fromkeys(token for token, stem in tokens if stem and stem not in known)
+    spans = support_spans(view)
+    missing = dict.fromkeys(word.token for each in spans.sentences for word in each.unsupported) if spans else ()
     return tuple(token[:_EXPLAINED_LENGTH] for token in islice(missing, _EXPLAINED))
 
 
