@@ -65,7 +65,13 @@ class Injected:
     """SIGKILLs of workers that use transactions."""
     zombies_alive: int = 0
     """Replaced zombies that did not end."""
+    starved: int = 0
+    """Workers that ended because they had no CPU time."""
     recoveries: list[Recovery] = field(default_factory=list)
+
+
+def _ended_by_watchdog(slot: Slot) -> int:
+    return len(slot.logged("a call to Kafka does not come back"))
 
 
 class FaultInjector:
@@ -83,6 +89,7 @@ class FaultInjector:
             **{kind: partial(inject, target) for kind, inject in {**BROKER_FAULTS, **OPERATOR_FAULTS}.items()},
             "kill": self._kill,
             "zombie": self._zombie,
+            "starvation": self._starve,
             "rolling restart": self._rolling_restart,
             "outage": self._no_workers,
             "join": self._join,
@@ -202,6 +209,18 @@ class FaultInjector:
 
         self._later(self._target.lengths.zombie, wake)
         return True
+
+    def _starve(self, fault: Fault) -> bool:
+        """Let the workers of a service run for a tenth of the time: none of them may end by that."""
+        slots = [slot for slot in self._candidates(fault.service) if slot.pid is not None]
+        before, until = sum(map(_ended_by_watchdog, slots)), time.monotonic() + self._target.lengths.outage
+        while time.monotonic() < until:
+            for sent, seconds in ((signal.SIGSTOP, 0.9), (signal.SIGCONT, 0.1)):
+                for slot in slots:
+                    slot.send(sent)
+                time.sleep(seconds)
+        self.injected.starved += sum(map(_ended_by_watchdog, slots)) - before
+        return bool(slots)
 
     def _rolling_restart(self, fault: Fault) -> bool:
         slots = self._candidates(fault.service)

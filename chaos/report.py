@@ -49,6 +49,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "budget_microdollars": None if options.budget_usd is None else round(options.budget_usd * 1_000_000),
         "killed_and_idle_since": result.unrecovered,
         "zombies_that_lived_on": injected.zombies_alive,
+        "starved_workers_that_ended": injected.starved,
         "repeated_ids_passed_over": checker.oracle.repeated,
         "judged_statuses": dict(checker.statuses),
         "refused_to_start": dict(result.fatal_exits),
@@ -139,6 +140,8 @@ def show(result: Result, console: Console) -> None:
     wrong |= {f"{name} cannot start": f"{count} times" for name, count in result.fatal_exits.items()}
     if injected.zombies_alive:
         wrong["zombies"] = f"{injected.zombies_alive} did not end although they were replaced"
+    if injected.starved:
+        wrong["starved workers"] = f"{injected.starved} ended although Kafka answered"
     for what, examples in [*wrong.items(), *(("not steady", each) for each in soak["growth"])]:
         console.print(f"[red]{what}[/]: {examples}", highlight=False)
     console.print("[green]healthy[/]" if result.healthy else "[red]not healthy[/]")

@@ -129,7 +129,8 @@ class Result:
     def healthy(self) -> bool:
         """True if nothing is wrong."""
         growth = self.soak.growth() if self.soak is not None else []
-        return not (self.findings.defects() or self.fatal_exits or self.injected.zombies_alive or growth)
+        injected = self.injected.zombies_alive or self.injected.starved
+        return not (self.findings.defects() or self.fatal_exits or injected or growth)
 
 
 def run(

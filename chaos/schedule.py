@@ -44,6 +44,7 @@ KINDS: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "offset_resets": (("offset reset",), "times at which evaluate is stopped and its offsets are set back"),
         "outages": (("outage",), "periods in which a service has no worker"),
         "twins": (("twin",), "periods in which two processes have the same slot"),
+        "starvations": (("starvation",), "periods in which the workers of a service get a tenth of the CPU time"),
     }
 )
 """By option of the command line: the faults that are scheduled, once each per unit, and a description."""

@@ -88,8 +88,8 @@ class TraceResult:
     @property
     def healthy(self) -> bool:
         """True if nothing is wrong."""
-        zombies = self.injected.zombies_alive
-        return not (self.checker.findings.defects() or self.fatal_exits or zombies)
+        injected = self.injected.zombies_alive or self.injected.starved
+        return not (self.checker.findings.defects() or self.fatal_exits or injected)
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as plain data."""
@@ -109,6 +109,7 @@ class TraceResult:
             "faults_done": dict(injected.faults),
             "faults_left_out": dict(injected.skipped),
             "kills_by_service": dict(injected.kills_by_service),
+            "starved_workers_that_ended": injected.starved,
             "kills_in_an_open_transaction": injected.in_transaction,
             "killed_and_idle_since": self.unrecovered,
             "recovery_s": {"p50": _at(seconds, 0.5), "p99": _at(seconds, 0.99), "most": _at(seconds, 1.0)},

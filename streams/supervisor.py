@@ -47,8 +47,6 @@ _DOWN = "worker cannot run and stays down; correct the cause, then start again"
 _UNREPORTED = f"it ended with status {DO_NOT_RESTART}, after which a restart does not help; its log has the reason"
 START_SECONDS = 300.0
 """Time limit for a worker's first heartbeat."""
-_MAX_CHECK_SECONDS = 1.0
-"""The longest time between two checks that counts as silence, so that a suspended machine stalls no worker."""
 SUPERVISOR = "RAGWEIR_SUPERVISOR"
 """The environment variable with the process id of a worker's supervisor, which may end before `getppid` is read."""
 
@@ -184,7 +182,8 @@ class Supervisor:
                 elif (code := worker.process.poll()) is not None:
                     self._on_exit(worker, code, now)
                 else:
-                    self._listen_to(worker, worker.process, min(now - before, _MAX_CHECK_SECONDS))
+                    # No more than was waited for, so that a suspended or starved machine stalls no worker.
+                    self._listen_to(worker, worker.process, min(now - before, _POLL_SECONDS))
             self._report()
             before = now
             time.sleep(_POLL_SECONDS)

@@ -12,10 +12,13 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
+from ragweir.streams.awake import done_in_time
+
 Redact = Callable[[str], str]
 _START_S = 30.0
 """Time limit for starting the child, in seconds: the hook's module may load a model."""
-_SLACK_S = 1.0
+_SLACK_S = 60.0
+"""Seconds for which a child goes on beyond its time limit if its parent has ended, or does not run."""
 _CONTEXT = multiprocessing.get_context("spawn")  # Forking a process with librdkafka's threads is not safe.
 
 
@@ -41,7 +44,8 @@ class IsolatedRedactor:
         pipe = self._started()
         try:
             pipe.send(list(texts))
-            answer: list[str] | str | None = pipe.recv() if pipe.poll(self._timeout_s) else None
+            # A suspended or starved machine is no fault of the texts.
+            answer: list[str] | str | None = pipe.recv() if done_in_time(pipe.poll, self._timeout_s) else None
         except (EOFError, OSError):
             self.close()
             raise RedactionFailed("the process that redacts ended") from None
@@ -70,7 +74,7 @@ class IsolatedRedactor:
             theirs.close()
             self._child = process, ours
             try:
-                ready = ours.poll(_START_S) and ours.recv()
+                ready = done_in_time(ours.poll, _START_S) and ours.recv()
             except (EOFError, OSError):
                 ready = False
             if not ready:

@@ -8,12 +8,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 
 import structlog
 
 from ragweir.errors import Interrupted, RestartRequired
+from ragweir.streams.awake import done_in_time
 from ragweir.streams.heartbeat import HEARTBEAT
 from ragweir.streams.records import Record
 from ragweir.streams.runtimes.canary import OUT_OF_MEMORY, SURVIVED, WAITING
@@ -147,18 +148,16 @@ class _Canary:
             Interrupted: if the worker is to stop meanwhile.
         """
         answer = self._thread.submit(self._exchange, record)
-        waited_s, before = 0.0, time.monotonic()
-        while not wait([answer], _POLL_SECONDS).done:
-            if self._stopped():
-                raise Interrupted
-            now = time.monotonic()
-            # A suspended machine is no fault of the record.
-            waited_s += min(now - before, 2 * _POLL_SECONDS)
-            before = now
-            if waited_s > limit_s:
-                self.overdue = True
-                return b""
-        return answer.result()
+        # A suspended or starved machine is no fault of the record.
+        self.overdue = not done_in_time(lambda seconds: self._has(answer, seconds), limit_s)
+        return b"" if self.overdue else answer.result()
+
+    def _has(self, answer: Future[bytes], seconds: float) -> bool:
+        if wait([answer], seconds).done:
+            return True
+        if self._stopped():
+            raise Interrupted
+        return False
 
     def _exchange(self, record: Record | None) -> bytes:
         sink, source = self._process.stdin, self._process.stdout

@@ -27,6 +27,8 @@ CALL_LIMIT_SECONDS = 5.0
 STOP_GRACE_SECONDS = 3.0
 """Time for which a stopping worker retries calls. With one call before, one after and the closing of the clients, it
 must stay well below the supervisor's limit."""
+_LATE = 2
+"""The longest that one call counts, in time-outs: one that returns later did not wait for a broker all the while."""
 _GIVE_UP_SECONDS = 60.0
 """Time after which a call is no longer retried: its transaction has timed out long before."""
 
@@ -241,8 +243,9 @@ class Transactions:
 
     def _retry(self, call: Callable[[float], None]) -> None:
         """Call until the call succeeds or its error is not retriable."""
-        began = time.monotonic()
+        waited = 0.0
         while True:
+            began = time.monotonic()
             self._watchdog.call_begins()
             try:
                 return call(CALL_TIMEOUT_SECONDS)
@@ -260,7 +263,8 @@ class Transactions:
             finally:
                 self._watchdog.call_ended()
             self._producer.poll(0.05)
-            waited = time.monotonic() - began
+            # Not the time in which this process was suspended or starved.
+            waited += min(time.monotonic() - began, _LATE * CALL_TIMEOUT_SECONDS)
             if waited > SILENCE_SECONDS:
                 self._connection.on_lost(error.str())
             if waited > _GIVE_UP_SECONDS:

@@ -70,6 +70,23 @@ def test_a_worker_that_beats_or_starts_slowly_is_left_alone() -> None:
     assert logs[0]["event"] == "worker is stalled; killing it"
 
 
+def test_a_starved_supervisor_takes_no_worker_for_stalled() -> None:
+    """Its checks come late, as on a machine without CPU time: two in a row see no heartbeat of a second each."""
+    starved = Supervisor([Command("evaluate", 3, worker(0, 0, "on"))], stalled_s=0.6)
+    turns, end = iter(range(8)), time.monotonic() + 60
+
+    def stopped() -> bool:
+        if not starved._workers[0].is_alive:
+            return time.monotonic() > end
+        time.sleep(0.4)
+        return next(turns, None) is None
+
+    with structlog.testing.capture_logs() as logs:
+        starved.run(stopped)
+    assert next(turns, None) is None
+    assert logs == []
+
+
 # A worker that reports a permanent failure, or ends with its status without a word, and one that works.
 FAILS = """
 import sys

@@ -1,0 +1,129 @@
+"""A time limit that passes while a process cannot run ends nothing; one that passes while it runs does."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from ragweir.streams.kafka.client import Connection
+from ragweir.streams.runtimes import transactions
+from ragweir.streams.runtimes.transactions import Transactions
+
+# A call to Kafka with a time limit of 1.5 s: it needs a line of input, and then some CPU time, before it returns.
+CALLING = """
+import sys, time
+from ragweir.streams.runtimes.watchdog import Watchdog
+watchdog = Watchdog(1.5)
+watchdog.call_begins()
+print("calling", flush=True)
+sys.stdin.readline()
+until = time.process_time() + 0.05
+while time.process_time() < until:
+    pass
+watchdog.call_ended()
+print("returned", flush=True)
+"""
+STOPS = {"suspended": [(1.8, 0.0)], "starved": [(0.1, 0.02)] * 15}
+"""For each kind, how long a process is stopped and then runs, in seconds, again and again."""
+
+
+@pytest.fixture
+def caller() -> Iterator[subprocess.Popen[str]]:
+    """A process in a call."""
+    command = [sys.executable, "-P", "-c", CALLING]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "calling\n"
+        yield process
+        process.kill()
+
+
+def stop(group: int, stops: list[tuple[float, float]]) -> None:
+    for stopped_s, runs_s in stops:
+        os.killpg(group, signal.SIGSTOP)
+        time.sleep(stopped_s)
+        os.killpg(group, signal.SIGCONT)
+        time.sleep(runs_s)
+
+
+@pytest.mark.parametrize("kind", STOPS)
+def test_a_call_that_is_late_because_the_process_did_not_run_ends_nothing(
+    caller: subprocess.Popen[str], kind: str
+) -> None:
+    stop(caller.pid, STOPS[kind])
+    assert caller.communicate("go on\n", timeout=60) == ("returned\n", None)
+    assert caller.returncode == 0
+
+
+def test_a_call_that_does_not_return_ends_the_process(caller: subprocess.Popen[str]) -> None:
+    """The process runs all the while, as beside a broker that hangs."""
+    assert caller.wait(60) == 1
+
+
+# A process that has a child redact a text, which takes it some CPU time; its time limit is 1 s.
+REDACTING = """
+import time
+from ragweir.streams.judge.isolated_redaction import IsolatedRedactor
+
+def make():
+    def redact(text):
+        until = time.process_time() + 0.2
+        while text and time.process_time() < until:
+            pass
+        return "done"
+    return redact
+
+if __name__ == "__main__":
+    redactor = IsolatedRedactor(make, (), 1.0)
+    redactor.redacted([""])
+    print("ready", flush=True)
+    print(*redactor.redacted(["long"]))
+    redactor.close()
+"""
+
+
+def test_redaction_that_is_late_because_nothing_ran_is_waited_for(tmp_path: Path) -> None:
+    """The event would not be judged."""
+    (file := tmp_path / "script.py").write_text(REDACTING)
+    with subprocess.Popen(
+        [sys.executable, "-P", str(file)], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        stop(process.pid, STOPS["starved"])
+        assert process.stdout.read() == "done\n"
+
+
+class Suspended:
+    """A producer: the process is suspended for 70 s in its first call, which the broker then has to be asked again."""
+
+    def __init__(self) -> None:
+        self.now_s, self.calls = 0.0, 0
+
+    def init_transactions(self, _: float) -> None:
+        self.calls += 1
+        if self.calls == 1:
+            self.now_s += 70.0
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))
+
+    def poll(self, _: float) -> None:
+        """Nothing was sent."""
+
+
+def test_a_suspended_process_has_not_waited_for_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call is made again, and no broker is reported as lost."""
+    producer, connection = Suspended(), Connection(quiet=True)
+    monkeypatch.setattr(transactions, "time", SimpleNamespace(monotonic=lambda: producer.now_s))
+    given: tuple[Any, ...] = (lambda: None, lambda: False, lambda _: None)
+    Transactions(cast("Any", producer), {}, "rag.evaluate-node-1-0", connection, *given).take_over()
+    assert (producer.calls, connection.lost_reason) == (2, "")
