@@ -13,7 +13,6 @@ import random
 import resource
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -28,6 +27,7 @@ from rich.table import Table
 from bench.interactions import interactions
 from bench.kafka_loops import BARE, PARTITIONS, Task, measure, publish, topics
 from ragweir.streams.playground.local.kafka import local_kafka
+from ragweir.streams.supervisor import own_command
 
 EVENTS = 20_000
 _SOURCE = "bench.input"
@@ -104,7 +104,7 @@ def _resident(process: int) -> float:
 
 def _replay(bootstrap: str, folder: Path, workers: int) -> tuple[float, float, float]:
     """Replay all events; return the seconds, the CPU seconds of all processes, and the MiB of memory."""
-    command = [sys.executable, "-m", "ragweir.streams.cli", "--bootstrap-servers", bootstrap, "replay"]
+    command = own_command("--bootstrap-servers", bootstrap, "replay")
     command += ["--run-id", _RUN, "--topic", _SOURCE, "--workers", str(workers), "--windows", str(folder / "windows")]
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as running:

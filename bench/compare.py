@@ -11,7 +11,6 @@ import argparse
 import random
 import resource
 import subprocess
-import sys
 import tempfile
 import time
 from itertools import cycle, islice
@@ -24,7 +23,9 @@ from rich.table import Table
 
 from bench.interactions import interactions
 from ragweir.metrics.catalogue import everything
+from ragweir.streams.child_python import python_command
 from ragweir.streams.compare.compare import compare
+from ragweir.streams.supervisor import own_command
 
 _DISTINCT = 1_000
 _DIMENSIONS = ("application", "model", "pipeline_version")
@@ -34,7 +35,7 @@ _VARIED = ("context_support", "rouge_l", "token_f1", "context_relevance", "unsup
 def _templates(folder: Path) -> list[dict[str, dict[str, float]]]:
     """Return the evaluations that `ragweir score` makes of a thousand interactions."""
     (folder / "interactions.jsonl").write_bytes(b"".join(each + b"\n" for each in interactions(_DISTINCT)))
-    command = [sys.executable, "-m", "ragweir.streams.cli", "score", "interactions.jsonl", "--out", "evaluations.jsonl"]
+    command = own_command("score", "interactions.jsonl", "--out", "evaluations.jsonl")
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return [orjson.loads(line) for line in (folder / "evaluations.jsonl").read_bytes().splitlines()]
 
@@ -87,7 +88,7 @@ def table(sizes: list[int]) -> Table:
             for form in ("JSON lines", "Parquet"):
                 if form == "Parquet":
                     files = [_as_parquet(file) for file in files]
-                command = [sys.executable, "-m", "bench.compare", "--measure", *map(str, files)]
+                command = python_command("-m", "bench.compare", "--measure", *map(str, files))
                 measured = subprocess.run(command, check=True, capture_output=True, text=True)
                 seconds, cpu_s, peak = map(float, measured.stdout.split())
                 size = files[0].stat().st_size / 1e6

@@ -6,7 +6,6 @@ import argparse
 import json
 import resource
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ from confluent_kafka import Producer
 from rich.table import Table
 
 from bench.kafka_loops import topics
+from ragweir.streams.child_python import python_command
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.publish.publisher import Publisher
 from tools import tables
@@ -165,7 +165,7 @@ def _thread_s() -> float:
 
 
 def _import_ms(statement: str) -> float:
-    line = [sys.executable, "-c", _IMPORT.format(statement)]
+    line = python_command("-c", _IMPORT.format(statement))
     return min(float(subprocess.run(line, capture_output=True, text=True, check=True).stdout) for _ in range(3))
 
 

@@ -7,7 +7,6 @@ import math
 import os
 import signal
 import statistics
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -21,6 +20,7 @@ from confluent_kafka import Producer
 from rich.table import Table
 
 from bench.interactions import interactions
+from ragweir.streams.child_python import python_command
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.settings import load
@@ -115,7 +115,7 @@ def _run(service: str, bootstrap: str, prefix: str, trace: Path, kills: int) -> 
         "RAGWEIR_TELEMETRY__PORT": "0",
     }
     log, stopped = trace.with_suffix(".log"), threading.Event()
-    line = [sys.executable, "-P", "-m", "bench.traced_worker", str(trace), service, "--slot", "0"]
+    line = python_command("-m", "bench.traced_worker", str(trace), service, "--slot", "0")
     with _traffic(bootstrap, f"{prefix}interactions"), log.open("wb") as output:
         supervisor = Supervisor([Command(service, 0, line)], output)
         thread = threading.Thread(target=supervisor.run, args=(stopped.is_set,))

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -18,13 +17,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragweir.errors import DO_NOT_RESTART
+from ragweir.streams.child_python import python_command
 from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.kafka.client import Identity
 from ragweir.streams.supervisor import own_command
 
 ROOT: Final = Path(__file__).parent.parent
 COMMAND: Final = tuple(own_command())
-MUTANT: Final = (sys.executable, "-m", "chaos.mutants")
+MUTANT: Final = tuple(python_command("-m", "chaos.mutants"))
 """The command that runs a mutant, before its name and the command line of the service."""
 _CHECK_S = 0.02
 _FIRST_DELAY_S, _LAST_DELAY_S = 0.05, 2.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,10 +13,11 @@ from chaos.fleet import Slot
 from chaos.schedule import Fault
 from chaos.target import Injections, Target
 from chaos.waiting import wait_for
+from ragweir.streams.child_python import python_command
 
 AHEAD_S = 4 * 86_400
 """Time in seconds by which a clock is ahead: more than the age at which requests to the judge expire."""
-_SHIFTED_CLOCK = (sys.executable, "-m", "chaos.shifted_clock", str(AHEAD_S))
+_SHIFTED_CLOCK = tuple(python_command("-m", "chaos.shifted_clock", str(AHEAD_S)))
 _CALL_S = 30.0
 _START_S = 60.0
 _DRAIN_S = 120.0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 import threading
 import time
 from bisect import bisect_right, insort
@@ -24,6 +23,7 @@ from confluent_kafka import Producer
 
 from chaos.findings import Found
 from chaos.tally import Source
+from ragweir.streams.child_python import python_command
 
 LEAD_S = 10
 """The least time from a row's timestamp to its effective time, in seconds: 45 minutes in the product."""
@@ -38,7 +38,7 @@ ROUTING: Mapping[str, object] = MappingProxyType(
 """Settings by which the rows of the topic `control` select events."""
 RISK = "grounding"
 """The group of `unsupported_risk`, by which rows select."""
-QUICK_ROWS = (sys.executable, "-m", "chaos.quick_rows")
+QUICK_ROWS = tuple(python_command("-m", "chaos.quick_rows"))
 """The command that runs a slot with short lead times, before a mutant's name and the command line of the service."""
 PLANNERS = ("planner", "planner")
 """The services that faults are aimed at besides those of every run: as many planners, which fence one another."""

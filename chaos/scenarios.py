@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from chaos.run import COSTLY, QUICK_CLIENT
 from chaos.transactions import Action, Moment, Verdict
 from chaos.waiting import require
 from ragweir.errors import DO_NOT_RESTART
+from ragweir.streams.child_python import python_command
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.settings import KafkaSettings, Settings, TopicSettings
 
@@ -76,7 +76,7 @@ class Stage:
         command: tuple[str, ...] = COMMAND
         if self._mutant == NAIVE:
             data = self._folder / f"{self.prefix}faust"
-            command = (sys.executable, "-m", "chaos.naive_faust", self.cluster.proxied, self.prefix, str(data))
+            command = tuple(python_command("-m", "chaos.naive_faust", self.cluster.proxied, self.prefix, str(data)))
         elif self._mutant:
             command = (*MUTANT, self._mutant)
         log = self._folder / f"{self.prefix}{service}-{number}.log"

@@ -28,7 +28,7 @@ from ragweir.schemas.registry.decoder import RegistryDecoder
 from ragweir.schemas.registry.readers import read_schema, reader_of
 from ragweir.schemas.registry.schema import FORMATS, Read, Schema
 from ragweir.schemas.topics import max_record_bytes
-from ragweir.streams.settings import MetricSettings, Settings, check_not_world_writable
+from ragweir.streams.settings import MetricSettings, Settings, check_trusted
 from ragweir.streams.settings.events import JSON, OTLP
 from ragweir.streams.settings.imports import DECODERS, METRICS, PACKS, available, import_function, import_named
 
@@ -63,11 +63,11 @@ def map_text(map_: Path) -> str:
         map_: a name of `READY_MAPS`, which is a ready map even if there is a file of that name; else a file.
 
     Raises:
-        ConfigurationError: if it cannot be read, or every user of the machine may change it.
+        ConfigurationError: if it cannot be read, or another user of the machine may change it.
     """
     if is_ready(map_):
         return ready_map(str(map_))
-    check_not_world_writable(map_)
+    check_trusted(map_)
     try:
         return map_.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -83,7 +83,7 @@ def read_map(map_: Path) -> FieldMap:
     """Read and compile a map: a file, or a ready map by its name; see `map_text`.
 
     Raises:
-        ConfigurationError: if it cannot be read, is invalid, or every user of the machine may change it.
+        ConfigurationError: if it cannot be read, is invalid, or another user of the machine may change it.
     """
     try:
         return FieldMap.parse(map_text(map_))
@@ -123,7 +123,7 @@ def _pack_folder(name: str) -> Traversable:
         raise ConfigurationError(f"metrics.packs: the entry point {name!r} gives neither a package nor a Path")
     for place in (folder, *(pack for pack in folder.iterdir() if pack.name.endswith(".toml"))):
         if isinstance(place, Path):
-            check_not_world_writable(place)
+            check_trusted(place)
     return folder
 
 

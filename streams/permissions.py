@@ -1,4 +1,4 @@
-"""File permissions (POSIX): checks of files that ragweir reads, and private modes for those that it writes."""
+"""Owners and permissions (POSIX): checks of files that ragweir reads, and private modes for those that it writes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _OWN = 0o600
+_ROOT = 0
 
 
 def open_to_all(path: Path) -> Path | None:
@@ -20,15 +21,68 @@ def open_to_all(path: Path) -> Path | None:
     """
     if os.name != "posix":
         return None
-    for each in (path.absolute(), path.resolve()):
-        for candidate in (each, each.parent):
+    for candidate in _places(path):
+        try:
+            mode = candidate.stat().st_mode
+        except OSError:
+            continue
+        if mode & stat.S_IWOTH and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX):
+            return candidate
+    return None
+
+
+def owned_by_another(path: Path) -> tuple[Path, str] | None:
+    """Return the first of a path, its folder and the targets of links that another user owns, and that user.
+
+    The owner of a file may change it, whatever its mode is. This process's user, root, and the owner of ragweir's own
+    files, whose code runs already, are no other users. Missing paths have no owner, nor have any on Windows.
+    """
+    if os.name != "posix":
+        return None
+    trusted = {os.geteuid(), _ROOT, Path(__file__).stat().st_uid}
+    for candidate in _places(path):
+        for place in (candidate, candidate.parent.resolve()):
             try:
-                mode = candidate.stat().st_mode
+                owner = place.lstat().st_uid  # The owner of a link in a sticky folder may point it elsewhere.
             except OSError:
                 continue
-            if mode & stat.S_IWOTH and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX):
-                return candidate
+            if owner not in trusted:
+                return place, user_name(owner)
     return None
+
+
+def open_to_new_files(folder: Path) -> bool:
+    """Return whether every user may add files to a folder, as to /tmp; never on Windows.
+
+    Nobody may where the file system is mounted read-only, as Kubernetes mounts a ConfigMap.
+    """
+    try:
+        return os.name == "posix" and bool(folder.stat().st_mode & stat.S_IWOTH and not _read_only(folder))
+    except OSError:
+        return False
+
+
+def _read_only(folder: Path) -> bool:
+    return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
+def user_name(number: int) -> str:
+    """Return the name of a user; the number of one that has none.
+
+    >>> user_name(2**31 - 7)
+    '2147483641'
+    """
+    import pwd  # noqa: PLC0415 - there is none on Windows
+
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _places(path: Path) -> Iterator[Path]:
+    for each in (path.absolute(), path.resolve()):
+        yield from (each, each.parent)
 
 
 def readable_by_others(path: Path) -> bool:

@@ -22,6 +22,7 @@ from typing_extensions import override
 
 from ragweir.errors import DO_NOT_RESTART
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
+from ragweir.streams.child_python import python_command
 from ragweir.streams.heartbeat import HEARTBEAT, Announcement, Listener
 from ragweir.streams.serving.discovery import discovery
 from ragweir.streams.serving.health import STALLED_SECONDS, Health
@@ -273,10 +274,9 @@ class Supervisor:
 
 def own_command(*arguments: str) -> list[str]:
     """Return the command line that runs ragweir in another process."""
-    # -P: a folder named metrics in the working directory must not shadow the package.
-    return [sys.executable, "-P", "-m", "ragweir.streams.cli", *arguments]
+    return python_command("-m", "ragweir.streams.cli", *arguments)
 
 
 def same_command(*more: str) -> list[str]:
     """Return the command line of this process with further arguments."""
-    return [sys.executable, *sys.orig_argv[1:], *more]
+    return python_command(*sys.orig_argv[1:], *more)

@@ -34,6 +34,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
+from ragweir.streams.child_python import python_command
 from ragweir.streams.kafka.reader import offset_range, read
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.records import Record
@@ -77,7 +78,7 @@ class Checkout:
         self.module = f"{'ragweir.' if (code / 'ragweir').exists() else ''}streams.cli"
 
     def command(self, *arguments: str | Path) -> list[str]:
-        return [sys.executable, "-P", "-m", self.module, *map(str, arguments)]
+        return python_command("-m", self.module, *map(str, arguments))
 
     def environment(self, **more: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RAGWEIR_")}

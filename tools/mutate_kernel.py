@@ -24,6 +24,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ragweir.streams.child_python import python_command
+
 ROOT = Path(__file__).parent.parent
 _TESTS = "tests/kernel/test_kernel_equality.py"
 _DRAWN = "any_texts or cut_have"
@@ -128,7 +130,7 @@ class Kernel:
         return all(self._passes(chosen) for chosen in (f"not ({_DRAWN})", _DRAWN))
 
     def _passes(self, chosen: str) -> bool:
-        command = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", _TESTS, "-k", chosen)
+        command = python_command("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", _TESTS, "-k", chosen)
         try:
             done = subprocess.run(
                 command, cwd=ROOT, env=self._environment, capture_output=True, timeout=_TEST_S, check=False

@@ -24,10 +24,11 @@ from typing import Any
 
 import orjson
 
+from ragweir.streams.child_python import python_command
 from ragweir.streams.playground.demo.samples import drill
 
 DOCS = Path(__file__).parents[1] / "docs"
-RAGWEIR = (sys.executable, "-u", "-m", "ragweir.streams.cli")
+RAGWEIR = tuple(python_command("-u", "-m", "ragweir.streams.cli"))
 GRAPH = {
     "g0.expr": 'ragweir_window_mean{metric="unsupported_risk", window="3s"}',
     "g0.tab": "0",

@@ -25,6 +25,7 @@ import orjson
 
 from ragweir.errors import PermanentError
 from ragweir.metrics.aggregation.clusters import Floats, Ints
+from ragweir.streams.child_python import python_command
 from ragweir.streams.compare import parquet_columns
 from ragweir.streams.sources.events import is_plain, read_events
 from ragweir.streams.sources.parquet import is_parquet
@@ -334,7 +335,7 @@ def in_other_process(file: Path, name: str, by: Sequence[str], folder: Path) -> 
     The function raises PermanentError as `read_columns` does, or if the process ends early.
     """
     # Neither a fork, which may copy a held lock, nor multiprocessing, which imports the caller's main module again.
-    command = [sys.executable, "-c", f"from {__name__} import serve; serve()"]
+    command = python_command("-c", f"from {__name__} import serve; serve()")
     pipe, null = subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null) as process:
 

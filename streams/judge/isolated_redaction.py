@@ -6,20 +6,21 @@ ended by killing its process. The child is started when it is first needed, and 
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
+import subprocess
+import sys
+import weakref
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection, Pipe
 
 from ragweir.streams.awake import done_in_time
+from ragweir.streams.child_python import python_command
 
 Redact = Callable[[str], str]
 _START_S = 30.0
 """Time limit for starting the child, in seconds: the hook's module may load a model."""
 _SLACK_S = 60.0
 """Seconds for which a child goes on beyond its time limit if its parent has ended, or does not run."""
-_CONTEXT = multiprocessing.get_context("spawn")  # Forking a process with librdkafka's threads is not safe.
 
 
 class RedactionFailed(Exception):
@@ -37,7 +38,8 @@ class IsolatedRedactor:
 
     def __init__(self, make: Callable[..., Redact], arguments: tuple[object, ...], timeout_s: float) -> None:
         self._make, self._arguments, self._timeout_s = make, arguments, timeout_s
-        self._child: tuple[BaseProcess, Connection] | None = None
+        self._child: tuple[subprocess.Popen[bytes], Connection] | None = None
+        self._end: weakref.finalize[..., IsolatedRedactor] | None = None
 
     def redacted(self, texts: Sequence[str]) -> list[str]:
         """Return the texts of one event, redacted; raises RedactionFailed."""
@@ -58,22 +60,22 @@ class IsolatedRedactor:
 
     def close(self) -> None:
         """Kill the child."""
-        if self._child is not None:
-            process, pipe = self._child
-            self._child = None
-            process.kill()
-            process.join()
-            pipe.close()
+        self._child = None
+        if self._end is not None:
+            self._end()
 
     def _started(self) -> Connection:
         if self._child is None:
-            ours, theirs = _CONTEXT.Pipe()
-            given = (theirs, self._make, self._arguments, self._timeout_s + _SLACK_S)
-            process = _CONTEXT.Process(target=_serve, args=given, name="redaction", daemon=True)
-            process.start()
+            # Neither a fork, which may copy a lock of librdkafka's threads, nor multiprocessing, which has no -P.
+            ours, theirs = Pipe()
+            command = python_command("-c", f"from {__name__} import serve; serve({theirs.fileno()})")
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
             theirs.close()
             self._child = process, ours
+            self._end = weakref.finalize(self, _killed, process, ours)
             try:
+                ours.send(sys.path)
+                ours.send((self._make, self._arguments, self._timeout_s + _SLACK_S))
                 ready = done_in_time(ours.poll, _START_S) and ours.recv()
             except (EOFError, OSError):
                 ready = False
@@ -83,10 +85,19 @@ class IsolatedRedactor:
         return self._child[1]
 
 
-def _serve(pipe: Connection, make: Callable[..., Redact], arguments: tuple[object, ...], limit_s: float) -> None:
-    """Redact texts from the pipe until the parent ends, or an alarm if the parent ends while this process works."""
+def _killed(process: subprocess.Popen[bytes], pipe: Connection) -> None:
+    process.kill()
+    process.wait()
+    pipe.close()
+
+
+def serve(descriptor: int) -> None:
+    """Redact texts from a pipe until the parent ends, or an alarm if the parent ends while this process works."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pipe = Connection(descriptor)
     try:
+        sys.path[:] = pipe.recv()
+        make, arguments, limit_s = pipe.recv()
         redact = make(*arguments)
         pipe.send(True)  # noqa: FBT003
         while True:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from typing_extensions import override
 
 from ragweir.errors import PermanentError
+from ragweir.streams.child_python import python_command
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.evaluate.deduplication import Duplicates
 from ragweir.streams.evaluate.rows import RowSource
@@ -91,7 +92,7 @@ class _Process:
 
     def __init__(self) -> None:
         # Neither a fork, which may copy a held lock, nor multiprocessing, which imports the caller's main module again.
-        command = [sys.executable, "-c", f"from {__name__} import serve; serve()"]
+        command = python_command("-c", f"from {__name__} import serve; serve()")
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._thread = ThreadPoolExecutor(1)
         self._task: Task | None = None

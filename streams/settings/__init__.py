@@ -30,7 +30,7 @@ from ragweir.streams.settings.events import (
     OtlpOutputSettings,
     OutputSettings,
 )
-from ragweir.streams.settings.files import check_not_world_writable
+from ragweir.streams.settings.files import check_trusted
 from ragweir.streams.settings.group import SettingsGroup
 from ragweir.streams.settings.imports import import_function
 from ragweir.streams.settings.judge import JudgeSettings, Price
@@ -76,7 +76,7 @@ __all__ = [
     "TopicSettings",
     "WindowSettings",
     "check_dimensions",
-    "check_not_world_writable",
+    "check_trusted",
     "from_groups",
     "import_function",
     "load",
@@ -187,8 +187,8 @@ def load(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -
         overrides: values of flags by group and name; None values are left out.
 
     Raises:
-        ConfigurationError: if a setting is wrong, or a file that the settings come from or name can be changed by every
-            user of the machine. The message is one sentence and has no value that might be secret.
+        ConfigurationError: if a setting is wrong, or a file that the settings come from or name can be changed by
+            another user of the machine. The message is one sentence and has no value that might be secret.
     """
     # pydantic-settings ignores variables of unknown groups, so that a typing mistake would silently be a default.
     for variable in os.environ:
@@ -243,7 +243,7 @@ def _read(model: type[_Model], file: Path | None, overrides: Mapping[str, Any] |
         raise ConfigurationError(f"there is no settings file {file}")
     chosen = file or DEFAULT_FILE
     if chosen.is_file():
-        check_not_world_writable(chosen)
+        check_trusted(chosen)
 
     class Layered(model):  # type: ignore[misc,valid-type]
         @classmethod
@@ -284,4 +284,4 @@ def _check_named_files(settings: Settings) -> None:
     packs = (pack for folder in folders for pack in folder.glob("*.toml"))
     for named in (settings.judge.api_key_file, *folders, *packs):
         if named is not None:
-            check_not_world_writable(named)
+            check_trusted(named)

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ragweir.errors import ConfigurationError
-from ragweir.streams.settings.files import check_not_world_writable
+from ragweir.streams.settings.files import check_modules_of, check_trusted
 
 METRICS, PACKS, DECODERS, REDACTION = "ragweir.metrics", "ragweir.packs", "ragweir.decoders", "ragweir.redaction"
 """The groups of entry points of other packages."""
@@ -44,7 +45,7 @@ def import_named(name: str, group: str | None = None, attribute: str | None = No
         attribute: the attribute of a module that is named alone; None if it must not be.
 
     Raises:
-        ConfigurationError: if there is none, it cannot be imported, or every user of the machine may change its module.
+        ConfigurationError: if there is none, it cannot be imported, or another user may change its module.
 
     >>> import_named("json:dumps").value(1)
     '1'
@@ -108,10 +109,11 @@ def _why(error: BaseException) -> str:
 
 
 def _imported(name: str) -> ModuleType:
-    folder = str(Path.cwd())
-    if folder not in sys.path:  # At the end, so that no module there hides an installed one.
-        sys.path.append(folder)
-    steps = name.split(".")
+    folder, steps = Path.cwd(), name.split(".")
+    is_elsewhere = str(folder) in sys.path or importlib.util.find_spec(steps[0]) is not None
+    if not is_elsewhere and PathFinder.find_spec(steps[0], [str(folder)]) is not None:
+        check_modules_of(folder)
+        sys.path.append(str(folder))  # At the end, so that no module there hides an installed one.
     for depth in range(1, len(steps) + 1):  # Finding a module runs the packages around it: check them first.
         _check_module(".".join(steps[:depth]))
     return importlib.import_module(name)
@@ -129,7 +131,7 @@ def _check_module(name: str) -> None:
         places += [Path(found.cached), Path(found.cached).parent]
     for place in places:
         if place.exists():
-            check_not_world_writable(place)
+            check_trusted(place)
 
 
 def _version(module: ModuleType) -> str:

@@ -1,9 +1,10 @@
-"""Who may change what ragweir trusts, and who may read what it writes. Root is held to no mode, so only modes count."""
+"""Who may change what ragweir trusts, and who may read what it writes. Root is held to no mode, so these count."""
 
 import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from commands import ragweir
 
 from ragweir.errors import ConfigurationError
 from ragweir.streams.backfill.output_formats import JsonLines, write
-from ragweir.streams.from_settings import read_map
-from ragweir.streams.permissions import create, open_to_all, replacing
-from ragweir.streams.settings import import_function, load
+from ragweir.streams.from_settings import catalogue, read_map
+from ragweir.streams.judge.redaction import Redactor
+from ragweir.streams.kafka.properties import client_properties
+from ragweir.streams.permissions import create, open_to_all, owned_by_another, replacing, user_name
+from ragweir.streams.settings import JudgeSettings, import_function, load
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
 
@@ -130,6 +133,90 @@ def test_a_module_that_everybody_may_change_is_refused_before_it_runs(tmp_path: 
     assert import_function("compiled_module:hook")("as it is") == "as it is"
     assert proof.exists()
     assert compiled.exists()
+
+
+NOBODY = 65_534
+"""The id of a user that owns nothing, so that root gives files to it."""
+AS_ROOT = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files to another user")
+
+
+def of_another(path: Path) -> str:
+    """The beginning and end of the sentence by which a path of another user is refused."""
+    return f"the user {user_name(NOBODY)} owns {path}.*: chown {user_name(os.geteuid())} {path}, "
+
+
+@AS_ROOT
+@pytest.mark.parametrize("which", ["file", "folder", "link", "its target"])
+def test_what_another_user_owns_is_found(which: str, tmp_path: Path) -> None:
+    """In a sticky folder as well, and whatever the modes are."""
+    target = made(tmp_path / "target" / "file", 0o600, 0o700)
+    file = made(tmp_path / "folder" / "file", 0o600, 0o1777)
+    link = file.with_name("link")
+    link.symlink_to(target)
+    for path in (file, link):
+        assert owned_by_another(path) is None
+    given = {"file": file, "folder": file.parent, "link": link, "its target": target}[which]
+    os.chown(given, NOBODY, NOBODY, follow_symlinks=False)
+    assert owned_by_another(file if which == "file" else link) == (given, user_name(NOBODY))
+
+
+@AS_ROOT
+def test_a_settings_file_of_another_user_is_refused_in_a_sticky_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its owner and by the owner of its folder; root's own file there is read."""
+    folder = tmp_path / "sticky"
+    file = made(folder / "ragweir.toml", 0o644, 0o1777, text="[topics]\npartitions = 3")
+    monkeypatch.chdir(folder)
+    assert load().topics.partitions == 3
+    for given in (file, folder):
+        os.chown(given, NOBODY, NOBODY)
+        for named in (None, file):
+            with pytest.raises(ConfigurationError, match=of_another(given)) as caught:
+                load(named)
+            assert "\n" not in str(caught.value)
+        os.chown(given, 0, 0)
+    assert load().topics.partitions == 3
+
+
+@AS_ROOT
+@pytest.mark.parametrize("of", ["map", "key", "pack", "hook", "oauth", "metrics"])
+def test_what_the_settings_name_is_refused_if_another_user_owns_it(of: str, tmp_path: Path) -> None:
+    places = {"map": "map.toml", "key": "key", "pack": "packs/p.toml"}
+    named = made(tmp_path / places.get(of, f"{of}_of_another.py"), text="raise SystemExit('it ran')")
+    os.chown(named, NOBODY, NOBODY)
+    function = f"{named.stem}:function"
+    uses: dict[str, Callable[[], object]] = {
+        "map": lambda: read_map(named),
+        "key": lambda: load(None, {"judge": {"api_key_file": named}}),
+        "pack": lambda: load(None, {"metrics": {"packs": named.parent}}),
+        "hook": lambda: Redactor(JudgeSettings(redaction="on", redact_hook=function)),
+        "oauth": lambda: client_properties(load(None, {"kafka": {"oauth": function}})),
+        "metrics": lambda: catalogue(load(None, {"metrics": {"modules": [named.stem]}})),
+    }
+    with pytest.raises(ConfigurationError, match=of_another(named)):
+        uses[of]()
+
+
+@AS_ROOT
+def test_a_module_is_refused_in_a_folder_of_another_user(tmp_path: Path) -> None:
+    """Even root's own: the folder's owner may replace it, or add a package of the same name."""
+    made(tmp_path / "module_of_root.py", text="def hook(text): return text")
+    os.chown(tmp_path, NOBODY, NOBODY)
+    with pytest.raises(ConfigurationError, match=of_another(tmp_path)):
+        import_function("module_of_root:hook")
+    os.chown(tmp_path, 0, 0)
+    assert import_function("module_of_root:hook")("as it is") == "as it is"
+
+
+def test_no_module_is_imported_from_a_folder_that_all_may_add_modules_to(tmp_path: Path) -> None:
+    """A module of one's own in /tmp may import others, which anybody can put there."""
+    made(tmp_path / "module_in_sticky.py", 0o644, 0o1777, text="import added_by_another\ndef hook(text): return text")
+    made(tmp_path / "added_by_another.py", 0o644, 0o1777, text="raise SystemExit('it ran')")
+    with pytest.raises(ConfigurationError, match=f"may add modules to {tmp_path}, .* move yours"):
+        import_function("module_in_sticky:hook")
+    assert str(tmp_path) not in sys.path
+    assert import_function("json:dumps")(1) == "1", "what is installed is imported as ever"
 
 
 def mode_of(file: Path) -> int:

@@ -195,7 +195,7 @@ def test_what_takes_too_long_is_ended_and_the_next_event_is_redacted(settings: d
         assert redactor._own._child
         process, _ = redactor._own._child
         assert redactor.redact(CATASTROPHE) == Null("redaction took longer than judge.redact_timeout_s")
-        assert process.exitcode == -signal.SIGKILL, "nothing goes on searching"
+        assert process.returncode == -signal.SIGKILL, "nothing goes on searching"
 
 
 ORPHAN = """

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ragweir.errors import LocalServerError
+from ragweir.streams.child_python import python_command
 from ragweir.streams.playground.local.cache import cached
 
 FOLDER = Path(__file__).parent / "applications"
@@ -60,5 +61,5 @@ def lock() -> None:
             "--custom-compile-command",
             "python -m tools.otel lock",
         ]
-        command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", *options, names.name]
+        command = python_command("-m", "uv", "pip", "compile", "--quiet", *options, names.name)
         subprocess.run([*command, "--output-file", f"{names.stem}.txt"], cwd=FOLDER, check=True)
