@@ -1,8 +1,8 @@
-"""`python -m chaos.shifted_clock AHEAD judge --slot 0`: one slot of a service whose clock is ahead.
+"""`python -m chaos.shifted_clock AHEAD judge --slot 0`: one slot of a service whose clock is ahead, or behind.
 
-AHEAD is a number of seconds, or the name of a file that holds one, which may change while the slot runs. Only Python's
-clocks are shifted. Timestamps of records are set by the broker, or by the client library, which reads the machine's
-clock.
+AHEAD is a number of seconds, below 0 for a clock that is behind, or the name of a file that holds one, which may change
+while the slot runs. Only Python's clocks are shifted. Timestamps of records are set by the broker, or by the client
+library, which reads the machine's clock.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def shift(ahead_s: Callable[[], float]) -> None:
 
 if __name__ == "__main__":
     given = sys.argv.pop(1)
-    shift((lambda: float(given)) if given.isdecimal() else lambda: float(Path(given).read_text() or "0"))
+    shift(
+        (lambda: float(given)) if given.removeprefix("-").isdecimal() else lambda: float(Path(given).read_text() or "0")
+    )
     from ragweir.streams.cli import main
 
     main()

@@ -82,7 +82,7 @@ def _clocks(log: Sequence[Record]) -> Iterator[int]:
             for each in mark["marks"]:
                 at = each["topic"], each["partition"]
                 marks[at] = max(marks.get(at, 0), each["time_ms"])
-            if len(marks) == sum(mark["sources"].values()):
+            if mark["marks"] and len(marks) == sum(mark["sources"].values()):
                 clock = max(clock, min(marks.values()))
     yield clock
 

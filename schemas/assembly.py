@@ -10,6 +10,9 @@ active. `join` measures all times of a trace by it."""
 HEADER_SOURCE = "ragweir-source"
 """Header of a record of `spans`: the source record, as `topic/partition/offset`."""
 
+CLOCK_KEY = b"clock"
+"""Key of a tombstone in `assembly`, which is no entry: its delivery report has the brokers' time."""
+
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -29,7 +32,10 @@ class SourceMark(_Record):
 
 
 class ClockMark(_Record):
-    """A mark in a partition of `spans`, which has no key: the progress of one worker of `key`."""
+    """A mark in a partition of `spans`, which has no key: the progress of one worker of `key`.
+
+    A worker begins with one of no partition, which counts for nothing: its delivery report has the brokers' time.
+    """
 
     sources: dict[str, int]
     """Number of partitions of each source topic. The clock of `join` is the minimum over all of them."""

@@ -57,8 +57,9 @@ TOPICS = {
     topic.name: topic
     for topic in (
         Topic("interactions", "event_id", Interaction, "delete", 24 * 7, "query, response, contexts, all of the event"),
-        Topic("spans", "trace id", ClockMark, "delete", 24, "all content of the spans and log records"),
-        Topic("assembly", "partition", AssemblyEntry, "delete", 24, "none"),
+        # The times of traces follow the brokers' clocks.
+        Topic("spans", "trace id", ClockMark, "delete", 24, "all content of the spans and log records", (BROKER_TIME,)),
+        Topic("assembly", "partition", AssemblyEntry, "delete", 24, "none", (BROKER_TIME,)),
         Topic("redrive", "event_id", Interaction, "delete", 24 * 7, "query, response, contexts, all of the event"),
         Topic("evaluations", "event_id", Evaluation, "delete", 24 * 30, "none, unless output.include_text is on"),
         Topic(

@@ -102,7 +102,7 @@ class Agent(ABC):
         start                                                    once
         on_assigned                                              once for each assigned partition, before its records
         on_partition_counts                                      when a count is known or has changed
-        handle or dead_letter ... on_ends, tick, on_commit or on_abort, drain_metrics        each transaction
+        on_time, handle or dead_letter ... on_ends, tick, on_commit or on_abort, drain_metrics      each transaction
         on_revoked, drain_metrics                                when partitions are revoked, between transactions
         drain                                                    before a stop
         tick, on_commit or on_abort, drain_metrics               each transaction from then on, while `in_flight`
@@ -147,10 +147,11 @@ class Agent(ABC):
 
     @property
     def clock_record(self) -> Emission | None:
-        """A record without meaning by which `tick` gets the brokers' time; None if this machine's time is sufficient.
+        """A record without meaning by which all times are the brokers'; None if this machine's time is sufficient.
 
-        The runtime writes it to a held partition before the first `tick` with partitions, and reads the time from its
-        delivery report. `tick` gets this machine's time all the same if the topic is without LogAppendTime.
+        The runtime writes it before the first record is handled, to a held partition if its topic is the `changelog`,
+        and reads the time from its delivery report and from those of later records of the topic. All times are this
+        machine's all the same if the topic is without LogAppendTime.
         """
         return None
 
@@ -179,6 +180,13 @@ class Agent(ABC):
 
     # One transaction.
 
+    def on_time(self, now_s: float) -> None:
+        """Take the time of the next records, which were read before it.
+
+        Args:
+            now_s: epoch seconds of this machine, or of the brokers for an agent with a `clock_record`.
+        """
+
     @abstractmethod
     def handle(self, records: Sequence[Record]) -> Outcome:
         """Handle records. This outcome or that of a later `tick` settles them."""
@@ -197,7 +205,7 @@ class Agent(ABC):
         """Return the outcome of earlier records and of the passing of time.
 
         Args:
-            now_s: epoch seconds of this machine, or of the brokers for an agent with a `clock_record`.
+            now_s: epoch seconds, as for `on_time`.
             caught_up: the partitions that have been read to their end.
             max_settled: the number of records that the outcome may settle.
         """

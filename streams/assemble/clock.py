@@ -41,7 +41,9 @@ class SourceClock:
     """The time, in epoch milliseconds; 0 before all source partitions have a mark."""
 
     def after(self, mark: ClockMark) -> SourceClock:
-        """Return the clock after a mark."""
+        """Return the clock after a mark; one of no partition changes nothing."""
+        if not mark.marks:
+            return self
         sources = mark.sources
         newest = {(each.topic, each.partition): each for each in self.marks}
         for each in mark.marks:

@@ -9,6 +9,7 @@ import structlog
 from typing_extensions import override
 
 from ragweir.errors import ErrorClass, StateError
+from ragweir.schemas.assembly import CLOCK_KEY
 from ragweir.streams.agent import Agent, Assignment
 from ragweir.streams.assemble.clock import SourceClock
 from ragweir.streams.assemble.closing import TraceCloser, TraceReader
@@ -16,7 +17,7 @@ from ragweir.streams.assemble.emitted import EmittedTraces
 from ragweir.streams.assemble.ledger import Ledger, MissedRange, Position, StoredState, newest_entry, restored
 from ragweir.streams.assemble.open_traces import TraceTimes
 from ragweir.streams.assemble.partition import PartitionAssembly
-from ragweir.streams.records import Count, Measurements, Outcome, Record, TopicPartition
+from ragweir.streams.records import Count, Emission, Measurements, Outcome, Record, TopicPartition
 from ragweir.streams.settings import AssembleSettings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -73,6 +74,12 @@ class JoinAgent(Agent):
     @override
     def changelog(self) -> str:
         return "assembly"
+
+    @property
+    @override
+    def clock_record(self) -> Emission:
+        """A tombstone in the ledger: the delay of the clock is its distance to the brokers' time."""
+        return Emission("assembly", CLOCK_KEY, None, ())
 
     # Records.
 
@@ -154,7 +161,7 @@ class JoinAgent(Agent):
             traces, clock_s = state.traces, state.clock_ms / 1000
             values = (
                 *(len(traces), traces.held_bytes, traces.bytes_behind, state.remembered),
-                *((clock_s, max(0.0, self._now_s - clock_s)) if clock_s else (None, None)),
+                *((clock_s, self._now_s - clock_s) if clock_s else (None, None)),
             )
             levels |= {(name, str(partition)): value for name, value in zip(_GAUGES, values, strict=True)}
         return Measurements(levels=levels)

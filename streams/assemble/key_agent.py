@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from typing_extensions import override
 
@@ -27,6 +26,7 @@ _MARK_INTERVAL_S = 0.2
 _ENVELOPE_BYTES = 2 * 1024
 """Size of a record without its value: key, headers, and the batch that it is in."""
 _MARK_TIME = "ragweir_assemble_mark_timestamp_seconds"
+_CLOCK_RECORD = Emission(_SPANS, None, ClockMark(sources={}, marks=()).model_dump_json().encode(), ())
 _TIME = re.compile("[0-9]{1,15}")
 """A note: the time of a clock, in epoch milliseconds."""
 
@@ -37,16 +37,15 @@ class KeyAgent(Agent):
     Args:
         settings: the settings of assemble.
         max_event_bytes: the size of the largest event, from which that of records follows.
-        now_s: epoch seconds, beyond which no timestamp counts.
     """
 
     outputs = _SPANS, "dead-letter"
 
-    def __init__(
-        self, settings: AssembleSettings, max_event_bytes: int, now_s: Callable[[], float] = time.time
-    ) -> None:
-        self._settings, self._max_event_bytes, self._now_s = settings, max_event_bytes, now_s
+    def __init__(self, settings: AssembleSettings, max_event_bytes: int) -> None:
+        self._settings, self._max_event_bytes = settings, max_event_bytes
         self._max_slice_bytes = max_record_bytes(max_event_bytes) - _ENVELOPE_BYTES
+        self._now_ms = 0
+        """The current time, beyond which no timestamp counts."""
         self._sources: dict[str, int] = {}
         """The partition count of each source."""
         self._targets = 0
@@ -65,35 +64,44 @@ class KeyAgent(Agent):
         self._pending_mark: ClockMark | None = None
         self._removed_gauges: set[Count] = set()
 
+    @property
+    @override
+    def clock_record(self) -> Emission:
+        """A mark of no partition: the marks of all workers follow the brokers' time."""
+        return _CLOCK_RECORD
+
     # Records.
+
+    @override
+    def on_time(self, now_s: float) -> None:
+        self._now_ms = int(now_s * 1000)
 
     @override
     def handle(self, records: Sequence[Record]) -> Outcome:
         """Emit the slices of each record."""
         outcome = Outcome(settled=list(records))
-        now_ms = int(self._now_s() * 1000)
         for record in records:
-            self._advance(record, now_ms, outcome)
+            self._advance(record, outcome)
             try:
                 division = self._divide(record)
             except Rejected as rejected:
                 self._bury(record, rejected.message, rejected.error_class, self._max_event_bytes, outcome)
             else:
-                self._copy(record, division, now_ms, outcome)
+                self._copy(record, division, outcome)
         return outcome
 
     @override
     def dead_letter(self, record: Record, reason: str, error_class: ErrorClass = "refused") -> Outcome:
         """Settle a record as a dead letter. See `Agent.dead_letter`."""
         outcome = Outcome(settled=[record])
-        self._advance(record, int(self._now_s() * 1000), outcome)
+        self._advance(record, outcome)
         self._bury(record, reason, error_class, HEAD_BYTES, outcome)
         return outcome
 
-    def _advance(self, record: Record, now_ms: int, outcome: Outcome) -> None:
+    def _advance(self, record: Record, outcome: Outcome) -> None:
         outcome.counts["ragweir_events_in_total",] += 1
         is_held = record.topic_partition in self._clocks
-        if is_held and record.timestamp_ms is not None and 0 <= record.timestamp_ms <= now_ms:
+        if is_held and record.timestamp_ms is not None and 0 <= record.timestamp_ms <= self._now_ms:
             self._read[record.topic_partition].append(record.timestamp_ms)
 
     @staticmethod
@@ -107,14 +115,14 @@ class KeyAgent(Agent):
         except Exception as error:  # One record must not stop the stream.
             raise Rejected("unreadable", f"reading OTLP raised {type(error).__name__}") from None
 
-    def _copy(self, record: Record, division: Division, now_ms: int, outcome: Outcome) -> None:
+    def _copy(self, record: Record, division: Division, outcome: Outcome) -> None:
         fitting = [each for each in division.slices if len(each.value) <= self._max_slice_bytes]
         if len(fitting) < len(division.slices):
             self._bury(record, self._too_large(division.slices), "too_large", self._max_event_bytes, outcome)
         # No earlier than the marks before it, whatever the producer's clock is.
         clock_ms = self._clocks.get(record.topic_partition, SourceClock()).time_ms or 0
         has_time = record.timestamp_ms is not None and record.timestamp_ms >= 0
-        time_ms = max(clock_ms, min(record.timestamp_ms or 0, now_ms) if has_time else now_ms)
+        time_ms = max(clock_ms, min(record.timestamp_ms or 0, self._now_ms) if has_time else self._now_ms)
         source = f"{record.topic}/{record.partition}/{record.offset}"
         headers = (HEADER_TIME, b"%d" % time_ms), (HEADER_SOURCE, source.encode())
         outcome.emissions += [Emission(_SPANS, each.trace_id.encode(), each.value, headers) for each in fitting]

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import structlog
 from pydantic import ValidationError
 
-from ragweir.schemas.assembly import AssemblyEntry
+from ragweir.schemas.assembly import CLOCK_KEY, AssemblyEntry
 from ragweir.schemas.topics import TOPICS
 from ragweir.streams.agent import Changelog
 from ragweir.streams.assemble.clock import SourceClock
@@ -297,6 +297,8 @@ def _entries(
     first = last.ledger_from if last.ledger_from <= offset else 0
     foreign = 0
     for record in changelog.since(first):
+        if record.key == CLOCK_KEY:
+            continue
         entry = _entry(record.value)
         if entry is not None and not last.ledger_sequence <= entry.sequence <= last.sequence:
             continue

@@ -2,6 +2,9 @@
 
 Kafka stamps the records of a topic with `message.timestamp.type=LogAppendTime` when it appends them, and the delivery
 report has that time. Until the next report it is advanced by a monotonic clock of this machine.
+
+A report may be read long after the record was appended, as after a stall of the process: it says that the time is this
+one or later, but no later than if the record had been appended when it was sent.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ class BrokerClock:
     def __init__(self, elapsed: Callable[[], float] = elapsed_s, own: Callable[[], float] = time.time) -> None:
         self._elapsed, self._own = elapsed, own
         self._offset_s: float | None = None
-        """The brokers' time minus the elapsed one."""
+        """The brokers' time minus the elapsed one, or slightly less."""
         self.is_asked = False
         """True once there was a delivery report, with the brokers' time or without."""
 
@@ -43,7 +46,9 @@ class BrokerClock:
         kind, timestamp_ms = message.timestamp()
         self.is_asked = True
         if kind == TIMESTAMP_LOG_APPEND_TIME:
-            self._offset_s = timestamp_ms / 1_000 - self._elapsed()
+            least = timestamp_ms / 1_000 - self._elapsed()
+            most = least + max(0.0, message.latency() or 0.0)
+            self._offset_s = least if self._offset_s is None else min(max(self._offset_s, least), most)
 
     def now_s(self) -> float:
         """Return the time, in epoch seconds."""

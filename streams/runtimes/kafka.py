@@ -288,6 +288,7 @@ class KafkaRuntime:
         That is everything while attempts are in progress, and where each batch is committed.
         """
         rest, pending = Outcome(), self._committer.pending
+        self._agent.on_time(self._clock.now_s())
         poison = self._bisection.poison
         if poison is not None and (poison in records or poison.topic_partition in self._agent.held):
             rest.extend(self._agent.dead_letter(poison, self._bisection.reason))
@@ -350,15 +351,17 @@ class KafkaRuntime:
             self._aborts = 0
 
     def _commit_clock_record(self) -> None:
-        """Commit a record whose delivery report has the brokers' time, before the agent's first `tick`."""
+        """Commit a record whose delivery report has the brokers' time, before the agent's first record."""
         if (record := self._agent.clock_record) is None:
             return
-        _, partition = next(iter(self._offsets.committed))
-        self._transactions.write([record._replace(partition=partition)])
-        self._committer.commit_metadata()
+        if record.topic == self._agent.changelog:
+            _, partition = next(iter(self._offsets.committed))
+            record = record._replace(partition=partition)
+        self._transactions.write([record])
+        self._transactions.commit()  # Without offsets: the first ones of an agent with a changelog go with its state.
         if not self._clock.is_brokers:
             log.warning(
-                "the days of the budget follow this machine's clock: the topic does not have the brokers' time",
+                "all times follow this machine's clock: the topic does not have the brokers' time",
                 topic=record.topic,
                 setting="message.timestamp.type=LogAppendTime",
             )

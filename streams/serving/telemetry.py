@@ -350,7 +350,7 @@ TABLE = (
     ),
     _gauge(
         "ragweir_assemble_clock_delay_seconds",
-        "Seconds by which the clock of `join` is behind this machine's",
+        "Seconds by which the clock of `join` is behind the brokers' time; negative if marks of `key` are ahead of it",
         _JOIN,
         labels=("partition",),
     ),

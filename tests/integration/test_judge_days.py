@@ -49,11 +49,14 @@ def taken(log: Log) -> dict[int, tuple[int, int]]:
 class Report:
     """A delivery report."""
 
-    def __init__(self, kind: int, at_s: float) -> None:
-        self.kind, self.at_s = kind, at_s
+    def __init__(self, kind: int, at_s: float, latency_s: float = 0.0) -> None:
+        self.kind, self.at_s, self.latency_s = kind, at_s, latency_s
 
     def timestamp(self) -> tuple[int, int]:
         return self.kind, round(self.at_s * 1_000)
+
+    def latency(self) -> float:
+        return self.latency_s
 
 
 def test_the_time_is_the_brokers_once_a_report_tells_it() -> None:
@@ -65,6 +68,24 @@ def test_the_time_is_the_brokers_once_a_report_tells_it() -> None:
     clock.on_delivery(cast("Message", Report(TIMESTAMP_LOG_APPEND_TIME, 1_000.0)))
     elapsed[0], own[0] = 107.5, 4 * DAY_S
     assert (clock.now_s(), clock.is_brokers) == (1_007.5, True), "whatever becomes of our own clock"
+
+
+@pytest.mark.parametrize(
+    ("at_s", "latency_s", "now_s"),
+    [
+        pytest.param(1_000.0, 10.0, 1_010.0, id="the process was suspended before it read the report"),
+        pytest.param(1_009.0, 10.0, 1_010.0, id="this report was read a second late"),
+        pytest.param(1_011.0, 10.0, 1_011.0, id="the first report was read later than this one"),
+        pytest.param(1_000.0, 0.5, 1_000.5, id="the brokers' clocks were set back"),
+    ],
+)
+def test_a_report_that_is_read_late_does_not_set_the_time_back(at_s: float, latency_s: float, now_s: float) -> None:
+    elapsed = [100.0]
+    clock = BrokerClock(lambda: elapsed[0], lambda: 5_000.0)
+    clock.on_delivery(cast("Message", Report(TIMESTAMP_LOG_APPEND_TIME, 1_000.0)))
+    elapsed[0] += 10
+    clock.on_delivery(cast("Message", Report(TIMESTAMP_LOG_APPEND_TIME, at_s, latency_s)))
+    assert clock.now_s() == now_s
 
 
 def test_no_day_follows_a_later_one_that_the_ledger_knows() -> None:
@@ -360,7 +381,7 @@ def test_a_ledger_without_the_brokers_time_is_told_and_works_by_our_own_clock(
             )
         )
         requests.must_be_judged_exactly_once()
-        (told,) = service.logged("the days of the budget follow this machine's clock", level="warning")
+        (told,) = service.logged("all times follow this machine's clock", level="warning")
         assert "LogAppendTime" in told["setting"]
 
 

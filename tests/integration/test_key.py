@@ -9,9 +9,10 @@ import signal
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from commands import ragweir, told
@@ -23,6 +24,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from ragweir.schemas.assembly import HEADER_SOURCE, HEADER_TIME, ClockMark
+from ragweir.schemas.topics import TOPICS
 from ragweir.schemas.traces.wire import divide, read
 from ragweir.streams.playground.local.kafka import local_kafka
 
@@ -65,14 +67,21 @@ class Deployment:
     """A source of traces with three partitions and one of logs with two, and workers that copy them to spans."""
 
     def __init__(
-        self, bootstrap: str, prefix: str, folder: Path, workers: int, times: str = "LogAppendTime", **more: str
+        self,
+        bootstrap: str,
+        prefix: str,
+        folder: Path,
+        workers: int,
+        times: str = "LogAppendTime",
+        ahead_s: Iterable[int] = repeat(0),
+        **more: str,
     ) -> None:
         self.bootstrap, self.prefix, self.folder = bootstrap, prefix, folder
         self.sources = {f"{prefix}otlp_spans": 3, f"{prefix}otlp_logs": 2}
         for topic, partitions in self.sources.items():
             create_topic(bootstrap, topic, partitions, {"message.timestamp.type": times})
         for name, partitions in {"spans": 4, "dead-letter": 1}.items():
-            create_topic(bootstrap, prefix + name, partitions)
+            create_topic(bootstrap, prefix + name, partitions, dict(TOPICS[name].config))
         self.variables = {
             "RAGWEIR_KAFKA__BOOTSTRAP_SERVERS": bootstrap,
             "RAGWEIR_KAFKA__CLIENT": json.dumps(QUICK_CLIENT),
@@ -84,17 +93,17 @@ class Deployment:
             "RAGWEIR_BATCH__MAX_EVENTS": "20",
             **more,
         }
-        self.workers = [self.start(slot) for slot in range(workers)]
+        self.workers = [self.start(slot, ahead_s) for slot, ahead_s in zip(range(workers), ahead_s, strict=False)]
         self._random = random.Random(prefix)
         self._feeding = threading.Event()
         self._thread = threading.Thread(target=self._feed, daemon=True)
         self.fed = 0
 
-    def start(self, slot: int) -> Service:
-        """Start a worker."""
-        return Service(
-            ["-m", "ragweir.streams.cli", "key", "--slot", str(slot)], self.folder / f"{slot}.log", self.variables
-        )
+    def start(self, slot: int, ahead_s: int = 0) -> Service:
+        """Start a worker, whose clock may be ahead."""
+        program = ["ragweir.streams.cli"] if ahead_s == 0 else ["chaos.shifted_clock", str(ahead_s)]
+        command = ["-m", *program, "key", "--slot", str(slot)]
+        return Service(command, self.folder / f"{slot}.log", self.variables)
 
     def restart(self, slot: int) -> None:
         """Kill a worker and start it again."""
@@ -226,7 +235,7 @@ Deploy = Callable[..., Deployment]
 def deploy(kafka: SharedBroker, prefix: str, tmp_path: Path) -> Iterator[Deploy]:
     deployed: list[Deployment] = []
 
-    def start(bootstrap: str = kafka.bootstrap, *, workers: int = 1, **more: str) -> Deployment:
+    def start(bootstrap: str = kafka.bootstrap, *, workers: int = 1, **more: Any) -> Deployment:
         deployed.append(Deployment(bootstrap, prefix, tmp_path, workers, **more))
         return deployed[-1]
 
@@ -246,6 +255,22 @@ def test_kills_of_several_workers_lose_and_double_nothing(deploy: Deploy) -> Non
         deployed.restart(kill % 3)
     assert deployed.settle() > 500
     deployed.must_be_right()
+
+
+def test_marks_follow_the_brokers_time_whatever_the_clocks_of_the_workers(deploy: Deploy) -> None:
+    """One is four minutes ahead and one behind; the first record of each asks for the time, and marks nothing."""
+    deployed = deploy(workers=2, ahead_s=(240, -240))
+    deployed.feed()
+    time.sleep(1)
+    assert deployed.settle() > 10
+    deployed.must_be_right()
+    messages = read_to_end(deployed.bootstrap, f"{deployed.prefix}spans")
+    entries = [(message.timestamp()[1], _entry(message)) for message in messages]
+    marks = [(at_ms, entry.marks) for at_ms, entry in entries if isinstance(entry, ClockMark)]
+    assert all(each.time_ms <= at_ms for at_ms, own in marks for each in own)
+    assert all(entry.time_ms <= at_ms for at_ms, entry in entries if isinstance(entry, Slice))
+    assert [own for _, own in marks].count(()) == 2
+    assert not any(worker.logged("follow this machine's clock") for worker in deployed.workers)
 
 
 def test_the_marks_of_idle_partitions_go_on(deploy: Deploy) -> None:

@@ -11,13 +11,14 @@ import pytest
 from random_log import random_log
 from reference import joined
 from small_spans import START_MS, TOPIC, log, mark_record, span, spans_record
+from structlog.testing import capture_logs
 from worker import Worker
 
 from ragweir.errors import StateError
 from ragweir.schemas.assembly import AssemblyEntry
 from ragweir.schemas.traces.wire import SpanHead
 from ragweir.streams.assemble.open_traces import OpenTraces
-from ragweir.streams.records import Record
+from ragweir.streams.records import Emission, Record
 from ragweir.streams.settings import AssembleSettings
 
 SETTINGS = (
@@ -315,6 +316,20 @@ def test_foreign_records_in_the_ledger_are_ignored() -> None:
         worker.ledgers[0].append(Record("rag.assembly", 0, worker.ends[0], None, value, 0))
         worker.ends[0] += 1
     worker.kill()
+    worker.logs = [asks(60)]
+    worker.run(10)
+    assert event_numbers(worker) == list(range(54))
+
+
+def test_the_record_that_asks_for_the_brokers_time_is_no_entry_of_the_ledger() -> None:
+    worker = Worker([asks(30)], AssembleSettings())
+    worker.run(10)
+    with capture_logs() as logged:
+        for record in (worker.agent.clock_record, Emission("assembly", b"x", None, ())):
+            worker.ledgers[0].append(Record("rag.assembly", 0, worker.ends[0], record.key, record.value, 0))
+            worker.ends[0] += 1
+        worker.kill()
+    assert [each["records"] for each in logged if "foreign" in each["event"]] == [1]
     worker.logs = [asks(60)]
     worker.run(10)
     assert event_numbers(worker) == list(range(54))

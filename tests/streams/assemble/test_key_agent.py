@@ -36,7 +36,7 @@ class Driver:
 
     def __init__(self, *partitions: int, targets: int = 2, counted: bool = True) -> None:
         self.now = NOW
-        self.agent = KeyAgent(AssembleSettings(), LIMIT, lambda: self.now)
+        self.agent = KeyAgent(AssembleSettings(), LIMIT)
         self.offset = 0
         for partition in partitions or (0,):
             self.agent.on_assigned(Assignment((SOURCE[0], partition), None, 0))
@@ -54,6 +54,7 @@ class Driver:
         self, records: Sequence[Record] = (), ends: dict[int, float] | None = None, *, commit: bool = True
     ) -> Outcome:
         """Drive one transaction."""
+        self.agent.on_time(self.now)
         outcome = self.agent.handle(records) if records else Outcome()
         if ends:
             self.agent.on_ends({(SOURCE[0], partition): time for partition, time in ends.items()})
@@ -328,7 +329,8 @@ def test_the_next_owner_goes_on_from_the_mark() -> None:
     note = driver.agent.note(SOURCE)
     driver.agent.on_commit()
     assert driver.agent.note(SOURCE) == note
-    heir = KeyAgent(AssembleSettings(), LIMIT, lambda: NOW)
+    heir = KeyAgent(AssembleSettings(), LIMIT)
+    heir.on_time(NOW)
     heir.on_assigned(Assignment(SOURCE, 5, 5, note=note))
     (emission,) = slices(heir.handle([Record(*SOURCE, 5, None, spans(1), NOW_MS - 60_000)]))
     assert dict(emission.headers)[HEADER_TIME] == b"%d" % (NOW_MS - 7000)
@@ -336,7 +338,7 @@ def test_the_next_owner_goes_on_from_the_mark() -> None:
 
 @pytest.mark.parametrize("note", ["", "x", "-1", "9" * 50, "1e3", "١"])
 def test_a_foreign_note_is_none(note: str) -> None:
-    agent = KeyAgent(AssembleSettings(), LIMIT, lambda: NOW)
+    agent = KeyAgent(AssembleSettings(), LIMIT)
     agent.on_assigned(Assignment(SOURCE, 5, 5, note=note))
     assert agent.note(SOURCE) == ""
 
