@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ragweir.schemas.codec.intake import DEFAULT_MAX_ITEMS
 from ragweir.schemas.interaction import Message
-from ragweir.schemas.traces.messages import QUESTION_KEYS, last_of
+from ragweir.schemas.traces.messages import last_of
+from ragweir.schemas.traces.questions import QUESTION_KEYS
 from ragweir.schemas.traces.step import Step
 from ragweir.schemas.traces.values import as_text
 

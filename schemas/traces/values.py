@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ REDACTED = "__REDACTED__"
 """Text that OpenInference writes in place of hidden content."""
 _MAX_INDEX_DIGITS = 6
 _MAX_TOKENS = 10**15
+_REPR = re.compile(r"[A-Z]\w*\(\w+=")
+_MAX_REPR = 200
 
 
 def as_text(value: object) -> str | None:
@@ -74,6 +77,17 @@ def parsed(value: object) -> Any:
         except ValueError:
             return value
     return value
+
+
+def is_repr(text: str) -> bool:
+    """Return whether a text is an object that a framework did not serialize.
+
+    >>> is_repr("StopEvent(result=AgentOutput(response=..."), is_repr("<generator object>"), is_repr("<b>Ada</b>")
+    (True, True, False)
+    """
+    if text.startswith("<"):
+        return len(text) <= _MAX_REPR and text.endswith(">") and " object" in text
+    return text.endswith((")", "...")) and _REPR.match(text) is not None
 
 
 def as_object(value: object) -> Mapping[str, Any]:

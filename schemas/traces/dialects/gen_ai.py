@@ -14,9 +14,10 @@ from typing_extensions import override
 
 from ragweir.schemas.interaction import Message
 from ragweir.schemas.traces.dialects.gen_ai_conversation import OUTPUT, THREAD, conversation
-from ragweir.schemas.traces.dialects.gen_ai_documents import documents_of, question_of, variables_of
-from ragweir.schemas.traces.dialects.gen_ai_messages import last_text
+from ragweir.schemas.traces.dialects.gen_ai_documents import documents_of, variables_of
 from ragweir.schemas.traces.dialects.gen_ai_values import Paths, Values, as_mapping, decoded, first
+from ragweir.schemas.traces.messages import last_of
+from ragweir.schemas.traces.questions import question_in
 from ragweir.schemas.traces.span import TraceLog, TraceSpan
 from ragweir.schemas.traces.step import Dialect, Step, StepKind
 from ragweir.schemas.traces.values import as_text
@@ -153,7 +154,7 @@ def _input(kind: StepKind, values: Values, messages: Sequence[Message] | None) -
         return values.text(ARGUMENTS)
     if kind == "retrieval":
         return values.text(QUERY)
-    return last_text(messages, "user") if kind in {"agent", "chain"} else None
+    return last_of(messages, "user") if kind in {"agent", "chain"} else None
 
 
 def _spoken(messages: tuple[Message, ...] | None) -> tuple[Message, ...] | None:
@@ -172,7 +173,7 @@ def _spoken(messages: tuple[Message, ...] | None) -> tuple[Message, ...] | None:
         elif message.role == "assistant":
             kept.append(message.model_copy(update={"text": _answer_field(fields) or message.text}))
         elif message.role != "user" or any(fields.values()):
-            found = question_of(fields) if message.role == "user" else None
+            found = question_in(fields) if message.role == "user" else None
             kept.append(message.model_copy(update={"text": found or message.text}))
     return tuple(kept) if kept or not messages else None
 
@@ -186,7 +187,7 @@ def _output(kind: StepKind, values: Values, messages: Sequence[Message] | None) 
         return values.text(RESULT)
     if kind in {"agent", "chain"}:
         found = values.text(_RESULT_OF_RUN)
-        return _answer_field(as_mapping(decoded(found))) or found or last_text(messages, "assistant")
+        return _answer_field(as_mapping(decoded(found))) or found or last_of(messages, "assistant")
     return None
 
 

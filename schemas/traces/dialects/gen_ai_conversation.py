@@ -6,15 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ragweir.schemas.interaction import Message
-from ragweir.schemas.traces.dialects.gen_ai_messages import (
-    choices_of,
-    divided,
-    messages_of,
-    parts_of,
-    role_of,
-    system_of,
-)
 from ragweir.schemas.traces.dialects.gen_ai_values import Values, as_mapping, decoded, first
+from ragweir.schemas.traces.messages import choices_of, divided, messages_of, system_of
+from ragweir.schemas.traces.questions import Conversation
 from ragweir.schemas.traces.span import Attributes, TraceLog, TraceSpan
 from ragweir.schemas.traces.values import as_text
 
@@ -32,8 +26,6 @@ _EVENT_ROLES: Final = {
     "gen_ai.content.completion": None,
 }  # fmt: skip
 """Speaker by the name of an event; None is the model's answer."""
-
-Conversation = tuple[tuple[Message, ...] | None, tuple[Message, ...] | None]
 
 
 def conversation(values: Values, span: TraceSpan, logs: Sequence[TraceLog]) -> Conversation:
@@ -109,9 +101,7 @@ def _event_messages(payload: Any, role: str | None) -> tuple[Message, ...] | Non
     if isinstance(payload, Mapping):
         inner = payload.get("message")
         fields = payload if inner is None else inner if isinstance(inner, Mapping) else {"content": inner}
-        content = parts_of(first(fields.get(name) for name in ("parts", "content")))
-        own = fields.get("role")
-        return choices_of([{**fields, "role": role_of(own) if own else speaker, "content": content, "parts": None}])
+        return choices_of([{**fields, "role": fields.get("role") or speaker}])
     read = choices_of if role is None else messages_of
     return read(payload)
 
@@ -146,6 +136,6 @@ def _of_prompt(values: Values) -> Conversation:
 
 
 def _parsed(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an indexed message whose content may be JSON of its parts; calls stand in attributes of their own."""
+    """Return an indexed message; its calls stand in attributes of their own."""
     calls = any(name.startswith("tool_calls.") for name in group)
-    return {"role": group.get("role"), "content": parts_of(group.get("content")), "tool_calls": calls}
+    return {"role": group.get("role"), "content": group.get("content"), "tool_calls": calls}

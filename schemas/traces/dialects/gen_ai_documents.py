@@ -1,13 +1,12 @@
-"""Documents of retrievals, and questions and answers of chains, in the forms in which frameworks write them as JSON."""
+"""Documents of retrievals in the forms in which frameworks write them as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ragweir.schemas.interaction import Context, Message
+from ragweir.schemas.interaction import Context
 from ragweir.schemas.traces.contexts import MAX_CONTEXTS
-from ragweir.schemas.traces.dialects.gen_ai_messages import divided, last_text, messages_of
 from ragweir.schemas.traces.dialects.gen_ai_values import as_id, as_mapping, decoded, first
 from ragweir.schemas.traces.values import as_number, as_text
 
@@ -21,10 +20,6 @@ _DOCUMENT_ID = ("document_id", "doc_id", "ref_doc_id", "source_id", "source", "f
 _SCORE = ("score", "relevance_score", "similarity", "similarity_score", "_score")
 _PAGE = ("page", "page_number", "page_label")
 _METADATA = ("metadata", "meta", "extra_info")
-_QUESTION = ("question", "query", "query_str", "input", "user_input", "user_query", "user_message", "prompt", "message",
-             "text", "content")  # fmt: skip
-_ANSWER = ("answer", "response", "result", "final_result", "output", "outputs", "reply", "replies", "text", "content")
-_RETRIEVED = ("context", "doc", "source", "chunk", "history")
 _DEPTH = 6
 
 
@@ -81,73 +76,6 @@ def context(
 
 def _fields(layers: list[Mapping[str, Any]], names: tuple[str, ...]) -> Iterator[Any]:
     return (layer[name] for layer in layers for name in names if layer.get(name) is not None)
-
-
-def thread_of(value: Any) -> tuple[Message, ...] | None:
-    """Return the messages in the input or output of a chain, or None if it has no list of them.
-
-    >>> thread_of({"messages": [["user", "hi"]]}), thread_of("hi"), thread_of({"question": "hi"})
-    ((Message(role='user', text='hi'),), None, None)
-    """
-    value = decoded(value)
-    if isinstance(value, Mapping) and "messages" not in value and not _is_message(value):
-        inner = [part for part in value.values() if isinstance(part, Mapping) and "messages" in part]
-        value = inner[0] if len(inner) == 1 else None
-    if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
-        return None
-    return messages_of(value) if isinstance(value, Mapping | list | tuple) else None
-
-
-def _is_message(value: Mapping[str, Any]) -> bool:
-    return bool(value.get("lc")) or "role" in value or "parts" in value
-
-
-def question_of(value: Any) -> str | None:
-    """Return the question in the input of a chain.
-
-    It is the input itself, a field with a known name, its only field, or the user's last message.
-
-    >>> question_of("hi"), question_of('{"question": "hi"}'), question_of({"messages": [["user", "hi"]]})
-    ('hi', 'hi', 'hi')
-    >>> question_of({"a": "x", "b": "y"}), question_of({"input": ""}), question_of(None)
-    (None, None, None)
-    """
-    return _told(value, _QUESTION, "user")
-
-
-def answer_of(value: Any) -> str | None:
-    """Return the answer in the output of a chain, as `question_of`; of messages, the assistant's last one.
-
-    >>> answer_of({"answer": "yes", "source_documents": []}), answer_of({"messages": [["user", "q"], ["ai", "a"]]})
-    ('yes', 'a')
-    """
-    return _told(value, _ANSWER, "assistant")
-
-
-def _told(value: Any, names: tuple[str, ...], role: str) -> str | None:
-    for _ in range(_DEPTH):
-        if isinstance(value, str):
-            inner = decoded(value) if value.startswith(("{", "[")) else value
-            if isinstance(inner, str):
-                return as_text(value) or None
-            value = inner
-        messages = thread_of(value)
-        if messages is not None:
-            after = divided(messages)[1] if role == "assistant" else messages
-            return last_text(after, role)
-        if isinstance(value, list | tuple) and len(value) == 1:
-            value = value[0]
-        elif isinstance(value, Mapping):
-            value = first(value.get(name) or None for name in names) or _only_value(value)
-        else:
-            return None
-    return None
-
-
-def _only_value(value: Mapping[str, Any]) -> Any:
-    """Return the value of a mapping with one entry, unless it is a retrieved text."""
-    name, inner = next(iter(value.items()), ("", None))
-    return inner if len(value) == 1 and not str(name).lower().startswith(_RETRIEVED) else None
 
 
 def variables_of(value: Any) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from typing import Any
 
 from typing_extensions import override
 
-from ragweir.schemas.interaction import Context, Message
+from ragweir.schemas.interaction import Context
 from ragweir.schemas.traces.contexts import CONTEXT_VARIABLES
-from ragweir.schemas.traces.messages import answer_in, question_in, role_of, text_of
+from ragweir.schemas.traces.messages import choices_of, last_of, messages_of, text_of
+from ragweir.schemas.traces.questions import Conversation, answer_in, conversation_in, question_in
 from ragweir.schemas.traces.span import Attributes, TraceLog, TraceSpan
 from ragweir.schemas.traces.step import Dialect, Step, StepKind
 from ragweir.schemas.traces.values import (
@@ -104,18 +105,17 @@ class OpenInference(Dialect):
         if kind == "llm" and _is_wrapper(span):
             kind = "chain"
         metadata = as_object(attributes.get("metadata"))
-        inputs = _messages(numbered, _INPUTS, _PROMPTS, "prompt", "user")
-        outputs = _messages(numbered, _OUTPUTS, _CHOICES, "completion", "assistant")
-        error, given = None, attributes.get("input.value")
+        error, given, result = None, parsed(attributes.get("input.value")), parsed(attributes.get("output.value"))
+        inputs, outputs = _conversation(numbered, kind, given, result)
         if kind == "tool":
-            question, (answer, error) = as_text(given), _tool_result(attributes)
+            question, (answer, error) = as_text(attributes.get("input.value")), _tool_result(attributes)
         elif kind in ("llm", "embedding", "rerank"):
-            question, answer = None if inputs else _call_input(attributes, numbered, kind), None
+            question, answer = None if inputs else _call_input(attributes, numbered, kind, given), None
             if kind == "llm" and outputs is None:
-                answer = _plain(attributes.get("output.value"))
+                answer = answer_in(result)
         else:
-            given = parsed(given)  # Once.
-            question, answer = question_in(given), answer_in(attributes.get("output.value"))
+            question = last_of(inputs, "user") or question_in(given)
+            answer = last_of(outputs, "assistant") or answer_in(result)
         documents, is_cut = _step_documents(span, kind, numbered, metadata)
         prompt, completion = attributes.get("llm.token_count.prompt"), attributes.get("llm.token_count.completion")
         return Step(
@@ -157,41 +157,50 @@ def _is_wrapper(span: TraceSpan) -> bool:
 # Messages and texts.
 
 
-def _messages(numbered: Numbered, name: str, other: str, text: str, role: str) -> tuple[Message, ...] | None:
+def _conversation(numbered: Numbered, kind: StepKind, given: object, result: object) -> Conversation:
+    """Return the messages that went in and came out, of the attributes or the values.
+
+    The attributes of an agent have but the first message of its thread.
+    """
+    inputs = messages_of(_messages(numbered, _INPUTS, _PROMPTS, "prompt"))
+    outputs = choices_of(_messages(numbered, _OUTPUTS, _CHOICES, "completion"))
+    if kind not in ("llm", "chain", "agent") or (kind == "llm" and inputs is not None and outputs is not None):
+        return inputs, outputs
+    of_values = conversation_in(given, result, "assistant" if kind == "llm" else "user")
+    sides = zip((inputs, outputs), of_values, strict=True)
+    found = [own if kind == "llm" and own is not None else other if other is not None else own for own, other in sides]
+    return found[0], found[1]
+
+
+def _messages(numbered: Numbered, name: str, other: str, text: str) -> list[Any] | None:
     """Return the messages of a call, or its prompts or completions where the model takes texts."""
-    found = [
-        Message(role=role_of(fields.get("message.role")), text=_message_text(fields) or "")
-        for fields in numbered[name].values()
-        if fields.get("message.content") != REDACTED
-    ]
-    if not found:
-        texts = [as_text(fields.get(f"{text}.text")) for fields in numbered[other].values()]
-        found = [Message(role=role, text=each) for each in texts if each is not None]
-    return tuple(found) or None
+    messages: list[Any] = [_message(fields) for fields in numbered[name].values()]
+    return messages or [fields.get(f"{text}.text") for fields in numbered[other].values()] or None
 
 
-def _message_text(fields: Mapping[str, Any]) -> str | None:
+def _message(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message in the form of OpenAI's API."""
     content = fields.get("message.content")
-    if content is not None:
-        return text_of(parsed(content)) if not isinstance(content, str) else as_text(content)
-    parts = Numbered(fields, ("message.contents",))["message.contents"].values()
-    texts = [text for part in parts if (text := as_text(part.get("message_content.text")))]
-    return "\n".join(texts) if texts else None
+    parts = [
+        {name.removeprefix("message_content."): value for name, value in part.items()}
+        for part in Numbered(fields, ("message.contents",))["message.contents"].values()
+    ]
+    return {
+        "role": fields.get("message.role"),
+        "content": content if content is not None else parts or None,
+        "tool_calls": any(name.startswith("message.tool_calls.") for name in fields),
+        "tool_call_id": fields.get("message.tool_call_id"),
+    }
 
 
-def _plain(value: object) -> str | None:
-    """Return a text that is no JSON: the output of a model whose messages were not recorded."""
-    return value and as_text(value) if isinstance(value, str) and parsed(value) is value else answer_in(value)
-
-
-def _call_input(attributes: Attributes, numbered: Numbered, kind: StepKind) -> str | None:
+def _call_input(attributes: Attributes, numbered: Numbered, kind: StepKind, given: object) -> str | None:
     """Return the text that a call was given, other than messages."""
     if kind == "embedding":
         texts = [text for each in numbered[_TEXTS].values() if (text := as_text(each.get("embedding.text")))]
-        return "\n".join(texts) if texts else question_in(attributes.get("input.value"))
+        return "\n".join(texts) if texts else question_in(given)
     if kind == "rerank":
-        return as_text(attributes.get("reranker.query")) or question_in(attributes.get("input.value"))
-    return question_in(attributes.get("input.value"))
+        return as_text(attributes.get("reranker.query")) or question_in(given)
+    return question_in(given)
 
 
 def _asked_model(attributes: Attributes) -> str | None:

@@ -11,18 +11,13 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from ragweir.schemas.interaction import Context
+from ragweir.schemas.interaction import Context, Message
 from ragweir.schemas.traces.dialects import gen_ai
-from ragweir.schemas.traces.dialects.gen_ai_conversation import Conversation, conversation
-from ragweir.schemas.traces.dialects.gen_ai_documents import (
-    answer_of,
-    documents_of,
-    question_of,
-    thread_of,
-    variables_of,
-)
-from ragweir.schemas.traces.dialects.gen_ai_messages import divided, last_text
+from ragweir.schemas.traces.dialects.gen_ai_conversation import conversation
+from ragweir.schemas.traces.dialects.gen_ai_documents import documents_of, variables_of
 from ragweir.schemas.traces.dialects.gen_ai_values import Paths, Values, as_mapping, decoded
+from ragweir.schemas.traces.messages import last_of, thread_of
+from ragweir.schemas.traces.questions import Conversation, answer_in, conversation_in, question_in
 from ragweir.schemas.traces.span import TraceLog, TraceSpan
 from ragweir.schemas.traces.step import Dialect, Step, StepKind
 from ragweir.schemas.traces.values import as_text
@@ -90,8 +85,8 @@ class Traceloop(Dialect):
         return Step(
             kind=kind,
             name=values.text(gen_ai.NAMES.get(kind, ())) or values.text(_NAME) or span.name or None,
-            input=_input(kind, given, values),
-            output=_output(kind, result, values),
+            input=_input(kind, given, values, inputs),
+            output=_output(kind, result, values, outputs),
             input_messages=inputs,
             output_messages=outputs,
             documents=_documents(kind, span, values),
@@ -154,28 +149,25 @@ def _messages(kind: StepKind, given: Any, result: Any, found: Conversation) -> C
     inputs, outputs = found
     if kind in {"llm", "tool", "retrieval", "rerank", "embedding"}:
         return found
-    thread = thread_of(result)
-    if outputs is None and thread is not None:
-        before, outputs = divided(thread)
-        inputs = inputs if inputs is not None else before or None
-    return (inputs if inputs is not None else thread_of(given)), outputs
+    more_inputs, more_outputs = conversation_in(given, result)
+    return inputs if inputs is not None else more_inputs, outputs if outputs is not None else more_outputs
 
 
-def _input(kind: StepKind, given: Any, values: Values) -> str | None:
+def _input(kind: StepKind, given: Any, values: Values, messages: Sequence[Message] | None) -> str | None:
     if kind == "tool":
         return as_text(given) if given is not None else values.text(gen_ai.ARGUMENTS)
     if kind == "retrieval":
-        return question_of(given) or values.text(gen_ai.QUERY)
-    return question_of(given) if kind in {"agent", "chain"} else None
+        return question_in(given) or values.text(gen_ai.QUERY)
+    return last_of(messages, "user") or question_in(given) if kind in {"agent", "chain"} else None
 
 
-def _output(kind: StepKind, result: Any, values: Values) -> str | None:
+def _output(kind: StepKind, result: Any, values: Values, messages: Sequence[Message] | None) -> str | None:
     if kind == "tool":
         if result is None:
             return values.text(gen_ai.RESULT)
-        message = thread_of([result]) if isinstance(result, Mapping) else None
-        return last_text(message, "tool") or as_text(result)
-    return answer_of(result) if kind in {"agent", "chain"} else None
+        said = thread_of([result]) if isinstance(result, Mapping) else None
+        return last_of(said, "tool") or as_text(result)
+    return last_of(messages, "assistant") or answer_in(result) if kind in {"agent", "chain"} else None
 
 
 def _documents(kind: StepKind, span: TraceSpan, values: Values) -> tuple[Context, ...] | None:

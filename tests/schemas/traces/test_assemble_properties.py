@@ -53,6 +53,8 @@ _TEXTS = (
         '{"messages": [{"role": 7, "content": [[]]}]}',
     ),
     *('[{"role": "user", "parts": [{"type": "text", "content": 7}]}]', '{"documents": [1, {"id": {}}]}', "{", "[[[["),
+    *('[{"role": "user", "content": [{"type": "tool_result", "content": [null, {}]}, null]}]', '{"contents": [{}]}'),
+    *('{"contents": [{"parts": [{"functionResponse": 7}, {"text": null}]}]}', '{"output": {"message": null}}'),
     *("[" * 3_000, '{"a":' * 3_000 + "1" + "}" * 3_000, "\0", "NaN", "1e999", "-1", "pending_span", "9" * 500),
 )
 _scalars = st.one_of(
