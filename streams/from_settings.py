@@ -342,5 +342,6 @@ def otlp_results(settings: Settings, metrics: Catalogue) -> OtlpResults | None:
         scored=tuple(metric.name for metric in chosen if metric.cost == "free"),
         judged={metric.name: metric.group for metric in chosen if metric.cost != "free"},
         explanations=given.explanations,
+        evaluator=given.evaluator,
         max_bytes=min(MAX_BYTES, max_record_bytes(settings.limits.max_event_bytes) - _RECORD_OVERHEAD_BYTES),
     )

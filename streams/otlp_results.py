@@ -46,6 +46,8 @@ class OtlpResults:
     """The metrics of judged evaluations, which their suites compute, with the names of the suites."""
     explanations: bool = False
     """True if records carry the judge's explanations, which quote users and documents."""
+    evaluator: bool = False
+    """True if records name their evaluator, as OpenTelemetry's open proposal does."""
     max_bytes: int = MAX_BYTES
     """The most bytes of one request. Explanations that exceed it are left out, and then metrics."""
 
@@ -76,6 +78,8 @@ class OtlpResults:
                 span_id=span_id,
             )
             own = {"gen_ai.evaluation.name": name, **result, "log.record.uid": f"{identity}:{name}"}
+            if self.evaluator:
+                own |= self._evaluator(name, evaluation)
             record.attributes.extend([*_attributes(own, most=None), *common])
             if self.explanations and (explanation := evaluation.explanations.get(name)):
                 _explain(record, explanation[:_MAX_EXPLANATION], room)
@@ -90,6 +94,15 @@ class OtlpResults:
         )
         key = trace_id.hex() or evaluation.event_id
         return [Emission(OTLP_EVALUATIONS, key.encode(), request.SerializeToString(deterministic=True), headers)]
+
+    def _evaluator(self, name: str, evaluation: Evaluation) -> dict[str, str]:
+        """Return the attributes of pull request 359 of open-telemetry/semantic-conventions-genai."""
+        is_judged = evaluation.stage == "judged"
+        return {
+            "gen_ai.evaluation.evaluator.id": f"ragweir/{self.judged[name] if is_judged else name}",
+            "gen_ai.evaluation.evaluator.version": evaluation.catalogue_version,
+            "gen_ai.evaluation.evaluator.type": "llm_judge" if is_judged else "deterministic",
+        }
 
     def _results(self, evaluation: Evaluation) -> Iterable[tuple[str, dict[str, str | float]]]:
         """Yield the selected metrics with the attributes of their results. A null has one only if the judge failed."""

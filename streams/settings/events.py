@@ -159,6 +159,9 @@ class OtlpOutputSettings(SettingsGroup):
     that are computed for every event, judged evaluations those of the judge."""
     explanations: bool = False
     """If true, log records contain the judge's explanations, which quote users and documents."""
+    evaluator: bool = False
+    """If true, log records name their evaluator: `gen_ai.evaluation.evaluator.id`, `.version` and `.type`. These are
+    the names of an open proposal, which may change: pull request 359 of `open-telemetry/semantic-conventions-genai`."""
     replays: bool = False
     """If true, replays write log records too, with `ragweir.run_id`."""
 

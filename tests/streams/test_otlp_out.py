@@ -194,6 +194,18 @@ def test_a_judge_that_failed_is_an_error_of_each_of_its_metrics(status: str, err
     assert not [name for each in found.values() for name in each if "score" in name]
 
 
+def test_the_evaluator_is_named_only_if_asked_for() -> None:
+    """Id, version and type as in open-telemetry/semantic-conventions-genai#359, which is open."""
+    start = "gen_ai.evaluation.evaluator."
+    given = evaluation(), judged(scores={"context_support": 0.5, "grade": 0.25})
+    assert not [name for each in by_name(made(RESULTS, *given)).values() for name in each if name.startswith(start)]
+    found = by_name(made(OtlpResults(RESULTS.scored, RESULTS.judged, evaluator=True), *given))
+    assert {name: [each[start + part] for part in ("id", "version", "type")] for name, each in found.items()} == {
+        "context_support": ["ragweir/context_support", "3", "deterministic"],
+        "grade": ["ragweir/grading", "3", "llm_judge"],
+    }
+
+
 def test_explanations_are_written_only_if_asked_for() -> None:
     """They quote users and documents."""
     given = judged(scores={"grade": 0.75}, explanations={"grade": "She said so."})
@@ -372,6 +384,13 @@ def test_nothing_is_written_unless_the_table_is_there(tmp_path: Path) -> None:
     assert not results.explanations
     judge = loaded(tmp_path, '[output.otlp]\n[judge]\nbase_url = "http://127.0.0.1:9/v1"\ndaily_budget_usd = "none"')
     assert judge_config(judge, 1).otlp == results
+
+
+def test_a_setting_names_the_evaluator(tmp_path: Path) -> None:
+    for text, expected in (("", False), ("evaluator = true", True)):
+        results = chosen(loaded(tmp_path, f"[output.otlp]\n{text}"))
+        assert results is not None
+        assert results.evaluator is expected
 
 
 def test_the_environment_sets_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
