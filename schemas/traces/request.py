@@ -1,4 +1,7 @@
-"""Export requests of OTLP: traces or log records, in protobuf or JSON, told apart by their content."""
+"""Export requests of OTLP: traces or log records, in protobuf or JSON, told apart by their content.
+
+A span of Redpanda's topic `redpanda.otel_traces` is read as a request of this span.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from ragweir.errors import Rejected
-from ragweir.schemas.traces import otlp_json
+from ragweir.schemas.traces import otlp_json, redpanda
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Request:
     signal: Signal
     message: Any
     is_protobuf: bool
-    """True if it was in protobuf."""
+    """True if its bytes are the message in protobuf."""
 
 
 _LENGTH_DELIMITED = 2
@@ -65,6 +68,7 @@ def parse(value: bytes) -> Request:
     Raises:
         Rejected: if it is neither protobuf nor JSON of OTLP.
     """
+    value = redpanda.unframed(value)
     text = value.removeprefix(_BYTE_ORDER_MARK).lstrip(_WHITESPACE)
     if not text.startswith(b"{"):
         return _parse_protobuf(value)
@@ -75,9 +79,11 @@ def parse(value: bytes) -> Request:
 
 
 def _parse_protobuf(value: bytes) -> Request:
-    signal = LOGS if _has_logs(value) else TRACES
-    message = signal.message()
     try:
+        if (span := _redpanda_span(value)) is not None:
+            return Request(TRACES, span, is_protobuf=False)
+        signal = LOGS if _has_logs(value) else TRACES
+        message = signal.message()
         message.ParseFromString(value)
     except DecodeError:
         raise Rejected("unreadable", "neither OTLP in protobuf nor in JSON") from None
@@ -86,8 +92,18 @@ def _parse_protobuf(value: bytes) -> Request:
     return Request(signal, message, is_protobuf=True)
 
 
+def _redpanda_span(value: bytes) -> Message | None:
+    """Return the request of a span of Redpanda's; None if the value is none."""
+    try:
+        return redpanda.from_protobuf(value, _fields(value, 0, len(value)))
+    except (IndexError, ValueError):
+        return None  # The parser reports it.
+
+
 def _parse_json(text: bytes) -> Request:
     data = otlp_json.parse(text)
+    if redpanda.is_span(data):
+        return Request(TRACES, redpanda.from_json(data), is_protobuf=False)
     signals = [signal for signal in (TRACES, LOGS) if not data.keys().isdisjoint(_names(signal))]
     if data and not signals:
         raise Rejected("unreadable", "JSON, but not OTLP: it has neither resourceSpans nor resourceLogs")

@@ -1,6 +1,7 @@
 """The agent of `key`: slices, dead letters and clock marks, without a broker."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -15,7 +16,7 @@ from ragweir.streams.agent import Assignment
 from ragweir.streams.assemble.key_agent import KeyAgent
 from ragweir.streams.assemble.key_clock import SourceClock
 from ragweir.streams.records import Emission, Outcome, Record
-from ragweir.streams.settings import AssembleSettings
+from ragweir.streams.settings import AssembleSettings, load
 
 NOW = 1_800_000_000.0
 NOW_MS = int(NOW * 1000)
@@ -377,3 +378,17 @@ def test_a_clock_never_goes_back_nor_beyond_now_and_what_was_read(
             if not advanced.caught_up:
                 assert advanced.time_ms in seen
         clock = advanced
+
+
+def test_a_span_of_redpanda_is_copied_as_any_other() -> None:
+    """A record of `redpanda.otel_traces`: a schema's id, the index of the message, and a span of Redpanda's."""
+    span = b"\x2a\x10" + bytes(range(16)) + b"\x32\x08" + bytes(range(1, 9)) + b"\x52\x03ask"
+    outcome = Driver().step([Driver().record(b"\0\0\0\0\7" + b"\0" + span)])
+    (copied,) = (each for each in outcome.emissions if each.key)
+    ((found,), _) = read(copied.value or b"")
+    assert (copied.key, found.span_id, found.name) == (bytes(range(16)).hex().encode(), bytes(range(1, 9)).hex(), "ask")
+
+
+def test_the_settings_for_redpanda_read_its_topic_alone() -> None:
+    settings = load(Path(__file__).parents[3] / "deploy" / "otel" / "redpanda.toml")
+    assert settings.trace_topics == ("redpanda.otel_traces",)
