@@ -45,6 +45,8 @@ class Service:
     """The offsets to read; None reads the inputs without end."""
     tries_suspects: bool = False
     """True if records on which a process may have died are tried one by one in a canary process first."""
+    needs_all_inputs: bool = True
+    """False if it works while only some of its inputs exist."""
     enabled: Callable[[Settings], bool] = lambda _: True
     """Returns true if `ragweir up` runs it with these settings."""
     known: Callable[[Settings], KnownLabels] = lambda _: KnownLabels()
@@ -162,6 +164,7 @@ SERVICES: Mapping[str, Service] = {
             inputs=lambda settings: list(settings.trace_topics),
             port=500,
             tries_suspects=True,
+            needs_all_inputs=False,
             enabled=lambda settings: settings.reads_traces,
         ),
         Service(

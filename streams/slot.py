@@ -115,12 +115,13 @@ def run_slot(
     known = service.known_labels(settings)
     with started(service.name, slot, settings, service.port, known, stopped, member=identity.member) as own:
         inputs = service.inputs(settings)
-        if (present := wait_for_topics(settings, inputs, own.stopped)) is None:
+        if (present := wait_for_topics(settings, inputs, own.stopped, needs_all=service.needs_all_inputs)) is None:
             return
-        agent = service.agent(settings, present[inputs[0]])
+        existing = [topic for topic in inputs if topic in present]
+        agent = service.agent(settings, present[existing[0]])
         forms = _forms(settings, agent, own.telemetry)
         written = forms.topics.values() if forms else ()
-        needed = [*inputs, *map(settings.output_topic, agent.outputs), *written, *agent.reads]
+        needed = [*existing, *map(settings.output_topic, agent.outputs), *written, *agent.reads]
         if not present.keys() >= {*needed} and (present := wait_for_topics(settings, needed, own.stopped)) is None:
             return
         _check_partitions(service, settings, present)

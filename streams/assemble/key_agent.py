@@ -23,6 +23,9 @@ _SERVICE = "key"
 _SPANS = "spans"
 _MARK_INTERVAL_S = 0.2
 """Time between two marks."""
+_GONE_MS = 10_000
+"""Time for which a source has not existed after which the clock of `join` waits for it no longer: a broker may not know
+a topic for a moment."""
 _ENVELOPE_BYTES = 2 * 1024
 """Size of a record without its value: key, headers, and the batch that it is in."""
 _MARK_TIME = "ragweir_assemble_mark_timestamp_seconds"
@@ -48,6 +51,8 @@ class KeyAgent(Agent):
         """The current time, beyond which no timestamp counts."""
         self._sources: dict[str, int] = {}
         """The partition count of each source."""
+        self._gone_ms: dict[str, int] = {}
+        """The sources that do not exist any more, with the times at which that was found."""
         self._targets = 0
         """The partition count of `spans`; 0 while it is unknown."""
         self._clocks: dict[TopicPartition, SourceClock] = {}
@@ -161,6 +166,8 @@ class KeyAgent(Agent):
     @override
     def on_partition_counts(self, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> None:
         """Take the partition counts. A topic that is missing for a moment keeps its count, and holds the clock."""
+        gone = self._sources.keys() - inputs.keys()
+        self._gone_ms = {topic: self._gone_ms.get(topic, self._now_ms) for topic in gone}
         sources, targets = {**self._sources, **inputs}, outputs.get(_SPANS, self._targets)
         if (sources, targets) != (self._sources, self._targets):
             self._sources, self._targets, self._marked = sources, targets, None
@@ -170,6 +177,7 @@ class KeyAgent(Agent):
         """Emit a mark to each partition of `spans`, if there is progress and the last one is some time ago."""
         outcome = Outcome()
         now_ms = int(now_s * 1000)
+        self._drop_gone(now_ms)
         self._pending = {
             partition: clock.advance(self._read.get(partition, ()), self._confirmed_ms.get(partition), now_ms)
             for partition, clock in self._clocks.items()
@@ -189,13 +197,19 @@ class KeyAgent(Agent):
             outcome.levels[_MARK_TIME, each.topic, str(each.partition)] = each.time_ms / 1000
         return outcome
 
+    def _drop_gone(self, now_ms: int) -> None:
+        """Let the clock of join go on without the sources that have not existed for a while."""
+        for topic in [topic for topic, since_ms in self._gone_ms.items() if now_ms - since_ms >= _GONE_MS]:
+            del self._gone_ms[topic], self._sources[topic]
+            self._marked = None
+
     def _mark(self) -> ClockMark:
         marks = [
             SourceMark(topic=topic, partition=partition, time_ms=clock.time_ms, caught_up=clock.caught_up)
             for (topic, partition), clock in sorted(self._pending.items())
-            if clock.time_ms is not None
+            if clock.time_ms is not None and topic in self._sources
         ]
-        return ClockMark(sources=self._sources, marks=tuple(marks))
+        return ClockMark(sources=dict(self._sources), marks=tuple(marks))
 
     @override
     def on_commit(self) -> None:

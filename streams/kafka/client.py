@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -239,8 +239,16 @@ def connected_admin(settings: Settings) -> tuple[AdminClient, Mapping[str, int]]
     return admin, partition_counts(admin, connection)
 
 
-def wait_for_topics(settings: Settings, wanted: Iterable[str], stopped: Callable[[], bool]) -> Mapping[str, int] | None:
+def wait_for_topics(
+    settings: Settings, wanted: Collection[str], stopped: Callable[[], bool], *, needs_all: bool = True
+) -> Mapping[str, int] | None:
     """Wait for a broker and for topics; return the partition counts of all topics, or None once stopped.
+
+    Args:
+        settings: all settings.
+        wanted: the full names of the topics.
+        stopped: returns true once the worker is to stop.
+        needs_all: false if some of the topics are sufficient once others were missing for some seconds.
 
     Raises:
         PermanentError: if a wanted topic is missing for some seconds, or authentication failed.
@@ -263,6 +271,8 @@ def wait_for_topics(settings: Settings, wanted: Iterable[str], stopped: Callable
                 return present
             missing_until = missing_until or time.monotonic() + _NEW_TOPIC_SECONDS
             if time.monotonic() > missing_until:
+                if not needs_all and len(missing) < len(wanted):
+                    return present
                 raise PermanentError(
                     f"there is no topic {', '.join(missing)}, or it may not be seen; `ragweir topics create` makes ours"
                 )

@@ -24,6 +24,8 @@ from ragweir.streams.serving.telemetry import Telemetry
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
+_DELETED = Aborted(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+
 
 class Forms(Protocol):
     """Further forms of emissions, for topics of their own."""
@@ -89,6 +91,8 @@ class Committer:
         uncommitted = self._offsets.uncommitted or self._crash_protection.attempts.uncommitted
         if pending.is_open or uncommitted or self._identity.is_asked:
             self.check_topics()
+        if any(topic in self._identity.missing for topic, _ in pending.offsets):
+            raise _DELETED  # Its offsets cannot be committed, nor the outputs of its records without them.
         if has_effects := pending.has_effects or uncommitted:
             self._commit(pending.offsets)
             self._bisection.on_commit()
@@ -107,7 +111,9 @@ class Committer:
 
     def _commit(self, moved: Mapping[TopicPartition, int]) -> None:
         before, attempts = dict(self._offsets.committed), self._crash_protection.attempts
-        offsets = attempts.with_metadata(self._offsets.next_offsets(moved), before, self._agent.note)
+        # Kafka accepts no offset of a topic that does not exist, and with it none of the others.
+        known = [each for each in self._offsets.next_offsets(moved) if each.topic not in self._identity.missing]
+        offsets = attempts.with_metadata(known, before, self._agent.note)
         own = GroupOffsets(offsets, self.group_metadata)
         progress = self._progress.offsets(offsets)
         further = [GroupOffsets(progress, self._progress.metadata)] if progress else []
@@ -120,10 +126,13 @@ class Committer:
     def check_topics(self) -> None:
         """Check that the records that were read belong to the topics whose offsets are committed.
 
+        A topic of which no partition is held any more is checked when one is assigned.
+
         Raises:
             RestartRequired: if a topic was deleted and created again. Nothing of the transaction is committed.
         """
-        if not (changed := self._identity.changed()):
+        held = {topic for topic, _ in self._offsets.committed}
+        if not (changed := self._identity.changed().keys() & held):
             return
         try:
             self._transactions.abort(Aborted(KafkaError(KafkaError.UNKNOWN_TOPIC_ID)))
@@ -131,7 +140,7 @@ class Committer:
             self.commit_metadata()
         except Aborted as aborted:
             self._transactions.abort(aborted)
-        names = ", ".join(changed)
+        names = ", ".join(sorted(changed))
         raise RestartRequired(f"{names}: deleted and created again; a restart reads from its start, without duplicates")
 
     def undo(self, aborted: Aborted) -> KafkaError:

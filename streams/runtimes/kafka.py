@@ -109,6 +109,7 @@ class KafkaRuntime:
         self._counted_outputs = {settings.topics.prefix + name: name for name in agent.counted_outputs}
         self._identity = TopicIdentity(settings, inputs, connection, self._on_wait, stopped, [*self._counted_outputs])
         self._counts: Mapping[str, int] = {}
+        self._missing: frozenset[str] | None = None
         # The changelog of an agent without a provenance holds the progress of every partition, idle ones too.
         progress = identity.progress_group if agent.provenance else None
         self._progress = ProgressGroup(settings, progress, self._identity.topics, stopped_and_alive)
@@ -230,6 +231,7 @@ class KafkaRuntime:
             if records and self._offsets.uncommitted:
                 self._commit()  # The starts of partitions, with the agent's state there.
             self._begin(records)
+            self._show_missing()
             self._show_counts()
             outcome = self._handle(records)
             if is_last or self._is_last_batch():
@@ -314,6 +316,17 @@ class KafkaRuntime:
     def _max_settled(self) -> int:
         """The number of records that the next batch, or the next tick, may settle."""
         return max(0, min(self._max_events, self._bisection.limit - self._committer.pending.settled))
+
+    def _show_missing(self) -> None:
+        """Show the inputs that do not exist."""
+        missing = self._identity.missing
+        if missing == self._missing:
+            return
+        self._missing = missing
+        if missing:
+            log.error("input topics do not exist; the others are read", topics=sorted(missing))
+        for topic in self._inputs:
+            self._telemetry.set("ragweir_topic_missing", topic in missing, topic)
 
     def _show_counts(self) -> None:
         """Hand partition counts that are new to the agent."""

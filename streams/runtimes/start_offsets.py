@@ -1,7 +1,7 @@
 """The offsets at which partitions start: the committed ones, if they belong to the topic and nothing proves later ones.
 
 A topic that was deleted and created again starts at its beginning. So does a partition that was added after the group
-started to read its topic, since all its records were written after that.
+started to read its topic, since all its records were written after that, and a topic that did not exist for a while.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class StartOffsets:
         ids = {each.topic for each in known.values()} | {before.id if before else ""}
         counts = [each.partitions for each in known.values() if each.topic == topic.id and each.partitions is not None]
         is_recreated = bool(ids - {topic.id, ""})
-        initial_count = 0 if is_recreated else min(counts, default=None)
+        initial_count = 0 if is_recreated or name in self._identity.were_missing else min(counts, default=None)
         for each in answered:
             partition, metadata = (name, each.partition), own[each.partition]
             if is_recreated and metadata.topic != topic.id:

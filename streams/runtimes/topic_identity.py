@@ -55,12 +55,16 @@ class TopicIdentity:
         outputs: Sequence[str] = (),
     ) -> None:
         self.admin = build(AdminClient, client_properties(settings))
-        self._topics, self._connection = [*inputs, *outputs], connection
+        self._inputs, self._topics, self._connection = tuple(inputs), [*inputs, *outputs], connection
         self._on_wait, self._stopped = on_wait, stopped
         self.topics: dict[str, TopicVersion] = {}
         """The versions of the topics when their partitions were assigned."""
         self.partitions: Mapping[str, int] = {}
         """The partition count of each topic that exists, from the newest answer to `ask`."""
+        self.missing: frozenset[str] = frozenset()
+        """The inputs that do not exist, from the newest answer to `ask`."""
+        self.were_missing: set[str] = set()
+        """The inputs that some answer to `ask` had not."""
         self._asked: Mapping[str, Future[TopicDescription]] | None = None
         self._ask_at = 0.0
 
@@ -98,7 +102,7 @@ class TopicIdentity:
     def changed(self) -> Mapping[str, TopicVersion]:
         """Return the topics whose ids have changed since their partitions were assigned; wait for the last answer.
 
-        A topic that does not exist now is left out, as it may have been read to its end.
+        A topic that does not exist now is left out, and is one of `missing`.
 
         Raises:
             Interrupted: if `stopped` returns true meanwhile.
@@ -107,6 +111,8 @@ class TopicIdentity:
         asked, self._asked = self._asked or self._ask(self._topics), None
         now = self._answered(asked, self._topics)
         self.partitions = {name: topic.partitions for name, topic in now.items()}
+        self.missing = frozenset(self._inputs) - now.keys()
+        self.were_missing |= self.missing
         return {name: topic for name, topic in now.items() if name in self.topics and self.topics[name].id != topic.id}
 
     def _ask(self, topics: Collection[str]) -> Mapping[str, Future[TopicDescription]]:

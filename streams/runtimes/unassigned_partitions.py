@@ -99,7 +99,9 @@ class UnassignedPartitions:
         if now < self._check_at or self._connection.lost_reason:
             return
         self._check_at = now + _CHECK_SECONDS
-        grown = {name: count for name, count in self._partitions().items() if count != self._started.get(name)}
+        partitions = self._partitions()
+        self._started = {name: count for name, count in self._started.items() if name in partitions}
+        grown = {name: count for name, count in partitions.items() if count != self._started.get(name)}
         if not grown:
             return
         try:

@@ -374,6 +374,12 @@ TABLE = (
         *_AGENTS,
         topic=attrgetter("topics"),
     ),
+    _gauge(
+        "ragweir_topic_missing",
+        "1 while an input topic does not exist, else 0; the other inputs are read",
+        *_AGENTS,
+        labels=("topic",),
+    ),
     # Lag and readiness.
     _gauge("ragweir_lag", "Records of a partition that are not settled", labels=("topic", "partition")),
     _gauge("ragweir_assigned_partitions", "Partitions that this slot reads", *_AGENTS),

@@ -31,6 +31,8 @@ from ragweir.streams.playground.local.kafka import local_kafka
 SLACK_MS = 1_000
 """Time between a record's timestamp and its visibility: a broker on a busy machine may be suspended between them."""
 
+REFRESHED = {"RAGWEIR_KAFKA__CLIENT": json.dumps({**QUICK_CLIENT, "topic.metadata.refresh.interval.ms": 1_000})}
+
 Source = tuple[str, int]
 
 
@@ -182,6 +184,15 @@ class Deployment:
             if wanted and times.keys() >= set(wanted):
                 clocks[partition] = min(times[each] for each in wanted)
         return found, clocks
+
+    def copied(self, topic: str) -> list[Slice]:
+        """Return the slices of a source."""
+        own = [entry for entries in self.log()[0].values() for entry in entries]
+        return [entry for entry in own if isinstance(entry, Slice) and entry.source[0] == topic]
+
+    def newest_marks(self) -> list[ClockMark]:
+        """Return the newest mark of each partition of spans."""
+        return [[each for each in own if isinstance(each, ClockMark)][-1] for own in self.log()[0].values()]
 
     def must_be_right(self) -> None:
         """Every slice is there once and in order, and no mark is later than a record that comes after it."""
@@ -370,6 +381,41 @@ def test_added_partitions_of_spans_and_sources_are_marked(deploy: Deploy) -> Non
     produce(deployed.bootstrap, topic, [traces((1, 1))], partition=3)
     deployed.catch_up()
     deployed.must_be_right()
+
+
+@pytest.mark.heavy
+def test_a_source_that_is_deleted_holds_the_others_for_seconds_and_is_read_again_once_it_is_back(
+    deploy: Deploy,
+) -> None:
+    """By its new id: from its start, whatever new groups do. A worker that starts meanwhile reads the others."""
+    deployed = deploy(workers=2, RAGWEIR_INPUT__START_FROM="latest", **REFRESHED)
+    deployed.catch_up()
+    spans, logs = deployed.sources
+    produce(deployed.bootstrap, logs, [traces((9, 9))] * 5, partition=1)
+    eventually(lambda: len(deployed.copied(logs)) == 5, "the records of the source are copied")
+    admin = AdminClient({"bootstrap.servers": deployed.bootstrap, "log_level": 0})
+    admin.delete_topics([logs])[logs].result(30)
+    partitions = deployed.sources.pop(logs)
+    produce(deployed.bootstrap, spans, [traces((1, 1))], partition=0)
+    deployed.catch_up()
+    assert len(deployed.copied(spans)) == 1
+    assert all(entry.sources == {spans: 3} for entry in deployed.newest_marks())
+    first = deployed.workers[0]
+    assert first.sample(f'ragweir_topic_missing{{topic="{logs}"}}') == 1
+    assert first.sample(f'ragweir_topic_missing{{topic="{spans}"}}') == 0
+    assert f"there is no topic {logs}" in ragweir("doctor", **deployed.variables).stdout.decode()
+    deployed.restart(1)
+    produce(deployed.bootstrap, spans, [traces((2, 2))], partition=1)
+    deployed.catch_up()
+    create_topic(deployed.bootstrap, logs, partitions, {"message.timestamp.type": "LogAppendTime"})
+    deployed.sources[logs] = partitions
+    produce(deployed.bootstrap, logs, [traces((3, 3))] * 3, partition=1)
+    eventually(lambda: len(deployed.copied(logs)) == 8, "the records of the new topic are copied")
+    deployed.catch_up()
+    assert len(deployed.copied(spans)) == 2
+    assert all(entry.sources == {spans: 3, logs: 2} for entry in deployed.newest_marks())
+    assert first.process.poll() is None, "no worker had to start again"
+    assert first.sample(f'ragweir_topic_missing{{topic="{logs}"}}') == 0
 
 
 def test_otlp_is_needed_and_ragweirs_own_topics_are_no_sources() -> None:

@@ -96,8 +96,8 @@ def trace_topics(context: CheckContext) -> str:
     missing = [topic for topic in settings.trace_topics if topic not in context.existing]
     if missing:
         raise CheckFailed(
-            f"there is no topic {', '.join(missing)}: set input.topic and assemble.topics to those that the "
-            "Collector's kafka exporters write to"
+            f"there is no topic {', '.join(missing)}: create it, or set input.topic and assemble.topics to those that "
+            "the Collector's kafka exporters write to; traces of the other topics are assembled"
         )
     spans = f"{settings.topics.prefix}spans"
     sizes = {

@@ -305,6 +305,37 @@ def test_added_partitions_are_marked_at_once() -> None:
     assert marks(driver.step())[0].sources == {SOURCE[0]: 2, "otlp_logs": 3}, "it was created again with fewer"
 
 
+def test_a_source_that_is_deleted_holds_the_clock_for_ten_seconds() -> None:
+    """Its partitions are marked no longer, even before they are taken away; one that is back counts at once."""
+    driver = Driver(0)
+    logs = ("otlp_logs", 0)
+    driver.agent.on_assigned(Assignment(logs, None, 0))
+    driver.agent.on_partition_counts({SOURCE[0]: 1, logs[0]: 1}, {"spans": 1})
+    driver.agent.on_ends({logs: NOW})
+    assert driver.mark(ends={0: NOW}) == {0: (0, True)}, "of the source that is last by name"
+    driver.agent.on_partition_counts({SOURCE[0]: 1}, {"spans": 1})
+    for _ in range(9):
+        driver.now += 1
+        (mark,) = marks(driver.step(ends={0: driver.now}))
+        assert mark.sources == {SOURCE[0]: 1, logs[0]: 1}
+    driver.now += 1
+    (mark,) = marks(driver.step())
+    assert (mark.sources, [each.topic for each in mark.marks]) == ({SOURCE[0]: 1}, [SOURCE[0]])
+    driver.agent.on_revoked([logs])
+    driver.now += 1
+    driver.agent.on_partition_counts({SOURCE[0]: 1, logs[0]: 2}, {"spans": 1})
+    (mark,) = marks(driver.step())
+    assert (mark.sources, [each.topic for each in mark.marks]) == ({SOURCE[0]: 1, logs[0]: 2}, [SOURCE[0]])
+
+
+def test_a_source_that_is_away_for_a_moment_counts_on() -> None:
+    driver = Driver(0)
+    for passed in range(0, 30, 2):
+        driver.now = NOW + passed
+        driver.agent.on_partition_counts({SOURCE[0]: 1, "otlp_logs": 1} if passed % 4 else {SOURCE[0]: 1}, {"spans": 1})
+        assert all(mark.sources.keys() >= {"otlp_logs"} for mark in marks(driver.step(ends={0: driver.now})) if passed)
+
+
 # Aborts, restarts and rebalances.
 
 
