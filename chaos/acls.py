@@ -12,8 +12,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
+from ragweir.schemas.access import PARTS
+
 _SCRIPT = Path(__file__).parent.parent / "deploy" / "kafka" / "acls.sh"
-USERS = ("publish", "evaluate", "key", "join", "judge", "aggregate", "export", "operator")
+USERS = tuple(PARTS)
 """The users of the script, without the prefix ragweir-."""
 _RESOURCES = ("topic", "group", "transactional_id")
 

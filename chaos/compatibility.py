@@ -42,13 +42,13 @@ JUDGE: Mapping[str, object] = MappingProxyType(
         "judge__attempts": 1,
         "judge__retry_delay_s": 1,
         "judge__breaker_failures": 100,
-        "routing__rules": [],
         "routing__key": "a key of this check",
-        "routing__floors": {"rubric": 1},
+        "routing__share": 1,
+        "routing__floor_share": 1,
     }
 )
-"""Settings under which every event is judged, and one that fails waits in judge.retry for a second."""
-_SERVICES = ("evaluate", "judge", "aggregate", "export")
+"""Settings under which a row selects every event, and one that fails waits in judge.retry for a second."""
+_SERVICES = ("evaluate", "judge", "aggregate", "export", "planner")
 _CALL_S = 30.0
 _PATIENCE_S = 90.0
 _COMMAND_S = 180.0
@@ -64,6 +64,7 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
     ("dead-letter", "list"),
     ("dead-letter", "show"),
     ("dead-letter", "redrive"),
+    ("routing", "plan"),
     ("replay", "--run-id", _RUN),
     ("runs", "list"),
     ("runs", "show", _RUN),

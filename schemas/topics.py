@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
+from ragweir.schemas.access import Need
 from ragweir.schemas.assembly import AssemblyEntry, ClockMark
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
@@ -40,6 +41,12 @@ class Topic:
     retention_h: int
     text: str
     """The text of users and documents that it contains."""
+    readers: tuple[str, ...] = ()
+    """The parts of `ragweir.schemas.access` that read it; the operator may read every topic."""
+    writers: tuple[str, ...] = ()
+    """The parts that write to it."""
+    need: Need = ""
+    """The settings with which it is used."""
     config: tuple[tuple[str, str], ...] = ()
     """Further properties of the topic on the broker."""
 
@@ -53,15 +60,67 @@ OTLP_EVALUATIONS = "otlp.evaluations"
 """The name of the topic of evaluations in the form of OpenTelemetry."""
 _JUDGED_TEXT = "query, response, contexts, expected of the events selected"
 
+_AGENTS = ("evaluate", "key", "join", "judge", "aggregate")
+
 TOPICS = {
     topic.name: topic
     for topic in (
-        Topic("interactions", "event_id", Interaction, "delete", 24 * 7, "query, response, contexts, all of the event"),
-        # The times of traces follow the brokers' clocks.
-        Topic("spans", "trace id", ClockMark, "delete", 24, "all content of the spans and log records", (BROKER_TIME,)),
-        Topic("assembly", "partition", AssemblyEntry, "delete", 24, "none", (BROKER_TIME,)),
-        Topic("redrive", "event_id", Interaction, "delete", 24 * 7, "query, response, contexts, all of the event"),
-        Topic("evaluations", "event_id", Evaluation, "delete", 24 * 30, "none, unless output.include_text is on"),
+        Topic(
+            "interactions",
+            "event_id",
+            Interaction,
+            "delete",
+            24 * 7,
+            "query, response, contexts, all of the event",
+            readers=("evaluate",),
+            writers=("publish", "join"),
+        ),
+        Topic(
+            "spans",
+            "trace id",
+            ClockMark,
+            "delete",
+            24,
+            "all content of the spans and log records",
+            readers=("join",),
+            writers=("key",),
+            need="traces",
+            # The times of traces follow the brokers' clocks.
+            config=(BROKER_TIME,),
+        ),
+        Topic(
+            "assembly",
+            "partition",
+            AssemblyEntry,
+            "delete",
+            24,
+            "none",
+            readers=("join",),
+            writers=("join",),
+            need="traces",
+            config=(BROKER_TIME,),
+        ),
+        Topic(
+            "redrive",
+            "event_id",
+            Interaction,
+            "delete",
+            24 * 7,
+            "query, response, contexts, all of the event",
+            readers=("evaluate",),
+            writers=("operator",),
+        ),
+        Topic(
+            "evaluations",
+            "event_id",
+            Evaluation,
+            "delete",
+            24 * 30,
+            "none, unless output.include_text is on",
+            # Evaluate reads its last outputs when it is assigned a partition.
+            readers=("evaluate", "aggregate"),
+            writers=("evaluate", "judge"),
+        ),
         Topic(
             OTLP_EVALUATIONS,
             "trace id, else event_id",
@@ -69,10 +128,34 @@ TOPICS = {
             "delete",
             24 * 7,
             "none, unless output.otlp.explanations is on",
+            writers=("evaluate", "judge"),
+            need="otlp",
         ),
-        Topic("judge.requests", "event_id", JudgeRequest, "delete", 24 * 7, _JUDGED_TEXT),
-        Topic("judge.retry", "event_id", JudgeRequest, "delete", 24 * 7, _JUDGED_TEXT),
-        Topic("judge.deferred", "event_id", JudgeRequest, "delete", 24 * 7, _JUDGED_TEXT),
+        Topic(
+            "judge.requests",
+            "event_id",
+            JudgeRequest,
+            "delete",
+            24 * 7,
+            _JUDGED_TEXT,
+            readers=("judge",),
+            writers=("evaluate",),
+            need="judge",
+        ),
+        *(
+            Topic(
+                name,
+                "event_id",
+                JudgeRequest,
+                "delete",
+                24 * 7,
+                _JUDGED_TEXT,
+                readers=("judge",),
+                writers=("judge",),
+                need="judge",
+            )
+            for name in ("judge.retry", "judge.deferred")
+        ),
         Topic(
             "judge.ledger",
             "day, application, tenant, partition",
@@ -80,8 +163,11 @@ TOPICS = {
             "compact,delete",
             24 * 40,
             "none",
+            readers=("judge", "planner"),
+            writers=("judge",),
+            need="judge",
             # The days of the budget follow the brokers' clocks: a worker's own may be wrong.
-            (BROKER_TIME,),
+            config=(BROKER_TIME,),
         ),
         Topic(
             "windows",
@@ -90,13 +176,35 @@ TOPICS = {
             "compact,delete",
             24 * 30,
             "none",
+            # Aggregate reads its own windows when it is assigned a partition.
+            readers=("aggregate", "export", "planner"),
+            writers=("aggregate",),
             # Only closed segments are compacted, and an open window is written about once a second.
-            (("segment.ms", "600000"), ("min.cleanable.dirty.ratio", "0.2")),
+            config=(("segment.ms", "600000"), ("min.cleanable.dirty.ratio", "0.2")),
         ),
-        # No row is ever deleted: replays of old events select as it said then. A row has an effect if it was written
-        # early enough, whatever the clock of its writer shows.
-        Topic("control", "application, effective time", RoutingRow, "compact", 24 * 365, "none", (BROKER_TIME,)),
-        Topic("dead-letter", "as received", DeadLetter, "delete", 24 * 14, "the rejected record's bytes and headers"),
+        Topic(
+            "control",
+            "application, effective time",
+            RoutingRow,
+            # No row is ever deleted: replays of old events select as it said then.
+            "compact",
+            24 * 365,
+            "none",
+            readers=("evaluate", "planner"),
+            writers=("planner",),
+            need="judge",
+            # A row has an effect if it was written early enough, whatever the clock of its writer shows.
+            config=(BROKER_TIME,),
+        ),
+        Topic(
+            "dead-letter",
+            "as received",
+            DeadLetter,
+            "delete",
+            24 * 14,
+            "the rejected record's bytes and headers",
+            writers=_AGENTS,
+        ),
     )
 }
 
@@ -121,7 +229,7 @@ def topic_table(form: str | None) -> dict[str, Topic]:
     """
     if form is None:
         return TOPICS
-    added = [replace(TOPICS[name], name=formatted(name, form)) for name in FORMATTED]
+    added = [replace(TOPICS[name], name=formatted(name, form), readers=(), need="format") for name in FORMATTED]
     return TOPICS | {topic.name: topic for topic in added}
 
 

@@ -11,88 +11,120 @@ set -euo pipefail
 connection=("$@")
 prefix=${PREFIX-rag.}
 input=${INPUT_TOPIC:-${prefix}interactions}
-judge=${JUDGE:-}
-read -ra traces <<<"${TRACES:-}"
+# The needs of parts and topics, "yes" or nothing.
+judge=${JUDGE:-} otlp=${OTLP:-} format=${FORMAT:+yes} traces=${TRACES:+yes}
+read -ra sources <<<"${TRACES:-}"
 # Group name of readers without a group; Kafka's clients look it up nevertheless.
 reader=ragweir-reader
+
+needs() { # NEED...
+    local each
+    for each; do
+        [[ ${!each} == yes ]] || return 1
+    done
+}
 
 allow() { # USER OPERATION RESOURCE...
     "${KAFKA_ACLS:-kafka-acls.sh}" ${connection[@]+"${connection[@]}"} --add --allow-principal "User:$1" \
         --operation "$2" "${@:3}"
 }
 
-# The application that publishes, and `ragweir publish`.
+# From the topic table and the table of parts, by `python -m tools.reference`.
+# <parts>
+
+# publish
 allow ragweir-publish Write --topic "${prefix}interactions"
 
-# ragweir evaluate. A worker's transactional id is its group, host name and slot. It reads its last outputs when it is
-# assigned a partition, and commits its offsets to a second group, to detect a reset.
+# evaluate
 allow ragweir-evaluate Read --topic "$input" --topic "${prefix}redrive" --topic "${prefix}evaluations"
 allow ragweir-evaluate Write --topic "${prefix}evaluations" --topic "${prefix}dead-letter"
 allow ragweir-evaluate Read --group "${prefix}evaluate" --group "${prefix}evaluate.progress"
+allow ragweir-operator Describe --group "${prefix}evaluate"
+allow ragweir-evaluate Describe --group "$reader"
 allow ragweir-evaluate Write --transactional-id "${prefix}evaluate-" --resource-pattern-type prefixed
+if needs format; then
+    allow ragweir-evaluate Write --topic "${prefix}evaluations.$FORMAT"
+fi
+if needs judge; then
+    allow ragweir-evaluate Read --topic "${prefix}control"
+    allow ragweir-evaluate Write --topic "${prefix}judge.requests"
+fi
+if needs otlp; then
+    allow ragweir-evaluate Write --topic "${OTLP_TOPIC:-${prefix}otlp.evaluations}"
+fi
+
+# key
+if needs traces; then
+    allow ragweir-key Write --topic "${prefix}spans" --topic "${prefix}dead-letter"
+    allow ragweir-key Read --group "${prefix}key"
+    allow ragweir-operator Describe --group "${prefix}key"
+    allow ragweir-key Write --transactional-id "${prefix}key-" --resource-pattern-type prefixed
+fi
+
+# join
+if needs traces; then
+    allow ragweir-join Read --topic "${prefix}spans" --topic "${prefix}assembly"
+    allow ragweir-join Write --topic "${prefix}interactions" --topic "${prefix}assembly" --topic "${prefix}dead-letter"
+    allow ragweir-join Read --group "${prefix}join"
+    allow ragweir-operator Describe --group "${prefix}join"
+    allow ragweir-join Describe --group "$reader"
+    allow ragweir-join Write --transactional-id "${prefix}join-" --resource-pattern-type prefixed
+fi
+
+# judge
+if needs format judge; then
+    allow ragweir-judge Write --topic "${prefix}evaluations.$FORMAT"
+fi
+if needs judge; then
+    allow ragweir-judge Read --topic "${prefix}judge.requests" --topic "${prefix}judge.retry" --topic "${prefix}judge.deferred" --topic "${prefix}judge.ledger"
+    allow ragweir-judge Write --topic "${prefix}evaluations" --topic "${prefix}judge.retry" --topic "${prefix}judge.deferred" --topic "${prefix}judge.ledger" --topic "${prefix}dead-letter"
+    allow ragweir-judge Read --group "${prefix}judge" --group "${prefix}judge.progress"
+    allow ragweir-operator Describe --group "${prefix}judge"
+    allow ragweir-judge Describe --group "$reader"
+    allow ragweir-judge Write --transactional-id "${prefix}judge-" --resource-pattern-type prefixed
+fi
+if needs judge otlp; then
+    allow ragweir-judge Write --topic "${OTLP_TOPIC:-${prefix}otlp.evaluations}"
+fi
+
+# aggregate
+allow ragweir-aggregate Read --topic "${prefix}evaluations" --topic "${prefix}windows"
+allow ragweir-aggregate Write --topic "${prefix}windows" --topic "${prefix}dead-letter"
+allow ragweir-aggregate Read --group "${prefix}aggregate"
+allow ragweir-operator Describe --group "${prefix}aggregate"
+allow ragweir-aggregate Describe --group "$reader"
+allow ragweir-aggregate Write --transactional-id "${prefix}aggregate-" --resource-pattern-type prefixed
+if needs format; then
+    allow ragweir-aggregate Write --topic "${prefix}windows.$FORMAT"
+fi
+
+# planner
+if needs judge; then
+    allow ragweir-planner Read --topic "${prefix}judge.ledger" --topic "${prefix}windows" --topic "${prefix}control"
+    allow ragweir-planner Write --topic "${prefix}control"
+    allow ragweir-planner Describe --group "$reader"
+    allow ragweir-planner Write --transactional-id "${prefix}planner-" --resource-pattern-type prefixed
+fi
+
+# export
+allow ragweir-export Read --topic "${prefix}windows"
+allow ragweir-export Describe --group "$reader"
+
+# operator
+allow ragweir-operator Write --topic "${prefix}redrive"
+# </parts>
+
+# Evaluate on Faust has a group of its own.
 if [[ ${FAUST:-} == yes ]]; then
     allow ragweir-evaluate Read --group "${prefix}evaluate-faust"
 fi
 
-# ragweir judge, and requests by evaluate. It reads its own topics of waiting requests, and its ledger when it is assigned
-# a partition.
-if [[ $judge == yes ]]; then
-    allow ragweir-evaluate Write --topic "${prefix}judge.requests"
-    allow ragweir-judge Read --topic "${prefix}judge.requests" --topic "${prefix}judge.retry" \
-        --topic "${prefix}judge.deferred" --topic "${prefix}judge.ledger"
-    allow ragweir-judge Write --topic "${prefix}evaluations" --topic "${prefix}judge.retry" \
-        --topic "${prefix}judge.deferred" --topic "${prefix}judge.ledger" --topic "${prefix}dead-letter"
-    allow ragweir-judge Read --group "${prefix}judge" --group "${prefix}judge.progress"
-    allow ragweir-judge Describe --group "$reader"
-    allow ragweir-judge Write --transactional-id "${prefix}judge-" --resource-pattern-type prefixed
-    allow ragweir-operator Describe --group "${prefix}judge"
-fi
-
-# Evaluations as OpenTelemetry log records, by evaluate and judge.
-if [[ ${OTLP:-} == yes ]]; then
-    allow ragweir-evaluate Write --topic "${OTLP_TOPIC:-${prefix}otlp.evaluations}"
-    if [[ $judge == yes ]]; then
-        allow ragweir-judge Write --topic "${OTLP_TOPIC:-${prefix}otlp.evaluations}"
-    fi
-fi
-
-# Evaluations and windows in the format of a registry.
-if [[ -n ${FORMAT:-} ]]; then
-    allow ragweir-evaluate Write --topic "${prefix}evaluations.$FORMAT"
-    allow ragweir-aggregate Write --topic "${prefix}windows.$FORMAT"
-    if [[ $judge == yes ]]; then
-        allow ragweir-judge Write --topic "${prefix}evaluations.$FORMAT"
-    fi
-fi
-
-# ragweir assemble, whose two services are key and join. join reads its ledger when it is assigned a partition.
-if ((${#traces[@]})); then
-    for topic in "${traces[@]}"; do
-        allow ragweir-key Read --topic "$topic"
-        allow ragweir-operator Read --topic "$topic"
-        allow ragweir-operator DescribeConfigs --topic "$topic"
-    done
-    allow ragweir-key Write --topic "${prefix}spans" --topic "${prefix}dead-letter"
-    allow ragweir-key Read --group "${prefix}key"
-    allow ragweir-key Write --transactional-id "${prefix}key-" --resource-pattern-type prefixed
-    allow ragweir-join Read --topic "${prefix}spans" --topic "${prefix}assembly"
-    allow ragweir-join Write --topic "${prefix}interactions" --topic "${prefix}assembly" --topic "${prefix}dead-letter"
-    allow ragweir-join Read --group "${prefix}join"
-    allow ragweir-join Describe --group "$reader"
-    allow ragweir-join Write --transactional-id "${prefix}join-" --resource-pattern-type prefixed
-    allow ragweir-operator Describe --group "${prefix}key" --group "${prefix}join"
-fi
-
-# ragweir aggregate. It reads its own windows when it is assigned a partition.
-allow ragweir-aggregate Read --topic "${prefix}evaluations" --topic "${prefix}windows"
-allow ragweir-aggregate Write --topic "${prefix}windows" --topic "${prefix}dead-letter"
-allow ragweir-aggregate Read --group "${prefix}aggregate"
-allow ragweir-aggregate Describe --group "$reader"
-allow ragweir-aggregate Write --transactional-id "${prefix}aggregate-" --resource-pattern-type prefixed
-
-# ragweir export.
-allow ragweir-export Read --topic "${prefix}windows"
-allow ragweir-export Describe --group "$reader"
+# The topics of OpenTelemetry data, which key reads.
+for topic in ${sources[@]+"${sources[@]}"}; do
+    allow ragweir-key Read --topic "$topic"
+    allow ragweir-operator Read --topic "$topic"
+    allow ragweir-operator DescribeConfigs --topic "$topic"
+done
 
 # Operators: ragweir topics, doctor, tap, compare, explain and dead-letter. They create topics and read; they only write
 # redriven dead letters.
@@ -107,10 +139,9 @@ allow ragweir-operator Read --topic "$input"
 allow ragweir-operator DescribeConfigs --topic "$prefix" --resource-pattern-type prefixed
 allow ragweir-operator DescribeConfigs --topic "$input" --topic __consumer_offsets --topic __transaction_state
 allow ragweir-operator Describe --topic __consumer_offsets --topic __transaction_state
-allow ragweir-operator Write --topic "${prefix}redrive"
 allow ragweir-operator Read --group "${prefix}redrive"
 allow ragweir-operator Write --transactional-id "${prefix}redrive-" --resource-pattern-type prefixed
-allow ragweir-operator Describe --group "${prefix}evaluate" --group "${prefix}aggregate" --group "$reader"
+allow ragweir-operator Describe --group "$reader"
 # Replays by operators: all rights in the topics, groups and transactional ids of runs.
 allow ragweir-operator Write --topic "${prefix}run." --resource-pattern-type prefixed
 allow ragweir-operator Delete --topic "${prefix}run." --resource-pattern-type prefixed

@@ -12,6 +12,7 @@ import structlog
 from confluent_kafka import KafkaException
 
 from ragweir.errors import RagweirError
+from ragweir.schemas.topics import TOPICS as TABLE
 from ragweir.streams.explain import Watch
 from ragweir.streams.kafka.client import wait_for_topics
 from ragweir.streams.kafka.reader import OnProgress
@@ -27,8 +28,8 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 PORT = 700
 """Added to `telemetry.port`."""
-TOPICS = ("windows", "control", "judge.ledger")
-"""The topics that a planner reads; it writes to `control`."""
+TOPICS = tuple(topic.name for topic in TABLE.values() if NAME in topic.readers)
+"""The topics that a planner reads, by their names in the topic table; it writes to `control`."""
 _RETRY_S = 60.0
 """Time from a failure to the next attempt."""
 _PAUSE_S = 0.2

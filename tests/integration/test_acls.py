@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,9 @@ from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     ResourceType,
 )
 from confluent_kafka.cimpl import NewTopic
@@ -26,15 +29,19 @@ from chaos.acls import USERS, grant, rights
 from chaos.compatibility import JUDGE
 from chaos.fleet import judge_settings, variables
 from chaos.guarded import Guarded
+from ragweir.schemas.access import PARTS
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.judging import LedgerEntry, ledger_key
-from ragweir.schemas.topics import TOPICS
+from ragweir.schemas.topics import BROKER_TIME, TOPICS
+from ragweir.streams.export.service import PROJECTIONS
 from ragweir.streams.from_settings import catalogue, otlp_results
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.days import day_of
 from ragweir.streams.kafka.client import Identity, reader_properties
+from ragweir.streams.kafka.configurations import configurations
 from ragweir.streams.playground.simulated.server import SimulatedJudge, simulated_judge
 from ragweir.streams.registry.output import written_topics
+from ragweir.streams.routing.control import NAME
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
 
@@ -42,6 +49,8 @@ SAMPLES = ROOT / "streams" / "playground" / "demo" / "samples.jsonl"
 
 
 RECORDED = "tests/schemas/traces/otlp/langchain-openinference/rag.otlp.pb"
+SERVED = (*SERVICES, *PROJECTIONS, NAME)
+"""The parts that are services."""
 OTLP = variables(input__format="otlp", assemble__settle_s=0.5)
 TRACES = [
     right for right in rights(TRACES="otlp_spans") if right.principal in ("User:ragweir-key", "User:ragweir-join")
@@ -86,6 +95,7 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
         else {"topic": variables.get("INPUT_TOPIC")},
         assemble={"topics": ("otlp_logs",)},
         judge={"base_url": "http://127.0.0.1:9/v1" if judge else None},
+        # Nothing else is set, so that each part has the rights that its defaults need.
         output={
             "otlp": {"topic": variables.get("OTLP_TOPIC")} if "OTLP" in variables else None,
             "format": variables.get("FORMAT", "json"),
@@ -96,7 +106,7 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
     judging = replace(config(), otlp=otlp_results(settings, catalogue(settings)))
     agent = JudgeAgent(judging, ScriptedPool()) if name == "judge" else service.agent(settings, 1)
     inputs = set(service.inputs(settings))
-    kept = {prefix + name for name in (agent.changelog, agent.provenance) if name is not None}
+    kept = {prefix + name for name in (agent.changelog, agent.provenance) if name is not None} | {*agent.reads}
     identity = Identity(name, 3, prefix)
     given = {**variables, "JUDGE": judge}
     assert granted(name, ResourceType.TOPIC, AclOperation.READ, **given) == inputs | kept
@@ -108,6 +118,21 @@ def test_a_service_has_the_topics_groups_and_ids_that_the_code_uses(
     assert granted(name, ResourceType.GROUP, AclOperation.READ, **given) == {identity.group} | progress
     (ours,) = granted(name, ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE, **given)
     assert identity.member.startswith(ours)
+
+
+@pytest.mark.parametrize("name", sorted(PROJECTIONS))
+def test_a_projection_has_the_topics_that_it_reads(name: str) -> None:
+    topics = {f"rag.{each}" for each in PROJECTIONS[name].projection(Settings()).topics}
+    assert granted(name, ResourceType.TOPIC, AclOperation.READ) == topics
+    assert not granted(name, ResourceType.TOPIC, AclOperation.WRITE)
+
+
+def test_every_part_and_topic_has_its_place_in_the_tables() -> None:
+    """So that a new service, whose user would have no rights, is not forgotten."""
+    assert {*PARTS} == {*SERVICES, *PROJECTIONS, NAME, "publish", "operator"}
+    for topic in TOPICS.values():
+        assert topic.writers, f"nobody writes {topic.name}"
+        assert {*topic.readers, *topic.writers} <= {*PARTS}
 
 
 def test_every_topic_and_group_in_the_rights_is_one_of_ours_or_kafkas_own() -> None:
@@ -180,15 +205,33 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def settings(judge: SimulatedJudge | None) -> dict[str, str]:
-    """Settings under which every event is judged once, and a failure waits in judge.retry for a second."""
+    """Settings under which a row selects every event, and a failure waits in judge.retry for a second."""
     url = judge.base_url if judge else "http://127.0.0.1:9/v1"
     return variables(**judge_settings(url, **JUDGE, judge__budgets_by_application={"rating-helper": 12}))
+
+
+def trace_topic(guarded: Running) -> None:
+    """Create the topic of traces, with the rights to assemble them."""
+    grant(guarded.admin, TRACES)
+    with suppress(KafkaException):  # It is there already.
+        guarded.admin.create_topics([NewTopic("otlp_spans", 1)])["otlp_spans"].result(30)
 
 
 def complaints(service: Service) -> list[str]:
     """What a service warns of."""
     lines = [line for line in service.logged() if line["level"] in ("warning", "error")]
     return [f"{line['event']} {line.get('reason', '')}" for line in lines]
+
+
+def test_an_operator_lets_the_brokers_stamp_the_rows(guarded: Running) -> None:
+    name, value = BROKER_TIME
+    entry = ConfigEntry(name, "CreateTime", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, "rag.control", incremental_configs=[entry])
+    guarded.admin.incremental_alter_configs([resource])[resource].result(30)
+    eventually(
+        lambda: configurations(guarded.admin, ["rag.control"])["rag.control"][name] != value, "the writers' clocks do"
+    )
+    assert "rag.control: the brokers stamp its records now" in guarded.command("operator", "topics", "create")
 
 
 @pytest.mark.heavy
@@ -215,6 +258,7 @@ def test_every_part_works_with_exactly_its_rights(guarded: Running) -> None:
         guarded.service("judge", **settings(simulated)) as judge,
         guarded.service("aggregate") as aggregate,
         guarded.service("export") as export,
+        guarded.service("planner", **settings(simulated)) as planner,
     ):
         simulated.set_faults(shares={"500": "all"}, requests=3)
 
@@ -223,7 +267,8 @@ def test_every_part_works_with_exactly_its_rights(guarded: Running) -> None:
         eventually(lambda: export.asked("/readyz")[0] == 200, "the exporter has read the windows")
         assert all(read_to_end(bootstrap, f"rag.{name}") for name in JudgeAgent(config(), ScriptedPool()).outputs)
         assert complaints(judge) == ["first dead letter of its class "], "the one that is no request"
-        for service in (aggregate, export):
+        eventually(lambda: planner.logged("rows planned"), "rows are planned")
+        for service in (aggregate, export, planner):
             assert not complaints(service)
         seen = guarded.command("operator", "doctor")
         assert "ok    group" in seen
@@ -243,11 +288,26 @@ def test_every_part_works_with_exactly_its_rights(guarded: Running) -> None:
             assert not complaints(again)
 
 
+@pytest.mark.heavy
+def test_every_service_starts_with_the_default_settings_and_exactly_its_rights(guarded: Running) -> None:
+    """With traces as the input and a judge, so that all of them run."""
+    trace_topic(guarded)
+    given = variables(**judge_settings("http://127.0.0.1:9/v1"), routing__key="a key", input__format="otlp")
+    with ExitStack() as stack:
+        running = {name: stack.enter_context(guarded.service(name, **given)) for name in SERVED}
+        for name, service in running.items():
+            eventually(lambda service=service: service.asked("/readyz")[0] == 200, f"{name} is ready")
+        assert running["evaluate"].logged("routing rows read")
+        eventually(lambda: running["planner"].logged("rows planned"), "rows are planned")
+        for service in running.values():
+            # So many processes at once may have to wait for a small machine.
+            assert not [each for each in complaints(service) if "waiting for one" not in each]
+
+
 def test_traces_are_assembled_with_exactly_their_rights(guarded: Running) -> None:
     """`key` and `join` work, and `join` restores its state on the next start."""
     bootstrap = guarded.bootstrap
-    grant(guarded.admin, TRACES)
-    guarded.admin.create_topics([NewTopic("otlp_spans", 1)])["otlp_spans"].result(30)
+    trace_topic(guarded)
     produce(bootstrap, "otlp_spans", [(ROOT / RECORDED).read_bytes()])
 
     def assembled() -> bool:
@@ -269,9 +329,7 @@ def test_traces_are_assembled_with_exactly_their_rights(guarded: Running) -> Non
     ids=lambda right: f"{right.principal.rpartition('-')[2]} {right.operation.name} {right.name}",
 )
 def test_none_of_the_rights_to_assemble_is_superfluous(guarded: Running, right: AclBinding) -> None:
-    grant(guarded.admin, TRACES)
-    with suppress(KafkaException):  # It is there already.
-        guarded.admin.create_topics([NewTopic("otlp_spans", 1)])["otlp_spans"].result(30)
+    trace_topic(guarded)
     for partition in range(2):  # An empty ledger is not read.
         produce(guarded.bootstrap, "rag.assembly", [b"{}"], partition=partition)
     with guarded.without([right]), guarded.service(right.principal.rpartition("-")[2], **OTLP) as service:

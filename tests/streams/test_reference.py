@@ -22,6 +22,7 @@ from ragweir.streams.serving.telemetry import TABLE
 from ragweir.streams.settings import OtlpOutputSettings, Price, RoutingSettings, Rule, Settings, SettingsGroup, Slo
 from ragweir.streams.slo import shipped as alerts
 from tools import reference
+from tools.reference import acls
 from tools.reference.markdown import plain as plain_text
 from tools.reference.markdown import table
 from tools.reference.metrics import source_link
@@ -117,6 +118,13 @@ def plain(text: str) -> str:
 def test_the_pages_are_those_of_the_code(name: str) -> None:
     """`python -m tools.reference` has nothing to write. Where this fails, run it."""
     assert reference.rewritten(name, page(name)) == page(name)
+
+
+def test_the_rights_of_the_parts_are_those_of_the_tables() -> None:
+    """`python -m tools.reference` writes them to the script that grants them."""
+    text = acls.SCRIPT.read_text(encoding="utf-8")
+    assert text.count("allow ragweir-evaluate Read --topic") == 2
+    assert acls.rewritten(text) == text
 
 
 def test_a_changed_docstring_shows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.reference import alerts, commands, metrics, records, settings, telemetry, topics
+from tools.reference import acls, alerts, commands, metrics, records, settings, telemetry, topics
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
@@ -29,7 +29,8 @@ def rewritten(name: str, text: str) -> str:
 
 
 def rewrite() -> None:
-    """Write the generated parts of all pages."""
+    """Write the generated parts of all pages, and of the script that grants rights."""
     for name in PAGES:
         file = FOLDER / f"{name}.md"
         file.write_text(rewritten(name, file.read_text(encoding="utf-8")), encoding="utf-8")
+    acls.SCRIPT.write_text(acls.rewritten(acls.SCRIPT.read_text(encoding="utf-8")), encoding="utf-8")

@@ -6,7 +6,7 @@ from ragweir.schemas.topics import TOPICS, Topic
 from tools.reference.markdown import anchor, code, plain, table
 from tools.reference.records import link
 
-HEAD = ("topic", "record", "key", "kept", "cleanup", "text of users or documents")
+HEAD = ("topic", "record", "key", "kept", "cleanup", "written by", "read by", "text of users or documents")
 
 
 def page() -> str:
@@ -15,5 +15,8 @@ def page() -> str:
 
 
 def _row(topic: Topic) -> tuple[str, ...]:
-    kept = f"{topic.retention_h // 24} days"
-    return anchor(topic.name), link(topic.model), plain(topic.key), kept, code(topic.cleanup), plain(topic.text)
+    kept, parts = f"{topic.retention_h // 24} days", (", ".join(topic.writers), ", ".join(topic.readers) or "operator")
+    return (
+        *(anchor(topic.name), link(topic.model), plain(topic.key), kept, code(topic.cleanup)),
+        *(*parts, plain(topic.text)),
+    )

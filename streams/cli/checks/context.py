@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import stamina
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from ragweir.schemas.topics import topic_table
+from ragweir.schemas.topics import Topic, topic_table
 from ragweir.streams.kafka.client import Identity, build, is_transient, reader_properties
 from ragweir.streams.kafka.configurations import denied
 from ragweir.streams.settings import Settings
@@ -44,9 +44,10 @@ class CheckContext:
             raise CheckFailed("not checked, since the broker does not answer")
         return self.topics
 
-    def own_topics(self) -> Iterator[str]:
-        """Yield the names of ragweir's topics."""
-        return map(self.settings.output_topic, topic_table(self.settings.output.registry_format))
+    def own_topics(self) -> dict[str, Topic]:
+        """Return ragweir's topics by their full names."""
+        table = topic_table(self.settings.output.registry_format)
+        return {self.settings.output_topic(name): topic for name, topic in table.items()}
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of a topic.

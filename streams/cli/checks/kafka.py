@@ -30,8 +30,6 @@ from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
 
 _MAX_SKEW_SECONDS = 300
-_ASSEMBLE = ("spans", "assembly")
-"""Topics that are needed for traces alone."""
 
 
 def broker(context: CheckContext) -> str:
@@ -60,11 +58,9 @@ def _tls_hint(settings: Settings) -> str:
 def topics(context: CheckContext) -> str:
     """Check that the topics exist, with the partitions that the settings ask for."""
     existing, source = context.existing, context.settings.input_topic
-    unused = () if context.settings.reads_traces else _ASSEMBLE
-    prefix = context.settings.topics.prefix
-    missing = [
-        name for name in context.own_topics() if name not in existing and name.removeprefix(prefix) not in unused
-    ]
+    reads_traces = context.settings.reads_traces
+    wanted = [name for name, topic in context.own_topics().items() if reads_traces or topic.need != "traces"]
+    missing = [name for name in wanted if name not in existing]
     if missing:
         raise CheckFailed(f"missing: {', '.join(missing)}; `ragweir topics create` creates them")
     if source not in existing:
