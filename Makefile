@@ -151,7 +151,7 @@ lock: setup ## resolve pyproject.toml again into requirements.txt and the image'
 	@echo hatchling | $(COMPILE) - --constraint requirements.txt --output-file deploy/docker/build-requirements.txt
 
 jars: setup ## name the SHA-256 sums of Kafka's jars again, after a change of version in streams/playground/local/pom.xml
-	@$(BIN)/python -m ragweir.streams.playground.local.jars
+	@$(BIN)/python -m ragweir.streams.playground.local.maven
 
 clean: ## remove .venv and every cache in this folder
 	@rm -rf .venv bench/.venv .cache dist kernel/target kernel/Cargo.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local.cache import cached
-from ragweir.streams.playground.local.jars import find_java
+from ragweir.streams.playground.local.java import find_java
 from ragweir.streams.playground.local.node import free_port
 from ragweir.streams.playground.process import LocalProcess, last_lines, wait_until
 

