@@ -15,7 +15,11 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; 
 
 # The kernel in .venv is that of these sources, or there is none: a stamp that is older than they are builds it again. A
 # stamp of its own where cargo is missing says so once, and cargo that is installed later builds.
-CARGO := $(shell PATH="$$PATH:$$HOME/.cargo/bin" command -v cargo)
+# rustup's cargo is there without a toolchain, too, and then builds nothing.
+FOUND_CARGO := $(shell PATH="$$PATH:$$HOME/.cargo/bin" command -v cargo)
+CARGO := $(if $(FOUND_CARGO),$(shell "$(FOUND_CARGO)" --version >/dev/null 2>&1 && echo "$(FOUND_CARGO)"))
+NO_CARGO := $(if $(FOUND_CARGO),$(FOUND_CARGO) has no Rust toolchain (rustup default stable installs one),There is no \
+	cargo (https://rustup.rs installs it))
 KERNEL := .venv/.kernel$(if $(CARGO),,-missing)
 KERNEL_SOURCES := kernel/Cargo.toml kernel/pyproject.toml $(shell find kernel/src -name '*.rs')
 
@@ -30,8 +34,7 @@ help: ## list the targets
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "Needs Python 3.11 or later, and for Kafka either Docker or Java 17 with Maven"
-	@echo "(Debian, Ubuntu: apt-get install default-jre-headless maven). Rust's cargo makes scoring faster: https://rustup.rs"
+	@echo "Needs Python 3.11 or later. Java and Docker are used where they are; Rust's cargo makes scoring faster."
 
 setup: $(READY) $(KERNEL) ## build .venv from the locked requirements; does nothing when it is up to date
 
@@ -52,11 +55,11 @@ $(READY): pyproject.toml requirements.txt
 
 .venv/.kernel-missing: $(READY) $(KERNEL_SOURCES)
 	@$(BIN)/python -m pip uninstall --quiet --yes ragweir-kernel 2>/dev/null
-	@echo "There is no cargo to build kernel/ with: texts are counted in Python, with the same results, only slower." \
-		"https://rustup.rs installs it."
+	@echo "$(NO_CARGO): texts are counted in Python, with the same results, only slower."
 	@rm -f .venv/.kernel && touch $@
 
 kernel: $(READY) ## build kernel/ into .venv as setup does where cargo is, but fail if that fails
+	@test -n "$(CARGO)" || { echo "The kernel is built with Rust. $(NO_CARGO)." >&2; exit 1; }
 	@echo "Building the kernel (after each change of its sources; half a minute)"
 	@rm -f .venv/.kernel && $(BIN)/python -m pip uninstall --quiet --yes ragweir-kernel 2>/dev/null
 	@PATH="$(CURDIR)/$(BIN):$(dir $(CARGO)):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check \

@@ -46,6 +46,39 @@ def _run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[
     return done
 
 
+SHIM = "#!/bin/sh\nfor line in 1 2 3; do echo backtrace >&2; done\nexit 1\n"
+
+
+@pytest.mark.parametrize(("shim", "said"), [(SHIM, "has no Rust toolchain"), (None, "There is no cargo")])
+def test_a_missing_toolchain_is_one_line(shim: str | None, said: str, tmp_path: Path) -> None:
+    """rustup's cargo may be on the path without a toolchain: `make setup` goes on, and `make kernel` fails."""
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("make is not installed")
+    (tmp_path / "bin").mkdir()
+    for name in ("find", "rm", "touch"):
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or name)
+    (tmp_path / "kernel").symlink_to(KERNEL)
+    python, ready = tmp_path / ".venv" / "bin" / "python", tmp_path / ".venv" / ".ready"
+    python.parent.mkdir(parents=True)
+    for program, script in [(python, "#!/bin/sh\n"), *([(tmp_path / "bin" / "cargo", shim)] if shim else [])]:
+        program.write_text(script)
+        program.chmod(0o755)
+    ready.touch()
+    for target, status in (("setup", 0), ("kernel", 2)):
+        done = subprocess.run(
+            [make, "--file", ROOT / "Makefile", "--directory", tmp_path, "--assume-old", ".venv/.ready", target],
+            env={"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("make: ")]
+        assert [said in line for line in lines] == [True], lines
+        assert done.returncode == status
+
+
 def _entries() -> Path:
     return Path(sysconfig.get_path("purelib"))
 
