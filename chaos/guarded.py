@@ -15,6 +15,7 @@ from chaos.acls import USERS
 from chaos.fleet import environment
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local.jars import JarRunner
+from ragweir.streams.playground.local.java import find_java
 from ragweir.streams.playground.local.kafka import LocalKafka
 from ragweir.streams.playground.local.node import KAFKA_VERSION, LOOPBACK, Node, free_ports
 
@@ -72,9 +73,9 @@ class Guarded:
             runner.discard()
 
     def _key_store(self) -> Path:
-        keytool = shutil.which("keytool")
+        keytool = shutil.which("keytool", path=str(Path(find_java()[0]).parent))
         if keytool is None:
-            raise LocalServerError("keytool, which comes with Java, is not installed.")
+            raise LocalServerError("keytool is not beside Java: a Java without it cannot make certificates.")
         store = self._folder / "store.p12"
         options = ("-keystore", str(store), "-storepass", _SECRET, "-alias", "broker")
         generate = ("-genkeypair", *options, "-storetype", "PKCS12", "-keyalg", "RSA", "-dname", f"CN={LOOPBACK}")

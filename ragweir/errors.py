@@ -9,6 +9,7 @@
     │   ├── StateError        an agent's stored state does not match the committed offset
     │   ├── RegistryRefused   the Schema Registry does not let ragweir read, or there is none at the address
     │   ├── LocalServerError  Kafka, Prometheus or Alertmanager cannot be installed or started on this machine
+    │   │   └── NotInstalled  a program is not on this machine, which has nothing to fetch it with
     │   └── DemoError         the demo cannot continue
     ├── TransientError        waiting or a restart helps
     │   ├── Unreachable       the broker does not answer
@@ -101,6 +102,10 @@ class RegistryRefused(PermanentError):
 
 class LocalServerError(PermanentError):
     """A local server cannot be installed or started; the message says what to do."""
+
+
+class NotInstalled(LocalServerError):
+    """A program is not on this machine, which has nothing to fetch it with."""
 
 
 class DemoError(PermanentError):

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from typing_extensions import override
 
-from ragweir.errors import LocalServerError
+from ragweir.errors import LocalServerError, NotInstalled
 from ragweir.streams.kafka.client import is_transient
 from ragweir.streams.playground.local.kafka import local_kafka
 from ragweir.streams.playground.local.prometheus import Programs, programs
@@ -145,9 +145,11 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[SharedBroker]:
 
 @pytest.fixture(scope="session")
 def tools() -> Programs:
-    """Prometheus' programs."""
+    """Prometheus' programs. A test that runs one asks for this fixture, and is skipped where there are none."""
     try:
         return programs()
+    except NotInstalled as error:
+        pytest.skip(str(error))
     except LocalServerError as error:
         pytest.fail(str(error), pytrace=False)
 

@@ -71,6 +71,7 @@ COMMANDS: dict[str, Listed] = {
     "dead-letter": Listed(
         "dead_letter", "List and show the records that were rejected, and send them again after a fix."
     ),
+    "kafka": Listed("kafka", "Start a Kafka for trials on this machine, and keep it running until Ctrl-C."),
     "simulate-judge": Listed(
         "simulate_judge", "Simulate a judge: an OpenAI-compatible endpoint for demos and tests, without a model."
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from rich.text import Text
 
 from ragweir.errors import DemoError, LocalServerError
 from ragweir.streams.cli.app import FAILURE, STOPPED, app, err, out, shared_flags
+from ragweir.streams.cli.stopping import interrupt_on_signals
 from ragweir.streams.from_settings import evaluate_config
 from ragweir.streams.kafka.publisher import BlockingPublisher
 from ragweir.streams.kafka.topics import create_topics
@@ -89,11 +89,11 @@ def demo(
 ) -> None:
     """Run everything on a local Kafka: sample traffic and its scores, then a drop in quality and the alert it causes.
 
-    No configuration is needed, and none is read. Kafka runs in Docker, or from its jars with Java 17 and Maven. The
-    judge is simulated, by word overlap, and its scores are marked so. With --traces a simulated exporter writes
-    OpenTelemetry traces to the topic otlp_spans, and `assemble` makes interactions of them. Prometheus and Alertmanager
-    are found on the PATH or fetched from Debian's packages; without them the alert is left out. All that was started is
-    stopped at the end and on Ctrl-C.
+    No configuration is needed, and none is read. Kafka is that of `ragweir kafka`. The judge is simulated, by word
+    overlap, and its scores are marked so. With --traces a simulated exporter writes OpenTelemetry traces to the topic
+    otlp_spans, and `assemble` makes interactions of them. Prometheus and Alertmanager are found on the PATH or fetched
+    from Debian's packages; without them the alert is left out. All that was started is stopped at the end and on
+    Ctrl-C.
     """
     if write_samples is not None:
         _write(write_samples, events or len(samples()))
@@ -102,10 +102,7 @@ def demo(
         raise typer.BadParameter(
             "the demo has its own Kafka and settings; leave out --config, --bootstrap-servers, --prefix"
         )
-    # SIGTERM and a closed terminal end it in order, as Ctrl-C does. nohup keeps its meaning.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
+    interrupt_on_signals()
     try:
         with local_kafka(say=out.say) as kafka:
             _run(kafka.bootstrap, events or _EVENTS, seconds, alerts=alerts, keep=keep, traces=traces)

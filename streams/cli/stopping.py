@@ -1,4 +1,4 @@
-"""Stops a command that reads a file: the input ends at a signal, and the lines that were read are finished."""
+"""Stops commands at signals. One that reads a file ends its input, and finishes the lines that were read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from types import FrameType
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+def interrupt_on_signals() -> None:
+    """Let SIGINT, SIGTERM and a closed terminal raise KeyboardInterrupt. nohup keeps its meaning."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
 
 
 class Stop:

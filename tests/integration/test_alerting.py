@@ -19,6 +19,7 @@ from ragweir.streams.settings import Slo
 from ragweir.streams.slo import burns
 from ragweir.streams.slo import rules as slo_rules
 
+pytestmark = pytest.mark.usefixtures("tools")
 STEADY, QUIET = (Slo(name=name, metric="context_support", at_least=0.5, objective=0.95) for name in ("steady", "quiet"))
 SCALE = 0.02
 """An hour in 72 seconds: the page's short window is six seconds, six scrapes."""

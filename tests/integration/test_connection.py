@@ -24,6 +24,7 @@ from poison import event
 
 from ragweir.errors import LocalServerError
 from ragweir.streams.playground.local.jars import JarRunner
+from ragweir.streams.playground.local.java import find_java
 from ragweir.streams.playground.local.kafka import LocalKafka, local_kafka
 from ragweir.streams.playground.local.node import Node, free_ports
 
@@ -62,9 +63,9 @@ class Guarded:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     """A broker of its own with all its listeners; the plain one may do everything."""
-    keytool = shutil.which("keytool")
+    keytool = shutil.which("keytool", path=str(Path(find_java()[0]).parent))
     if keytool is None:
-        pytest.skip("keytool, which comes with Java, is not installed")
+        pytest.skip("keytool, which comes with most Javas, is not beside this one")
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "sign_in.py").write_text(SIGN_IN)
     store = ("-keystore", str(folder / "store.p12"), "-storepass", SECRET, "-alias", "broker")

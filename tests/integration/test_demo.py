@@ -442,6 +442,7 @@ def left_behind(folder: Path, output: str) -> list[str]:
 
 
 @pytest.mark.heavy
+@pytest.mark.usefixtures("tools")
 def test_one_command_shows_the_whole_system(tmp_path: Path) -> None:
     """Every event evaluated, every dead letter named, events escalated, judged and deferred, an estimate, a summary, an
     alert that fires while quality is dropped and is resolved once it is back, windows that show both, nothing left, and

@@ -29,7 +29,7 @@ from ragweir.streams.from_settings import evaluate_config, judge_config
 from ragweir.streams.judge.pricing import price_of
 from ragweir.streams.judge.probe import SIMULATED
 from ragweir.streams.playground.local.node import KAFKA_VERSION
-from ragweir.streams.playground.local.prometheus import programs
+from ragweir.streams.playground.local.prometheus import Programs
 from ragweir.streams.service import SERVICES
 from ragweir.streams.serving.telemetry import TABLE
 from ragweir.streams.settings import DEFAULT_ROUTING_KEY, Settings, TelemetrySettings, load
@@ -145,13 +145,13 @@ def test_the_dashboard_shows_every_series_of_windows() -> None:
     assert windows == set(re.findall(r"\bragweir_window_\w+", " ".join(EXPRESSIONS))) & windows
 
 
-def test_prometheus_can_parse_every_expression(tmp_path: Path) -> None:
+def test_prometheus_can_parse_every_expression(tools: Programs, tmp_path: Path) -> None:
     rules = [{"record": f"panel:{number}", "expr": expression} for number, expression in enumerate(EXPRESSIONS)]
     # Only the text box stands in an expression outside of quotes.
     text = json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}).replace("$objective", "0.95")
     (tmp_path / "rules.yml").write_text(text)
     checked = subprocess.run(
-        [programs().promtool, "check", "rules", tmp_path / "rules.yml"], capture_output=True, text=True, check=False
+        [tools.promtool, "check", "rules", tmp_path / "rules.yml"], capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stderr
     assert f"{len(rules)} rules found" in checked.stdout

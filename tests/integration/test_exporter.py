@@ -31,7 +31,7 @@ from ragweir.metrics.aggregation.window_aggregate import WindowAggregate
 from ragweir.schemas.window import OVERFLOW, Progress, Window
 from ragweir.streams.export.exposition import Exposition, label_names, quoted
 from ragweir.streams.playground.local.node import free_port
-from ragweir.streams.playground.local.prometheus import local_prometheus, programs
+from ragweir.streams.playground.local.prometheus import Programs, local_prometheus
 from ragweir.streams.serving.health import Health, exposition, serve
 from ragweir.streams.serving.telemetry import Telemetry
 
@@ -235,21 +235,20 @@ def test_both_formats_hold_the_same_series() -> None:
     assert {family.type for family in families if family.name == "ragweir_window_quantile"} == {"unknown"}
 
 
-def test_promtool_has_nothing_to_say() -> None:
+def test_promtool_has_nothing_to_say(tools: Programs) -> None:
     """`promtool check metrics` takes the whole page without a word, hostile label values included."""
     windows = closed(*((value,) for value in HOSTILE)), ClosedWindow("5m", 0, 300, {("a",): judged()})
     page, _ = served(showing(*windows), TEXT)
-    found = programs()
-    checked = subprocess.run([found.promtool, "check", "metrics"], input=page, capture_output=True, check=False)
+    checked = subprocess.run([tools.promtool, "check", "metrics"], input=page, capture_output=True, check=False)
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
 
 
-def test_promtool_would_say_something() -> None:
+def test_promtool_would_say_something(tools: Programs) -> None:
     """The check above can fail: a gauge with the label `quantile` is told."""
     page = showing(closed(("a",))).content.replace(
         b"# HELP ragweir_window_quantile", b"# TYPE ragweir_window_quantile gauge\n# HELP ragweir_window_quantile"
     )
-    checked = subprocess.run([programs().promtool, "check", "metrics"], input=page, capture_output=True, check=False)
+    checked = subprocess.run([tools.promtool, "check", "metrics"], input=page, capture_output=True, check=False)
     assert checked.returncode != 0
 
 
@@ -282,6 +281,7 @@ def test_label_names_are_fit_and_distinct(names: list[str]) -> None:
     assert all(name.isascii() and name.isidentifier() for name in fit)
 
 
+@pytest.mark.usefixtures("tools")
 def test_a_real_prometheus_keeps_every_hostile_series() -> None:
     """Prometheus scrapes the page whole: as many series of events as there are label values."""
     shown = showing(closed(*((value,) for value in HOSTILE)))

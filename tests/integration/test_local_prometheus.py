@@ -45,6 +45,7 @@ def bare_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("tools")
 def test_sigkill_leaves_neither_program_nor_data() -> None:
     """When our process is killed outright, Prometheus and Alertmanager go too, with their folders."""
     holder = subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True, start_new_session=True)
@@ -75,6 +76,7 @@ def _listens(pid: int) -> list[str]:
     return [word.rpartition(":")[2] for word in _words(pid) if word.startswith("--web.listen-address=")]
 
 
+@pytest.mark.usefixtures("tools")
 def test_a_program_that_dies_is_quoted(tmp_path: Path) -> None:
     """A Prometheus that cannot start ends the wait at once, with its last log lines in the error."""
     rules = tmp_path / "rules.yml"

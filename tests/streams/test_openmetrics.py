@@ -130,6 +130,7 @@ def stored(prometheus: LocalServer, until: datetime) -> Series:
     }
 
 
+@pytest.mark.usefixtures("tools")
 def test_prometheus_answers_what_windows_hold(tmp_path: Path) -> None:
     """Every series of every window is there with its value at its end, hostile label values included."""
     labels = (("a", "eu"), ("a", ""), *((value, "us") for value in (*ESCAPED, *CUT)))
@@ -181,6 +182,7 @@ def test_series_are_the_live_ones_under_other_names() -> None:
     }
 
 
+@pytest.mark.usefixtures("tools")
 def test_times_without_a_place_are_left_out(tmp_path: Path) -> None:
     """Windows before 1970 and in the future are counted, not written; promtool takes a file without any."""
     form = OpenMetrics("r", settings(), now_s=BEGIN.timestamp())

@@ -1,4 +1,4 @@
-"""Starts a Kafka broker on loopback and stops it again: for `ragweir demo`, the tests and a first try."""
+"""Starts a Kafka broker on loopback and stops it again: for `ragweir demo`, `ragweir kafka` and the tests."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -52,12 +52,13 @@ class LocalKafka:
             except KafkaException:
                 return False
 
-        def check() -> None:
-            if (failure := self._runner.failure()) is not None:
-                raise LocalServerError(f"Kafka ended before it was ready. {failure}")
-
         late = LocalServerError(f"Kafka runs but has not answered on {self.bootstrap} for {_START_SECONDS} s.")
-        wait_until(answers, check, _START_SECONDS, late)
+        wait_until(answers, self.require_running, _START_SECONDS, late)
+
+    def require_running(self) -> None:
+        """Raise LocalServerError if the broker has ended by itself; the message ends with its last log lines."""
+        if (failure := self._runner.failure()) is not None:
+            raise LocalServerError(f"Kafka ended. {failure}")
 
     def stop(self) -> None:
         """Shut the broker down in order."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from ragweir.errors import LocalServerError
+from ragweir.errors import LocalServerError, NotInstalled
 from ragweir.streams.playground.local.cache import cached
 from ragweir.streams.playground.local.node import LOOPBACK, free_port
 from ragweir.streams.playground.process import LocalProcess, last_lines, running, wait_until
@@ -66,7 +66,8 @@ def programs(say: Callable[[str], None] = lambda _: None) -> Programs:
     The packages are only unpacked, which needs no root and starts no system service.
 
     Raises:
-        LocalServerError: they are not installed and could not be fetched.
+        NotInstalled: they are not installed, and there is no apt-get to fetch them with.
+        LocalServerError: they could not be fetched.
     """
     installed = _among(None, Path("/"))
     if installed is not None:
@@ -75,7 +76,7 @@ def programs(say: Callable[[str], None] = lambda _: None) -> Programs:
     def fill(scratch: Path) -> Path:
         missing = [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool) is None]
         if missing:
-            raise LocalServerError(
+            raise NotInstalled(
                 f"Prometheus and Alertmanager are not installed, and cannot be fetched without {missing[0]} {_INSTALL}."
             )
         say("Fetching Prometheus and Alertmanager from Debian's packages (32 MB, once)")
