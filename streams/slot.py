@@ -25,6 +25,7 @@ from ragweir.streams.runtimes import canary as canary_process
 from ragweir.streams.runtimes.kafka import KafkaRuntime
 from ragweir.streams.service import Service
 from ragweir.streams.serving.health import Health, serve
+from ragweir.streams.serving.port_holder import PortHolder, cannot_open
 from ragweir.streams.serving.telemetry import KnownLabels, Telemetry
 from ragweir.streams.settings import Settings
 
@@ -79,12 +80,13 @@ def started(
     known = replace(known, catalogue_version=catalogue(settings).version)
     telemetry, health = Telemetry(service, slot, known), Health(heartbeat=heartbeat)
     host, number = settings.telemetry.host, settings.telemetry.port and settings.telemetry.port + port + slot
+    prefix = settings.topics.prefix
+    own = PortHolder(service=service, slot=slot, prefix=prefix, pid=os.getpid())
     with ExitStack() as stack:
         try:
-            bound = stack.enter_context(serve(telemetry.registry, health, host, number, more=more))
+            bound = stack.enter_context(serve(telemetry.registry, health, host, number, more, own))
         except OSError as error:
-            reason = f"the telemetry port {number} cannot be opened ({error.strerror}); set telemetry.port"
-            raise PermanentError(reason) from None
+            raise PermanentError(cannot_open("the telemetry port", host, number, prefix, error)) from None
         if known.kernel:
             fields["kernel"] = str(kernel_choice(settings.kernel))
         log.info("started", **fields, telemetry=f"http://{host}:{bound}")

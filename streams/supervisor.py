@@ -24,8 +24,9 @@ from ragweir.errors import DO_NOT_RESTART
 from ragweir.metrics.catalogue import CATALOGUE_VERSION
 from ragweir.streams.child_python import python_command
 from ragweir.streams.heartbeat import HEARTBEAT, Announcement, Listener
-from ragweir.streams.serving.discovery import discovery
+from ragweir.streams.serving.discovery import discovery, reachable
 from ragweir.streams.serving.health import STALLED_SECONDS, Health
+from ragweir.streams.serving.port_holder import PortHolder
 from ragweir.streams.serving.telemetry import SUPERVISOR as NAME
 from ragweir.streams.serving.telemetry import KnownLabels, Telemetry
 
@@ -128,6 +129,7 @@ class Supervisor:
         stalled_s: time without a heartbeat after which a worker is killed.
         start_s: time limit for a worker's first heartbeat.
         catalogue_version: the version of the metrics that the workers load, for the supervisor's telemetry.
+        prefix: the prefix of the workers' topics, for /identity.
     """
 
     def __init__(
@@ -139,6 +141,7 @@ class Supervisor:
         stalled_s: float = STALLED_SECONDS,
         start_s: float = START_SECONDS,
         catalogue_version: str = CATALOGUE_VERSION,
+        prefix: str = "",
     ) -> None:
         self._log = log
         self._workers = [_Worker(command) for command in commands]
@@ -146,7 +149,9 @@ class Supervisor:
         self._stalled_s, self._start_s = stalled_s, start_s
         self._health = Health()
         self._telemetry = Telemetry(NAME, 0, KnownLabels(catalogue_version=catalogue_version))
+        self._identity = PortHolder(service=NAME, slot=0, prefix=prefix, pid=os.getpid())
         self._own: list[Announcement] = []
+        self._is_started = False
 
     def run(self, stopped: Callable[[], bool]) -> int:
         """Supervise until `stopped` returns true, or until all workers stay down.
@@ -161,7 +166,9 @@ class Supervisor:
             if self._listen is not None:
                 host, port = self._listen
                 registry = self._telemetry.registry
-                bound = stack.enter_context(discovery(host, port, self._announced, registry, self._health))
+                bound = stack.enter_context(
+                    discovery(host, port, self._announced, registry, self._health, self._identity)
+                )
                 self._own = [Announcement(service=NAME, slot=0, port=bound)]
                 log.info("supervising", workers=len(self._workers), targets=f"http://{host}:{bound}/targets")
             return self._supervise(stopped)
@@ -186,6 +193,7 @@ class Supervisor:
                     # No more than was waited for, so that a suspended or starved machine stalls no worker.
                     self._listen_to(worker, worker.process, min(now - before, _POLL_SECONDS))
             self._report()
+            self._say_started()
             before = now
             time.sleep(_POLL_SECONDS)
         self._stop()
@@ -197,6 +205,16 @@ class Supervisor:
             up, slot = worker.process is not None, str(worker.command.slot)
             self._telemetry.set("ragweir_service_up", up, worker.command.service, slot)
         self._health.not_ready = "; ".join(worker.not_running for worker in self._workers if worker.not_running)
+
+    def _say_started(self) -> None:
+        """Log once, as soon as each worker has a port or stays down, which run and where their metrics are."""
+        if self._is_started or not self._own or not all(w.announced or w.failure for w in self._workers):
+            return
+        self._is_started = True
+        host = reachable(self._listen[0] if self._listen else "", "")
+        found = [(str(w.command), w.announced.port) for w in self._workers if w.announced and not w.failure]
+        pages = ", ".join(f"{name} http://{host}:{port}/metrics" for name, port in found)
+        log.info("running", workers=len(found), metrics=pages)
 
     def _listen_to(self, worker: _Worker, process: subprocess.Popen[bytes], passed_s: float) -> None:
         """Read heartbeats, and kill a worker that is silent for too long."""

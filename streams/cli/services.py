@@ -19,6 +19,7 @@ from ragweir.streams.export.service import PROJECTIONS, enabled_projections
 from ragweir.streams.from_settings import catalogue
 from ragweir.streams.heartbeat import Heartbeat
 from ragweir.streams.service import SERVICES
+from ragweir.streams.serving.port_holder import cannot_open
 from ragweir.streams.settings import DEFAULT_ROUTING_KEY_WARNING, Settings
 from ragweir.streams.slot import run_canary, run_projection, run_slot
 from ragweir.streams.supervisor import OWN_PORT, UP_PORT, Command, Supervisor, own_command, same_command, stop_flag
@@ -249,11 +250,9 @@ def _run(
 
 def _supervise(commands: Iterable[Command], effective: Settings, port: int, stopped: Callable[[], bool]) -> NoReturn:
     telemetry = effective.telemetry
-    bound = telemetry.port and telemetry.port + port
+    bound, prefix = telemetry.port and telemetry.port + port, effective.topics.prefix
     try:
         listen, metrics = (telemetry.host, bound), catalogue(effective).version
-        sys.exit(Supervisor(commands, listen=listen, catalogue_version=metrics).run(stopped))
+        sys.exit(Supervisor(commands, listen=listen, catalogue_version=metrics, prefix=prefix).run(stopped))
     except OSError as error:
-        raise PermanentError(
-            f"the supervisor's port {bound} cannot be opened ({error.strerror}); set telemetry.port"
-        ) from None
+        raise PermanentError(cannot_open("the supervisor's port", telemetry.host, bound, prefix, error)) from None

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from ragweir.streams.heartbeat import Announcement
 from ragweir.streams.serving.health import Health, telemetry_app
+from ragweir.streams.serving.port_holder import PortHolder
 from ragweir.streams.serving.server import serve_app
 
 _ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - the addresses that mean every interface
@@ -59,6 +60,7 @@ def discovery(
     workers: Callable[[], Iterable[Announcement]],
     registry: CollectorRegistry,
     health: Health,
+    identity: PortHolder | None = None,
 ) -> AbstractContextManager[int]:
     """Serve while a `with` block runs; yield the port, which the system chooses if `port` is 0.
 
@@ -67,7 +69,7 @@ def discovery(
     Raises:
         OSError: if the port is taken.
     """
-    others = telemetry_app(registry, health)
+    others = telemetry_app(registry, health, identity)
 
     def app(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         if environ["PATH_INFO"] != "/targets":

@@ -12,6 +12,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from ragweir.streams.serving.port_holder import PortHolder
 from ragweir.streams.serving.server import App, serve_app
 
 STALLED_SECONDS = 60.0
@@ -63,8 +64,10 @@ def exposition(registry: CollectorRegistry, more: bytes, accept: str) -> tuple[b
     return own + more, content_type
 
 
-def telemetry_app(registry: CollectorRegistry, health: Health, more: Callable[[], bytes] = bytes) -> App:
-    """Return the WSGI application of /metrics, to which `more` adds lines, /healthz and /readyz."""
+def telemetry_app(
+    registry: CollectorRegistry, health: Health, identity: PortHolder | None, more: Callable[[], bytes] = bytes
+) -> App:
+    """Return the WSGI application of /metrics, to which `more` adds lines, /healthz, /readyz and /identity."""
 
     def metrics(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         body, content_type = exposition(registry, more(), environ.get("HTTP_ACCEPT", ""))
@@ -88,6 +91,9 @@ def telemetry_app(registry: CollectorRegistry, health: Health, more: Callable[[]
                 return respond(start, "the loop has stalled" if health.stalled else "")
             case "/readyz":
                 return respond(start, health.not_ready)
+            case "/identity" if identity is not None:
+                start("200 OK", [("Content-Type", "application/json")])
+                return [identity.model_dump_json().encode()]
         start("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
         return [b"try /metrics, /healthz or /readyz\n"]
 
@@ -96,12 +102,17 @@ def telemetry_app(registry: CollectorRegistry, health: Health, more: Callable[[]
 
 @contextmanager
 def serve(
-    registry: CollectorRegistry, health: Health, host: str, port: int, more: Callable[[], bytes] = bytes
+    registry: CollectorRegistry,
+    health: Health,
+    host: str,
+    port: int,
+    more: Callable[[], bytes] = bytes,
+    identity: PortHolder | None = None,
 ) -> Iterator[int]:
     """Serve `telemetry_app` while the block runs; yield the port, which the system chooses if `port` is 0.
 
     Raises:
         OSError: if the port is taken or out of range.
     """
-    with serve_app(host, port, telemetry_app(registry, health, more), "telemetry") as bound:
+    with serve_app(host, port, telemetry_app(registry, health, identity, more), "telemetry") as bound:
         yield bound

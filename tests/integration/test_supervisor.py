@@ -138,6 +138,8 @@ def test_one_worker_that_cannot_run_leaves_the_others_running(monkeypatch: pytes
         ("export", 0, "it ended with status 2, after which a restart does not help; its log has the reason"),
     }
     assert {line["log_level"] for line in down} == {"error"}
+    (running,) = [line for line in logs if line["event"] == "running"]
+    assert (running["workers"], running["metrics"]) == (1, "evaluate-0 http://127.0.0.1:9467/metrics")
     assert not [line for line in logs if "restart_in_s" in line]
     status, text = shown["/readyz"]
     assert (status, text.split("; ")[0]) == (503, "aggregate-0 is down and is not restarted: mend me")

@@ -1,5 +1,6 @@
 """`doctor` on telemetry ports, free, held by ragweir or by another program, and on the supervisors behind them."""
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -7,14 +8,19 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
+from ragweir.errors import PermanentError
+from ragweir.streams.cli import services
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed
 from ragweir.streams.cli.checks.local import supervision, telemetry
 from ragweir.streams.cli.checks.ports import ports
 from ragweir.streams.serving.discovery import discovery
 from ragweir.streams.serving.health import Health, serve
-from ragweir.streams.serving.telemetry import Telemetry
+from ragweir.streams.serving.port_holder import PortHolder
+from ragweir.streams.serving.telemetry import KnownLabels, Telemetry
 from ragweir.streams.settings import JudgeSettings, Settings, TelemetrySettings
 from ragweir.streams.settings.events import InputSettings
+from ragweir.streams.slot import started
+from ragweir.streams.supervisor import UP_PORT
 
 HOST = "127.0.0.1"
 OFFSETS = (0, 1, 2, 90, 100, 190, 200, 290, 300, 390, 400, 500, 600)
@@ -62,19 +68,22 @@ def program(port: int, answer: bytes) -> Iterator[None]:
                 client.close()
 
 
+def identity(name: str, slot: int, prefix: str) -> PortHolder:
+    return PortHolder(service=name, slot=slot, prefix=prefix, pid=os.getpid())
+
+
 @contextmanager
-def supervising(port: int, trouble: str) -> Iterator[None]:
+def supervising(port: int, trouble: str, prefix: str = "rag.") -> Iterator[None]:
     """A supervisor's server, and the state of its workers."""
     registry = Telemetry("supervisor", 0).registry
-    with discovery(HOST, port, list, registry, Health(not_ready=trouble)):
+    with discovery(HOST, port, list, registry, Health(not_ready=trouble), identity("supervisor", 0, prefix)):
         yield
 
 
 @contextmanager
-def service(name: str, slot: int, port: int) -> Iterator[None]:
+def service(name: str, slot: int, port: int, prefix: str = "rag.") -> Iterator[None]:
     """What a running slot shows."""
-    more = b"".join(b'series{number="%d"} 1.0\n' % number for number in range(100_000))
-    with serve(Telemetry(name, slot).registry, Health(), HOST, port, lambda: more):
+    with serve(Telemetry(name, slot).registry, Health(), HOST, port, identity=identity(name, slot, prefix)):
         yield
 
 
@@ -95,7 +104,7 @@ def test_all_services_are_looked_at(base: int) -> None:
 
 
 def test_a_service_that_runs_is_well_and_the_next_slot_is_looked_at(base: int) -> None:
-    """However many slots there are, and however much an exporter shows."""
+    """However many slots there are."""
     with service("evaluate", 0, base), service("evaluate", 1, base + 1), service("export", 0, base + 200):
         found = {(port.service, port.slot): port.state for port in ports(settings(base))}
         said = telemetry(CheckContext(settings(base)))
@@ -117,7 +126,7 @@ def test_a_service_that_runs_is_well_and_the_next_slot_is_looked_at(base: int) -
         b"SSH-2.0-OpenSSH_9.6\r\n",
         b"HTTP/1.1 200 OK\r\n\r\n# not ragweir\nup 1\n",
         b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/metrics\r\n\r\n",
-        b'HTTP/1.1 200 OK\r\n\r\nragweir_build_info{service="evaluate"} 1.0\n',
+        b'HTTP/1.1 200 OK\r\n\r\n{"service": "aggregate", "slot": 0, "prefix": "rag."}',
         b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\nx",
     ],
     ids=["silent", "no HTTP", "HTTP", "redirect", "half of ours", "lies of its length"],
@@ -129,9 +138,47 @@ def test_another_program_is_wrong_whatever_it_answers(base: int, answer: bytes) 
 
 
 def test_a_service_on_another_ones_port_is_named(base: int) -> None:
-    """As where a second installation has a base 100 below."""
+    """As where a second installation has a base 100 below, or other topics."""
     with service("evaluate", 0, base + 100), pytest.raises(CheckFailed, match=r"is in use by ragweir's evaluate-0"):
         telemetry(CheckContext(settings(base)))
+    with service("evaluate", 0, base, "test."), pytest.raises(CheckFailed, match=r"ragweir's evaluate-0 of .* test\. "):
+        telemetry(CheckContext(settings(base)))
+
+
+def test_a_second_up_is_told_of_the_first_one(base: int) -> None:
+    """Another telemetry.port would let both run, and each take the other's topics away; the first one is named."""
+
+    def second() -> str:
+        with pytest.raises(PermanentError) as found:
+            services._supervise([], settings(base), UP_PORT, lambda: True)
+        return str(found.value)
+
+    sentence = f"the supervisor's port {base + UP_PORT} cannot be opened (Address already in use)"
+    process = f"(process {os.getpid()})"
+    with supervising(base + UP_PORT, ""):
+        assert second() == (
+            f"{sentence}: ragweir's supervisor-0 of the prefix rag. {process} runs already; end it first, or set"
+            " telemetry.port if this one is for another Kafka"
+        )
+    with supervising(base + UP_PORT, "", "test."):
+        assert second() == (
+            f"{sentence}: ragweir's supervisor-0 of the prefix test. {process} listens on it; set telemetry.port"
+        )
+    with program(base + UP_PORT, b"SSH-2.0-OpenSSH_9.6\r\n"):
+        assert second() == f"{sentence}; set telemetry.port"
+
+
+def test_a_second_worker_is_told_of_the_first_one(base: int) -> None:
+    """As a supervisor is: a slot that runs twice is fenced for ever."""
+    with started("evaluate", 0, settings(base), 0, KnownLabels(), lambda: True):
+        same = (
+            rf"^the telemetry port {base} cannot be opened .*: ragweir's evaluate-0 of the prefix rag\. .* runs already"
+        )
+        with (
+            pytest.raises(PermanentError, match=same),
+            started("evaluate", 0, settings(base), 0, KnownLabels(), lambda: True),
+        ):
+            pass
 
 
 def test_a_port_that_cannot_be_is_wrong() -> None:

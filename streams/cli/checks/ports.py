@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import errno
-import re
 import socket
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
-from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException
 
 from typing_extensions import override
 
 from ragweir.errors import PermanentError
 from ragweir.streams.export.service import enabled_projections
 from ragweir.streams.service import SERVICES
+from ragweir.streams.serving.port_holder import answer, holder
 from ragweir.streams.serving.server import LAST_PORT
 from ragweir.streams.serving.telemetry import SUPERVISOR
 from ragweir.streams.settings import Settings
 from ragweir.streams.supervisor import OWN_PORT, UP_PORT
-
-_TIMEOUT_S = 2.0
-_MOST_BYTES = 1024 * 1024
-"""The bytes that are read of an answer; ragweir_build_info is in the first tenth of it."""
-_EVERYWHERE = ("0.0.0.0", "")  # noqa: S104 - nothing is bound to them
-_BUILD_INFO = re.compile(r"^ragweir_build_info\{(?P<labels>[^\n]*)\} 1\.0$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +31,7 @@ class Port:
     slot: int
     number: int
     state: str
-    """`free`, `ours` if this slot of this service runs, `foreign`, or the reason why it cannot be opened."""
+    """`free`, `ours` if this slot of this service and prefix runs, `foreign`, or the reason why it cannot be opened."""
 
     @property
     def usable(self) -> bool:
@@ -80,14 +71,14 @@ def supervisors(settings: Settings) -> list[Supervised]:
     Raises:
         PermanentError: if another program holds the port of `ragweir up`.
     """
-    host, base = _local(settings.telemetry.host), settings.telemetry.port
+    base = settings.telemetry.port
     offsets = {"up": UP_PORT} | {name: offset + OWN_PORT for name, offset in _services(settings).items()}
     found = []
     for command, offset in offsets.items():
-        state = _state(settings.telemetry.host, base + offset, f"{SUPERVISOR}-0")
+        state = _state(settings, base + offset, SUPERVISOR, 0)
         if state == "ours":
-            ready, answer = _answer(host, base + offset, "/readyz")
-            problem = "" if ready else answer.strip() or "it does not answer"
+            ready, text = answer(settings.telemetry.host, base + offset, "/readyz")
+            problem = "" if ready else text.strip() or "it does not answer"
             found.append(Supervised(command, base + offset, problem))
         elif command == "up" and state != "free":
             text = str(Port(SUPERVISOR, 0, base + offset, state))
@@ -105,12 +96,13 @@ def _slots(settings: Settings, service: str, offset: int) -> Iterator[Port]:
     slot, running = 0, True
     while running:
         number = settings.telemetry.port + offset + slot
-        state = _state(settings.telemetry.host, number, f"{service}-{slot}")
+        state = _state(settings, number, service, slot)
         yield Port(service, slot, number, state)
         slot, running = slot + 1, state == "ours"
 
 
-def _state(host: str, number: int, own: str) -> str:
+def _state(settings: Settings, number: int, service: str, slot: int) -> str:
+    host = settings.telemetry.host
     if number > LAST_PORT:
         return f"is no port: the last one is {LAST_PORT}"
     with socket.socket() as probe:
@@ -122,29 +114,8 @@ def _state(host: str, number: int, own: str) -> str:
                 return f"cannot be opened on {host} ({error.strerror})"
         else:
             return "free"
-    holder = _holder(_local(host), number)
-    return "ours" if holder == own else f"is in use by ragweir's {holder}" if holder else "foreign"
-
-
-def _local(host: str) -> str:
-    """Return an address under which this machine reaches a server that listens on `host`."""
-    return "127.0.0.1" if host in _EVERYWHERE else host
-
-
-def _answer(host: str, number: int, path: str) -> tuple[bool, str]:
-    """Return true if the status is 200, and the text of the answer, which is empty without one."""
-    try:
-        with closing(HTTPConnection(host, number, timeout=_TIMEOUT_S)) as connection:
-            connection.request("GET", path, headers={"Accept": "text/plain"})
-            response = connection.getresponse()
-            return response.status == HTTPStatus.OK, response.read(_MOST_BYTES).decode(errors="replace")
-    except (OSError, HTTPException):
-        return False, ""
-
-
-def _holder(host: str, number: int) -> str:
-    """Return the service and slot that listen there, as SERVICE-SLOT; empty for other programs."""
-    _, answer = _answer(host, number, "/metrics")
-    found = _BUILD_INFO.search(answer)
-    labels = dict(re.findall(r'(\w+)="([\w.-]*)"', found["labels"])) if found else {}
-    return f"{labels['service']}-{labels['slot']}" if {"service", "slot"} <= labels.keys() else ""
+    found = holder(host, number)
+    if found is None:
+        return "foreign"
+    ours = (found.service, found.slot, found.prefix) == (service, slot, settings.topics.prefix)
+    return "ours" if ours else f"is in use by {found}"
