@@ -1,36 +1,50 @@
 """Avro: readers of records, for schemas and bytes that may be hostile.
 
-fastavro reads the bytes. Four things that it allows are not allowed here, since each ends or stops a process:
+fastavro reads the bytes. Seven things that it allows are not allowed here, since each ends or stops a process:
 
 - A recursive schema is read by its Python code, in which data that is nested too deeply raises RecursionError. The
   compiled code overflows the stack.
 - A decimal has at most 64 bytes. One of a megabyte takes minutes.
 - An array or map of items without any bytes, such as nulls, may have any number of them, and is refused.
+- The records of a value have at most `MAX_VALUES` fields, counted while they are read. A type that has another twice,
+  which has another twice and so on, is of a few kilobytes and gives any number of values for no bytes.
+- A symbol of an enum has at most `MAX_SYMBOL` characters, as each byte of an array gives one.
+- Types are nested at most `MAX_DEPTH` deep by their names, as the compiled code has no limit.
 - Times are given as the numbers that they are encoded as, of which the intake knows the unit by the magnitude: dates
   have a range, and these do not.
 """
 
 from __future__ import annotations
 
+import threading
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 import orjson
 from fastavro import _read_py
 from fastavro.read import LOGICAL_READERS
 
-from ragweir.schemas.registry.schema import Read
+from ragweir.schemas.registry.schema import Read, check_values
 
 MAX_DECIMAL_BYTES = 64
 """Maximum size of a decimal's digits."""
+MAX_DEPTH = 100
+"""Maximum number of types within each other."""
+MAX_SYMBOL = 200
+"""Maximum number of characters of an enum's symbol."""
 _OWN_DECIMAL = "ragweir-decimal"
 """Logical type of decimals in the schemas that fastavro gets."""
+_COUNTED = "ragweir-counted"
+"""Logical type of records in the schemas that fastavro gets."""
+_VALUES = "ragweir-values"
+"""Attribute of such records: the number of values so far."""
 _PRIMITIVES = frozenset("null boolean int long float double bytes string".split())
-_COMPLEX = frozenset("record error array map enum fixed".split())
+
+_ATTRIBUTES = ("type", "name", "namespace", "fields", "items", "values", "symbols", "size", "precision", "scale")
 
 
 class _Features:
@@ -38,6 +52,21 @@ class _Features:
 
     is_recursive = False
     has_bytes = False
+
+
+class _Type(NamedTuple):
+    """The properties of a type that decide where it may be used."""
+
+    takes_bytes: bool
+    """Whether every value takes at least one byte."""
+    depth: int
+    """The number of types within each other."""
+
+
+class _Values(threading.local):
+    """The number of values of the data that a thread reads by a schema."""
+
+    count = 0
 
 
 def avro_reader(text: str, references: Sequence[str] = ()) -> Read:
@@ -55,16 +84,17 @@ def avro_reader(text: str, references: Sequence[str] = ()) -> Read:
         Exception: of any kind if it is not a schema, or one that is refused.
     """
     named: dict[str, Any] = {}
-    features = _Features()
-    declared: dict[str, Any] = {}
+    normaliser = _Normaliser()
+    features = normaliser.features
     parsed: Any = None
     for each in (*references, text):
-        own = _Normaliser(declared, features).normalised(orjson.loads(each), "", ())
+        own, _ = normaliser.normalised(orjson.loads(each), "")
         parsed = fastavro.parse_schema(own, named_schemas=named)
     read = _read_py.schemaless_reader if features.is_recursive else fastavro.schemaless_reader
 
     def reader(data: bytes) -> object:
         stream = BytesIO(data)
+        normaliser.values.count = 0
         value = read(stream, parsed, None)
         if stream.tell() != len(data):
             raise ValueError("bytes follow the data")
@@ -76,78 +106,105 @@ def avro_reader(text: str, references: Sequence[str] = ()) -> Read:
 class _Normaliser:
     """Makes of a schema the one that fastavro gets."""
 
-    def __init__(self, declared: dict[str, Any], features: _Features) -> None:
-        self._declared, self._features = declared, features
+    def __init__(self) -> None:
+        self.features, self.values = _Features(), _Values()
+        self._types: dict[str, _Type | None] = {}
+        """The types by their full names; None while their parts are read."""
 
-    def normalised(self, schema: Any, space: str, within: tuple[str, ...]) -> Any:  # noqa: C901, PLR0912 - one case each
-        """Return a schema without logical types, but for decimals.
+    def normalised(self, schema: Any, space: str) -> tuple[Any, _Type]:
+        """Return a schema without logical types, but for decimals and records, and its properties.
 
         Args:
             schema: the schema, or a part of it.
             space: the namespace of its names.
-            within: the full names of the records around it.
 
         Raises:
-            ValueError: if it has an array or a map whose items have no bytes.
+            ValueError: if it has an array whose items have no bytes, or is nested too deeply.
         """
-        if isinstance(schema, list):
-            return [self.normalised(each, space, within) for each in schema]
+        made, found = self._normalised(schema, space)
+        if found.depth > MAX_DEPTH:
+            raise ValueError(f"more than {MAX_DEPTH} types within each other")
+        return made, found
+
+    def _normalised(self, schema: Any, space: str) -> tuple[Any, _Type]:
+        if isinstance(schema, list):  # The branch's number is a byte.
+            branches = [self.normalised(each, space) for each in schema]
+            return [made for made, _ in branches], _around((found for _, found in branches), takes_bytes=True)
         if isinstance(schema, str):
-            if schema == "bytes":
-                self._features.has_bytes = True
-            elif schema not in _PRIMITIVES and _full_name(schema, space) in within:
-                self._features.is_recursive = True
-            return schema
+            return schema, self._named(schema, space)
         kind = schema["type"]
-        if isinstance(kind, list | dict):
-            return self.normalised(kind, space, within)
-        own = {name: value for name, value in schema.items() if name not in ("logicalType", "default", "doc")}
-        if kind in ("record", "error"):
-            own["type"] = "record"
-            name = self._declare(own, space)
-            inner = name.rpartition(".")[0]
-            fields = [{"name": field["name"], "type": field["type"]} for field in schema["fields"]]
-            own["fields"] = fields
-            for field in fields:
-                field["type"] = self.normalised(field["type"], inner, (*within, name))
-        elif kind in ("array", "map"):
-            items = "items" if kind == "array" else "values"
-            own[items] = self.normalised(schema[items], space, within)
-            if kind == "array" and not self._has_bytes(own[items], space):
-                raise ValueError("an array whose items have no bytes can have any length")
-        elif kind in ("enum", "fixed"):
-            self._declare(own, space)
-        elif kind not in _PRIMITIVES:
-            return self.normalised(kind, space, within)
+        if not isinstance(kind, str) or (kind not in _PRIMITIVES and kind not in _COMPLEX):
+            return self.normalised(kind, space)
+        # No others, as fastavro has attributes by which it takes a schema for one that it has read before.
+        own = {name: schema[name] for name in _ATTRIBUTES if name in schema}
+        found = _COMPLEX[kind](self, own, space) if kind in _COMPLEX else self._named(kind, space)
         if kind in ("bytes", "fixed"):
-            self._features.has_bytes = True
+            self.features.has_bytes = True
             if schema.get("logicalType") == "decimal":
                 own["logicalType"] = _OWN_DECIMAL
-        return own
+        return own, found
 
-    def _declare(self, schema: dict[str, Any], space: str) -> str:
-        name = _full_name(schema["name"], schema.get("namespace", space))
-        self._declared[name] = schema
-        return name
+    def _named(self, name: str, space: str) -> _Type:
+        """Return the properties of a primitive type, or of one that is declared before."""
+        if name in _PRIMITIVES:
+            self.features.has_bytes |= name == "bytes"
+            return _Type(name != "null", 1)
+        full = _full_name(name, space)
+        if (found := self._types.get(full, _UNKNOWN)) is not None:
+            return found
+        self.features.is_recursive = True
+        # A record that holds itself without a union or a list has no finite value.
+        return _UNKNOWN
 
-    def _has_bytes(self, schema: Any, space: str, seen: frozenset[str] = frozenset()) -> bool:
-        """Return whether every value takes at least one byte."""
-        if isinstance(schema, list):  # The branch's number is a byte.
-            return True
-        if isinstance(schema, str):
-            if schema in _PRIMITIVES:
-                return schema != "null"
-            name = _full_name(schema, space)
-            # A record that holds itself without a union or a list has no finite value.
-            return name in seen or name not in self._declared or self._has_bytes(self._declared[name], space, seen)
-        kind = schema["type"]
-        if kind == "fixed":
-            return bool(schema["size"] > 0)
-        if kind == "record":
-            name = _full_name(schema["name"], schema.get("namespace", space))
-            inner = name.rpartition(".")[0]
-            return any(self._has_bytes(field["type"], inner, seen | {name}) for field in schema["fields"])
-        return kind in _COMPLEX or self._has_bytes(kind, space, seen)
+    def _record(self, own: dict[str, Any], space: str) -> _Type:
+        name = _full_name(own["name"], own.get("namespace", space))
+        self._types[name] = None
+        inner = name.rpartition(".")[0]
+        parts = [self.normalised(field["type"], inner) for field in own["fields"]]
+        fields = [{"name": field["name"], "type": made} for field, (made, _) in zip(own["fields"], parts, strict=True)]
+        found = [part for _, part in parts]
+        own.update(type="record", fields=fields, logicalType=_COUNTED)
+        own[_VALUES] = self.values
+        self._types[name] = made = _around(found, takes_bytes=any(part.takes_bytes for part in found))
+        return made
+
+    def _array(self, own: dict[str, Any], space: str) -> _Type:
+        own["items"], items = self.normalised(own["items"], space)
+        if not items.takes_bytes:
+            raise ValueError("an array whose items have no bytes can have any length")
+        return _around((items,), takes_bytes=True)
+
+    def _map(self, own: dict[str, Any], space: str) -> _Type:
+        own["values"], values = self.normalised(own["values"], space)
+        return _around((values,), takes_bytes=True)
+
+    def _enum(self, own: dict[str, Any], space: str) -> _Type:
+        if any(len(symbol) > MAX_SYMBOL for symbol in own["symbols"]):  # A byte of data gives all of it.
+            raise ValueError(f"an enum has a symbol of more than {MAX_SYMBOL} characters")
+        return self._declared(own, space, _Type(takes_bytes=True, depth=1))
+
+    def _fixed(self, own: dict[str, Any], space: str) -> _Type:
+        return self._declared(own, space, _Type(own["size"] > 0, 1))
+
+    def _declared(self, own: dict[str, Any], space: str, found: _Type) -> _Type:
+        self._types[_full_name(own["name"], own.get("namespace", space))] = found
+        return found
+
+
+_UNKNOWN = _Type(takes_bytes=True, depth=0)
+"""A name that is not declared, which fastavro rejects, or whose type is around its use."""
+_COMPLEX: Mapping[str, Callable[[_Normaliser, dict[str, Any], str], _Type]] = {
+    "record": _Normaliser._record,
+    "error": _Normaliser._record,
+    "array": _Normaliser._array,
+    "map": _Normaliser._map,
+    "enum": _Normaliser._enum,
+    "fixed": _Normaliser._fixed,
+}
+
+
+def _around(parts: Iterable[_Type], *, takes_bytes: bool) -> _Type:
+    return _Type(takes_bytes, 1 + max((part.depth for part in parts), default=0))
 
 
 def _full_name(name: str, space: str) -> str:
@@ -163,6 +220,14 @@ def _decimal(value: bytes, schema: dict[str, Any] | None = None, *_: object) -> 
     return float(number) if Decimal(repr(float(number))) == number else str(number)
 
 
+def _counted(record: Any, schema: dict[str, Any] | None = None, *_: object) -> Any:
+    values: _Values = (schema or {})[_VALUES]
+    values.count += 1 + len(record)
+    check_values(values.count)
+    return record
+
+
+LOGICAL_READERS[f"record-{_COUNTED}"] = _counted
 for _kind in ("bytes", "fixed"):
     LOGICAL_READERS[f"{_kind}-{_OWN_DECIMAL}"] = _decimal
 

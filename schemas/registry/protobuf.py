@@ -2,6 +2,9 @@
 
 The registry has the text of a schema, and the record the place of its message in that text. The text is read for names
 alone; the types are those of the descriptor set, which a compiler made.
+
+Text and data may be hostile. The text is read once from its beginning to its end. The messages of data that could have
+more than `MAX_VALUES` fields are counted before it is parsed, as an empty message of two bytes has all of its fields.
 """
 
 from __future__ import annotations
@@ -16,13 +19,18 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from ragweir.schemas.registry.schema import Read
+from ragweir.schemas.registry.schema import MAX_VALUES, Read, check_values
 
 MAX_DEPTH = 32
 """Maximum depth of a message's place in its schema."""
+# `*+` and `++` never go back, and a comment or a text without an end takes the rest: no character is read twice.
 _TOKENS = re.compile(
-    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[{};]|[A-Za-z_][A-Za-z0-9_.]*""", re.DOTALL
+    r"""//[^\n]*+|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\])*+"?|'(?:\\.|[^'\\])*+'?|[{};]|[A-Za-z_][A-Za-z0-9_.]*+""", re.DOTALL
 )
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}+\s*+")
+_VARINT, _FIXED64, _BYTES, _GROUP, _END_GROUP, _FIXED32 = range(6)
+"""The ways in which the value of a field is encoded."""
+_FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
 _WELL_KNOWN = "google.protobuf."
 
 
@@ -53,12 +61,18 @@ def protobuf_reader(text: str, pool: DescriptorPool) -> Read:
     """
     package, messages = _declared(text)
     types: dict[tuple[int, ...], type[Message]] = {}
+    shapes: dict[str, _Shape] = {}
 
     def reader(data: bytes) -> object:
         place, start = _place(data)
         if place not in types:  # There are as many as the schema has.
             types[place] = GetMessageClass(pool.FindMessageTypeByName(_name_at(package, messages, place)))
-        return _plain(types[place].FromString(data[start:]))
+        kind, own = types[place], data[start:]
+        shape = _shape(pool, kind.DESCRIPTOR.full_name, shapes)
+        # A message takes at least two bytes.
+        if len(own) // 2 * max(each.fields for each in shapes.values()) > MAX_VALUES:
+            _count_values(own, shape)
+        return _plain(kind.FromString(own))
 
     return reader
 
@@ -69,29 +83,29 @@ def _declared(text: str) -> tuple[str, list[_Declared]]:
     >>> _declared('syntax = "proto3"; package a.b; message A { message B {} string c = 1; } /* message */ message D {}')
     ('a.b', [_Declared(name='A', nested=[_Declared(name='B', nested=[])]), _Declared(name='D', nested=[])])
     """
-    if re.fullmatch(r"[A-Za-z0-9+/\s]+={0,2}\s*", text):
+    if _BASE64.fullmatch(text):
         file = descriptor_pb2.FileDescriptorProto.FromString(b64decode(text))
         return file.package, [_of_descriptor(each) for each in file.message_type]
     package = ""
     top: list[_Declared] = []
     # None stands for a block that is no message, in which nothing is declared.
     blocks: list[list[_Declared] | None] = [top]
-    words = [each for each in _TOKENS.findall(text) if each[0] not in "/\"'"]
-    opened: str | None = None
-    for word, name, after in zip(words, [*words[1:], ""], [*words[2:], "", ""], strict=False):
+    before = last = ""
+    for token in _TOKENS.finditer(text):
+        word = token[0]
+        if word[0] in "/\"'":
+            continue
         around = blocks[-1]
         if word == "{":
             blocks.append(None)
-            if opened is not None and around is not None:
-                around.append(_Declared(opened, []))
+            if before == "message" and around is not None:
+                around.append(_Declared(last, []))
                 blocks[-1] = around[-1].nested
-            opened = None
         elif word == "}":
             blocks.pop()
-        elif word == "package" and len(blocks) == 1:
-            package = name
-        elif word == "message" and after == "{" and around is not None:  # Else it is the name of a field.
-            opened = name
+        elif last == "package" and len(blocks) == 1:
+            package = word
+        before, last = last, word
     return package, top
 
 
@@ -121,15 +135,21 @@ def _place(data: bytes) -> tuple[tuple[int, ...], int]:
 
 
 def _zigzag(data: bytes, at: int) -> tuple[int, int]:
+    number, at = _varint(data, at)
+    return (number >> 1) ^ -(number & 1), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number of at most 64 bits at a place, and the place behind it."""
     number = 0
-    for shift in range(0, 35, 7):
+    for shift in range(0, 70, 7):
         if at >= len(data):
             break
         byte, at = data[at], at + 1
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), at
-    raise ValueError("no number of a message")
+            return number, at
+    raise ValueError("a number without an end")
 
 
 def _name_at(package: str, messages: list[_Declared], place: tuple[int, ...]) -> str:
@@ -140,6 +160,64 @@ def _name_at(package: str, messages: list[_Declared], place: tuple[int, ...]) ->
         names.append(messages[index].name)
         messages = messages[index].nested
     return ".".join(names)
+
+
+class _Shape(NamedTuple):
+    """A type of message, as far as its values are counted."""
+
+    fields: int
+    """The number of its fields, and one."""
+    messages: dict[int, _Shape]
+    """The types of those fields that are messages, by their numbers."""
+
+
+def _shape(pool: DescriptorPool, name: str, known: dict[str, _Shape]) -> _Shape:
+    """Return the shape of a type, and add it and those within to the known ones."""
+    if (found := known.get(name)) is not None:
+        return found
+    kind = pool.FindMessageTypeByName(name)
+    fields: list[FieldDescriptor] = [*kind.fields, *pool.FindAllExtensions(kind)]
+    known[name] = made = _Shape(1 + len(fields), {})
+    for field in fields:
+        if field.message_type is not None:
+            made.messages[field.number] = _shape(pool, field.message_type.full_name, known)
+    return made
+
+
+def _count_values(data: bytes, shape: _Shape) -> None:
+    """Raise ValueError if data has more than `MAX_VALUES` fields, or no end.
+
+    Of data that is malformed, as much is counted as can be parsed.
+    """
+    count, at = shape.fields, 0
+    # The messages around the place, with their ends; None stands for a type that is unknown.
+    around: list[tuple[_Shape | None, int]] = [(shape, len(data))]
+    while around:
+        within, end = around[-1]
+        if at >= end:
+            around.pop()
+            continue
+        tag, at = _varint(data, at)
+        encoding = tag & 7
+        inner = None if within is None else within.messages.get(tag >> 3)
+        if encoding == _END_GROUP:
+            around.pop()
+            continue
+        if encoding == _GROUP:
+            around.append((inner, end))
+        elif encoding == _VARINT:
+            _, at = _varint(data, at)
+        elif encoding == _BYTES:
+            size, at = _varint(data, at)
+            if inner is None:
+                at += size
+            else:
+                around.append((inner, at + size))
+        else:
+            at += _FIXED_BYTES[encoding]
+        if inner is not None:
+            count += inner.fields
+            check_values(count)
 
 
 def _plain(message: Message) -> Any:

@@ -15,6 +15,12 @@ FORMATS: Mapping[str, str] = {"avro": AVRO, "protobuf": PROTOBUF, "jsonschema": 
 MAX_SCHEMA_BYTES = 1024 * 1024
 """Maximum size of a schema with the schemas that it refers to."""
 
+MAX_VALUES = 250_000
+"""Maximum number of the fields of all records in the data of one record.
+
+Every other value takes at least one byte. A field may take none, so that few bytes could have any number of them.
+"""
+
 Read = Callable[[bytes], object]
 """Returns the data as JSON would give it: objects, lists, texts, numbers, booleans and null.
 
@@ -31,6 +37,12 @@ class Schema(NamedTuple):
     text: str
     references: tuple[str, ...] = ()
     """The texts of the schemas that it refers to, each after those that it refers to itself."""
+
+
+def check_values(count: int) -> None:
+    """Raise ValueError if data has more than `MAX_VALUES` values."""
+    if count > MAX_VALUES:
+        raise ValueError(f"it has more than {MAX_VALUES} values")
 
 
 class Schemas(Protocol):

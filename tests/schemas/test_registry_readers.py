@@ -1,6 +1,7 @@
 """Readers of Avro, Protobuf and JSON Schema: their data, and bytes and schemas that are hostile."""
 
 import json
+from collections.abc import Sequence
 from decimal import Decimal
 from io import BytesIO
 from typing import Any
@@ -80,6 +81,33 @@ def avro_decoder(schema: Any) -> RegistryDecoder:
 LIST = record(("next", ["null", "Event"]))
 NESTED = record(("next", ["null", record(("back", {"type": "array", "items": "Event"}), name="Inner")]))
 DECIMAL = record(("d", {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}))
+
+
+def doubled(times: int, leaf: Any, last: Any = None, also: Sequence[tuple[str, Any]] = ()) -> dict[str, Any]:
+    """Return a record whose last field is of a type that has another one twice, which has another one twice, and so on.
+
+    Args:
+        times: number of types.
+        leaf: what the innermost type has.
+        last: makes the type of the last field of that of the doubled type.
+        also: further fields.
+    """
+    types: list[Any] = [record(("a", leaf), name="T0")]
+    types += [record(("a", f"T{each - 1}"), ("b", f"T{each - 1}"), name=f"T{each}") for each in range(1, times)]
+    if last is not None:
+        types[-1] = last(types[-1])
+    return record(*((f"f{each}", kind) for each, kind in enumerate(types)), *also)
+
+
+def chained(length: int) -> list[Any]:
+    """Return types of which each has the one before it."""
+    return [
+        record(name="T0"),
+        *(record(("a", f"T{each - 1}"), name=f"T{each}") for each in range(1, length)),
+    ]
+
+
+WIDE = {"type": "array", "items": record(("b", "boolean"), *((f"f{each}", "null") for each in range(1_000)))}
 LONG = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"
 """2**62 - 1, the number of items of a block."""
 
@@ -92,6 +120,9 @@ LONG = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"
         pytest.param(DECIMAL, b"\x80\x80\x40" + b"\x7f" * 524_288, id="a decimal of half a megabyte"),
         pytest.param({"type": "array", "items": "int"}, LONG, id="a list of 2**62 items"),
         pytest.param({"type": "map", "values": "null"}, LONG, id="a map of 2**62 items"),
+        pytest.param(doubled(40, "null"), b"", id="no bytes that are 2**40 values"),
+        pytest.param(doubled(40, "null", also=[("n", ["null", "Event"])]), b"", id="2**40 values, recursive"),
+        pytest.param(WIDE, b"\x80\x89\x7a" + b"\1" * 1_000_000 + b"\0", id="bytes that are a thousand values each"),
         pytest.param(record(("a", "string")), LONG + b"ab", id="a text longer than the record"),
         pytest.param(record(("a", "string")), b"\x01ab", id="a text of negative length"),
         pytest.param(record(("a", "string")), b"\x04\xff\xfe", id="a text that is not UTF-8"),
@@ -117,6 +148,32 @@ def test_a_list_of_nothing_can_have_any_length(items: Any) -> None:
     made = reader_of(7, Schema("AVRO", json.dumps({"type": "array", "items": items})), "avro", read_schema("avro"))
     assert isinstance(made, Rejected)
     assert "any length" in made.message
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        pytest.param(
+            doubled(60, "null", lambda kind: {"type": "array", "items": kind}), "any length", id="a list of 2**60 nulls"
+        ),
+        pytest.param(chained(5_000), "more than 100 types within each other", id="types within each other by name"),
+        pytest.param(
+            {"type": "array", "items": {"type": "enum", "name": "E", "symbols": ["A" * 100_000]}},
+            "a symbol of more than 200 characters",
+            id="a byte that is a long text",
+        ),
+        pytest.param(
+            record(("a", "B"), __fastavro_parsed=True, __named_schemas={"B": {"type": "array", "items": "null"}}),
+            "UnknownType",
+            id="a schema that says that it was checked",
+        ),
+    ],
+)
+def test_a_schema_that_lets_few_bytes_be_much_is_rejected(schema: Any, why: str) -> None:
+    made = reader_of(7, Schema("AVRO", json.dumps(schema)), "avro", read_schema("avro"))
+    assert isinstance(made, Rejected)
+    assert made.error_class == "unknown_schema"
+    assert why in made.message
 
 
 @pytest.mark.parametrize("text", ["", "[", '"nothing"', "[" * 100_000, '{"type": "record"}', "7", "null"])
@@ -227,15 +284,52 @@ def test_a_protobuf_message_is_an_event() -> None:
         pytest.param(bytes([2, 2]) + b"\x0a\xff", id="a text longer than the record"),
         pytest.param(bytes([2, 2]) + b"\x0a\x01\xff", id="a text that is not UTF-8"),
         pytest.param(bytes([2, 2]) + b"\x32\x02" * 5_000, id="nested often"),
+        pytest.param(bytes([2, 2]) + b"\x22\x00" * 500_000, id="half a million empty messages"),
+        pytest.param(bytes([2, 2]) + b"\x32\x02\x22\x00" * 250_000, id="empty messages within others"),
     ],
 )
 def test_hostile_protobuf_is_rejected(data: bytes) -> None:
-    pool = DescriptorPool()
-    pool.Add(protobuf_types().file[0])
+    pool = types_pool()
     read = reader_of(7, Schema("PROTOBUF", PROTO), "protobuf", lambda schema: protobuf_reader(schema.text, pool))
     (rejected,) = RegistryDecoder(ReaderTable({7: read})).decode(framed(7, data))
     assert isinstance(rejected, Rejected)
     assert rejected.error_class == "unreadable"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("A" + " " * 1_000_000 + "!", id="spaces"),
+        pytest.param("/* " * 300_000, id="comments without an end"),
+        pytest.param("\"'" * 500_000, id="quotes"),
+        pytest.param('"\\' * 500_000, id="backslashes"),
+        pytest.param("/ " * 500_000, id="slashes"),
+        pytest.param("message " * 100_000, id="words"),
+        pytest.param("message M {" * 10_000, id="messages within each other"),
+        pytest.param("A" * 1_000_001, id="Base64"),
+    ],
+)
+def test_the_text_of_a_protobuf_schema_is_read_once(text: str) -> None:
+    """A million characters: what goes back at each of them takes hours."""
+    made = reader_of(7, Schema("PROTOBUF", text), "protobuf", lambda schema: protobuf_reader(schema.text, types_pool()))
+    if not isinstance(made, Rejected):
+        (made,) = RegistryDecoder(ReaderTable({7: made})).decode(framed(7, bytes([2, 2])))  # type: ignore[assignment]
+    assert isinstance(made, Rejected)
+
+
+def test_a_message_of_many_texts_is_read() -> None:
+    """One that is large, though not of many values."""
+    read = protobuf_reader(PROTO, types_pool())
+    chunk = b"\x22\xd2\x0f\x0a\xcf\x0f" + b"a" * 1_999
+    assert read(bytes([2, 2]) + chunk * 500) == {
+        "event_id": "", "query": "", "response": "", "contexts": [{"text": "a" * 1_999}] * 500, "raw": "",
+    }  # fmt: skip
+
+
+def types_pool() -> DescriptorPool:
+    pool = DescriptorPool()
+    pool.Add(protobuf_types().file[0])
+    return pool
 
 
 def test_json_of_a_schema_is_an_event() -> None:
