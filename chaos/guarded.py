@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
@@ -28,8 +29,10 @@ _CALL_S = 30.0
 class Guarded:
     """A broker with three listeners: plain for the administrator, with TLS, and with TLS and SASL/SCRAM for users."""
 
-    def __init__(self, folder: Path, version: str = KAFKA_VERSION) -> None:
-        self._folder, self._version = folder, version
+    def __init__(
+        self, folder: Path, version: str = KAFKA_VERSION, properties: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self._folder, self._version, self._more = folder, version, properties
         self._plain, self._tls, self._users, self._controller = free_ports(4)
         self.plain = f"{LOOPBACK}:{self._plain}"
         """Address of the plain listener."""
@@ -49,6 +52,7 @@ class Guarded:
             "ssl.keystore.location": str(store),
             "ssl.keystore.password": _SECRET,
             "ssl.key.password": _SECRET,
+            **self._more,
         }
 
     @contextmanager

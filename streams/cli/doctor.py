@@ -21,6 +21,7 @@ CHECKS: tuple[Callable[[CheckContext], str], ...] = (
     kafka.broker,
     kafka.topics,
     kafka.durability,
+    kafka.transactions,
     kafka.group,
     kafka.retention,
     judge.judge,

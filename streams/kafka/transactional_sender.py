@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ragweir.errors import PermanentError
-from ragweir.streams.kafka.client import Connection, Identity, build, producer_properties
+from ragweir.streams.kafka.client import Connection, Identity, producer_properties
+from ragweir.streams.kafka.transactional_producer import TransactionalProducer
 from ragweir.streams.records import Headers
 from ragweir.streams.settings import Settings
 
@@ -32,13 +33,14 @@ class TransactionalSender:
 
     def __init__(self, settings: Settings, name: str, what: str) -> None:
         identity = Identity(name, 0, settings.topics.prefix, host="only")
-        self._producer = build(Producer, producer_properties(settings, identity, Connection(quiet=True)))
+        producer = TransactionalProducer(settings, producer_properties(settings, identity, Connection(quiet=True)))
         self._what = what
         self._undelivered: KafkaError | None = None
         try:
-            self._producer.init_transactions(_TIMEOUT_SECONDS)
+            producer.initialise(lambda: producer.client.init_transactions(_TIMEOUT_SECONDS))
         except KafkaException as error:
             raise PermanentError(f"Kafka begins no transaction: {error.args[0].str()}") from None
+        self._producer = producer.client
 
     def produce(self, topic: str, value: bytes, key: bytes | None, headers: Headers = ()) -> None:
         """Add a record; wait while the producer's queue is full."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from ragweir.errors import Interrupted, RestartRequired
 from ragweir.streams.agent import Agent
@@ -25,6 +25,7 @@ from ragweir.streams.kafka.client import (
     consumer_properties,
     producer_properties,
 )
+from ragweir.streams.kafka.transactional_producer import TransactionalProducer
 from ragweir.streams.records import Outcome, Record, ReplayBounds, TopicPartition
 from ragweir.streams.runtimes.backpressure import Backpressure
 from ragweir.streams.runtimes.batches import BatchReader
@@ -148,16 +149,15 @@ class KafkaRuntime:
         reports = {"delivery.report.only.error": agent.clock_record is None}
         properties = {**producer_properties(settings, identity, connection), **reports}
         self._max_bytes = settings.commit.max_bytes
-        self._interval_s = min(settings.commit.interval_ms, int(properties["transaction.timeout.ms"]) / 4) / 1000
         self._transactions = Transactions(
-            build(Producer, properties),
+            TransactionalProducer(settings, properties),
             {name: settings.output_topic(name) for name in agent.outputs} | dict(forms.topics if forms else {}),
             identity.member,
             connection,
             self._status.show,
             stopped,
             self._clock.on_delivery,
-            self._interval_s,
+            settings.commit.interval_ms / 1_000,
         )
         self._committer = Committer(
             agent,
@@ -264,7 +264,7 @@ class KafkaRuntime:
         pending = self._committer.pending
         return (
             not self._reader.has_more
-            or pending.age_s >= self._interval_s
+            or pending.age_s >= self._transactions.interval_s
             or pending.handled + records >= self._bisection.limit
             or self._transactions.written_bytes >= self._max_bytes
             or self._agent.is_commit_due
@@ -298,16 +298,16 @@ class KafkaRuntime:
         if not records:
             return rest
         pending.begin(records)
-        began = time.perf_counter()
+        began, interval_s = time.perf_counter(), self._transactions.interval_s
         attempts = self._crash_protection.attempts
-        is_one_batch = self._interval_s == 0 or attempts.in_progress or self._agent.is_commit_due
+        is_one_batch = interval_s == 0 or attempts.in_progress or self._agent.is_commit_due
         for outcome in self._crash_protection.handle(records):
             rest.extend(outcome)
             if not is_one_batch:
                 self._committer.add(rest)
                 rest = Outcome()
                 # Not even a batch that takes unusually long, or has large outputs, keeps a transaction open.
-                if pending.age_s > 2 * self._interval_s or self._transactions.written_bytes >= 2 * self._max_bytes:
+                if pending.age_s > 2 * interval_s or self._transactions.written_bytes >= 2 * self._max_bytes:
                     self._commit()
         pending.handle_s += time.perf_counter() - began
         return rest

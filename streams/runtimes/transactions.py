@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from ragweir.errors import RestartRequired
 from ragweir.streams.kafka.client import SILENCE_SECONDS, Connection
+from ragweir.streams.kafka.transactional_producer import TransactionalProducer
 from ragweir.streams.records import Emission
 from ragweir.streams.runtimes.watchdog import Watchdog
 
@@ -104,19 +105,19 @@ class Transactions:
     """Commits emissions and offsets, exactly once.
 
     Args:
-        producer: a transactional producer for this alone.
+        producer: a producer for this alone.
         topics: the full names of the outputs, by their names in the topic table.
         member: the slot's member id, for messages.
         connection: is set to lost while no broker answers.
         on_wait: called between two attempts of a call, about once a second.
         stopped: returns true once the worker is to stop; calls are then retried for some seconds only.
         on_delivery: called with each successful delivery report, if the producer requests them.
-        interval_s: the time for which a transaction is usually open before it is committed.
+        interval_s: the time for which a transaction is usually open before it is committed, at most.
     """
 
     def __init__(
         self,
-        producer: Producer,
+        producer: TransactionalProducer,
         topics: Mapping[str, str],
         member: str,
         connection: Connection,
@@ -125,9 +126,9 @@ class Transactions:
         on_delivery: Callable[[Message], object],
         interval_s: float = 0.0,
     ) -> None:
-        self._producer, self._topics, self._member, self._connection = producer, topics, member, connection
+        self._transactional, self._topics, self._member, self._connection = producer, topics, member, connection
         self._on_wait, self._stopped, self._on_delivery = on_wait, stopped, on_delivery
-        self._usual_s = interval_s + CALL_TIMEOUT_SECONDS
+        self._longest_interval_s = interval_s
         self._watchdog = Watchdog(CALL_LIMIT_SECONDS)
         self._undelivered: KafkaError | None = None
         self._stop_by = 0.0
@@ -137,13 +138,23 @@ class Transactions:
         self.written_bytes = 0
         """The size of the values that were written in the open transaction."""
 
+    @property
+    def _producer(self) -> Producer:
+        return self._transactional.client
+
+    @property
+    def interval_s(self) -> float:
+        """The time for which a transaction is usually open before it is committed: a quarter of its timeout at most."""
+        return min(self._longest_interval_s, self._transactional.timeout_s / 4)
+
     def take_over(self) -> None:
         """Abort the open transaction of another process of this slot, and fence that process.
 
         Raises:
             RestartRequired: if a new process has to go on. All methods may raise it.
+            PermanentError: if the brokers accept no transaction timeout.
         """
-        self._retry(self._producer.init_transactions)
+        self._transactional.initialise(lambda: self._retry(self._producer.init_transactions))
 
     def write(self, emissions: Sequence[Emission]) -> None:
         """Send emissions, in order, in the open transaction or a new one. Does not wait for their acknowledgement.
@@ -241,6 +252,15 @@ class Transactions:
         elif self._undelivered is None and error.code() not in _PURGED:
             self._undelivered = error
 
+    def _fatal(self, raised: KafkaException) -> Exception:
+        """Return the error that ends the process, or the one with which a producer can be replaced."""
+        error: KafkaError = raised.args[0]
+        if error.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+            return raised
+        open_s = time.monotonic() - self._began if self._began else 0.0
+        usual_s = self.interval_s + CALL_TIMEOUT_SECONDS
+        return restart_after(error, self._member, self._connection.quiet_s, open_s, usual_s)
+
     def _retry(self, call: Callable[[float], None]) -> None:
         """Call until the call succeeds or its error is not retriable."""
         waited = 0.0
@@ -252,8 +272,7 @@ class Transactions:
             except KafkaException as raised:
                 error: KafkaError = raised.args[0]
                 if error.fatal():
-                    open_s = time.monotonic() - self._began if self._began else 0.0
-                    raise restart_after(error, self._member, self._connection.quiet_s, open_s, self._usual_s) from None
+                    raise self._fatal(raised) from None
                 if error.txn_requires_abort():
                     raise Aborted(error) from None
                 if not error.retriable():

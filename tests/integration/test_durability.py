@@ -2,9 +2,11 @@
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
+import structlog
 from commands import ragweir
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -15,8 +17,12 @@ from ragweir.schemas.topics import TOPICS
 from ragweir.streams.cli.checks import kafka as checks
 from ragweir.streams.cli.checks.context import CheckContext, CheckFailed, CheckWarning
 from ragweir.streams.cli.checks.durability import Durability, DurabilityVerdict, described, unread, verdict
+from ragweir.streams.kafka import transactional_producer
+from ragweir.streams.kafka.client import Connection, Identity, producer_properties
 from ragweir.streams.kafka.configurations import without_broker_time
+from ragweir.streams.kafka.transactional_producer import TransactionalProducer
 from ragweir.streams.playground.local.kafka import local_kafka
+from ragweir.streams.runtimes.transactions import Transactions
 from ragweir.streams.settings import Settings
 
 SAFE = Durability("t", replicas=3, min_isr=2, unclean=False)
@@ -164,16 +170,55 @@ def test_partitions_that_no_worker_has_read_are_named(kafka: SharedBroker, prefi
     assert checks.group(findings) == f"group {prefix}evaluate is 0 records behind"
 
 
-def test_the_wait_of_the_first_worker_of_a_group_is_named() -> None:
+@pytest.fixture(scope="module")
+def strict() -> Iterator[Settings]:
+    """Settings for a broker that lets groups wait and allows short transactions alone."""
+    properties = {"group.initial.rebalance.delay.ms": "3000", "transaction.max.timeout.ms": "6000"}
+    with local_kafka(properties=properties) as broker:
+        yield Settings(kafka={"bootstrap_servers": broker.bootstrap})
+
+
+def test_the_wait_of_the_first_worker_of_a_group_is_named(strict: Settings) -> None:
     """It is a setting of brokers, with 3 s as its default; the brokers of tests have none, and then nothing is said."""
-    with local_kafka(properties={"group.initial.rebalance.delay.ms": "3000"}) as broker:
-        own = Settings(kafka={"bootstrap_servers": broker.bootstrap})
-        coordinated(broker.bootstrap, "rag.evaluate")
-        text = checks.group(CheckContext(own, {own.input_topic: 1}))
+    coordinated(strict.kafka.bootstrap_servers, "rag.evaluate")
+    text = checks.group(CheckContext(strict, {strict.input_topic: 1}))
     assert text == (
         "group rag.evaluate has not started; the first worker of an empty group waits 3 s for others "
         "(group.initial.rebalance.delay.ms of the brokers)"
     )
+
+
+def test_brokers_that_allow_short_transactions_alone_are_named(strict: Settings, kafka: SharedBroker) -> None:
+    with pytest.raises(CheckWarning) as warned:
+        checks.transactions(CheckContext(strict, {}))
+    assert str(warned.value) == (
+        "transaction.timeout.ms is 10000 and transaction.max.timeout.ms of the brokers is 6000, which workers use "
+        "instead: set the same in kafka.client, or raise that of the brokers"
+    )
+    text = checks.transactions(CheckContext(settings(kafka, ""), {}))
+    assert text == "transaction.timeout.ms is 10000, and the brokers allow 900000"
+
+
+@pytest.mark.parametrize(("is_read", "used_ms"), [(True, 6_000), (False, 5_000)])
+def test_transactions_are_as_long_as_the_brokers_allow(
+    strict: Settings, monkeypatch: pytest.MonkeyPatch, is_read: bool, used_ms: int
+) -> None:
+    """Half as long where their limit may not be read. Each time that depends on it follows; it is logged once."""
+    if not is_read:
+        monkeypatch.setattr(transactional_producer, "broker_limit_ms", lambda _: None)
+    client = {"message.timeout.ms": 9_000, "socket.timeout.ms": 8_000}
+    kafka = strict.kafka.model_copy(update={"client": client})
+    own = strict.model_copy(update={"kafka": kafka})
+    producer = TransactionalProducer(
+        own, producer_properties(own, Identity("evaluate", 0, "rag."), Connection(quiet=True))
+    )
+    rest: tuple[Any, ...] = (lambda: None, lambda: False, lambda _: None)
+    transactions = Transactions(producer, {}, "rag.evaluate-0", Connection(quiet=True), *rest, interval_s=2.0)
+    assert transactions.interval_s == 2.0
+    with structlog.testing.capture_logs() as logs:
+        transactions.take_over()
+    assert (producer.timeout_s, transactions.interval_s) == (used_ms / 1_000, used_ms / 4_000)
+    assert [(line["setting"], line["used_ms"]) for line in logs] == [("transaction.timeout.ms=10000", used_ms)]
 
 
 def test_doctor_warns_of_one_broker_and_goes_on(kafka: SharedBroker, prefix: str) -> None:

@@ -125,5 +125,6 @@ def test_a_suspended_process_has_not_waited_for_kafka(monkeypatch: pytest.Monkey
     producer, connection = Suspended(), Connection(quiet=True)
     monkeypatch.setattr(transactions, "time", SimpleNamespace(monotonic=lambda: producer.now_s))
     given: tuple[Any, ...] = (lambda: None, lambda: False, lambda _: None)
-    Transactions(cast("Any", producer), {}, "rag.evaluate-node-1-0", connection, *given).take_over()
+    transactional = SimpleNamespace(client=producer, initialise=lambda call: call())
+    Transactions(cast("Any", transactional), {}, "rag.evaluate-node-1-0", connection, *given).take_over()
     assert (producer.calls, connection.lost_reason) == (2, "")

@@ -23,9 +23,11 @@ from ragweir.streams.kafka.client import (
     build,
     client_properties,
     partition_counts,
+    producer_properties,
     reader_properties,
 )
 from ragweir.streams.kafka.configurations import broker_configuration, configurations, denied, without_broker_time
+from ragweir.streams.kafka.transactional_producer import LIMIT, TIMEOUT, broker_limit_ms
 from ragweir.streams.service import SERVICES
 from ragweir.streams.settings import Settings
 
@@ -83,6 +85,23 @@ def durability(context: CheckContext) -> str:
     if result.risky:
         raise CheckWarning(text)
     return f"{len(found)} topics have {min(each.replicas for each in found)} replicas or more"
+
+
+def transactions(context: CheckContext) -> str:
+    """Check that the brokers accept the transaction timeout of the workers, who else use a shorter one."""
+    settings = context.settings
+    _ = context.existing
+    identity, connection = Identity("evaluate", 0, settings.topics.prefix), Connection(quiet=True)
+    own = int(producer_properties(settings, identity, connection)[TIMEOUT])
+    allowed = broker_limit_ms(build(AdminClient, client_properties(settings, connection)))
+    if allowed is None:
+        return f"{TIMEOUT} is {own}; {LIMIT} of the brokers may not be read, and workers follow it"
+    if allowed < own:
+        raise CheckWarning(
+            f"{TIMEOUT} is {own} and {LIMIT} of the brokers is {allowed}, which workers use instead: set the same in "
+            "kafka.client, or raise that of the brokers"
+        )
+    return f"{TIMEOUT} is {own}, and the brokers allow {allowed}"
 
 
 def group(context: CheckContext) -> str:
