@@ -221,6 +221,22 @@ def test_transactions_are_as_long_as_the_brokers_allow(
     assert [(line["setting"], line["used_ms"]) for line in logs] == [("transaction.timeout.ms=10000", used_ms)]
 
 
+def test_a_dead_address_among_good_ones_is_named(kafka: SharedBroker) -> None:
+    """Clients go on with the others, so that nobody notices it before those are away."""
+    servers = f"127.0.0.1:1, {kafka.bootstrap},nowhere.invalid:9092"
+    context = CheckContext(Settings(kafka={"bootstrap_servers": servers}))
+    with pytest.raises(CheckWarning) as warned:
+        checks.broker(context)
+    assert context.topics is not None, "the other checks go on"
+    told = str(warned.value)
+    assert told.startswith("kafka.bootstrap_servers has addresses that do not answer: 127.0.0.1:1 (")
+    assert "Connection refused" in told
+    assert ", nowhere.invalid:9092 (" in told
+    assert f"{kafka.bootstrap} (" not in told
+    good = Settings(kafka={"bootstrap_servers": f"{kafka.bootstrap},localhost:{kafka.bootstrap.rpartition(':')[2]}"})
+    assert checks.broker(CheckContext(good)).endswith(" answers")
+
+
 def test_doctor_warns_of_one_broker_and_goes_on(kafka: SharedBroker, prefix: str) -> None:
     shared = ["--bootstrap-servers", kafka.bootstrap, "--prefix", prefix]
     assert ragweir(*shared, "topics", "create").returncode == 0

@@ -31,7 +31,7 @@ while time.process_time() < until:
 watchdog.call_ended()
 print("returned", flush=True)
 """
-STOPS = {"suspended": [(1.8, 0.0)], "starved": [(0.1, 0.02)] * 15}
+STOPS = {"suspended": [(1.8, 0.0)], "starved": [(0.2, 0.02)] * 12}
 """For each kind, how long a process is stopped and then runs, in seconds, again and again."""
 
 
@@ -70,33 +70,37 @@ def test_a_call_that_does_not_return_ends_the_process(caller: subprocess.Popen[s
     assert caller.wait(60) == 1
 
 
-# A process that has a child redact a text, which takes it some CPU time; its time limit is 1 s.
-REDACTING = """
+# A process that has a child redact a text, which takes it some CPU time; its time limit is 2 s.
+REDACTION = """
 import time
-from ragweir.streams.judge.isolated_redaction import IsolatedRedactor
 
 def make():
     def redact(text):
-        until = time.process_time() + 0.2
+        until = time.process_time() + 0.05
         while text and time.process_time() < until:
             pass
         return "done"
     return redact
+"""
+REDACTING = """
+import redaction
+from ragweir.streams.judge.isolated_redaction import IsolatedRedactor
 
-if __name__ == "__main__":
-    redactor = IsolatedRedactor(make, (), 1.0)
-    redactor.redacted([""])
-    print("ready", flush=True)
-    print(*redactor.redacted(["long"]))
-    redactor.close()
+redactor = IsolatedRedactor(redaction.make, (), 2.0)
+redactor.redacted([""])
+print("ready", flush=True)
+print(*redactor.redacted(["long"]))
+redactor.close()
 """
 
 
 def test_redaction_that_is_late_because_nothing_ran_is_waited_for(tmp_path: Path) -> None:
     """The event would not be judged."""
-    (file := tmp_path / "script.py").write_text(REDACTING)
+    (tmp_path / "redaction.py").write_text(REDACTION)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-P", "-c", REDACTING]
     with subprocess.Popen(
-        [sys.executable, "-P", str(file)], stdout=subprocess.PIPE, text=True, start_new_session=True
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ragweir.errors import ConfigurationError, PermanentError, Unreachable
+from ragweir.streams.cli.checks.bootstrap import dead_addresses
 from ragweir.streams.cli.checks.context import (
     TIMEOUT_SECONDS,
     CheckContext,
@@ -35,7 +36,7 @@ _MAX_SKEW_SECONDS = 300
 
 
 def broker(context: CheckContext) -> str:
-    """Check that Kafka answers."""
+    """Check that Kafka answers, at each of its addresses."""
     servers = context.settings.kafka.bootstrap_servers
     connection = Connection(quiet=True)
     try:
@@ -45,6 +46,11 @@ def broker(context: CheckContext) -> str:
         raise CheckFailed(f"{servers}: {error}{_tls_hint(context.settings)}") from None
     except (PermanentError, ConfigurationError) as error:
         raise CheckFailed(str(error)) from None
+    if dead := dead_addresses(context.settings):
+        raise CheckWarning(
+            f"kafka.bootstrap_servers has addresses that do not answer: {', '.join(dead)}; others do, but no client "
+            "starts while they are away: correct or remove these"
+        )
     return f"{servers} answers"
 
 
