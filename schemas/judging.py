@@ -47,6 +47,15 @@ class Finished(RecordPosition):
     """Kafka's id of the topic; absent if unknown, as in records of release 0.1.0."""
 
 
+class RateUse(RecordPart):
+    """The use of one rate limit by one worker."""
+
+    returned: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = ()
+    """Whole seconds since calls returned, and the amounts that they used; those of the last minute."""
+    open: NonNegativeInt = 0
+    """The most that calls use before the next record of the worker. After a crash it counts as used."""
+
+
 class LedgerEntry(RecordPart):
     """The cost of judging the events of one application and tenant on one day (UTC), in one input partition.
 
@@ -79,8 +88,15 @@ class LedgerEntry(RecordPart):
     """The last finished request of each request topic at the time of writing, of any account."""
     shares: NonNegativeInt | None = None
     """Number of equal shares of the day's budgets; only in the entry of `shares_entry`."""
+    rates: Mapping[str, RateUse] = {}
+    """Use of the limits on `requests` and `tokens` per minute; only in the entry of `rates_entry`."""
 
-    omitted_values: ClassVar[Mapping[str, object]] = {"shares": None, "floor_spent": 0, "floor_reserved": 0}
+    omitted_values: ClassVar[Mapping[str, object]] = {
+        "shares": None,
+        "floor_spent": 0,
+        "floor_reserved": 0,
+        "rates": {},
+    }
 
 
 _SHARES = " shares"
@@ -104,6 +120,21 @@ def parse_shares(entry: LedgerEntry) -> tuple[str, int] | None:
     ('2026-11-21', 6)
     """
     return None if entry.shares is None else (entry.day.removesuffix(_SHARES), entry.shares)
+
+
+_RATES = "0 rates"
+
+
+def rates_entry(member: str, rates: Mapping[str, object]) -> LedgerEntry:
+    """Return the entry with a worker's use of the rate limits. It is in partition 0, whichever the worker has.
+
+    Its `day` is before all dates, so that it is in no sum, and no ledger keeps it.
+
+    >>> ledger_key(rates_entry("rag.judge-node-1-0", {}))
+    b'["0 rates","rag.judge-node-1-0","",0]'
+    """
+    given = {name: RateUse.model_validate(use) for name, use in rates.items()}
+    return LedgerEntry(day=_RATES, application=member, tenant="", partition=0, rates=given)
 
 
 class LedgerKey(NamedTuple):

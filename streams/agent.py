@@ -99,6 +99,7 @@ class Agent(ABC):
 
     A runtime makes all calls from one thread, in this order::
 
+        on_member                                                once, if the runtime gives the slot an id
         start                                                    once
         on_assigned                                              once for each assigned partition, before its records
         on_partition_counts                                      when a count is known or has changed
@@ -224,6 +225,11 @@ class Agent(ABC):
         An agent with a `changelog` that may have several batches in a transaction writes its state in `tick`.
         """
         return self.changelog is not None
+
+    # The slot.
+
+    def on_member(self, member: str) -> None:
+        """Take the slot's member id, which the next process of the slot has too."""
 
     # Partitions and their ends.
 

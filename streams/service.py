@@ -134,10 +134,12 @@ _JUDGED = ("judge.requests", "judge.retry", "judge.deferred")
 def _judge_agent(settings: Settings, partitions: int) -> Agent:
     from ragweir.streams.judge.agent import JudgeAgent  # noqa: PLC0415
     from ragweir.streams.judge.day_shares import DayShares  # noqa: PLC0415
-    from ragweir.streams.judge.pool import LiveJudgePool  # noqa: PLC0415
+    from ragweir.streams.judge.pool import LiveJudgePool, rate_limits  # noqa: PLC0415
+    from ragweir.streams.judge.rate_ledger import RateLedger, StoredUses  # noqa: PLC0415
 
-    config = replace(judge_config(settings, partitions), shares=DayShares(settings))
-    return JudgeAgent(config, LiveJudgePool(settings.judge))
+    rates = RateLedger(rate_limits(settings.judge, granted=True), StoredUses(settings))
+    config = replace(judge_config(settings, partitions), shares=DayShares(settings), rates=rates)
+    return JudgeAgent(config, LiveJudgePool(settings.judge, limits=rates.limits))
 
 
 def _judge_known(settings: Settings) -> KnownLabels:

@@ -91,6 +91,11 @@ class JudgeAgent(Agent):
         """A tombstone of an account that cannot exist: the days of budgets follow the brokers' time."""
         return None if self._config.day else Emission("judge.ledger", CLOCK_KEY, None, ())
 
+    @override
+    def on_member(self, member: str) -> None:
+        if self._config.rates:
+            self._config.rates.on_member(member)
+
     # The flow of records.
 
     @property
@@ -231,6 +236,8 @@ class JudgeAgent(Agent):
             self._admission.move(surplus, self._now)
         self._requests.emit(outcome, max_settled)
         outcome.emissions += self._ledgers.emissions(day, self._requests.finished)
+        if self._config.rates:
+            outcome.emissions += self._config.rates.emissions(now_s)
         outcome.levels |= self._ledgers.levels(day)
         return outcome
 
@@ -284,6 +291,8 @@ class JudgeAgent(Agent):
         jobs = [request.reservation.job for request in self._requests.in_state(RequestState.RESERVED)]
         self._ledgers.commit()
         self._requests.commit()
+        if self._config.rates:
+            self._config.rates.on_commit()
         for job in jobs:
             self._pool.start(job)
 

@@ -13,6 +13,7 @@ from ragweir.schemas.topics import MAX_EVENT_BYTES, max_record_bytes
 from ragweir.streams.settings import JudgeSettings
 
 if TYPE_CHECKING:
+    from ragweir.streams.judge.rate_ledger import RateLedger
     from ragweir.streams.otlp_results import OtlpResults
 
 
@@ -28,6 +29,8 @@ class JudgeConfig:
     shares: Callable[[str], int | None] | None = None
     """Returns the number of shares of a day's budgets from the ledger of partition 0, or None while it is not known,
     without blocking. Without it the number of partitions does not change."""
+    rates: RateLedger | None = None
+    """The rate limits whose use is in the ledger; None if they are kept in this process alone."""
     floor_share: float = 0.0
     """Part of each budget that only events selected by a random floor may spend."""
     redact: Callable[[Case], Case | Null] = lambda case: case

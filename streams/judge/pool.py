@@ -40,6 +40,12 @@ def build_client(settings: JudgeSettings) -> Client:
     return Client(settings)
 
 
+def rate_limits(settings: JudgeSettings, window_s: float = 60.0, *, granted: bool = False) -> RateLimits:
+    """Return a slot's share of the rate limits; see `RateLimits`."""
+    given = settings.requests_per_minute, settings.tokens_per_minute, settings.slots
+    return RateLimits(*given, time.monotonic, window_s, granted=granted)
+
+
 class LiveJudgePool(JudgePool):
     """Works on jobs by calling the endpoint. One thread may use it; no method but `close` blocks.
 
@@ -48,6 +54,7 @@ class LiveJudgePool(JudgePool):
         embedder: makes the embedder for the vectors that the endpoint does not give, when it is first needed.
         window_s: the length of the minute in `requests_per_minute` and `tokens_per_minute`.
         backoff_s: the first backoff after a failed call.
+        limits: the rate limits; None to keep them in this process alone.
 
     Raises:
         ConfigurationError: if there is no endpoint, its key cannot be read, or a package is missing.
@@ -60,17 +67,16 @@ class LiveJudgePool(JudgePool):
         embedder: Callable[[], Embedder] = LocalEmbedder,
         window_s: float = 60.0,
         backoff_s: float = 0.5,
+        limits: RateLimits | None = None,
     ) -> None:
         self._concurrency = settings.concurrency
         self._stats = CallStats()
         self._runs: dict[JobId, Future[JobResult]] = {}
         self._client = self._caller = None
         if not settings.cached_only:
-            limits = RateLimits(
-                settings.requests_per_minute, settings.tokens_per_minute, settings.slots, time.monotonic, window_s
-            )
+            limits = limits or rate_limits(settings, window_s)
             if limits.closed_s:
-                _log.info("waiting: an earlier process may have used up the limits", first_call_in_s=limits.closed_s)
+                _log.info("an earlier process may have used up the rate limits", first_call_within_s=limits.closed_s)
             self._client = build_client(settings)
             self._caller = Caller(
                 settings, self._client.send, limits, self._stats, time.monotonic, self._is_full, backoff_s

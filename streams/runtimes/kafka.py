@@ -91,6 +91,7 @@ class KafkaRuntime:
         connection, group = Connection(), identity.group
         stopped_and_alive = health.with_heartbeat(stopped)
         self._agent, self._inputs, self._stopped, self._telemetry = agent, inputs, stopped, telemetry
+        agent.on_member(identity.member)
         self._aborts = 0
         self._max_events = settings.batch.max_events
         self._bisection = PoisonBisection(settings.batch.max_events)

@@ -60,11 +60,12 @@ class JudgeSettings(SettingsGroup):
     """Maximum number of events that one slot judges at the same time. A larger number raises throughput and the load on
     the endpoint."""
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Maximum number of calls in any 60 s, over all slots. Each slot has an equal share of it, and makes no call in its
-    first minute, because calls before a restart count too. Unset: no limit."""
+    """Maximum number of calls in any 60 s, over all slots. Each slot has an equal share of it. Calls before a
+    restart count too: a slot goes on with what the ledger has of them, and makes no call in the first minute of a new
+    host, a replay or `ragweir score`. Unset: no limit."""
     tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """Maximum number of input and output tokens in any 60 s, over all slots. Each slot has an equal share of it, and
-    makes no call in its first minute, because calls before a restart count too. Unset: no limit."""
+    """Maximum number of input and output tokens in any 60 s, over all slots. Each slot has an equal share of it.
+    Calls before a restart count too, as for `judge.requests_per_minute`. Unset: no limit."""
     slots: Annotated[int, Field(ge=1)] = 1
     """Number of `judge` workers in total, on all machines. `judge.requests_per_minute` and `judge.tokens_per_minute`
     are divided by it."""

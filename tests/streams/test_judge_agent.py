@@ -14,10 +14,12 @@ from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.evaluation import Evaluation
-from ragweir.schemas.judging import JudgeRequest
+from ragweir.schemas.judging import JudgeRequest, LedgerEntry, ledger_key, rates_entry
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.job import JobId
 from ragweir.streams.judge.ledger import Budget, affordable
+from ragweir.streams.judge.rate_ledger import RateLedger, StoredUse
+from ragweir.streams.judge.rate_limit import RateLimits
 from ragweir.streams.judge.results import CUT
 from ragweir.streams.settings import JudgeSettings
 
@@ -623,3 +625,45 @@ def test_an_evaluation_says_that_its_usage_cannot_be_believed() -> None:
     pool.land(pool.started[0], flags=["usage_implausible"])
     worker.turn()
     assert "usage_implausible" in log.read("evaluations")[0]["flags"]
+
+
+def test_after_a_restart_calls_go_on_with_the_rate_limits_that_the_ledger_has() -> None:
+    """Whichever partition the worker has, and although its first process was killed: within 5 s, and not a minute."""
+    log, clock = Log(), [1_000.0]
+
+    def stored(member: str) -> StoredUse | None:
+        """Return what a reader of partition 0 finds."""
+        own = [each for each in log.records["judge.ledger", 0] if each.key == ledger_key(rates_entry(member, {}))]
+        return StoredUse(LedgerEntry.model_validate_json(own[-1].value or b""), NOON.timestamp()) if own else None
+
+    def process() -> tuple[RateLimits, Worker]:
+        limits = RateLimits(60, 6_000, 1, lambda: clock[0], granted=True)
+        agent = JudgeAgent(replace(config(2), rates=RateLedger(limits, stored)), ScriptedPool())
+        agent.on_member("rag.judge-node-1-0")
+        return limits, Worker(log, agent, (1,), 2)
+
+    limits, worker = process()
+    assert limits.wait_s(100) > 60, "nothing is known of an earlier process"
+    clock[0] += 61.0
+    for _ in range(40):
+        assert 0 < limits.wait_s(100) < 1, "a call waits for a grant"
+        worker.turn(abort=True)
+        assert limits.wait_s(100) > 0
+        worker.turn()
+        for _ in range(5):
+            assert limits.wait_s(100) == 0
+            limits.take(100)
+            limits.settle(100, 100)
+        if stored("rag.judge-node-1-0") and limits.wait_s(100) > 1:
+            break
+    assert {each.partition for each in worker.agent._ledgers._committed.values()} == {1}
+    entries = [each for each in log.read("judge.ledger") if each["day"] == "0 rates"]
+    assert len(entries) == 12, "sixty calls are a minute's"
+    clock[0] += 30.0
+    again, worker = process()
+    worker.turn(NOON + timedelta(seconds=30))
+    assert 29 < again.wait_s(100) < 31, "what was sent half a minute ago still counts"
+    clock[0] += 31.0
+    assert again.wait_s(100) < 1
+    worker.turn(NOON + timedelta(seconds=61))
+    assert again.wait_s(100) == 0

@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import random
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from ragweir.streams.judge.circuit_breaker import LONGEST_S, CircuitBreaker
 from ragweir.streams.judge.fifo_gate import FifoGate
-from ragweir.streams.judge.rate_limit import RateLimits, SlidingLog
+from ragweir.streams.judge.rate_limit import RateLimits, RateUse, SlidingLog
 
 WINDOW_S = 60.0
 
@@ -280,3 +281,87 @@ def test_opening_and_closing_are_told() -> None:
     clock.now += 5
     tried.record_success(tried.permit())
     assert told == [("it fails", 5), ("", 0)]
+
+
+# Restarts.
+
+STEPS = "call", "call", "call", "tick", "tick", "abort", "return", "wait", "kill"
+
+
+class Slot:
+    """The processes of one slot, one after the other, and the entry that they commit, which the next begins with."""
+
+    def __init__(self, requests: int | None, tokens: int | None, clock: Clock) -> None:
+        self._given, self.clock = (requests, tokens, 1), clock
+        self.stored: tuple[Mapping[str, RateUse], float] | None = None
+        self.limits = RateLimits(*self._given, clock, WINDOW_S, granted=True)
+
+    def restart(self) -> None:
+        """SIGKILL, and a new process that reads the entry."""
+        self.limits = RateLimits(*self._given, self.clock, WINDOW_S, granted=True)
+        if self.stored is not None:
+            uses, at = self.stored
+            self.limits.begin(uses, self.clock.now - at)
+
+    def tick(self, *, abort: bool = False) -> None:
+        """A transaction of the agent."""
+        if (uses := self.limits.use()) and not abort:
+            self.stored = uses, self.clock.now
+            self.limits.grant()
+
+
+@given(
+    st.integers(1, 30),
+    st.integers(100, 2_000),
+    st.lists(st.sampled_from(STEPS), max_size=300),
+    st.randoms(use_true_random=False),
+)
+def test_no_window_is_above_the_limits_however_often_a_process_is_killed(
+    requests: int, tokens: int, steps: list[str], chance: random.Random
+) -> None:
+    """Calls that a kill breaks off count at any moment from their sending to the kill."""
+    clock = Clock()
+    slot = Slot(requests, tokens, clock)
+    clock.now += 2 * WINDOW_S
+    went: list[tuple[float, float, int]] = []
+    under_way: list[tuple[float, int]] = []
+    for step in steps:
+        if step == "call" and slot.limits.wait_s(amount := chance.randint(1, 100)) == 0:
+            slot.limits.take(amount)
+            under_way.append((clock.now, amount))
+        elif step in ("tick", "abort"):
+            slot.tick(abort=step == "abort")
+        elif step == "return" and under_way:
+            start, reserved = under_way.pop(0)
+            slot.limits.settle(reserved, used := chance.randint(1, reserved))
+            went.append((start, clock.now, used))
+        elif step == "wait":
+            clock.now += chance.choice([0.1, 1.0, 10.0, 30.0])
+        elif step == "kill":
+            went += [(start, clock.now, reserved) for start, reserved in under_way]
+            under_way.clear()
+            slot.restart()
+    for counted in (lambda start, _: start, lambda _, back: back, chance.uniform):
+        if went:
+            assert fullest([(counted(start, back), 1) for start, back, _ in went]) <= requests
+            assert fullest([(counted(start, back), used) for start, back, used in went]) <= tokens
+
+
+@pytest.mark.parametrize("spent", [1, 30, 60])
+def test_a_restart_costs_no_more_than_five_seconds_of_the_limit(spent: int) -> None:
+    """However much of it was used: without the entry nothing went for a minute. The calls before it still count."""
+    clock = Clock()
+    slot = Slot(60, None, clock)
+    clock.now += 2 * WINDOW_S
+    for _ in range(spent):
+        clock.now += 1.0
+        while slot.limits.wait_s(1):
+            slot.tick()
+        slot.limits.take(1)
+        slot.limits.settle(1, 1)
+    slot.restart()
+    start = clock.now
+    while slot.limits.wait_s(1):
+        slot.tick()
+        clock.now += 0.1
+    assert clock.now - start <= 5.5
