@@ -457,6 +457,7 @@ def test_each_form_gives_the_same_through_each_convention(name: str, carrier: st
     step = _step(found, logs)
     assert last_of(step.input_messages, "system") == (_RULE if form.has_system else None)
     assert tool_results(step) == ([_RESULT] if form.has_result else [])
+    assert last_of(step.output_messages, "assistant") == _ANSWER
     said = [*(step.input_messages or ()), *(step.output_messages or ())]
     assert {each.text for each in said} <= {_RULE, _HELLO, _HI, _QUESTION, _RESULT, _ANSWER}
 
@@ -546,6 +547,21 @@ def test_the_result_of_a_tool_is_its_text_or_json(part: Any, result: str | None,
     step = _step(*_CARRIERS[carrier](_Form([asked, {"role": "user", "content": [part]}], [["ai", _ANSWER]])))
     assert tool_results(step) == ([result] if result else [])
     assert last_of(step.input_messages, "user") == _QUESTION
+
+
+@pytest.mark.parametrize(
+    ("given", "question"), [({"question": "And in Rome?"}, "And in Rome?"), ({"question": _QUESTION}, _QUESTION)]
+)
+@pytest.mark.parametrize("carrier", ["openinference, chain", "traceloop, workflow"])
+def test_a_thread_that_came_out_does_not_hide_the_question_that_went_in(
+    given: Any, question: str, carrier: str
+) -> None:
+    """A chain may return the thread of its turn, whose earlier turns are the history, or that of a turn before."""
+    thread = [["human", _HELLO], ["ai", _HI], ["human", _QUESTION], ["ai", _ANSWER]]
+    found, logs = _CARRIERS[carrier](_Form(given, {"messages": thread}))
+    (made,) = assemble([found], logs).made
+    assert (made.interaction.query, made.interaction.response) == (question, _ANSWER)
+    assert made.interaction.history == (_TURNS if question == _QUESTION else None)
 
 
 def _nested(name: str, depth: int, inner: Any = "a") -> Any:
