@@ -65,6 +65,7 @@ PRESETS = {
         numbers={
             **dict.fromkeys(KINDS, 4),
             **dict.fromkeys(_TWICE.split(), 2),
+            "source_deletions": 0,  # There are no traces.
             "kills": 150,
             "zombies": 6,
             "broker_kills": 6,
@@ -83,7 +84,10 @@ PRESETS = {
     ),
 }
 """Runs of seconds, minutes and hours on one broker, of half an hour on three, and of an hour without faults."""
-_ON_TRACES = "kills zombies broker_kills rolling_restarts delays partitions resets outages starvations"
+_ON_TRACES = (
+    "kills zombies broker_kills rolling_restarts delays partitions resets outages starvations clock_shifts"
+    " source_deletions"
+)
 
 
 def _trace_numbers(*numbers: int) -> dict[str, int]:
@@ -91,9 +95,11 @@ def _trace_numbers(*numbers: int) -> dict[str, int]:
 
 
 TRACES = {
-    "traces": TraceOptions(spans=60_000, rate=400, numbers=_trace_numbers(15, 2, 1, 1, 1, 2, 2, 1, 2), quick=True),
+    "traces": TraceOptions(
+        spans=60_000, rate=400, numbers=_trace_numbers(15, 2, 1, 1, 1, 2, 2, 1, 2, 1, 1), quick=True
+    ),
     "traces-long": TraceOptions(
-        spans=1_000_000, rate=900, numbers=_trace_numbers(100, 6, 4, 4, 6, 6, 6, 3, 4), patience_s=60.0
+        spans=1_000_000, rate=900, numbers=_trace_numbers(100, 6, 4, 4, 6, 6, 6, 3, 4, 3, 3), patience_s=60.0
     ),
 }
 """Runs over traces, of minutes and of half an hour."""

@@ -16,8 +16,9 @@ from chaos.waiting import wait_for
 from ragweir.streams.child_python import python_command
 
 AHEAD_S = 4 * 86_400
-"""Time in seconds by which a clock is ahead: more than the age at which requests to the judge expire."""
-_SHIFTED_CLOCK = tuple(python_command("-m", "chaos.shifted_clock", str(AHEAD_S)))
+"""Time in seconds by which a clock is ahead or behind: more than the age at which requests to the judge expire."""
+_SHIFTED = ("evaluate", "judge", "aggregate", "export", "key", "join")
+"""The services that have a worker with a wrong clock, as far as they run."""
 _CALL_S = 30.0
 _START_S = 60.0
 _DRAIN_S = 120.0
@@ -36,18 +37,18 @@ def _assigned_again(slots: Sequence[Slot]) -> Iterator[None]:
     wait_for(lambda: all(slot.assignments > before[slot] for slot in slots), _START_S)
 
 
-def _shift_clock(target: Target, fault: Fault) -> bool:
-    """Run a worker of the judge with its clock ahead for a while."""
-    slot = target.slot(fault, "judge")
-    if slot is None:
-        return False
-    usual = slot.command
-    for command, seconds in ((_SHIFTED_CLOCK, target.lengths.clock), (usual, 0.0)):
-        slot.command = command
-        with _assigned_again([slot]):
-            target.fleet.restart(slot)
+def _shift_clocks(target: Target, fault: Fault, ahead_s: int) -> bool:
+    """Run a worker of each service with its clock ahead, or behind, for a while."""
+    slots = [fault.choose(own) for service in _SHIFTED if (own := target.fleet.of(service))]
+    usual = {slot: slot.command for slot in slots}
+    shifted = dict.fromkeys(slots, tuple(python_command("-m", "chaos.shifted_clock", str(ahead_s))))
+    for commands, seconds in ((shifted, target.lengths.clock), (usual, 0.0)):
+        with _assigned_again([slot for slot in slots if slot.service != "export"]):
+            for slot in slots:
+                slot.command = commands[slot]
+                target.fleet.restart(slot)
         time.sleep(seconds)
-    return True
+    return bool(slots)
 
 
 def _reset_offsets(target: Target, fault: Fault) -> bool:
@@ -99,7 +100,11 @@ OPERATOR_FAULTS: Injections = MappingProxyType(
     {
         "topic recreated": lambda target, _: target.workload.recreate(_DRAIN_S),
         "topic grown": lambda target, _: target.workload.grow(),
-        "clock shift": _shift_clock,
+        "source deleted": lambda target, _: (
+            target.sources is not None and target.sources.recreate(target.lengths.deleted)
+        ),
+        "clock ahead": lambda target, fault: _shift_clocks(target, fault, AHEAD_S),
+        "clock behind": lambda target, fault: _shift_clocks(target, fault, -AHEAD_S),
         "offset reset": _reset_offsets,
         "twin": _run_twin,
     }

@@ -40,7 +40,14 @@ KINDS: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "full_disks": (("full disk",), "times at which a broker runs out of disk (skipped if nothing can be mounted)"),
         "recreations": (("topic recreated",), "times at which the topic of interactions is deleted and recreated"),
         "growths": (("topic grown",), "partitions added to the topic of interactions"),
-        "clock_shifts": (("clock shift",), "periods in which the clock of a judge worker is four days ahead"),
+        "clock_shifts": (
+            ("clock ahead", "clock behind"),
+            "periods in which a worker of each service has a clock that is four days ahead, and behind",
+        ),
+        "source_deletions": (
+            ("source deleted",),
+            "times at which one of two sources of traces is deleted once it was read, and created again later",
+        ),
         "offset_resets": (("offset reset",), "times at which evaluate is stopped and its offsets are set back"),
         "outages": (("outage",), "periods in which a service has no worker"),
         "twins": (("twin",), "periods in which two processes have the same slot"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from chaos.broker import Cluster
 from chaos.fleet import Fleet, Slot
 from chaos.schedule import Fault
+from chaos.trace_sources import TraceSources
 from chaos.workload import Workload
 from ragweir.streams.playground.simulated.server import SimulatedJudge
 
@@ -31,7 +32,9 @@ class Lengths:
     """Time that a partition receives nothing, at most, before its offset is reset."""
     twin: float = 10.0
     clock: float = 20.0
-    """Time that a clock is ahead, from when its process works."""
+    """Time that clocks are ahead or behind, from when their processes work."""
+    deleted: float = 15.0
+    """Time without a source of traces: longer than its absence holds the assembly of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class Target:
     prefix: str
     """Prefix of the topics and groups."""
     lengths: Lengths = field(default_factory=Lengths)
+    sources: TraceSources | None = None
+    """The sources of traces; None in a run without."""
 
     def slot(self, fault: Fault, service: str = "") -> Slot | None:
         """Return the slot that a fault is aimed at, of a service with transactions; None if there is none."""

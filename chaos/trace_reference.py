@@ -82,6 +82,9 @@ def _clocks(log: Sequence[Record]) -> Iterator[int]:
             for each in mark["marks"]:
                 at = each["topic"], each["partition"]
                 marks[at] = max(marks.get(at, 0), each["time_ms"])
+            if mark["marks"]:
+                # A source that was deleted counts no longer.
+                marks = {at: time for at, time in marks.items() if at[1] < mark["sources"].get(at[0], 0)}
             if mark["marks"] and len(marks) == sum(mark["sources"].values()):
                 clock = max(clock, min(marks.values()))
     yield clock

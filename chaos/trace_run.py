@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka import Consumer, TopicPartition
 
 from chaos.broker import QUICK, Cluster, cluster
 from chaos.fault_injector import FaultInjector, Injected
@@ -23,6 +23,7 @@ from chaos.target import Lengths, Target
 from chaos.trace_checker import TraceChecker
 from chaos.trace_events import Sending, TraceGenerator, TraceMix
 from chaos.trace_reference import TraceTimes
+from chaos.trace_sources import TraceSources
 from chaos.waiting import wait_for
 from chaos.workload import Workload
 from ragweir.streams.kafka.topics import create_topics
@@ -33,7 +34,6 @@ SERVICES = ("key", "join", "join")
 """The services that faults are aimed at, in turn."""
 _START_S = 60.0
 _TURN_S = 0.02
-_FLUSH_S = 300.0
 _EXTRA_S = 10.0
 """Time beyond `patience_s` that a trace without a root is waited for, in seconds."""
 
@@ -161,19 +161,17 @@ class _Run:
         self._options, self._progress, self._brokers = options, progress, brokers
         topics = {"prefix": options.prefix, "partitions": options.partitions}
         create_topics(load(None, {"kafka": {"bootstrap_servers": brokers.direct}, "topics": topics}))
-        admin = brokers.admin()
-        self._unkeyed, self._keyed = (f"{options.prefix}otlp-{name}" for name in ("unkeyed", "keyed"))
-        sources = dict(zip((self._unkeyed, self._keyed), options.sources, strict=True))
-        made = admin.create_topics([NewTopic(name, number, 1) for name, number in sources.items()])
-        for future in made.values():
-            future.result(_START_S)
+        unkeyed, keyed = (f"{options.prefix}otlp-{name}" for name in ("unkeyed", "keyed"))
+        counts = dict(zip((unkeyed, keyed), options.sources, strict=True))
+        self._sources = TraceSources(brokers.direct, unkeyed, keyed, counts, f"{options.prefix}key")
+        stack.callback(self._sources.close)
         own = environment(
             brokers.proxied,
             options.prefix,
             QUICK_CLIENT if options.quick else {},
             input__format="otlp",
-            input__topic=self._unkeyed,
-            assemble__topics=[self._keyed],
+            input__topic=unkeyed,
+            assemble__topics=[keyed],
             assemble__settle_s=options.settle_s,
             assemble__patience_s=options.patience_s,
             assemble__deadline_s=options.deadline_s,
@@ -200,18 +198,8 @@ class _Run:
         self._checker = TraceChecker(brokers.direct, options.prefix, options.partitions, self._truth, times)
         # Faults of the judge and of the interactions' topic are not scheduled.
         absent = cast("SimulatedJudge", None), cast("Workload", None)
-        self._injector = FaultInjector(Target(brokers, self._fleet, *absent, options.prefix, options.lengths))
-        self._producer = Producer(
-            {
-                "bootstrap.servers": brokers.direct,
-                "enable.idempotence": True,
-                "linger.ms": 20,
-                "message.timeout.ms": int(_FLUSH_S * 1_000),
-                "reconnect.backoff.max.ms": 500,
-                "queue.buffering.max.messages": 10_000,
-                "log_level": 0,
-            }
-        )
+        target = Target(brokers, self._fleet, *absent, options.prefix, options.lengths, self._sources)
+        self._injector = FaultInjector(target)
         self._watching = Consumer(
             {
                 "bootstrap.servers": brokers.direct,
@@ -226,7 +214,6 @@ class _Run:
         self._watching.assign(
             [TopicPartition(f"{options.prefix}interactions", each, 0) for each in range(options.partitions)]
         )
-        self._error: KafkaError | None = None
         self._records = self._sent_spans = 0
         self._over = threading.Event()
 
@@ -241,8 +228,8 @@ class _Run:
             if sending.at_s >= options.backlog_s or not options.backlog:
                 last = sending
                 break
-            self._send(sending, start + sending.at_s, acknowledged=start + sending.at_s)
-        self._flush()
+            self._send(sending, start + sending.at_s)
+        self._sources.flush()
         self._progress(0, "starting the services")
         for slot in self._slots:
             self._fleet.add(slot)
@@ -257,13 +244,13 @@ class _Run:
                     # Later than planned rather than faster, so that every fault meets as many records.
                     due = max(due, now - 1 - last.at_s)
                     if (pause := due + last.at_s - now) > 0:
-                        self._producer.poll(pause)
+                        self._sources.poll(pause)
                         time.sleep(max(0.0, due + last.at_s - time.time()))
-                    self._send(last, time.time())
+                    self._send(last)
                     last = next(sendings, None)
                 injecting.result()
                 self._injector.settle()
-                self._flush()
+                self._sources.flush()
                 self._progress(self._sent_spans, "waiting for the outputs")
                 self._wait()
             finally:
@@ -284,33 +271,14 @@ class _Run:
             self._fleet.fatal_exits(),
         )
 
-    def _send(self, sending: Sending, at_s: float, acknowledged: float | None = None) -> None:
-        """Send a record with a timestamp; it has arrived once it is acknowledged, or at a time of the past."""
-        topic = self._unkeyed if sending.key is None else self._keyed
-
-        def delivered(error: KafkaError | None, _: Message) -> None:
-            self._error = error or self._error
-            self._truth.arrived(sending, time.time() if acknowledged is None else acknowledged)
-
-        self._truth.sent(sending, at_s)
-        while True:
-            try:
-                self._producer.produce(
-                    topic, sending.value, sending.key, timestamp=int(at_s * 1_000), on_delivery=delivered
-                )
-                break
-            except BufferError:
-                self._producer.poll(0.1)
-        self._producer.poll(0)
+    def _send(self, sending: Sending, at_s: float | None = None) -> None:
+        """Send a record now; or one that has arrived at a time of the past, with that timestamp."""
+        sent, arrived = partial(self._truth.sent, sending), partial(self._truth.arrived, sending)
+        self._sources.send(sending.key, sending.value, sent, arrived, at_s)
         self._records += 1
         self._sent_spans = self._generator.spans
         if self._records % 100 == 0:
             self._progress(self._sent_spans, "")
-
-    def _flush(self) -> None:
-        left = self._producer.flush(_FLUSH_S)
-        if left or self._error is not None:
-            raise RuntimeError(f"the broker did not accept all records: {self._error or f'{left} are left'}")
 
     def _inject(self) -> None:
         first = self._options.backlog
