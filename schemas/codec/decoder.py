@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -78,10 +78,15 @@ class Decoder(ABC):
     def start(self, stopped: Callable[[], bool]) -> None:
         """Prepare for a worker: where `decode` waits, it calls `stopped` and raises Interrupted once that is true."""
 
-    def ready(self, value: bytes | None) -> bool:  # noqa: ARG002
+    def ready(self, value: bytes | None, source: Hashable = None) -> bool:  # noqa: ARG002
         """Return whether `decode` reads a value without waiting.
 
         What it would wait for is obtained in the background, so that a later call returns true.
+
+        Args:
+            value: the record's value.
+            source: where the record comes from, such as its partition. The time for which one source waits may be
+                limited.
 
         Raises:
             PermanentError: if it may not be read.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from typing_extensions import override
 
@@ -64,7 +64,7 @@ class RegistryDecoder(Decoder):
         self._schemas.start(stopped)
 
     @override
-    def ready(self, value: bytes | None) -> bool:
-        """Return whether the schema of a value is known, or the value names none."""
+    def ready(self, value: bytes | None, source: Hashable = None) -> bool:
+        """Return whether the schema of a value is known or no longer waited for, or the value names none."""
         number = schema_id(value)
-        return number is None or self._schemas.ready(number)
+        return number is None or self._schemas.ready(number, source)

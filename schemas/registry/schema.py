@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple, Protocol
 
 from ragweir.errors import Rejected
@@ -54,8 +54,11 @@ class Schemas(Protocol):
         May wait for the registry, but not for an id for which `ready` returned true since the last other call.
         """
 
-    def ready(self, schema_id: int) -> bool:
-        """Return whether `reader` would answer at once. If not, the schema is asked for in the background."""
+    def ready(self, schema_id: int, source: Hashable = None) -> bool:
+        """Return whether `reader` would answer at once. If not, the schema is asked for in the background.
+
+        The time for which one source of records waits for schemas may be limited.
+        """
 
     def start(self, stopped: Callable[[], bool]) -> None:
         """Prepare for a worker; see `ragweir.schemas.codec.decoder.Decoder.start`."""
@@ -75,7 +78,7 @@ class ReaderTable:
         """Return a reader, or a rejection."""
         return self._readers.get(schema_id) or unknown(schema_id)
 
-    def ready(self, schema_id: int) -> bool:  # noqa: ARG002
+    def ready(self, schema_id: int, source: Hashable = None) -> bool:  # noqa: ARG002
         """Return true."""
         return True
 
@@ -86,3 +89,12 @@ class ReaderTable:
 def unknown(schema_id: int) -> Rejected:
     """Return the rejection of a record whose schema the registry does not have."""
     return Rejected("unknown_schema", f"schema {schema_id} is not in the registry")
+
+
+def given_up(schema_id: int) -> Rejected:
+    """Return the rejection of a record whose schema is not known in time."""
+    return Rejected(
+        "unknown_schema",
+        f"schema {schema_id} is not known yet, and records have waited too long for schemas that the registry does not "
+        "have; redrive the record if it has this one",
+    )

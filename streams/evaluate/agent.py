@@ -167,7 +167,9 @@ class EvaluateAgent(Agent):
         waiting: list[Record] = []
         partitions: set[TopicPartition] = set()
         for record in records if decoders else ():
-            if record.topic_partition in partitions or not decoders.get(record.topic, self._json).ready(record.value):
+            # Also behind a record that waits, so that all schemas of a batch are asked for at once.
+            is_ready = decoders.get(record.topic, self._json).ready(record.value, record.topic_partition)
+            if record.topic_partition in partitions or not is_ready:
                 partitions.add(record.topic_partition)
                 waiting.append(record)
         return waiting

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+import zlib
 from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import quote
@@ -15,10 +17,14 @@ from ragweir.streams.masking import masked_url
 from ragweir.streams.settings import RegistrySettings
 
 TIMEOUT_SECONDS = 2.0
-"""Time limit of one request."""
+"""Time limit of one request, from its connection to the last byte of its answer."""
 MAX_REFERENCES = 100
 """Maximum number of schemas that one schema refers to, directly or not."""
 _MAX_ANSWER_BYTES = 4 * MAX_SCHEMA_BYTES
+"""Maximum size of the answers that give one schema with those that it refers to."""
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+_DECODED = ("gzip", "x-gzip", "deflate")
+"""The encodings that are read, though none is asked for."""
 _REJECTED = (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
 _MAX_MESSAGE = 300
 _NOT_FOUND = range(40400, 40500)
@@ -29,8 +35,25 @@ class SchemaNotFound(Exception):
     """The registry has no such schema."""
 
 
+class _Room:
+    """The number of bytes that answers may still have."""
+
+    def __init__(self) -> None:
+        self.left = _MAX_ANSWER_BYTES
+
+    def take(self, size: int) -> None:
+        """Count bytes.
+
+        Raises:
+            SchemaNotFound: if there are too many.
+        """
+        self.left -= size
+        if self.left < 0:
+            raise SchemaNotFound(f"its answers are over {_MAX_ANSWER_BYTES} bytes")
+
+
 class RegistryClient:
-    """Reads and registers schemas. It does not repeat requests.
+    """Reads and registers schemas. It does not repeat requests. One thread at a time may use it.
 
     Args:
         settings: the address and the properties of the connection; the address is set.
@@ -49,13 +72,18 @@ class RegistryClient:
                 "a Schema Registry needs the package httpx; pip install 'ragweir[registry]' brings it"
             ) from None
         self._error = httpx.HTTPError
+        # A time limit of httpx is that of one read, and a server may send byte by byte; asyncio ends a whole request.
+        self._runner = asyncio.Runner()
         given = settings.client
-        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        headers = {
+            "Accept": "application/vnd.schemaregistry.v1+json, application/json",
+            "Accept-Encoding": "identity",
+        }
         if token := given.get("bearer.auth.token"):
             headers["Authorization"] = f"Bearer {token}"
         user, _, password = given.get("basic.auth.user.info", "").partition(":")
         try:
-            self._http = httpx.Client(
+            self._http = httpx.AsyncClient(
                 base_url=settings.url or "",
                 auth=(user, password) if user else None,
                 headers=headers,
@@ -73,7 +101,8 @@ class RegistryClient:
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._runner.run(self._http.aclose())
+        self._runner.close()
 
     def schema(self, schema_id: int) -> Schema:
         """Return a schema with those that it refers to.
@@ -83,9 +112,10 @@ class RegistryClient:
             RegistryUnavailable: if there is no answer, or one that a later request may not get.
             RegistryRefused: if a later request would get the same.
         """
-        answer = self._get(f"schemas/ids/{schema_id}")
+        room = _Room()
+        answer = self._ask("GET", f"schemas/ids/{schema_id}", room=room)
         references: dict[tuple[str, object], str] = {}
-        self._add_references(answer, references)
+        self._add_references(answer, references, room)
         return Schema(str(answer.get("schemaType") or AVRO), _text(answer), tuple(references.values()))
 
     def subjects(self) -> int:
@@ -94,13 +124,13 @@ class RegistryClient:
         Raises:
             RegistryUnavailable, RegistryRefused: as `schema`.
         """
-        answer = self._get("subjects")
+        answer = self._ask("GET", "subjects")
         return len(answer) if isinstance(answer, list) else 0
 
     def has_subject(self, subject: str) -> bool:
         """Return whether there is a version of a subject; may raise what `subjects` raises."""
         try:
-            self._get(f"subjects/{quote(subject, safe='')}/versions")
+            self._ask("GET", f"subjects/{quote(subject, safe='')}/versions")
         except SchemaNotFound:
             return False
         return True
@@ -122,7 +152,7 @@ class RegistryClient:
         """Set the compatibility that new versions of a subject need; may raise what `subjects` raises."""
         self._ask("PUT", f"config/{quote(subject, safe='')}", {"compatibility": level})
 
-    def _add_references(self, answer: Any, found: dict[tuple[str, object], str]) -> None:
+    def _add_references(self, answer: Any, found: dict[tuple[str, object], str], room: _Room) -> None:
         """Add the schemas that one refers to, each after those that it refers to itself."""
         for each in answer.get("references") or ():
             subject, version = str(each["subject"]), each["version"]
@@ -131,27 +161,33 @@ class RegistryClient:
             if len(found) >= MAX_REFERENCES:
                 raise SchemaNotFound(f"it refers to more than {MAX_REFERENCES} schemas")
             found[subject, version] = ""  # Registries have no circles; this one would end here.
-            inner = self._get(f"subjects/{quote(subject, safe='')}/versions/{int(version)}")
-            self._add_references(inner, found)
+            inner = self._ask("GET", f"subjects/{quote(subject, safe='')}/versions/{int(version)}", room=room)
+            self._add_references(inner, found, room)
             del found[subject, version]
             found[subject, version] = _text(inner)
 
-    def _get(self, path: str) -> Any:
-        return self._ask("GET", path)
-
-    def _ask(self, method: str, path: str, body_json: Any = None) -> Any:
+    def _ask(self, method: str, path: str, body_json: Any = None, *, room: _Room | None = None) -> Any:
+        """Send a request; return the JSON of its answer, whose bytes are taken from `room`."""
         content = None if body_json is None else orjson.dumps(body_json)
-        headers = {} if content is None else {"Content-Type": "application/vnd.schemaregistry.v1+json"}
         try:
-            with self._http.stream(method, path, content=content, headers=headers) as response:
-                body = bytearray()
-                for part in response.iter_bytes():
-                    body += part
-                    if len(body) > _MAX_ANSWER_BYTES:
-                        raise SchemaNotFound(f"its answer is over {_MAX_ANSWER_BYTES} bytes")
-                return self._answer(response.status_code, bytes(body))
-        except self._error as error:
+            return self._answer(*self._runner.run(self._exchange(method, path, content, room or _Room())))
+        except TimeoutError:
+            raise RegistryUnavailable(f"it gives no whole answer within {TIMEOUT_SECONDS:.0f} s") from None
+        except (self._error, zlib.error) as error:
             raise RegistryUnavailable(f"{type(error).__name__}: {error}") from None
+
+    async def _exchange(self, method: str, path: str, content: bytes | None, room: _Room) -> tuple[int, bytes]:
+        """Return the status of the answer to a request, and its body."""
+        headers = {} if content is None else {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+        async with (
+            asyncio.timeout(TIMEOUT_SECONDS),
+            self._http.stream(method, path, content=content, headers=headers) as response,
+        ):
+            body = bytearray()
+            async for part in response.aiter_raw():
+                room.take(len(part))
+                body += part
+            return response.status_code, _decoded(bytes(body), response.headers.get("Content-Encoding", ""), room)
 
     def _answer(self, status: int, body: bytes) -> Any:
         try:
@@ -178,6 +214,17 @@ class RegistryClient:
                 "path of its API, such as http://registry:8080/apis/ccompat/v7 for Apicurio"
             )
         raise RegistryUnavailable(f"it answers {status}")
+
+
+def _decoded(body: bytes, encoding: str, room: _Room) -> bytes:
+    """Return a body without its encoding, of as many bytes as there is room for."""
+    if encoding in ("", "identity"):
+        return body
+    if encoding not in _DECODED:
+        raise RegistryUnavailable(f"its answer has the encoding {encoding[:_MAX_MESSAGE]!r}, which was not asked for")
+    decoded = zlib.decompressobj(_GZIP_OR_ZLIB).decompress(body, room.left + 1)
+    room.take(len(decoded))
+    return decoded
 
 
 def _posted(schema: Schema) -> dict[str, str]:
