@@ -11,11 +11,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import MAXYEAR, MINYEAR, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pydantic import ValidationError
 
-from ragweir.errors import Rejected
+from ragweir.errors import PermanentError, Rejected
 from ragweir.schemas.codec.json import parse
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
@@ -29,6 +30,7 @@ from ragweir.streams.dead_letters.listing import Letter, read_letter
 from ragweir.streams.evaluate.rows import SHIPPED, RowTable
 from ragweir.streams.kafka.client import Identity, build, reader_properties
 from ragweir.streams.kafka.reader import OffsetRange, OnProgress, offset_range, read, topics
+from ragweir.streams.originals import Original
 from ragweir.streams.records import Record
 from ragweir.streams.settings import Settings, WindowSettings
 from ragweir.streams.sources.events import EventReader
@@ -123,6 +125,8 @@ class Story:
     windows: list[EventWindow] = field(default_factory=list)
     row: RoutingRow | None = None
     """The routing row that its decision names, if it was found in `control`."""
+    original: Original | None = None
+    """The interaction, if it was read again or is to be shown."""
     trace: TraceStory | None = None
     """The trace that the event was assembled from; None for any other event."""
 
@@ -135,19 +139,44 @@ class Story:
 def from_file(file: Path, event_id: str, settings: Settings, watch: Watch) -> Story:
     """Return the story of an event from a file of evaluations.
 
+    If no event has the id, and it is a number, it is that of the line or row that the event was read from.
+
     Raises:
         OSError: if the file cannot be read.
         UnreadableFile: if it has another format than those that are read, or is damaged.
+        PermanentError: if rows of several files have the number.
     """
+    story = _in_file(file, event_id, settings, watch, lambda data: data.get("event_id") == event_id)
+    if story.known or not event_id.isascii() or not event_id.isdecimal():
+        return story
+    row, found = int(event_id), set[str]()
+
+    def is_row(data: dict[str, Any]) -> bool:
+        source, named = data.get("source"), data.get("event_id")
+        at_row = isinstance(source, dict) and source.get("offset") == row and isinstance(named, str)
+        if at_row:
+            found.add(str(named))
+        return at_row
+
+    by_row = _in_file(file, event_id, settings, watch, is_row)
+    if len(found) > 1:
+        raise PermanentError(f"{len(found)} events of {file} were read from a row {row}: name one by its id")
+    return by_row if by_row.known else story
+
+
+def _in_file(
+    file: Path, event_id: str, settings: Settings, watch: Watch, wanted: Callable[[dict[str, Any]], bool]
+) -> Story:
     story, lines = Story(event_id), 0
     max_bytes = max_record_bytes(settings.limits.max_event_bytes)
     with file.open("rb") as source:
         reader = EventReader(source, str(file), max_bytes, watch(str(file), file.stat().st_size))
         for number, value in reader:
             lines += 1
-            _add_evaluation(story, _evaluation(value, event_id, max_bytes), f"{file}, {reader.format.unit} {number}")
+            _add_evaluation(story, _evaluation(value, wanted, max_bytes), f"{file}, {reader.format.unit} {number}")
     story.searched.append(Searched(str(file), lines, whole=True))
     story.windows = list(windows(story.evaluation, settings.windows))
+    story.event_id = story.evaluation.event_id if story.evaluation else event_id
     return story
 
 
@@ -172,11 +201,11 @@ def _add_evaluation(story: Story, evaluation: Evaluation | None, position: str) 
         story.evaluation, story.found_at = evaluation, position
 
 
-def _evaluation(value: bytes | None, event_id: str, max_bytes: int) -> Evaluation | None:
-    """Return the evaluation in a value, if it is one of the event."""
+def _evaluation(value: bytes | None, wanted: Callable[[dict[str, Any]], bool], max_bytes: int) -> Evaluation | None:
+    """Return the evaluation in a value, if it is a wanted one."""
     try:
         data = parse(value, max_bytes)
-        if not isinstance(data, dict) or data.get("event_id") != event_id:
+        if not isinstance(data, dict) or not wanted(data):
             return None
         return Evaluation.model_validate(data)
     except (Rejected, ValidationError):
@@ -220,7 +249,7 @@ class TopicSearch:
         """
         story, scored_ms = self._story, 0
         for record in self._records("evaluations", required=True):
-            evaluation = _evaluation(record.value, story.event_id, self._max_bytes)
+            evaluation = _evaluation(record.value, lambda data: data.get("event_id") == story.event_id, self._max_bytes)
             if evaluation is not None and evaluation.stage == "scored":
                 scored_ms = record.timestamp_ms or 0
             _add_evaluation(story, evaluation, f"{record.topic}/{record.partition}/{record.offset}")

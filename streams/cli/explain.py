@@ -14,15 +14,21 @@ from ragweir.metrics.metric import Metric
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.window import duration_s
 from ragweir.streams.cli.app import app, out, settings
+from ragweir.streams.cli.options import MapFile
 from ragweir.streams.cli.progress import Bars
 from ragweir.streams.dead_letters.listing import shown
 from ragweir.streams.evaluate.rows import shipped_selection
+from ragweir.streams.evidence import evidence_data, text_data
 from ragweir.streams.explain import NEWEST_OFFSETS, Story, TopicSearch, from_file
 from ragweir.streams.from_settings import known_catalogue
+from ragweir.streams.originals import Original, in_evaluation, in_files, in_kafka, located
 from ragweir.streams.records import Record
 from ragweir.streams.screens.story import StoryScreen, place, redriven_from, searched
+from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import printable, printable_json
 from ragweir.streams.traces.story import TraceStory
+
+_TEXT_DEFAULT = "Default: on with --file while the scored file is there."
 
 
 def _seconds(text: str | None) -> int | None:
@@ -45,18 +51,50 @@ def explain(
     newest: Annotated[
         int, typer.Option(min=1, help="Number of offsets of a partition that are searched, the newest ones.")
     ] = NEWEST_OFFSETS,
+    text: Annotated[
+        bool | None,
+        typer.Option(
+            "--text/--no-text", show_default=False, help=f"Show question, answer and passages. {_TEXT_DEFAULT}"
+        ),
+    ] = None,
+    evidence: Annotated[
+        bool | None,
+        typer.Option(
+            "--evidence/--no-evidence",
+            help="Show the sentences of the answer with words in no passage, and the passage nearest to each. "
+            + _TEXT_DEFAULT,
+            show_default=False,
+        ),
+    ] = None,
+    events: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            help="File that the evaluations of --file were scored from, or its folder, for the texts. Default: the one "
+            "that they name, beside --file or in the current folder.",
+        ),
+    ] = None,
+    map_file: MapFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the story of one event: where it was read, its scores and their reasons, its routing, judge and windows.
+
+    Evaluations have no text. `--text` and `--evidence` read the event again where it was read: in Kafka by the settings
+    of the input, which keeps it for its retention time, and with `--file` in the file that was scored. The words of the
+    answer that no passage has are listed by sentence, with the passage that shares most words with the sentence, which
+    is the one that supports it or that it contradicts. The texts are those of the event with this id or not shown.
 
     The event id is the key of the records, so that one partition of each topic is searched. The windows are those that
     the present settings give the event. Where a routing row selected, the row is shown, with the days and events that
     it was planned from, and how the event's probability follows from it. A request to the judge that has no answer yet
     is shown with the topic where it waits. Of an event that was assembled from an OpenTelemetry trace, the tree of its
     spans is shown, with the use of each; a trace id alone shows a trace that gave no interaction.
+    With `--file`, a number that is no id is that of the line or row that an event was read from.
     Exit status 1 when nothing is found.
     """
-    since_s, effective = _seconds(since), settings()
+    since_s, effective = _seconds(since), settings(input={"map": map_file})
+    if events is not None and file is None:
+        raise typer.BadParameter("--events is for --file: in Kafka an event is read from the input topic")
     with Bars() as bars:
         if file is not None:
             story = from_file(file, event_id, effective, bars.watch)
@@ -65,13 +103,54 @@ def explain(
     if not story.known:
         where = " nor in ".join(map(searched, story.searched))
         raise PermanentError(f"there is nothing of the event {shown(event_id, 200)} in {where}")
+    with_text = not evidence if text is None else text
+    with_evidence = not text if evidence is None else evidence
+    if with_text or with_evidence:
+        story.original = _original(story, effective, file, events, asked=bool(text or evidence))
     catalogue = known_catalogue(effective).metrics
     if as_json:
-        data = orjson.dumps(_data(story, catalogue), option=orjson.OPT_UTC_Z | orjson.OPT_INDENT_2)
+        shown_texts = _texts(story.original, effective, text=with_text, evidence=with_evidence)
+        data = orjson.dumps(_data(story, catalogue) | shown_texts, option=orjson.OPT_UTC_Z | orjson.OPT_INDENT_2)
         typer.echo(printable_json(data))
     else:
         shipped = shipped_selection(effective.routing)
-        StoryScreen(out, catalogue, effective.windows, shipped=shipped).show(story)
+        screen = StoryScreen(
+            out,
+            catalogue,
+            effective.windows,
+            shipped=shipped,
+            limits=effective.limits.view,
+            text=with_text,
+            evidence=with_evidence,
+        )
+        screen.show(story)
+
+
+def _original(
+    story: Story, effective: Settings, file: Path | None, events: Path | None, *, asked: bool
+) -> Original | None:
+    """Read the event of a story again; None if there is none, or nobody asks for it and it is not at hand."""
+    evaluation = story.evaluation
+    if evaluation is None:
+        return None
+    if file is None:
+        kept = in_evaluation(evaluation)
+        return in_kafka(effective, evaluation, story.source) if asked and kept is None else kept
+    path = located(evaluation.source, events, file)
+    if path is not None:
+        return in_files(effective, evaluation, path)
+    source = evaluation.source.topic if evaluation.source else "that was scored"
+    missing = f"the file {shown(source, 200)} is neither beside {file} nor here; name it with --events"
+    return in_evaluation(evaluation) or (Original(None, "", missing) if asked else None)
+
+
+def _texts(original: Original | None, effective: Settings, *, text: bool, evidence: bool) -> dict[str, Any]:
+    if original is None:
+        return {}
+    if (event := original.interaction) is None:
+        return {"text": None, "text_missing": original.why}
+    texts: dict[str, Any] = {"text": {"at": original.place, **text_data(event)}} if text else {}
+    return texts | ({"evidence": evidence_data(event, effective.limits.view)} if evidence else {})
 
 
 def _data(story: Story, catalogue: Mapping[str, Metric]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ragweir.metrics.metric import Metric
+from ragweir.metrics.view import TextLimits
 from ragweir.schemas.dead_letter import DeadLetter
 from ragweir.schemas.evaluation import Evaluation
 from ragweir.streams.dead_letters.listing import Letter, position, shown
@@ -14,15 +15,14 @@ from ragweir.streams.explain import Searched, Story
 from ragweir.streams.records import Record
 from ragweir.streams.screens.routing import routing_lines
 from ragweir.streams.screens.scores import ScoreScreen
+from ragweir.streams.screens.texts import TextScreen
 from ragweir.streams.screens.trace import TraceScreen
 from ragweir.streams.settings import WindowSettings
-from ragweir.streams.terminal import Terminal, record_time
+from ragweir.streams.terminal import Terminal, printable, record_time
 
+_LIMITS = TextLimits()
 _MAX_REASON = 400
 """Characters of a judge's reason that are shown."""
-_MAX_TEXT = 400
-_MAX_CONTEXTS = 5
-"""Limits on the texts of an event that are shown."""
 
 
 def redriven_from(record: Record) -> DeadLetter | None:
@@ -53,6 +53,9 @@ class StoryScreen:
         windows: the settings of the windows.
         metrics: the metrics to show; all, and those that have no value, by default.
         shipped: the routing row of applications without one; None shows no rows.
+        limits: the limits on texts by which metrics read them.
+        text: true to show the texts of an event that was read again.
+        evidence: true to show its evidence.
     """
 
     terminal: Terminal
@@ -60,16 +63,22 @@ class StoryScreen:
     windows: WindowSettings
     metrics: Collection[str] | None = None
     shipped: Selection | None = None
+    limits: TextLimits = _LIMITS
+    text: bool = True
+    evidence: bool = True
 
     def show(self, story: Story) -> None:
         """Print the story of one event."""
         say = self.terminal.say
-        say(f"Event {shown(story.event_id)}", "bold")
+        original = story.original
+        at = f", {printable(original.place, None)}" if original is not None and original.interaction is not None else ""
+        say(f"Event {shown(story.event_id)}{at}", "bold")
         if story.evaluation is None:
             say("It was not evaluated, as far as was searched.")
         else:
             self._origin(story, story.evaluation)
-            self._texts(story.evaluation)
+            if story.original is not None:
+                TextScreen(self.terminal, self.limits, self.text, self.evidence).show(story.original)
             ScoreScreen(self.terminal, self.catalogue, self.metrics).show(story.evaluation)
             self._judge(story, story.evaluation)
             self._windows(story)
@@ -102,14 +111,6 @@ class StoryScreen:
             say(f"documents {', '.join(shown(each, 100) for each in evaluation.document_ids)}")
         if evaluation.flags:
             say(f"flags {', '.join(shown(flag, 200) for flag in evaluation.flags)}")
-
-    def _texts(self, evaluation: Evaluation) -> None:
-        """Print the beginnings of the texts, which evaluations have only with `output.include_text`."""
-        if (texts := evaluation.text) is None:
-            return
-        contexts = (("context", context) for context in texts.contexts[:_MAX_CONTEXTS])
-        for name, text in (("query", texts.query), ("response", texts.response), *contexts):
-            self.terminal.say(f"{name}: {'(not captured)' if text is None else shown(text, _MAX_TEXT)}")
 
     def _judge(self, story: Story, evaluation: Evaluation) -> None:
         say = self.terminal.say

@@ -35,12 +35,13 @@ NAMES = (
 BY_RULES = {"RAGWEIR_ROUTING__FLOORS": '{"rubric": 0.02, "context_recall": 0.02}'}
 """With a floor by hand, the default rules select for rubric."""
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202egnp.exe [red]:smile:[/red] [/] \x9b31m"
+PASSAGE = "The bridge in Mostar was rebuilt in 2004."
 RISKY = {
     "event_id": "risky-1",
     "application": "bot",
     "query": "When was the bridge rebuilt?",
     "response": "The bridge was rebuilt in 1871 by Anna Keller for 900 crowns.",
-    "contexts": [{"document_id": "d1", "text": "The bridge in Mostar was rebuilt in 2004."}],
+    "contexts": [{"document_id": "d1", "text": PASSAGE}],
     "ended_at": "2026-11-21T10:03:04.230Z",
 }
 
@@ -67,6 +68,16 @@ def explain(kafka: SharedBroker, prefix: str, *words: str | Path) -> str:
 def story(kafka: SharedBroker, prefix: str, *words: str | Path) -> dict[str, Any]:
     told_: dict[str, Any] = orjson.loads(explain(kafka, prefix, *words, "--json"))
     return told_
+
+
+def has_text_of_risky(printed: str) -> bool:
+    """Whether the answer is shown, with its words in no passage and its passage."""
+    parts = (
+        "answer\n      {response}",
+        "in no passage: 1871, Anna, Keller, 900, crowns",
+        "nearest passage, 1: {passage}",
+    )
+    return all(part.format(response=RISKY["response"], passage=PASSAGE) in printed for part in parts)
 
 
 def evaluation(**fields: Any) -> Evaluation:
@@ -128,6 +139,8 @@ def test_the_story_on_topics(kafka: SharedBroker, prefix: str, tmp_path: Path) -
     assert "  the event has no expected:\n" in printed
     for name, value in found["evaluation"]["scores"].items():
         assert name in printed, value
+
+    assert has_text_of_risky(explain(kafka, prefix, "risky-1", "--text", "--evidence"))
 
     torn = explain(kafka, prefix, "torn-1")
     assert "It was not evaluated" in torn
@@ -227,13 +240,14 @@ def test_the_story_in_a_file(tmp_path: Path) -> None:
 
 def test_the_texts_are_shown_if_the_evaluation_has_them(tmp_path: Path) -> None:
     file, out = tmp_path / "events.jsonl", tmp_path / "evaluations.jsonl"
-    file.write_bytes(orjson.dumps(RISKY))
     shown = []
     for include in ("false", "true"):
+        file.write_bytes(orjson.dumps(RISKY))
         assert ragweir("score", file, "--out", out, RAGWEIR_OUTPUT__INCLUDE_TEXT=include).returncode == 0
+        file.unlink()
         shown.append(ragweir("explain", "risky-1", "--file", out).stdout.decode())
     assert RISKY["response"] not in shown[0]
-    assert f"query: {RISKY['query']}\nresponse: {RISKY['response']}\ncontext: The bridge in Mostar" in shown[1]
+    assert has_text_of_risky(shown[1])
 
 
 def test_hostile_events_are_shown_safely(tmp_path: Path) -> None:
