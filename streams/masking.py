@@ -14,6 +14,7 @@ from ragweir.streams.settings import DEFAULT_ROUTING_KEY
 MASK = "********"
 
 _URL = re.compile(r"([A-Za-z][\w+.-]*://)([^\s,;\"']*)")
+_API_VERSION = re.compile(r"v?\d{1,4}(?:[.-]\d{1,2}){0,3}(?:-preview)?", re.ASCII)
 _HOST = re.compile(r"(?:\[[^\]@]*\]|[^:@\[\]]*)(?::\d*)?")
 _WORDS = r"password|passphrase|secret|credential|token|private|jaas|key$|pem$"
 _PLAIN_PROPERTY = (
@@ -26,7 +27,7 @@ _NUMBER = re.compile(r"[+-]?[\d.]+|true|false", re.IGNORECASE)
 
 
 def masked_url(text: str) -> str:
-    """Return a URL without user information and values of the query.
+    """Return a URL without user information and values of the query, but for `api-version`.
 
     A text with `@` that is no URL, and a URL whose host is ambiguous, is masked as a whole.
 
@@ -44,6 +45,13 @@ def _urls(text: str) -> str:
     return _URL.sub(lambda url: url[1] + _after_scheme(url[2]), text)
 
 
+def _pair(name: str, equals: str, value: str) -> str:
+    """Mask a value of a query, or a text that may be one; the version of an API is none."""
+    if not equals:
+        return MASK
+    return f"{name}={value if name == 'api-version' and _API_VERSION.fullmatch(value) else MASK}"
+
+
 def _after_scheme(rest: str) -> str:
     """Mask the part of a URL after `://`."""
     before, fragment_mark, fragment = rest.partition("#")
@@ -54,7 +62,7 @@ def _after_scheme(rest: str) -> str:
         return MASK
     shown = [MASK + "@" if host != authority else "", host, slash, path, query_mark]
     pairs = (pair.partition("=") for pair in query.split("&") if pair)
-    shown.append("&".join(name + "=" + MASK if equals else MASK for name, equals, _ in pairs))
+    shown.append("&".join(_pair(*pair) for pair in pairs))
     return "".join((*shown, fragment_mark, MASK if fragment else ""))
 
 

@@ -39,6 +39,8 @@ def score_columns(file: Path, name: str) -> Mapping[str, bool]:
 
 def scores(file: Path, name: str, columns: Mapping[str, bool], rows: int) -> Iterator[tuple[str, Floats]]:
     """Yield each score of all rows, NaN for null."""
+    if not columns:  # Of a file that is no Parquet, for which nobody needs DuckDB.
+        return
     with opened(file, name) as (db, parameters):
         for each, has_values in columns.items():
             if has_values:

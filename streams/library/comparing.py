@@ -32,7 +32,7 @@ _DIMENSIONS = frozenset(CARRIED_OVER) - {"event_id", "labels"}
 def compare(
     a: ComparedSide, b: ComparedSide, *, by: Sequence[str] = (), settings: SettingsArgument = None
 ) -> Comparison:
-    """Compare two evaluations of the same events, as `ragweir compare` does; this needs the package duckdb.
+    """Compare two evaluations of the same events, as `ragweir compare` does.
 
     Events are paired by id; those that only one side has are counted.
 
@@ -63,10 +63,11 @@ def compare(
     Raises:
         ConfigurationError: if there is no such dimension, or a setting is wrong.
         ValueError: if a data frame has no column `event_id`.
-        PermanentError: if a file cannot be read or holds no evaluations, or duckdb is not installed.
+        PermanentError: if a file cannot be read or holds no evaluations, or is Parquet and the package duckdb is not
+            installed.
         TypeError: if a side is something else.
     """
-    from ragweir.streams.compare.compare import compare as compared  # noqa: PLC0415 - it needs DuckDB
+    from ragweir.streams.compare.compare import compare as compared  # noqa: PLC0415 - it imports NumPy
 
     try:
         check_dimensions(by)

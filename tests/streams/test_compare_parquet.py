@@ -1,6 +1,7 @@
 """`ragweir compare` of Parquet: the same as of JSON lines, whether scores are read as columns or through JSON."""
 
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import duckdb
 import orjson
 import pytest
 
+import ragweir
 from ragweir.errors import RagweirError
 from ragweir.metrics.catalogue import everything
 from ragweir.streams.compare import parquet_columns
@@ -83,3 +85,14 @@ def test_scores_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     torn.write_bytes(file.read_bytes()[:200])
     with pytest.raises(RagweirError, match="torn cannot be read"):
         compare((torn, file), ("torn", "c"), (), METRICS)
+
+
+def test_json_lines_are_compared_without_duckdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only Parquet needs the package, and says so."""
+    lines = [written(tmp_path, evaluations(seed, 50), f"{seed}", "jsonl") for seed in (1, 2)]
+    parquet = written(tmp_path, evaluations(1, 50), "table", "parquet")
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert compare((lines[0], lines[1]), ("a", "b"), BY, METRICS).pairs == 50
+    with pytest.raises(RagweirError, match=r"Parquet needs the package duckdb; pip install 'ragweir\[compare\]'"):
+        compare((parquet, lines[1]), ("a", "b"), BY, METRICS)
+    assert "duckdb" not in (ragweir.compare.__doc__ or "").partition("Raises:")[0]
