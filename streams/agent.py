@@ -132,9 +132,12 @@ class Agent(ABC):
         """The topics that it writes to, by their names in the topic table."""
 
     @property
-    def reads(self) -> Collection[str]:
-        """Full names of topics that it reads by itself, beside its inputs."""
-        return ()
+    def reads(self) -> Mapping[str, str]:
+        """Full names of topics that it reads by itself, beside its inputs, with the ids that they had in `start`.
+
+        An id is empty before. If a topic is created again, a new process reads it before anything is committed.
+        """
+        return {}
 
     @property
     def changelog(self) -> str | None:

@@ -119,7 +119,7 @@ class EvaluateAgent(Agent):
 
     @property
     @override
-    def reads(self) -> Collection[str]:
+    def reads(self) -> Mapping[str, str]:
         return self._config.rows.topics
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from itertools import groupby, islice
 from operator import itemgetter
@@ -14,9 +14,9 @@ import structlog
 from confluent_kafka import KafkaException
 from typing_extensions import override
 
-from ragweir.errors import RagweirError
+from ragweir.errors import PermanentError, RagweirError
 from ragweir.streams.evaluate.rows import LEAD, MAX_ROWS, RoutingRows, RowSource, RowTable
-from ragweir.streams.kafka.reader import OffsetRange, offset_range, read
+from ragweir.streams.kafka.reader import OffsetRange, offset_range, read, topic_id
 from ragweir.streams.records import Count, Measurements
 from ragweir.streams.settings import Settings
 
@@ -51,7 +51,8 @@ class ControlLog(RowSource):
         super().__init__(RoutingRows())
         self._settings, self._topic, self._ends, self._read_at = settings, topic, ends, read_at
         self._interval_s = interval_s
-        self._table = RowTable(most)
+        self._most, self._table = most, RowTable(most)
+        self._topic_id = ""
         self._next: dict[int, int] = {}
         """The offset of each partition at which reading goes on."""
         self._closed = threading.Event()
@@ -61,8 +62,8 @@ class ControlLog(RowSource):
 
     @property
     @override
-    def topics(self) -> Collection[str]:
-        return (self._topic,)
+    def topics(self) -> Mapping[str, str]:
+        return {self._topic: self._topic_id}
 
     @override
     def start(self, stopped: Callable[[], bool]) -> None:
@@ -109,12 +110,13 @@ class ControlLog(RowSource):
     def _read(self) -> None:
         # The time before the ends are asked for: all rows that were committed by then are read.
         began = self._read_at or datetime.fromtimestamp(time.time(), UTC)
+        self._check_topic(own := topic_id(self._settings, self._topic))
+        if not self._topic_id:
+            self._table = RowTable(self._most)  # Without those of a reading that failed.
         held = offset_range(self._settings, self._topic)
         if self._ends is not None:
             held = OffsetRange(self._topic, held.starts, self._ends)
-        # A topic that was created again may end before the old one.
-        again = {partition: first for partition, first in self._next.items() if first <= held.ends.get(partition, 0)}
-        new = held.since(again)
+        new = held.since(self._next)
         records = read(self._settings, new)
         while batch := list(islice(records, _BATCH)):
             rejected = self._table.add(batch)
@@ -123,11 +125,23 @@ class ControlLog(RowSource):
                 self._count("ragweir_routing_rows_ignored_total", len(found), why)
                 position = f"{found[0].topic}/{found[0].partition}/{found[0].offset}"
                 log.warning("records of control have no effect", why=why, records=len(found), first=position)
+        # Once more, so that no row of another topic is used.
+        self._check_topic(topic_id(self._settings, self._topic), own)
+        self._topic_id = own
         self._next = dict(held.ends)
         if len(new) or self.rows.known_until is None:
             self.rows = self._table.rows(began + LEAD)
         else:
             self.rows = self.rows.known(began + LEAD)
+
+    def _check_topic(self, now: str, before: str = "") -> None:
+        """Check that a topic is the one that was read before.
+
+        Raises:
+            PermanentError: if it is not.
+        """
+        if now != (self._topic_id or before or now):
+            raise PermanentError(f"{self._topic} was deleted and created again: a new process reads it from its start")
 
     def _count(self, name: str, number: int, *labels: str) -> None:
         with self._lock:

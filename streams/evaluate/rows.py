@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil
@@ -241,9 +241,9 @@ class RowSource:
         """The rows that are known at the moment."""
 
     @property
-    def topics(self) -> Collection[str]:
-        """Full names of the topics that it reads."""
-        return ()
+    def topics(self) -> Mapping[str, str]:
+        """Full names of the topics that it reads, with the ids that they had in `start`; empty before."""
+        return {}
 
     def start(self, stopped: Callable[[], bool]) -> None:
         """Read the rows, and keep up with later ones. Block until they are read, or `stopped` returns true."""

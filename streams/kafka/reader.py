@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import stamina
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from ragweir.errors import PermanentError, Unreachable
@@ -54,6 +62,18 @@ class OffsetRange:
 def topics(settings: Settings) -> Mapping[str, int]:
     """Return the partition counts of all topics; may raise what `partition_counts` raises."""
     return connected_admin(settings)[1]
+
+
+def topic_id(settings: Settings, topic: str) -> str:
+    """Return Kafka's id of a topic, which one that is created with its name later does not have.
+
+    Raises:
+        Unreachable: if no broker answers.
+        KafkaException: if there is no such topic, or Kafka answers with another error.
+    """
+    admin, _ = connected_admin(settings)
+    described = admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT_SECONDS)
+    return str(described[topic].result(2 * _TIMEOUT_SECONDS).topic_id)
 
 
 def offset_range(

@@ -126,12 +126,13 @@ class Committer:
     def check_topics(self) -> None:
         """Check that the records that were read belong to the topics whose offsets are committed.
 
+        So do those of the topics that the agent reads by itself.
         A topic of which no partition is held any more is checked when one is assigned.
 
         Raises:
             RestartRequired: if a topic was deleted and created again. Nothing of the transaction is committed.
         """
-        held = {topic for topic, _ in self._offsets.committed}
+        held = {topic for topic, _ in self._offsets.committed} | self._agent.reads.keys()
         if not (changed := self._identity.changed().keys() & held):
             return
         try:

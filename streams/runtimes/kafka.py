@@ -109,7 +109,9 @@ class KafkaRuntime:
         client = CanaryClient(canary, stopped_and_alive) if canary else None
         self._crash_protection = CrashProtection(agent, client, self._commit_metadata, health.alive)
         self._counted_outputs = {settings.topics.prefix + name: name for name in agent.counted_outputs}
-        self._identity = TopicIdentity(settings, inputs, connection, self._on_wait, stopped, [*self._counted_outputs])
+        self._identity = TopicIdentity(
+            settings, inputs, connection, self._on_wait, stopped, [*self._counted_outputs], agent.reads
+        )
         self._counts: Mapping[str, int] = {}
         self._missing: frozenset[str] | None = None
         # The changelog of an agent without a provenance holds the progress of every partition, idle ones too.

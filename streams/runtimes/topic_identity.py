@@ -42,7 +42,7 @@ class TopicVersion:
 class TopicIdentity:
     """Reads the ids of topics and detects changed ones; `on_wait` is called between two attempts to read them.
 
-    For the outputs only the partition counts are needed.
+    For the outputs only the partition counts are needed. The agent has read the topics of `reads` under these ids.
     """
 
     def __init__(
@@ -53,14 +53,17 @@ class TopicIdentity:
         on_wait: Callable[[], object],
         stopped: Callable[[], bool],
         outputs: Sequence[str] = (),
+        reads: Mapping[str, str] | None = None,
     ) -> None:
         self.admin = build(AdminClient, client_properties(settings))
         self._inputs, self._topics, self._connection = tuple(inputs), [*inputs, *outputs], connection
         self._on_wait, self._stopped = on_wait, stopped
-        self.topics: dict[str, TopicVersion] = {}
-        """The versions of the topics when their partitions were assigned."""
+        self.topics = {name: TopicVersion(read, 0) for name, read in (reads or {}).items()}
+        """The versions of the topics when their partitions were assigned, or when the agent read them."""
+        self._topics += self.topics
+        self._counted = frozenset(self._topics) - self.topics.keys()
         self.partitions: Mapping[str, int] = {}
-        """The partition count of each topic that exists, from the newest answer to `ask`."""
+        """The partition count of each input and output that exists, from the newest answer to `ask`."""
         self.missing: frozenset[str] = frozenset()
         """The inputs that do not exist, from the newest answer to `ask`."""
         self.were_missing: set[str] = set()
@@ -110,7 +113,7 @@ class TopicIdentity:
         """
         asked, self._asked = self._asked or self._ask(self._topics), None
         now = self._answered(asked, self._topics)
-        self.partitions = {name: topic.partitions for name, topic in now.items()}
+        self.partitions = {name: topic.partitions for name, topic in now.items() if name in self._counted}
         self.missing = frozenset(self._inputs) - now.keys()
         self.were_missing |= self.missing
         return {name: topic for name, topic in now.items() if name in self.topics and self.topics[name].id != topic.id}

@@ -11,6 +11,7 @@ import orjson
 import pytest
 from commands import COMMAND, ROOT, environment, evaluating, ragweir
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from conftest import SharedBroker, create_topic, produce, read_to_end
 from faults import QUICK_CLIENT, eventually
 
@@ -116,6 +117,35 @@ def test_events_are_selected_by_the_rows_of_their_times(kafka: SharedBroker, pre
     produce(kafka.bootstrap, f"{again}interactions", events)
     with evaluating(kafka.bootstrap, again, tmp_path, **judge):
         assert decided(kafka, again, len(events)) == live
+
+
+def test_no_worker_decides_by_rows_of_a_topic_that_was_made_again(
+    kafka: SharedBroker, prefix: str, tmp_path: Path
+) -> None:
+    """It selects by the rows of the new topic, though its offsets are those of the old one."""
+    for name in ("interactions", "redrive", "evaluations", "dead-letter", "judge.requests"):
+        create_topic(kafka.bootstrap, prefix + name, 1)
+    control = create_topic(kafka.bootstrap, f"{prefix}control", 1, {"cleanup.policy": "compact"})
+    append(kafka.bootstrap, control, [row("docs", 2, 1.0)])
+
+    def send(name: str) -> None:
+        time = BEGIN + timedelta(hours=3)
+        event = {"application": "docs", "query": "Who?", "response": "Ada.", "ended_at": time}
+        values = [orjson.dumps(event | {"event_id": f"{name}-{number}"}) for number in range(40)]
+        produce(kafka.bootstrap, f"{prefix}interactions", values)
+
+    judge = {"RAGWEIR_JUDGE__BASE_URL": "http://127.0.0.1:9/v1", "RAGWEIR_JUDGE__DAILY_BUDGET_USD": "none"}
+    send("old")
+    with evaluating(kafka.bootstrap, prefix, tmp_path, **judge):
+        assert {each[1:] for each in decided(kafka, prefix, 40).values()} == {("selected", 1.0)}
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+        admin.delete_topics([control])[control].result(30)
+        eventually(lambda: control not in admin.list_topics(timeout=30).topics, "the topic is gone")
+        create_topic(kafka.bootstrap, control, 1, {"cleanup.policy": "compact"})
+        append(kafka.bootstrap, control, [row("docs", 2, 0.0), row("docs", 9, 0.5)])
+        send("new")
+        found = decided(kafka, prefix, 80)
+    assert {value[1:] for name, value in found.items() if name.startswith("new")} == {("not_selected", 0.0)}
 
 
 JUDGE: dict[str, Any] = {
