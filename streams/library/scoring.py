@@ -66,7 +66,9 @@ def _result(agent: EvaluateAgent, event: object, number: int) -> Evaluation | Re
         return Rejected("unreadable", f"evaluating raised {type(error).__name__}")
     if result is None:
         return Rejected("unmapped", "`where` of the map does not select the event")
-    return result if isinstance(result, Rejected) else result[0].model_copy(update={"source": None})
+    if isinstance(result, Rejected):  # What a service names by a setting, a program names by an argument.
+        return Rejected(result.error_class, result.message.replace("the map of input.map", "a map (map=)"))
+    return result[0].model_copy(update={"source": None})
 
 
 @cache

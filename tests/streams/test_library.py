@@ -698,3 +698,9 @@ def test_a_frame_of_which_no_row_is_scored_is_told_of_a_map(make: Any) -> None:
 def test_a_row_without_any_of_our_fields_is_rejected(make: Any) -> None:
     scores = ragweir.score_frame(make({"a": [1, 2]}))
     assert [each.partition(":")[0] for each in scores["rejected"]] == ["event_id"] * 2
+
+
+def test_a_foreign_event_names_the_argument_that_reads_it() -> None:
+    """A program has no setting input.map: it is told of `map=`."""
+    with pytest.raises(ragweir.Rejected, match=r'say where in a map \(map=\): event_id = "PATH"'):
+        ragweir.score({"id": 1, "question": "Who?", "answer": "Ada."})
