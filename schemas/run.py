@@ -39,11 +39,15 @@ class Archive(RecordPart):
 class ControlRead(RecordPart):
     """The part of the topic `control` whose routing rows select the events to judge."""
 
+    omitted_values: ClassVar[Mapping[str, object]] = {"topic_id": ""}
+
     read_at: Time
     """Time at which the topic had these offsets. An event from 45 minutes after it on may lack a later row, and its
     evaluation has the flag `routing_ahead`."""
     extents: Annotated[tuple[Extent, ...], Field(min_length=1)]
     """The offsets of each partition."""
+    topic_id: str = ""
+    """Kafka's id of the topic, which one that is created again does not have; absent from runs of 0.1.0."""
 
 
 class ReplayRequest(RecordPart):

@@ -21,7 +21,7 @@ from ragweir.streams.evaluate.filters import Filters
 from ragweir.streams.from_settings import catalogue, evaluate_config, judge_config
 from ragweir.streams.judge.agent import JudgeAgent
 from ragweir.streams.judge.pool import LiveJudgePool
-from ragweir.streams.kafka.reader import offset_range, topics
+from ragweir.streams.kafka.reader import offset_range, topic_id, topics
 from ragweir.streams.masking import masked
 from ragweir.streams.records import ReplayBounds
 from ragweir.streams.replay.runs import StoredRun, fingerprint, prefix_of, result_affecting_settings, run_settings
@@ -117,7 +117,7 @@ def check_resumable(settings: Settings, stored: StoredRun, request: ReplayReques
             f"{prefix} other settings, which `ragweir runs show {run.run_id}` prints; use another --run-id"
         )
     if run.phase in ("loading", "evaluating") and run.control is not None:
-        list(_present(settings, run, run.control.extents))
+        _present_control(settings, run, run.control)
     for file, archive in zip(files, run.files, strict=True):
         if run.phase == "loading" and file.stat().st_size != archive.size:
             raise PermanentError(f"{file} has changed since the run {run.run_id} began to load it")
@@ -152,13 +152,29 @@ def _control(settings: Settings, like: Run | None) -> ControlRead | None:
         PermanentError: if the topic does not have all of the other run's part any more.
     """
     if like is not None and like.control is not None:
-        return like.control.model_copy(update={"extents": tuple(_present(settings, like, like.control.extents))})
+        return _present_control(settings, like, like.control)
     read_at, topic = datetime.now(UTC), settings.output_topic("control")
     if topic not in topics(settings):
         return None
     part = offset_range(settings, topic)
     extents = [Extent(topic=topic, partition=p, start=part.starts[p], end=end) for p, end in part.ends.items()]
-    return ControlRead(read_at=read_at, extents=tuple(extents))
+    return ControlRead(read_at=read_at, extents=tuple(extents), topic_id=topic_id(settings, topic))
+
+
+def _present_control(settings: Settings, run: Run, control: ControlRead) -> ControlRead:
+    """Return the part of `control` that a run reads.
+
+    Raises:
+        PermanentError: if the topic does not have all of it any more.
+    """
+    list(_present(settings, run, control.extents))
+    topic = control.extents[0].topic
+    if control.topic_id and control.topic_id != topic_id(settings, topic):
+        raise PermanentError(
+            f"{topic} was recreated since the run {run.run_id} began, and its rows are lost: use another --run-id, "
+            "without --like"
+        )
+    return control
 
 
 def _present(settings: Settings, run: Run, extents: Sequence[Extent]) -> Iterable[Extent]:

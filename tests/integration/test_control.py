@@ -272,3 +272,27 @@ def test_replays_select_the_same_events_whatever_is_written_meanwhile(
         create_run(settings, "other", request, (), lost)
     with pytest.raises(PermanentError, match="truncated or recreated since"):
         check_resumable(settings, StoredRun(lost, Loaded()), request, ())
+
+
+def test_a_run_knows_the_rows_of_a_topic_that_was_made_again(kafka: SharedBroker, prefix: str) -> None:
+    """It is not resumed with other rows, though they have the same offsets."""
+    create_topic(kafka.bootstrap, f"{prefix}interactions")
+    control = create_topic(kafka.bootstrap, f"{prefix}control", 1, {"cleanup.policy": "compact"})
+    append(kafka.bootstrap, control, [row("docs", 2, 1.0)])
+    settings = Settings(
+        kafka={"bootstrap_servers": kafka.bootstrap},
+        topics={"prefix": prefix, "partitions": 1},
+        judge=JUDGE,  # type: ignore[arg-type]
+    )
+    request = ReplayRequest(judge="budget", budget_usd=0.0)
+    before = create_run(settings, "before", request, ())
+    assert create_run(settings, "like", request, (), before).control == before.control
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    admin.delete_topics([control])[control].result(30)
+    eventually(lambda: control not in admin.list_topics(timeout=30).topics, "the topic is gone")
+    create_topic(kafka.bootstrap, control, 1, {"cleanup.policy": "compact"})
+    append(kafka.bootstrap, control, [row("docs", 2, 0.0)])
+    with pytest.raises(PermanentError, match="its rows are lost"):
+        create_run(settings, "other", request, (), before)
+    with pytest.raises(PermanentError, match="its rows are lost"):
+        check_resumable(settings, StoredRun(before, Loaded()), request, ())
