@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -21,10 +22,20 @@ from ragweir.streams.from_settings import evaluate_config
 from ragweir.streams.kafka.publisher import BlockingPublisher
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.permissions import create
-from ragweir.streams.playground.demo.alerting import SCALE, AlertDrill, monitoring, wait_until_counted
+from ragweir.streams.playground.demo.alerting import SCALE, AlertDrill, Monitoring, monitoring
 from ragweir.streams.playground.demo.assembly import create_trace_topic, show_assembly
-from ragweir.streams.playground.demo.samples import DROPPED_SHARE, interactions, samples
-from ragweir.streams.playground.demo.screen import Results, screen, show_columns, show_worst, summarise
+from ragweir.streams.playground.demo.kept import FOLDER, kept
+from ragweir.streams.playground.demo.picture import Moment
+from ragweir.streams.playground.demo.samples import (
+    DROPPED_SHARE,
+    PRODUCTION,
+    STAGING,
+    UNREADABLE,
+    UNREADABLE_TRACES,
+    interactions,
+    samples,
+)
+from ragweir.streams.playground.demo.screen import RISK, Results, screen, show_columns, show_worst, summarise
 from ragweir.streams.playground.demo.services import (
     DEFAULT_PREFIX,
     JUDGE_MS,
@@ -47,21 +58,21 @@ _EVENTS = 200
 _POLL_SECONDS = 0.05
 
 _NEXT = """
-[bold]Next, with your own Kafka[/]
-  ragweir --bootstrap-servers HOST:9092 doctor           what is missing, and how to fix it
-  ragweir --bootstrap-servers HOST:9092 topics create    the topics
-  ragweir --bootstrap-servers HOST:9092 publish FILE     interactions, one JSON object a line
-  ragweir --bootstrap-servers HOST:9092 up               all services
-[bold]with a judge[/], once these are set (`ragweir simulate-judge` is one without a key, a bill or a model)
-  RAGWEIR_JUDGE__BASE_URL=https://api.openai.com/v1      any OpenAI-compatible endpoint
-  RAGWEIR_JUDGE__API_KEY=...                             its key
-  RAGWEIR_JUDGE__MODEL=gpt-4o-mini                       and its price, in dollars per million tokens
-  RAGWEIR_JUDGE__PRICES='{"gpt-4o-mini": {"input_usd": 0.15, "output_usd": 0.6}}'
-  RAGWEIR_JUDGE__DAILY_BUDGET_USD=5                      what it may cost; the rest waits for the next day
-[bold]or without any[/]
-  ragweir demo --write-samples FILE                      these samples, to try commands on
-  ragweir score FILE                                     a file scored
-  ragweir metrics                                        what is measured"""
+[bold]Next, with your own file or Kafka[/]
+  ragweir score FILE              scores of a file: JSON lines, JSON, CSV, Parquet
+  ragweir metrics                 the metrics, with their meanings
+  export RAGWEIR_KAFKA__BOOTSTRAP_SERVERS=HOST:9092
+  ragweir doctor                  what is missing, and how to fix it
+  ragweir topics create           the topics
+  ragweir publish FILE            interactions, one JSON object a line
+  ragweir up                      all services
+[bold]With a judge[/] (`ragweir simulate-judge` is one without a key, a bill or a model)
+  RAGWEIR_JUDGE__BASE_URL         any OpenAI-compatible endpoint
+  RAGWEIR_JUDGE__API_KEY          its key
+  RAGWEIR_JUDGE__MODEL            the name of a model
+  RAGWEIR_JUDGE__PRICES           '{"MODEL": {"input_usd": 0.15, "output_usd": 0.6}}',
+                                  in dollars per million tokens
+  RAGWEIR_JUDGE__DAILY_BUDGET_USD the most that it may cost; the rest waits"""
 
 
 @app.command()
@@ -82,6 +93,9 @@ def demo(
             "--traces", help="Send OpenTelemetry traces in place of interactions, as an instrumented application does."
         ),
     ] = False,
+    folder: Annotated[
+        Path, typer.Option(file_okay=False, help="Folder that is left: interactions, evaluations, a picture.")
+    ] = FOLDER,
     write_samples: Annotated[
         Path | None,
         typer.Option(dir_okay=False, help="File for the samples, as JSON lines; nothing else is done then."),
@@ -93,7 +107,7 @@ def demo(
     overlap, and its scores are marked so. With --traces a simulated exporter writes OpenTelemetry traces to the topic
     otlp_spans, and `assemble` makes interactions of them. Prometheus and Alertmanager are found on the PATH or fetched
     from Debian's packages; without them the alert is left out. All that was started is stopped at the end and on
-    Ctrl-C.
+    Ctrl-C. The traffic, its evaluations and a picture of the incident are left in --folder.
     """
     if write_samples is not None:
         _write(write_samples, events or len(samples()))
@@ -105,7 +119,7 @@ def demo(
     interrupt_on_signals()
     try:
         with local_kafka(say=out.say) as kafka:
-            _run(kafka.bootstrap, events or _EVENTS, seconds, alerts=alerts, keep=keep, traces=traces)
+            _run(kafka.bootstrap, events or _EVENTS, seconds, folder, alerts=alerts, keep=keep, traces=traces)
     except KeyboardInterrupt:
         out.say("Stopped early; everything that the demo started is gone.")
         raise typer.Exit(STOPPED) from None
@@ -118,6 +132,7 @@ def _run(
     bootstrap: str,
     events: int,
     seconds: float,
+    folder: Path,
     prefix: str = DEFAULT_PREFIX,
     *,
     alerts: bool = False,
@@ -126,23 +141,29 @@ def _run(
 ) -> None:
     """Run the demo on a broker: topics, services, traffic, summary, alert."""
     with (
-        tempfile.TemporaryDirectory(prefix="ragweir-demo-") as folder,
+        kept(folder) as files,
+        tempfile.TemporaryDirectory(prefix="ragweir-demo-") as temporary,
         simulated_judge(faults=Faults(latency_ms=JUDGE_MS)) as judge,
     ):
         settings = demo_settings(bootstrap, judge.base_url, prefix, traces=traces)
         found = Results(evaluate_config(settings, settings.input_topic).catalogue, events)
         topics = [*create_trace_topic(settings), *create_topics(settings)]
-        out.say(f"Created the topics {', '.join(topics)}")
-        out.say(f"Simulated judge at {judge.base_url}: word overlap, no model is asked; {JUDGE_MS} ms an answer")
+        out.print(f"Created {len(topics)} topics: {topics[0]}, ...")
+        out.print(f"Simulated judge at {judge.base_url}: word overlap, no model is asked")
         assembling = "key and join, which assemble interactions of traces, " if traces else ""
-        out.say(f"Starting `ragweir up`: {assembling}evaluate with {WORKERS} workers, judge, aggregate, export")
-        topic, encode = (settings.trace_topics[0], as_trace) if traces else (settings.input_topic, as_event)
-        with services(settings, Path(folder)) as check, BlockingPublisher(settings, topic) as publisher:
+        out.print(f"Starting `ragweir up`: {assembling}evaluate with {WORKERS} workers, judge, aggregate, export")
+        topic, encoded = (settings.trace_topics[0], as_trace) if traces else (settings.input_topic, as_event)
+        encode = files.keeping(encoded)
+        with services(settings, Path(temporary)) as check, BlockingPublisher(settings, topic) as publisher:
             wait_until_ready(settings, check)
             what = f"traces to {topic}, by a simulated exporter, of" if traces else "interactions of"
-            out.say(f"Publishing {events} {what} fictional companies, and a few unreadable records\n")
+            out.print(
+                f"Publishing {events} {what} fictional companies in {STAGING}, where v2 is tried and made worse,"
+                " and a few unreadable records\n"
+            )
             show_columns(out, found)
-            traffic = sample_publisher(publisher, events, seconds, encode)
+            unreadable = UNREADABLE_TRACES if traces else UNREADABLE
+            traffic = sample_publisher(publisher, events, seconds, encode, unreadable)
             with screen(out, found) as show:
                 for result in results(settings, traffic, check):
                     if result is not None:
@@ -150,17 +171,24 @@ def _run(
             summarise(out, found, traffic.sent, settings, judge.calls()["count"])
             show_assembly(out, settings)
             show_worst(out, found, settings)
-            if alerts and _programs_found():
-                _alert(settings, found, publisher, Path(folder), check, encode, keep=keep)
-            else:
-                out.print(_NEXT, markup=True, soft_wrap=True)
+            with ExitStack() as servers:
+                pages: Mapping[str, str] = {}
+                step: Callable[[], None] = check
+                moments: Sequence[Moment] = ()
+                if alerts and _programs_found():
+                    monitor = servers.enter_context(monitoring(settings, Path(temporary)))
+                    drill = _alert(settings, publisher, monitor, check, encode)
+                    step, moments = drill.step, drill.moments
+                    pages = {"Prometheus": f"{monitor.prometheus.url}/graph", "Alertmanager": monitor.alertmanager.url}
+                _say_what_is_left(files.finish(settings, RISK, moments))
+                out.print(_NEXT, markup=True)
                 if keep:
-                    _keep(settings, check)
+                    _keep(settings, step, pages)
 
 
 def _programs_found() -> bool:
     head = "\nAn alert, from worse answers to a webhook", "bold"
-    out.say(Text.assemble(head, " (sample traffic, its drop injected)"))
+    out.print(Text.assemble(head, " (sample traffic, its drop injected)"))
     try:
         programs(out.say)
     except LocalServerError as error:
@@ -170,41 +198,34 @@ def _programs_found() -> bool:
 
 
 def _alert(
-    settings: Settings,
-    found: Results,
-    publisher: BlockingPublisher,
-    folder: Path,
-    check: Callable[[], None],
-    encode: Encode,
-    *,
-    keep: bool,
-) -> None:
-    """Let quality drop until the alert fires, and return until it is resolved."""
+    settings: Settings, publisher: BlockingPublisher, monitor: Monitoring, check: Callable[[], None], encode: Encode
+) -> AlertDrill:
+    """Let quality drop until the alert fires, and return once it is resolved."""
     (slo,) = settings.slo
-    counts = wait_until_counted(settings, len(found.total.values(slo.metric)), check)
     long, short = 60 * FAST.long_m, 60 * FAST.short_m
     threshold = FAST.threshold(slo.objective)
     usual_m = round(FAST.long_m * threshold / DROPPED_SHARE)
     sizes = " and ".join(settings.windows.sizes)
-    out.say(
-        f"SLO {slo.name}: {slo.metric} is at most {slo.at_most:g} in {slo.objective:.0%} of answers;"
-        f" of those above {counts['good']} were good, {counts['bad']} bad.\n"
-        f"{FAST.alert} fires if more than {threshold:.0%} are bad, over {duration(long)} and over {duration(short)}.\n"
-        f"This alert is faster than life: {duration(long * SCALE)} stand for {duration(long)}, and"
+    out.print(
+        f"SLO {slo.name}: {slo.metric} is at most {slo.at_most:g} in {slo.objective:.0%} of the answers in"
+        f" {PRODUCTION}. {FAST.alert} fires if more than {threshold:.0%} are bad, over {duration(long)} and"
+        f" over {duration(short)}.\nThis alert is faster than life: {duration(long * SCALE)} stand for {duration(long)}, and"
         f" {duration(short * SCALE)} for {duration(short)}. In life, a drop like the one below, after a good hour,"
-        f" pages after about {usual_m} minutes.\n"
-        f"Windows are faster too, {sizes} in place of {' and '.join(WindowSettings().sizes)}; they show the mean"
-        f" {slo.metric} per pipeline version."
+        f" pages after about {usual_m} minutes. Windows are faster too, {sizes} in place of"
+        f" {' and '.join(WindowSettings().sizes)}; they show the mean {slo.metric} per pipeline version."
     )
     explain(out, ALERT)
     out.say("")
-    with monitoring(settings, folder) as monitor:
-        drill = AlertDrill(settings, publisher, monitor, check, out, encode)
-        drill.run()
-        out.print(_NEXT, markup=True, soft_wrap=True)
-        if keep:
-            pages = {"Prometheus": f"{monitor.prometheus.url}/graph", "Alertmanager": monitor.alertmanager.url}
-            _keep(settings, drill.step, pages)
+    drill = AlertDrill(settings, publisher, monitor, check, out, encode)
+    drill.run()
+    return drill
+
+
+def _say_what_is_left(files: Mapping[Path, str]) -> None:
+    out.print("\nLeft for looking around", style="bold")
+    width = max(len(str(file)) for file in files)
+    for file, what in files.items():
+        out.print(f"  {file!s:<{width}}  {what}")
 
 
 def _keep(settings: Settings, step: Callable[[], None], pages: Mapping[str, str] = MappingProxyType({})) -> None:

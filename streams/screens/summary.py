@@ -9,6 +9,7 @@ from heapq import heappush, heappushpop
 from pathlib import Path
 from statistics import fmean
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
@@ -43,12 +44,14 @@ def dollars(micro: int) -> str:
 
 
 def decimal(value: float) -> str:
-    """Format a number with three decimals, or its first digits if it is small.
+    """Format a number with at most three decimals, fewer if it is large, or its first digits if it is small.
 
-    >>> decimal(1234.5678), decimal(0), decimal(0.00042)
-    ('1,234.568', '0.000', '4.2e-04')
+    >>> decimal(1234.5678), decimal(12.3456), decimal(0), decimal(0.00042)
+    ('1,235', '12.35', '0.000', '4.2e-04')
     """
-    return f"{value:,.3f}" if value == 0 or abs(value) >= 0.001 else f"{value:.1e}"
+    if 0 < abs(value) < 0.001:
+        return f"{value:.1e}"
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.2f}" if abs(value) >= 10 else f"{value:.3f}"
 
 
 def judge_outcome(evaluation: Evaluation | EvaluationRecord) -> Status:
@@ -202,8 +205,10 @@ class EvaluationSummary:
         """
         estimates = self.estimates()
         judged = f", {self.outcomes['judged']} judged by {self._model_names}" if self._models else ""
-        table = Table(title=f"{name and f'{name}: '}{self.scored} evaluations{judged}", title_justify="left")
-        table.add_column("metric")
+        title = f"{name and f'{name}: '}{self.scored} evaluations{judged}"
+        # Without vertical lines the names of metrics fit on 80 columns, whole.
+        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column("metric", no_wrap=True)
         for column in ("events", "mean", "least", "median", "most"):
             table.add_column(column, justify="right")
         if estimates:
@@ -217,17 +222,17 @@ class EvaluationSummary:
             most = ", ".join(f"{label} {count}" for label, count in labels.most_common(4))
             rows[metric] = (str(labels.total()), most)
         for metric, result in estimates.items():
-            rows[metric] = (*rows.get(metric, ("",) * 5), _estimated(result))
+            rows[metric] = (*rows.get(metric, ("",) * 5), estimated(result))
         for metric, cells in rows.items():
             if metrics is None or metric in metrics:
                 table.add_row(metric, *cells)
         return table
 
 
-def _estimated(result: EstimateResult) -> str:
+def estimated(result: EstimateResult) -> str:
     """Format an estimate with its interval and flags.
 
-    >>> _estimated(EstimateResult(mean=0.7, low=0.6, high=0.8)), _estimated(EstimateResult(mean=0.7, low=None,
+    >>> estimated(EstimateResult(mean=0.7, low=0.6, high=0.8)), estimated(EstimateResult(mean=0.7, low=None,
     ...     high=None, flags=("too_few", "incomplete")))
     ('0.700 (0.600 to 0.800)', '0.700 (too few, incomplete)')
     """

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rich.table import Table
 from rich.text import Text
 
 from ragweir.errors import DemoError
 from ragweir.schemas.window import duration_s
 from ragweir.streams.kafka.publisher import BlockingPublisher
+from ragweir.streams.playground.demo.picture import Moment
 from ragweir.streams.playground.demo.samples import drill
-from ragweir.streams.playground.demo.scrape import Means, counted, means
+from ragweir.streams.playground.demo.scrape import Means, means
 from ragweir.streams.playground.demo.services import targets
 from ragweir.streams.playground.demo.traffic import Encode, PacedPublisher, Sent, as_event
 from ragweir.streams.playground.demo.webhook import ReceivedAlert, webhook
@@ -60,24 +62,6 @@ def monitoring(settings: Settings, folder: Path) -> Iterator[Monitoring]:
         yield Monitoring(prometheus, alertmanager, received)
 
 
-def wait_until_counted(settings: Settings, events: int, check: Callable[[], None]) -> dict[str, int]:
-    """Wait until aggregate has counted the events of the SLO, so that none of them is taken for later traffic.
-
-    Returns:
-        the numbers of good and bad events.
-    """
-    (address,) = targets(settings)["ragweir-aggregate"]
-    found: dict[str, int] = {}
-
-    def counted_all() -> bool:
-        found.update(counted(address, settings.slo[0].name))
-        return sum(found.values()) >= events
-
-    late = DemoError(f"`ragweir aggregate` has not counted the SLO's {events} events in {_MAX_WAIT_SECONDS:.0f} s.")
-    wait_until(counted_all, check, _MAX_WAIT_SECONDS, late)
-    return found
-
-
 class AlertDrill:
     """Sends traffic whose quality drops and returns, and prints a line for each window, phase and alert."""
 
@@ -98,6 +82,8 @@ class AlertDrill:
         self._check = check
         self._terminal = terminal
         self._dropped = False
+        self.moments = [Moment(time.time(), "good answers")]
+        """The moments of the incident so far, for its picture."""
         self._traffic = PacedPublisher(publisher, self._records, 1 / _RATE)
         self._began = time.monotonic()
         self._turned = self._began
@@ -114,15 +100,17 @@ class AlertDrill:
         Raises:
             DemoError: if that takes too long, or the services end.
         """
-        self._say("steady", f"{_RATE} sample answers a second, one of v1 to three of v2; all are grounded")
+        self._say("steady", f"{_RATE} sample answers a second, a quarter of v1; all are grounded")
         self._send_until(
             "good answers are seen", lambda: self._v2_is(bad=False) and self._share_is_known(), dropped=False
         )
-        self._turn("injected", "a drop in quality: the answers of v2 are not grounded any more")
+        self._turn("injected", "a drop: the answers of v2 are not grounded any more")
+        self._moment("v2 gets worse")
         self._send_until(
             "the alert fires", lambda: FAST.alert in self._alerts("firing") and self._v2_is(bad=True), dropped=True
         )
         self._turn("recovery", "v2 is grounded again")
+        self._moment("v2 is grounded again")
         self._send_until(
             "the alert is resolved",
             lambda: FAST.alert in self._alerts("resolved") and self._v2_is(bad=False),
@@ -165,6 +153,9 @@ class AlertDrill:
         """Return the names of the alerts that have been posted with this status."""
         return {alert.alert for alert in self._monitoring.received if alert.status == status}
 
+    def _moment(self, name: str) -> None:
+        self.moments.append(Moment(time.time(), name))
+
     def _turn(self, what: str, text: str) -> None:
         self._turned = time.monotonic()
         self._say(what, text)
@@ -174,10 +165,12 @@ class AlertDrill:
             self._shown += 1
             took = f"{alert.at - self._turned:.1f} s after the first"
             if alert.status == "firing":
-                self._say("FIRES", f"{alert.alert} ({alert.severity}) at the webhook, {took} bad answer")
+                self._say("FIRES", f"{alert.alert} ({alert.severity}), {took} bad answer")
                 self._say("", alert.description)
+                self._moment(f"{alert.severity} fires")
             else:
-                self._say("RESOLVED", f"{alert.alert} ({alert.severity}) at the webhook, {took} good answer")
+                self._say("RESOLVED", f"{alert.alert} ({alert.severity}), {took} good answer")
+                self._moment(f"{alert.severity} resolved")
 
     def _show_window(self) -> None:
         if time.monotonic() < self._scrape_at:
@@ -190,6 +183,9 @@ class AlertDrill:
 
     def _say(self, what: str, text: str) -> None:
         style = _STYLES.get(what, "bold")
-        self._terminal.say(
-            Text.assemble(f"{time.monotonic() - self._began:5.1f} s  ", (f"{what:<9}", style), f" {text}")
-        )
+        lines = Table.grid()
+        lines.add_column(no_wrap=True)
+        lines.add_column()
+        at = f"{time.monotonic() - self._began:5.1f} s  "
+        lines.add_row(Text.assemble(at, (f"{what:<9} ", style)), text)
+        self._terminal.print(lines)

@@ -34,6 +34,9 @@ class Unreadable:
     error_class: str
 
 
+PRODUCTION, STAGING = "prod", "staging"
+"""The environments of the alert drill, and of the traffic before it."""
+
 QUESTIONS = tuple(
     "returns-window descale-machine longer-warranty burst-pipe claim-deadline roof-type late-train late-boarding "
     "garantie-dauer".split()

@@ -55,15 +55,6 @@ def means(exporter: str, metric: str, window: str) -> Means:
     return Means(end_s, versions)
 
 
-def counted(aggregate: str, slo: str) -> dict[str, int]:
-    """Return the numbers of good and bad events of an SLO; empty while the service does not answer."""
-    return {
-        sample.labels["outcome"]: int(sample.value)
-        for sample in _samples(aggregate)
-        if sample.name == "ragweir_slo_events_total" and sample.labels["slo"] == slo
-    }
-
-
 def total(address: str, counter: str) -> int:
     """Return the sum of a counter over its labels; 0 while the service does not answer."""
     return int(sum(sample.value for sample in _samples(address) if sample.name == counter))

@@ -6,7 +6,9 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import fmean
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
@@ -22,20 +24,20 @@ from ragweir.streams.explain import TopicSearch
 from ragweir.streams.playground.demo.traffic import Result
 from ragweir.streams.playground.demo.words import JUDGE, explain
 from ragweir.streams.screens.story import StoryScreen
-from ragweir.streams.screens.summary import EvaluationSummary, judge_outcome
+from ragweir.streams.screens.summary import EvaluationSummary, decimal, estimated, judge_outcome
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import Terminal
 
 RISK = "unsupported_risk"
 """The metric that the worst answer is found by: higher is worse."""
 FAITHFULNESS = "judge_faithfulness"
-_MAX_ROWS = 14
+_MAX_ROWS = 10
 _JUDGED_ROWS = 3
 _OTHER_ROWS = 9 + _JUDGED_ROWS
 """Rows of a terminal that are needed for the title, the header, the judge's lines, and the lines above."""
 _EVENT_WIDTH = 21
 """A fixed width, so that columns do not jump as rows come and go."""
-_JUDGE = "simulated judge"
+_JUDGE = "judge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +135,11 @@ class Results:
                 continue
             beyond = column.limit is not None and (value < column.limit if better == "higher" else value > column.limit)
             cells.append(Text(format(value, column.format), "bold red" if beyond and not declines(evaluation) else ""))
-        return [*cells, Text(self.judged.get(evaluation.event_id, "-"))]
+        outcome, _, _ = self.judged.get(evaluation.event_id, "-").partition(" ")
+        return [*cells, Text(outcome)]
 
     def table(self, rows: int) -> Group:
-        """Return the newest evaluations, and below them the newest results of the judge."""
+        """Return the newest evaluations, and below them the newest results of the judge, in 80 columns."""
         title = f"Evaluations as they come: {self.total.scored} of {self.events}"
         title += f", {self.total.rejected} dead letters" if self.total.rejected else ""
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
@@ -144,7 +147,7 @@ class Results:
         table.add_column("ver", no_wrap=True)
         for column in self.columns:
             table.add_column(column.title, justify="right", no_wrap=True, min_width=5)
-        table.add_column(_JUDGE, no_wrap=True, width=len(_JUDGE))
+        table.add_column(_JUDGE, no_wrap=True, min_width=6)
         for each in list(self._latest)[-rows:]:
             table.add_row(*self.row(each))
         counts, total = self.total.outcomes, self.total
@@ -159,14 +162,16 @@ class Results:
 
 
 def show_columns(terminal: Terminal, results: Results) -> None:
-    """Print what the columns of the results mean, a line for each."""
-    terminal.say("The columns are metrics that need no LLM; values beyond the limit are red, where there is colour.")
+    """Print what the columns of the results mean."""
+    terminal.print("The columns are metrics that need no LLM; values beyond the limit are red, where there is colour.")
+    meanings = {}
     for column in results.columns:
         metric = results.catalogue.metrics[column.metric]
         beyond = "below" if metric.better == "higher" else "above"
         limit = "" if column.limit is None else f" Limit: {beyond} {column.limit:,g}."
-        terminal.say(f"  {column.title:<9} {column.metric}: {metric.meaning}{limit}")
-    terminal.say(f"  {_JUDGE}: what became of events that it was asked about, and the rules that selected them.\n")
+        meanings[column.title] = f"{column.metric}: {metric.meaning}{limit}"
+    explain(terminal, meanings | {"judge": "The judge's score of a selected event, or its status; simulated."})
+    terminal.say("")
 
 
 def declines(evaluation: Evaluation) -> bool:
@@ -178,30 +183,15 @@ def declines(evaluation: Evaluation) -> bool:
 def screen(terminal: Terminal, results: Results) -> Iterator[Callable[[Result], None]]:
     """Show results for the length of a `with` block, which gets the function that adds one.
 
-    On a terminal a table is redrawn; elsewhere each result is a line.
+    On a terminal a table is redrawn; elsewhere it is printed once, at the end.
     """
     if terminal.is_interactive:
         rows = max(3, min(_MAX_ROWS, terminal.height - _OTHER_ROWS))
         with Live(console=terminal, refresh_per_second=8, get_renderable=lambda: results.table(rows)):
             yield results.add
         return
-
-    def add(result: Result) -> None:
-        results.add(result)
-        terminal.say(_line(results, result))
-
-    terminal.say(_padded(["event", "ver", *(column.title for column in results.columns), _JUDGE]))
-    yield add
-
-
-def _line(results: Results, result: Result) -> str:
-    if isinstance(result, DeadLetter):
-        return f"dead letter ({result.error_class}): {result.message}"
-    if isinstance(result, JudgeRequest):
-        return f"judge, deferred: {_short(result.evaluation.event_id)}: {result.why}"
-    if result.stage == "judged":
-        return f"simulated judge: {_short(result.event_id)}: {results.judged.get(result.event_id)}"
-    return _padded([cell.plain for cell in results.row(result)])
+    yield results.add
+    terminal.print(results.table(_MAX_ROWS))
 
 
 def _short(event_id: str) -> str:
@@ -213,36 +203,44 @@ def _short(event_id: str) -> str:
     return f"{event_id[: _EVENT_WIDTH - 1]}…" if len(event_id) > 2 * _EVENT_WIDTH else event_id
 
 
-def _padded(cells: list[str]) -> str:
-    event, version, *values, judge = cells
-    return "  ".join([f"{event:<{_EVENT_WIDTH}}", f"{version:<3}", *(f"{value:>8}" for value in values), judge])
-
-
 def summarise(terminal: Terminal, results: Results, sent: int, settings: Settings, calls: int) -> None:
     """Print what became of the traffic, and the summaries of the pipeline versions."""
-    say, total = terminal.say, results.total
-    say(f"\n{sent} records published: {total.line()}")
+    total = results.total
+    terminal.print(f"\n{sent} records published: {total.line()}")
     for reason, count in sorted(results.rejected.items()):
-        say(f"  {count} {reason}")
+        terminal.print(f"  {count} {reason}")
     floors = ", ".join(f"{share:.0%} for {suite}" for suite, share in settings.routing.floors.items())
-    say(
+    terminal.print(
         "\nThe judge is simulated: its scores are word overlap, no model is asked. It answered"
         f" {calls} calls and may cost {settings.judge.daily_budget_usd or 0:.2f} dollars a day, at made-up prices."
         f" Rules select suspicious events for it; of all events a random floor is selected, {floors}."
     )
     explain(terminal, JUDGE)
     if total.deferred:
-        say(f"{total.deferred} events wait for the next day's budget (UTC): {results.deferred_because}.")
-    _head(terminal, "The summary that `ragweir score` shows", "sample traffic written for this demo; v2 is made worse")
-    for version in sorted(results.versions):
-        terminal.print(results.versions[version].table(version, SHOWN))
-    if FAITHFULNESS in total.estimates():
-        terminal.print(total.table("all versions", (FAITHFULNESS,)))
-        say(
-            f"The mean of {FAITHFULNESS} (simulated) is that of the judged events, most of which are suspicious. The"
-            " last column estimates the mean of all events: each judged one is weighted by the inverse of the"
-            " probability with which it was selected."
+        terminal.print(f"{total.deferred} events wait for the next day's budget (UTC): {results.deferred_because}.")
+    _head(terminal, "The means of the versions", "sample traffic written for this demo; v2 is made worse")
+    terminal.print(_means(results))
+    if (estimate := total.estimates().get(FAITHFULNESS)) is not None:
+        terminal.print(
+            f"Estimate of {FAITHFULNESS} (simulated) over all {total.scored} answers: {estimated(estimate)}. The means"
+            " above are those of the judged answers, most of which are suspicious."
         )
+
+
+def _means(results: Results) -> Table:
+    """Return a table of the means by pipeline version, with the number of values of each."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("metric", no_wrap=True)
+    versions = sorted(results.versions)
+    for version in versions:
+        table.add_column(f"{version}, mean", justify="right")
+        table.add_column("events", justify="right")
+    for metric in SHOWN:
+        values = [results.versions[version].values(metric) for version in versions]
+        if any(values):
+            cells = ((decimal(fmean(each)) if each else "-", str(len(each))) for each in values)
+            table.add_row(metric, *(cell for pair in cells for cell in pair))
+    return table
 
 
 def show_worst(terminal: Terminal, results: Results, settings: Settings) -> None:
@@ -256,4 +254,4 @@ def show_worst(terminal: Terminal, results: Results, settings: Settings) -> None
 
 
 def _head(terminal: Terminal, text: str, note: str) -> None:
-    terminal.say(Text.assemble((f"\n{text}", "bold"), f" ({note})"))
+    terminal.print(Text.assemble((f"\n{text}", "bold"), f" ({note})"))

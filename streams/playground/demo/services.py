@@ -15,6 +15,7 @@ from typing_extensions import override
 from ragweir.errors import DemoError, LocalServerError
 from ragweir.streams.export.service import PROJECTIONS
 from ragweir.streams.judge.probe import SIMULATED
+from ragweir.streams.playground.demo.samples import PRODUCTION
 from ragweir.streams.playground.demo.scrape import ready
 from ragweir.streams.playground.local.node import LOOPBACK, free_port, require_free
 from ragweir.streams.playground.process import LocalProcess, last_lines, running, wait_until
@@ -86,7 +87,16 @@ def demo_settings(
                 # The samples repeat, and answers from the cache would cost nothing.
                 "cache_entries": 0,
             },
-            "slo": [{"name": "grounded", "metric": "unsupported_risk", "at_most": 0.5, "objective": 0.95}],
+            "slo": [
+                {
+                    "name": "grounded",
+                    "metric": "unsupported_risk",
+                    "at_most": 0.5,
+                    "objective": 0.95,
+                    # The answers of staging are bad on purpose, before the incident begins.
+                    "dimensions": {"environment": PRODUCTION},
+                }
+            ],
         }
     )
 

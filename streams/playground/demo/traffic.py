@@ -21,7 +21,7 @@ from ragweir.streams.judge.results import chosen
 from ragweir.streams.kafka.client import build, client_properties
 from ragweir.streams.kafka.publisher import BlockingPublisher
 from ragweir.streams.playground.demo import samples
-from ragweir.streams.playground.demo.samples import UNREADABLE, UNREADABLE_TRACES, Event, Unreadable
+from ragweir.streams.playground.demo.samples import STAGING, UNREADABLE, Event, Unreadable
 from ragweir.streams.playground.traces import otlp_requests
 from ragweir.streams.settings import Settings
 
@@ -90,16 +90,24 @@ class PacedPublisher:
 
 
 def sample_publisher(
-    publisher: BlockingPublisher, events: int, seconds: float, encode: Encode = as_event
+    publisher: BlockingPublisher, events: int, seconds: float, encode: Encode, unreadable: Sequence[Unreadable]
 ) -> PacedPublisher:
-    """Return the publisher of a number of interactions, each of which ends when it is sent, and unreadable records."""
-    planned = plan(events, UNREADABLE_TRACES if encode is as_trace else UNREADABLE)
+    """Return the publisher of a number of interactions of staging, each of which ends when it is sent.
+
+    Args:
+        publisher: sends their records.
+        events: the number of interactions.
+        seconds: the time over which they are sent.
+        encode: returns the records of an interaction.
+        unreadable: records that are spread among them.
+    """
+    planned = plan(events, unreadable)
 
     def records(number: int) -> Sequence[Sent]:
         sample = planned[number]
         if isinstance(sample, Unreadable):
             return [(sample.key, sample.value)]
-        return encode(samples.interaction(sample, datetime.now(UTC)))
+        return encode(samples.interaction(sample, datetime.now(UTC)) | {"environment": STAGING})
 
     return PacedPublisher(publisher, records, seconds / len(planned), len(planned))
 

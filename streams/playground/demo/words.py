@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from rich.table import Table
+
 from ragweir.streams.terminal import Terminal
 
 JUDGE: Mapping[str, str] = MappingProxyType(
     {
         "dead letter": "A rejected record, with its bytes, the reason, and the position where it was read.",
-        "suite": "Group of judged metrics that one conversation with the judge computes.",
         "rule": "Condition on the scores or fields of an event that selects it for suites, with a probability.",
         "floor": "Least probability with which every event is selected for a suite.",
         "deferred": "Status of a judge request that waits for the budget of another day.",
         "estimate": "Mean that all events would have for a judged metric, from the judged ones, each weighted by the"
         " inverse of its inclusion probability.",
-        "too few": "An estimate without an interval: too few events were selected at random.",
         "unanswered": "An estimate without a mean: too many of the selected events have no score.",
         "incomplete": "An estimate from fewer events than were selected: the others failed or still wait.",
     }
@@ -36,7 +36,10 @@ ALERT: Mapping[str, str] = MappingProxyType(
 
 
 def explain(terminal: Terminal, words: Mapping[str, str]) -> None:
-    """Print a line for each word."""
-    width = max(map(len, words))
+    """Print the meaning of each word, wrapped beside it."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
     for word, meaning in words.items():
-        terminal.say(f"  {word:<{width}}  {meaning}")
+        grid.add_row(f"  {word}", meaning)
+    terminal.print(grid)
