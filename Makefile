@@ -66,8 +66,8 @@ kernel: $(READY) ## build kernel/ into .venv as setup does where cargo is, but f
 		--no-deps --no-build-isolation ./kernel
 	@rm -f .venv/.kernel-missing && touch .venv/.kernel
 
-demo: setup ## a local Kafka, sample traffic, its scores as they come, a drop in quality and the alert that fires
-	@$(BIN)/ragweir demo
+demo: setup ## a local Kafka, sample traffic, its scores, a drop in quality and the alert that fires; DEMO=--keep
+	@$(BIN)/ragweir demo $(DEMO)
 
 test: setup ## lint, types, layers, doctests and tests on a real Kafka; all but the heavy ones
 	@$(MAKE) --jobs 2 checks tests
@@ -157,5 +157,5 @@ jars: setup ## name the SHA-256 sums of Kafka's jars again, after a change of ve
 	@$(BIN)/python -m ragweir.streams.playground.local.maven
 
 clean: ## remove .venv and every cache in this folder
-	@rm -rf .venv bench/.venv .cache dist kernel/target kernel/Cargo.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf .venv bench/.venv .cache ragweir-demo dist kernel/target kernel/Cargo.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,6 +3,7 @@
     .venv/bin/python -m tools.screenshot prometheus    # Prometheus' own page on the demo's drop in quality
     .venv/bin/python -m tools.screenshot compare       # the report of the demo's samples with fewer contexts
     .venv/bin/python -m tools.screenshot rehearse      # the timeline of a rehearsal; it needs no browser
+    .venv/bin/python -m tools.screenshot incident      # the picture that the demo leaves; likewise
 
 Chromium is no part of the project (Debian: apt-get install chromium).
 """
@@ -127,13 +128,21 @@ def rehearse(picture: Path) -> None:
     )
 
 
+def incident(picture: Path) -> None:
+    """Run the demo, and keep its picture."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
+        subprocess.run([*RAGWEIR, "demo"], cwd=folder, env=environment, check=True, timeout=4 * _SECONDS)
+        shutil.copyfile(Path(folder) / "ragweir-demo" / picture.name, picture)
+
+
 def _drilled(number: int) -> dict[str, Any]:
     """Return an answer of the drill, which drops in the third hour."""
     dropped = number // _ANSWERS_PER_HOUR == 2
     return drill(number, _FIRST + timedelta(hours=number / _ANSWERS_PER_HOUR), dropped=dropped)
 
 
-PICTURES = {"prometheus.png": prometheus, "compare.png": compare, "rehearse.svg": rehearse}
+PICTURES = {"prometheus.png": prometheus, "compare.png": compare, "rehearse.svg": rehearse, "incident.svg": incident}
 
 
 def main() -> None:

@@ -209,7 +209,10 @@ def _alert(
     out.print(
         f"SLO {slo.name}: {slo.metric} is at most {slo.at_most:g} in {slo.objective:.0%} of the answers in"
         f" {PRODUCTION}. {FAST.alert} fires if more than {threshold:.0%} are bad, over {duration(long)} and"
-        f" over {duration(short)}.\nThis alert is faster than life: {duration(long * SCALE)} stand for {duration(long)}, and"
+        f" over {duration(short)}."
+    )
+    out.print(
+        f"This alert is faster than life: {duration(long * SCALE)} stand for {duration(long)}, and"
         f" {duration(short * SCALE)} for {duration(short)}. In life, a drop like the one below, after a good hour,"
         f" pages after about {usual_m} minutes. Windows are faster too, {sizes} in place of"
         f" {' and '.join(WindowSettings().sizes)}; they show the mean {slo.metric} per pipeline version."

@@ -241,7 +241,8 @@ def test_a_terminal_shows_the_latest_evaluations_and_colours_bad_ones() -> None:
     last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue()).rpartition("Evaluations as they come")[2]
     assert last.startswith(f": {len(samples())} of {len(samples())}, 1 dead letters")
     assert all(column.title in last.splitlines()[1] for column in results.columns)
-    assert last.splitlines()[1].rstrip().endswith("simulated judge")
+    assert last.splitlines()[1].rstrip().endswith("judge")
+    assert "Simulated judge: " in last
     shown = last.partition("records published")[0]
     assert "order-status-v2-1" in shown
     assert max(map(len, shown.splitlines())) <= 80
@@ -268,9 +269,10 @@ def test_a_terminal_shows_why_the_judge_was_asked_and_what_it_gave(width: int) -
         with screen(terminal, results):
             pass
         rows = [line for line in file.getvalue().splitlines() if line.startswith(event_id)]
-        assert all(re.search(rf" {re.escape(cell)} risk", row) for row in rows), rows
-        assert rows
-        assert "simulated judge" in file.getvalue()
+        assert re.search(rf" {re.escape(cell)} *$", rows[0]), rows
+        assert all(re.search(rf" {re.escape(cell)} risk", row) for row in rows[1:]), rows
+        assert (len(rows) > 1) == (cell != "asked")
+        assert "Simulated judge: 1 selected" in file.getvalue()
 
 
 def test_every_word_is_explained_as_in_the_glossary() -> None:
@@ -278,7 +280,7 @@ def test_every_word_is_explained_as_in_the_glossary() -> None:
     glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     terms = dict(re.findall(r"\*\*([^*]+)\*\* \| (.*?) \|", glossary))
     words = {**JUDGE, **ALERT}
-    assert {word for word in words if word not in terms} == {"too few", "unanswered", "incomplete"}
+    assert {word for word in words if word not in terms} == {"unanswered", "incomplete"}
     assert {word: meaning for word, meaning in words.items() if terms.get(word, meaning) != meaning} == {}
     file = io.StringIO()
     show_columns(Terminal(file=file, width=200), Results(CATALOGUE, 1))
@@ -288,21 +290,18 @@ def test_every_word_is_explained_as_in_the_glossary() -> None:
     assert "Limit: below 0.6." in file.getvalue()
 
 
-def test_elsewhere_each_result_is_a_line() -> None:
-    """Where nothing can be redrawn, every result is printed once as a line without control characters."""
+def test_elsewhere_the_last_rows_are_printed_once_in_80_columns() -> None:
+    """Where nothing can be redrawn, the table of the last ten rows is printed once, without control characters."""
     file = io.StringIO()
-    show(Terminal(file=file, width=80))
-    lines = file.getvalue().splitlines()
-    assert "\x1b" not in file.getvalue()
-    for sample in samples():
-        assert sum(line.startswith(f"{sample['event_id']}-1 ") for line in lines) == 1
-    assert "dead letter (tombstone): the record has no value" in lines
-    asked = [line.split()[0] for line in lines if re.search(r"  asked \w", line)]
-    judged = [line.split()[2].rstrip(":") for line in lines if line.startswith("simulated judge: ")]
-    later = [line.split()[2].rstrip(":") for line in lines if line.startswith("judge, deferred: ")]
-    assert asked
-    assert later
-    assert sorted(judged + later) == sorted(asked)
+    results = show(Terminal(file=file, width=80))
+    output = file.getvalue()
+    assert "\x1b" not in output
+    assert output.count("Evaluations as they come") == 1
+    rows = [line for line in output.splitlines() if re.match(r"\S+-v[12]-1 +v[12] ", line)]
+    assert len(rows) == 10
+    assert rows[-1].startswith(f"{samples()[-1]['event_id']}-1 ")
+    assert f"Simulated judge: {len(results.judged)} selected, " in output
+    assert max(map(len, output.splitlines())) <= 80
 
 
 def test_columns_without_a_metric_are_left_out() -> None:
@@ -335,7 +334,7 @@ def test_answers_that_decline_are_not_the_worst() -> None:
 def test_the_summary_counts_what_became_of_events_and_says_simulated() -> None:
     """Each event has one outcome; the money is the sum of the calls'; what the judge gave is marked as simulated."""
     file = io.StringIO()
-    results = show(Terminal(file=file, width=140), count=200)
+    results = show(Terminal(file=file, width=400), count=200)
     shown = file.getvalue().partition("records published")[2]
     found = re.search(
         r"; (\d+) selected: (\d+) judged by simulated-judge \(simulated: no model is behind it\),"
@@ -349,10 +348,12 @@ def test_the_summary_counts_what_became_of_events_and_says_simulated() -> None:
     assert float(found[4]) == pytest.approx(judged * 0.0012)
     assert {"risk, hallucination", "floor"} <= {text.partition(" ")[2] for text in results.judged.values()}
     assert f"{later} events wait for the next day's budget (UTC): the day's budget is spent" in shown
-    for version in ("v1", "v2"):
-        assert re.search(rf"{version}: \d+ evaluations, \d+ judged by simulated-judge \(simulated", shown)
+    means = re.search(r"^ *unsupported_risk +(\S+) +(\d+) +(\S+) +(\d+) *$", shown, re.MULTILINE)
+    assert means
+    assert (float(means[1]) < 0.2, float(means[3]) > 0.5) == (True, True)
+    assert int(means[2]) + int(means[4]) == len(results.total.values(RISK))
     # A third waits for money: there is no mean, and the interval allows for any score of theirs.
-    assert re.search(r"judge_faithfulness.* \? \(0\.\d{3} to 0\.\d{3}, unanswered, incomplete\)", shown)
+    assert re.search(r"Estimate of judge_faithfulness.* \? \(0\.\d{3} to 0\.\d{3}, unanswered, incomplete\)", shown)
 
 
 def test_the_estimate_is_of_all_answers() -> None:
@@ -455,7 +456,7 @@ def test_one_command_shows_the_whole_system(tmp_path: Path) -> None:
         "RAGWEIR_JUDGE__BASE_URL": "http://nowhere.invalid/v1",
         "TERM": "dumb",
         "FORCE_COLOR": "",
-        "COLUMNS": "140",
+        "COLUMNS": "400",
     }
     process = start(tmp_path, "--events", "200", "--seconds", "0", **environment)
     output, _ = process.communicate(timeout=300)
@@ -465,8 +466,8 @@ def test_one_command_shows_the_whole_system(tmp_path: Path) -> None:
     assert "204 records published: 200 scored, 4 rejected; " in output
     for reason in ("not_json: not JSON", "tombstone: the record has no value", "invalid: response: missing"):
         assert f"1 {reason}" in output
-    assert re.search(r"^v1: \d+ evaluations.*^v2: \d+ evaluations", output, re.MULTILINE | re.DOTALL)
-    assert "ragweir --bootstrap-servers HOST:9092 doctor" in output
+    assert re.search(r"^ *unsupported_risk +0\.0\d+ +\d+ +0\.[5-9]\d+ +\d+ *$", output, re.MULTILINE)
+    assert "ragweir doctor" in output
     assert "\x1b" not in output
     must_show_the_judge(output)
     drilled = re.findall(
@@ -476,7 +477,9 @@ def test_one_command_shows_the_whole_system(tmp_path: Path) -> None:
     steady, dropped, recovered = re.split(" injected | recovery ", output.partition(" steady ")[2])
     assert {mean > 0.5 for mean in v2_means(steady)} == {False}
     assert v2_means(dropped)[-1] > 0.5 > v2_means(recovered)[-1]
+    assert "FIRES" not in steady, "the demo begins without an alert"
     must_explain_itself(output)
+    must_leave_the_incident(tmp_path / "ragweir-demo", output)
     assert left_behind(tmp_path, output) == []
 
 
@@ -492,40 +495,45 @@ def must_explain_itself(output: str) -> None:
     assert "risk      unsupported_risk: Probability" in output.partition("-v1-1 ")[0]
 
 
+def must_leave_the_incident(folder: Path, output: str) -> None:
+    """The folder has what was published, an evaluation of each, and a picture with its moments."""
+    events = [json.loads(line) for line in (folder / "interactions.jsonl").read_bytes().splitlines()]
+    scored = {json.loads(line)["event_id"] for line in (folder / "evaluations.jsonl").read_bytes().splitlines()}
+    assert len(events) > 200
+    # Those of the last second may come after the file.
+    assert {event["event_id"] for event in events[:-20]} <= scored <= {event["event_id"] for event in events}
+    picture = (folder / "incident.svg").read_text()
+    assert all(f">{moment}</text>" in picture for moment in ("v2 gets worse", "page fires", "page resolved"))
+    assert picture.count("<circle") > 100
+    for name in ("interactions.jsonl", "evaluations.jsonl", "incident.svg"):
+        assert f"ragweir-demo/{name}" in output
+
+
 def must_show_the_judge(output: str) -> None:
     """Events are escalated, judged and deferred, each with its reason; money is within the budget; an estimate."""
-    asked = dict(re.findall(r"^(\S+-v[12]-\d) .*  asked (\S.*)$", output, re.MULTILINE))
-    judged = dict(re.findall(r"^simulated judge: (\S+): [\d.]+ (\S.*)$", output, re.MULTILINE))
-    later = re.findall(r"^judge, deferred: (\S+): the day's budget is spent$", output, re.MULTILINE)
-    assert judged.items() <= asked.items()
-    assert set(later) <= asked.keys() - judged.keys()
-    assert {"risk, hallucination", "floor"} <= set(judged.values())
     counts = re.search(
         r"; (\d+) selected: (\d+) judged by simulated-judge \(simulated: no model is behind it\),"
-        r" (\d+) deferred \(over the budget\); \$(\S+) spent$",
+        r" (\d+) deferred \(over the budget\); \$(\S+) spent *$",
         output,
         re.MULTILINE,
     )
     assert counts
     selected, done, waits = map(int, counts.groups()[:3])
-    assert (selected, waits) == (len(asked), len(later))
     assert selected == done + waits
-    assert done >= len(judged) > 0 < waits
+    assert done > 0 < waits
     assert 0 < float(counts[4]) <= 0.10
+    assert f"Simulated judge: {selected} selected, {done} judged, {waits} deferred, 0 failed" in output
+    assert re.search(
+        r"^\S+-v[12]-\d +(later|[\d.]+|judged) (floor|risk|reference|recall|no-context)", output, re.MULTILINE
+    )
     calls = re.search(r"It answered (\d+) calls and may cost 0\.10 dollars a day", output)
     assert calls
     assert int(calls[1]) >= done
-    estimate = re.compile(r"judge_faithfulness\W+\d+\W+([\d.]+) .* \? \(([\d.]+) to ([\d.]+), unanswered, incomplete\)")
-    found = estimate.search(output.partition("all versions: ")[2])
+    found = re.search(r"Estimate of judge_faithfulness.* \? \(([\d.]+) to ([\d.]+), unanswered, incomplete\)", output)
     assert found
-    plain, low, high = map(float, found.groups())
+    low, high = map(float, found.groups())
     assert low < high
-    assert plain < high
-    story = output.partition("The worst answer, as `ragweir explain ")[2]
-    assert re.match(r"(\S+)` tells it .*\nEvent \1\n", story)
-    assert "  simulated-judge, " in story
-    assert "      the judge: simulated: " in story
-    assert re.search(r"^  rubric: judged; probability", story, re.MULTILINE)
+    must_show_the_worst_answer(output)
     assert "ragweir simulate-judge" in output
 
 
