@@ -59,7 +59,7 @@ _POLL_SECONDS = 0.05
 
 _NEXT = """
 [bold]Next, with your own file or Kafka[/]
-  ragweir score FILE              scores of a file: JSON lines, JSON, CSV, Parquet
+  ragweir score FILE              scores of JSON lines, JSON, CSV or Parquet
   ragweir metrics                 the metrics, with their meanings
   export RAGWEIR_KAFKA__BOOTSTRAP_SERVERS=HOST:9092
   ragweir doctor                  what is missing, and how to fix it
@@ -70,9 +70,9 @@ _NEXT = """
   RAGWEIR_JUDGE__BASE_URL         any OpenAI-compatible endpoint
   RAGWEIR_JUDGE__API_KEY          its key
   RAGWEIR_JUDGE__MODEL            the name of a model
-  RAGWEIR_JUDGE__PRICES           '{"MODEL": {"input_usd": 0.15, "output_usd": 0.6}}',
-                                  in dollars per million tokens
-  RAGWEIR_JUDGE__DAILY_BUDGET_USD the most that it may cost; the rest waits"""
+  RAGWEIR_JUDGE__DAILY_BUDGET_USD the most that it may cost; the rest waits
+  RAGWEIR_JUDGE__PRICES           its price, in dollars per million tokens, such as
+                          '{"MODEL": {"input_usd": 0.15, "output_usd": 0.6}}'"""
 
 
 @app.command()

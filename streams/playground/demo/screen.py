@@ -21,10 +21,11 @@ from ragweir.schemas.evaluation import Evaluation
 from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.evaluate.rows import FLOOR
 from ragweir.streams.explain import TopicSearch
+from ragweir.streams.originals import in_kafka
 from ragweir.streams.playground.demo.traffic import Result
 from ragweir.streams.playground.demo.words import JUDGE, explain
-from ragweir.streams.screens.story import StoryScreen
 from ragweir.streams.screens.summary import EvaluationSummary, decimal, estimated, judge_outcome
+from ragweir.streams.screens.texts import TextScreen
 from ragweir.streams.settings import Settings
 from ragweir.streams.terminal import Terminal
 
@@ -38,6 +39,8 @@ _OTHER_ROWS = 9 + _JUDGED_ROWS
 _EVENT_WIDTH = 21
 """A fixed width, so that columns do not jump as rows come and go."""
 _JUDGE = "judge"
+_SHOWN_LANGUAGE = "en"
+"""The language of the answer that is shown, which readers of the other words can read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +123,8 @@ class Results:
             self._latest_judged.append(event_id)
 
     def _rank(self, evaluation: Evaluation) -> None:
-        risk = evaluation.scores.get(RISK)
-        if risk is not None and not declines(evaluation):
+        risk, language = evaluation.scores.get(RISK), evaluation.labels.get("language", _SHOWN_LANGUAGE)
+        if risk is not None and not declines(evaluation) and language == _SHOWN_LANGUAGE:
             ranked = (evaluation.stage == "judged", risk), evaluation.event_id
             self.worst = max(self.worst or ranked, ranked)
 
@@ -244,13 +247,16 @@ def _means(results: Results) -> Table:
 
 
 def show_worst(terminal: Terminal, results: Results, settings: Settings) -> None:
-    """Print the story of the answer with the highest risk, read from the topics."""
+    """Print the answer with the highest risk, its passages, and the words that no passage has."""
     if results.worst is None:
         return
     event_id = results.worst[1]
-    _head(terminal, f"The worst answer, as `ragweir explain {event_id}` tells it", "some of its metrics")
     story = TopicSearch(settings, event_id, None, lambda _, __: lambda _: None).story()
-    StoryScreen(terminal, results.catalogue.metrics, settings.windows, SHOWN).show(story)
+    if story.evaluation is None:
+        return
+    _head(terminal, "The worst answer", f"as `ragweir explain {_short(event_id)} --text --evidence` shows it")
+    TextScreen(terminal, settings.limits.view).show(in_kafka(settings, story.evaluation, story.source))
+    terminal.print("`ragweir explain` alone shows its scores, how it was selected, the judge's words and its windows.")
 
 
 def _head(terminal: Terminal, text: str, note: str) -> None:
