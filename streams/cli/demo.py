@@ -62,6 +62,7 @@ _NEXT = """
   ragweir score FILE              scores of JSON lines, JSON, CSV or Parquet
   ragweir metrics                 the metrics, with their meanings
   export RAGWEIR_KAFKA__BOOTSTRAP_SERVERS=HOST:9092
+                                  its address; `ragweir kafka` starts one for trials
   ragweir doctor                  what is missing, and how to fix it
   ragweir topics create           the topics
   ragweir publish FILE            interactions, one JSON object a line
