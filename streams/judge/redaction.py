@@ -1,15 +1,16 @@
 """Redacts personal data and keys in an event's texts before they are sent to the judge.
 
 Built-in patterns find e-mail addresses, telephone and card numbers, IBANs and keys; names of people need the hook. Card
-numbers and IBANs have to pass their checksums, so other long numbers stay. Time is linear in a text's length: a
-built-in pattern reads each character a bounded number of times. The user's patterns and hook may take any time, so they
-run in a separate process with a time limit.
+numbers and IBANs have to pass their checksums, so other long numbers stay. Each pattern is searched for in the text and
+then in its plain form (`folding`), so that a no-break space, an en dash or a full width digit hides nothing. Time is
+linear in a text's length: a built-in pattern reads each character a bounded number of times. The user's patterns and
+hook may take any time, so they run in a separate process with a time limit.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -17,6 +18,7 @@ import structlog
 from ragweir.errors import ConfigurationError
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
+from ragweir.streams.judge.folding import Folded, folded
 from ragweir.streams.judge.isolated_redaction import IsolatedRedactor, RedactionFailed
 from ragweir.streams.settings import JudgeSettings, import_function
 from ragweir.streams.settings.imports import REDACTION
@@ -33,17 +35,24 @@ class _Pattern:
     """Returns the end of a match in the text; its start if the match is not one of the kind."""
 
     def replaced(self, text: str) -> str:
-        """Return the text with each match replaced by the name in brackets."""
-        kept: list[str] = []
-        done = at = 0
+        """Return the text with each match, in itself or in its plain form, replaced by the name in brackets."""
+        # The text first: what ends at a dash or a character without a width may go on in the plain form.
+        text = self._replaced(Folded(text, text, None))
+        return text if text.isascii() else self._replaced(folded(text))
+
+    def _replaced(self, searched: Folded) -> str:
+        spans = list(self._spans(searched.plain))
+        return searched.replaced(spans, f"[{self.name}]") if spans else searched.text
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
+        at = 0
         while (match := self.form.search(text, at)) is not None:
             end = self.end(match)
             if end > match.start():
-                kept += text[done : match.start()], f"[{self.name}]"
-                done = at = end
+                yield match.start(), end
+                at = end
             else:
                 at = match.start() + 1
-        return "".join((*kept, text[done:])) if kept else text
 
 
 def _card_end(match: re.Match[str]) -> int:

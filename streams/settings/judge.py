@@ -98,7 +98,8 @@ class JudgeSettings(SettingsGroup):
     every match by a placeholder, "refuse" does not judge an event that has a match."""
     redact_patterns: dict[str, str] = {}
     """Regular expressions to redact, by name, in addition to those for e-mail addresses, telephone and card numbers,
-    IBANs and keys."""
+    IBANs and keys. They are searched for in the text, and then with every space, dash and digit as in ASCII and without
+    characters that have no width."""
     redact_hook: str | None = None
     """Function from text to text that redacts texts after the patterns, named as `module:function` or by an entry point
     of the group `ragweir.redaction`. Unset: only the patterns do."""

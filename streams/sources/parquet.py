@@ -98,13 +98,18 @@ def quoted(column: str) -> str:
 def _without_nan(row: bytes) -> bytes:
     """Return a row with null for NaN, which pandas writes for a missing number, and which JSON cannot hold.
 
+    A row that Python cannot read is returned as it is, so that the decoder rejects it.
+
     >>> _without_nan(b'{"a":NaN,"b":"NaN"}')
     b'{"a": null, "b": "NaN"}'
     """
     if b"NaN" not in row:
         return row
-    data = json.loads(row, parse_constant=lambda name: None if name == "NaN" else float(name))
-    return json.dumps(data, ensure_ascii=False).encode()
+    try:
+        data = json.loads(row, parse_constant=lambda name: None if name == "NaN" else float(name))
+        return json.dumps(data, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):  # A column of JSON may be nested without bound, or hold an endless number.
+        return row
 
 
 @contextmanager

@@ -45,7 +45,33 @@ FOUND = [
     (f"ghp_{'a1' * 18} xoxb-{'12' * 10}-abc", "[key] [key]"),
     (f"-----BEGIN RSA PRIVATE KEY-----\n{'MIIB' * 9}\n-----END RSA PRIVATE KEY-----\nend", "[key]\nend"),
 ]
+DISGUISED = [
+    ("call +49\u00a030\u00a0901820 now", "call [phone] now"),
+    ("call +49\u200930\u202f901820\u00a0now", "call [phone]\u00a0now"),
+    ("(415)\u00a0555\u20132671 or 415\u2010555\u20112671", "[phone] or [phone]"),
+    ("020\u20097946\u20090958 – «Émile»", "[phone] – «Émile»"),
+    ("＋４９　３０　９０１８２０、または", "[phone]、または"),
+    ("٠٣٠ ٩٠١ ٨٢٠", "[phone]"),
+    ("paid with 4111\u00a01111\u00a01111\u00a01111 in\u00a02024", "paid with [card] in\u00a02024"),
+    ("4111\u20131111\u20131111\u20131111, 5555\u22125555\u22125555\u22124444", "[card], [card]"),
+    ("４１１１１１１１１１１１１１１１！", "[card]！"),
+    ("4111\u200b1111\u200b1111\u200b1111 \u200bend", "[card] \u200bend"),
+    ("41\u00ad11\u2060111111\ufeff111111", "[card]"),
+    ("4\ufe0f\u20e3111111111111111", "[card]"),
+    ("\u202e4111111111111111\u202c", "\u202e[card]\u202c"),
+    ("4111111111111111\u200b2024 4111111111111111\u20132024", "[card]\u200b2024 [card]\u20132024"),
+    ("to DE89\u00a03704\u00a00044\u00a00532\u00a00130\u00a000 please", "to [iban] please"),
+    ("ＤＥ８９３７０４００４４０５３２０１３０００．", "[iban]．"),
+    ("DE89\u200b3704\u200b0044\u200b0532\u200b0130\u200b00", "[iban]"),
+    ("ada\u200b@example\u200b.org, ada＠example．org", "[email], [email]"),
+    (f"key sk\u2011{'a1B2' * 6}, s\u200bk-{'a1B2' * 6}", "key [key], [key]"),
+    (f"Authorization: Bearer\u00a0{'x1' * 16}==", "Authorization: [key]"),
+]
+"""The same with other spaces, dashes and digits, and with characters that nobody sees."""
 LEFT = [
+    "On 22.\u00a011.\u00a02024, pp. 100–200, in 2019–2024; it cost 1\u202f234\u202f567,89\u00a0€ – or １２３４",
+    "Order 4111\u00a01111\u00a01111\u00a01112 fails Luhn\u2019s test; die Bau\u00adge\u00adneh\u00admi\u00adgung",
+    "\u202eنعم\u202c ٢٠٢٤\u200c — ok 👨\u200d👩\u200d👧 1\ufe0f\u20e3",
     "On 2024-11-22, 22.11.2024 or 01.02.2024 at 10:30, and 2024-11-22T10:30:00Z",
     "It cost 1,234,567.89 or 1.234.567,89 or 0.1234567891, in all 1 000 000",
     "Order 4111111111111112 and 4111 1111 1111 1112 fail Luhn's test",
@@ -93,7 +119,7 @@ def redacted_text(text: str, redactor: Redactor = ON) -> str:
     return case.response
 
 
-@pytest.mark.parametrize(("text", "redacted"), FOUND)
+@pytest.mark.parametrize(("text", "redacted"), [*FOUND, *DISGUISED])
 def test_what_identifies_or_opens_doors_is_replaced(text: str, redacted: str) -> None:
     assert redacted_text(text) == redacted
 
@@ -101,6 +127,11 @@ def test_what_identifies_or_opens_doors_is_replaced(text: str, redacted: str) ->
 @pytest.mark.parametrize("text", LEFT)
 def test_other_numbers_and_words_stay(text: str) -> None:
     assert redacted_text(text) == text
+
+
+def test_own_patterns_find_what_is_disguised() -> None:
+    own = Redactor(JudgeSettings(redaction="on", redact_patterns={"case": r"\bC-\d+"}))
+    assert redacted_text("«C\u20111\u200b2»\u00a0by \u200bAda", own) == "«[case]»\u00a0by \u200bAda"
 
 
 @given(st.text(max_size=300))

@@ -235,6 +235,23 @@ def test_parquet_has_null_for_a_missing_number_and_a_column_of_any_name(tmp_path
     assert [value for _, value in read_events(tmp_path / "rows[1]*.parquet", 12)] == [b'{"t": "a", "f']
 
 
+@pytest.mark.parametrize("value", ["[" * 3_000 + "]" * 3_000, "1" * 5_000], ids=["deep", "digits"])
+def test_a_row_of_parquet_that_python_cannot_read_is_rejected_and_those_after_it_are_read(
+    value: str, tmp_path: Path
+) -> None:
+    """It has the text NaN, which may stand for a missing number, beside a column of JSON from anywhere."""
+    query = """copy (select 'e' || i as event_id, 'NaN' as query, '' as response,
+        case i when 1 then ?::json else '1' end as custom from range(3) t(i)) to '{}'"""
+    with duckdb.connect() as db:
+        db.execute(query.format(tmp_path / "rows.parquet"), [value])
+    rows = list(read_events(tmp_path / "rows.parquet", MAX_EVENT_BYTES))
+    assert [number for number, _ in rows] == [1, 2, 3]
+    records = [Record("t", 0, number, None, row, None) for number, row in rows]
+    outcomes = [EvaluateAgent(CONFIG).handle([record]) for record in records]
+    topics = [[each.topic for each in outcome.emissions] for outcome in outcomes]
+    assert topics == [["evaluations"], ["dead-letter"], ["evaluations"]]
+
+
 # Hostile files.
 
 HEADER = b"id,query\n"
