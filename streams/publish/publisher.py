@@ -30,7 +30,9 @@ _LARGEST_SHARE = 4
 _IDLE_S = 5.0
 _IN_FLIGHT_S = 0.05
 _JOIN_S = 0.5
-_FORK_WAIT_S = 10.0
+_FORK_WAIT_S = 60.0
+"""Time in seconds that a fork waits for the thread's imports, which take a third of a second, and more than 10 on a
+starved machine. It ends, as the fork may be in the middle of an import that the thread waits for."""
 _NOTHING = object()
 
 
@@ -196,14 +198,14 @@ class Publisher:
     def _sender(self, backlog: Backlog) -> tuple[Sender | None, str]:
         """Return a sender, or None and the reason."""
         try:
-            with _importing:  # A child that is forked meanwhile would have half of a module.
+            with _starting:  # A child that is forked meanwhile would have half of a module.
                 from pathlib import Path  # noqa: PLC0415 - as below
 
                 from ragweir.streams.publish.sender import Sender  # noqa: PLC0415 - takes a third of a second
                 from ragweir.streams.settings import load_publisher  # noqa: PLC0415 - as above
 
-            file = None if self._settings_file is None else Path(self._settings_file)
-            return Sender(load_publisher(file, self._overrides), backlog), ""
+                file = None if self._settings_file is None else Path(self._settings_file)
+                return Sender(load_publisher(file, self._overrides), backlog), ""
         except Exception as error:
             problem = str(error) if isinstance(error, RagweirError) else f"{type(error).__name__}: {error}"
             with suppress(Exception):
@@ -256,10 +258,10 @@ class _Destination:
 
 
 _publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()
-_importing = threading.Lock()
-"""Held while modules are imported by the thread of a publisher."""
+_starting = threading.Lock()
+"""Held while the thread of a publisher imports modules, its own and that of `kafka.oauth`, and makes its client."""
 _forking = False
-"""True if a fork holds `_importing`."""
+"""True if a fork holds `_starting`."""
 
 
 def _close_all() -> None:
@@ -280,17 +282,17 @@ def _flush_at_end_of_child() -> None:
 
 def _before_fork() -> None:
     global _forking  # noqa: PLW0603 - a hook has no other memory
-    _forking = _importing.acquire(timeout=_FORK_WAIT_S)
+    _forking = _starting.acquire(timeout=_FORK_WAIT_S)
 
 
 def _after_fork_in_parent() -> None:
     if _forking:
-        _importing.release()
+        _starting.release()
 
 
 def _after_fork_in_child() -> None:
-    global _importing  # noqa: PLW0603 - as above; the thread that may hold it does not exist in the child
-    _importing = threading.Lock()
+    global _starting  # noqa: PLW0603 - as above; the thread that may hold it does not exist in the child
+    _starting = threading.Lock()
     for publisher in list(_publishers):
         publisher._start_empty()
 

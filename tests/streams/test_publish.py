@@ -135,6 +135,39 @@ assert threading.active_count() == 2
     assert done.returncode == 0, done.stderr
 
 
+SLOW_SIGN_IN = """
+import threading, time
+forking = threading.Event()
+forking.wait()
+time.sleep(0.3)
+def token(): return "", 0.0
+"""
+FORK = """
+import os, sys, time
+import ragweir
+publisher = ragweir.Publisher(bootstrap_servers="127.0.0.1:1", exit_timeout_s=0.0)
+publisher.publish({})
+while not hasattr(sys.modules.get("slow_sign_in"), "forking"):
+    time.sleep(0.001)
+os.register_at_fork(before=sys.modules["slow_sign_in"].forking.set)  # It is called before those registered earlier.
+child = os.fork()
+if not child:
+    os._exit(not hasattr(sys.modules["slow_sign_in"], "token"))
+assert os.waitpid(child, 0)[1] == 0, "the child has half of a module"
+"""
+
+
+def test_a_fork_waits_for_the_import_of_the_function_that_signs_in(tmp_path: Path) -> None:
+    """A child with half of a module could neither use it nor import it again."""
+    (tmp_path / "slow_sign_in.py").write_text(SLOW_SIGN_IN)
+    (tmp_path / "ragweir.toml").write_text('kafka.oauth = "slow_sign_in:token"')
+    own = environment() | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", FORK], env=own, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+
+
 class Hostile:
     """Raises wherever Python lets a class run code."""
 
