@@ -21,22 +21,27 @@ Answer = TypeVar("Answer", list[PartitionOffset], tuple[int, int])
 
 _CALL_SECONDS = 2.0
 _PAUSE_SECONDS = 0.1
+_NEW_PARTITION_SECONDS = 10.0
+"""Time to wait for an unknown partition; one that is deleted never becomes known."""
 
 
 def ask_until_answered(ask: Callable[[float], Answer], stopped: Callable[[], bool]) -> Answer:
     """Call `ask` with a timeout until the broker answers without an error for any partition.
 
-    The open transaction of a dead slot delays answers about committed offsets until it times out.
+    The open transaction of a dead slot delays answers about committed offsets until it times out. A partition that was
+    just added is assigned by one broker before the others know it.
 
     Raises:
         Interrupted: if `stopped` returns true meanwhile.
         KafkaException: if the broker answers with an error that is not transient.
     """
+    began = time.monotonic()
     while True:
         try:
             answer = ask(_CALL_SECONDS)
         except KafkaException as error:
-            if not is_transient(error) and error.args[0].name() != "_TIMED_OUT":
+            is_new = error.args[0].name() == "_UNKNOWN_PARTITION" and time.monotonic() - began < _NEW_PARTITION_SECONDS
+            if not is_new and not is_transient(error) and error.args[0].name() != "_TIMED_OUT":
                 raise
         else:
             if all(getattr(each, "error", None) is None for each in answer):

@@ -8,11 +8,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from conftest import SharedBroker, produce, read_to_end
 from faults import BEHIND, Service, Traffic, end_all, environment, eventually, forget, set_offset
 
 from ragweir.errors import Interrupted
+from ragweir.streams.runtimes import offsets
 from ragweir.streams.runtimes.offsets import ask_until_answered
 
 Start = Callable[..., Service]
@@ -143,3 +144,26 @@ def test_a_partition_whose_offset_is_held_back_is_asked_for_with_pauses() -> Non
     with pytest.raises(Interrupted):
         ask_until_answered(ask, lambda: time.monotonic() > until)
     assert 2 <= len(asked) <= 5
+
+
+def test_a_partition_that_was_just_added_is_asked_for_again() -> None:
+    """Its assignment may come before the broker that is asked knows it; one that is deleted never becomes known."""
+    answers = [KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION)), (0, 7)]
+
+    def ask(_: float) -> tuple[int, int]:
+        answer = answers.pop(0)
+        if isinstance(answer, KafkaException):
+            raise answer
+        return answer
+
+    assert ask_until_answered(ask, lambda: False) == (0, 7)
+
+
+def test_a_partition_that_stays_unknown_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offsets, "_NEW_PARTITION_SECONDS", 0.0)
+
+    def ask(_: float) -> tuple[int, int]:
+        raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
+
+    with pytest.raises(KafkaException):
+        ask_until_answered(ask, lambda: False)
