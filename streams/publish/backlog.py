@@ -66,6 +66,9 @@ class Backlog:
         self._dropped: dict[str, int] = dict.fromkeys(REASONS, 0)
         self.notes: dict[str, str] = {}
         """Explanation of the newest drop of each reason."""
+        self.reached = threading.Event()
+        """Set unless a client is connecting for the first time."""
+        self.reached.set()
         self.closed = False
         """True if no event is taken any more."""
         self.stopped = False

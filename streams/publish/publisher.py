@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import socket
 import sys
 import threading
 import time
@@ -14,7 +15,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from ragweir.errors import RagweirError, Rejected
+from ragweir.errors import RagweirError, Rejected, Unreachable
 from ragweir.streams.publish.backlog import Backlog, CapturedEvent, PublishStats
 from ragweir.streams.publish.drop_log import DropLog
 from ragweir.streams.publish.recorders import InteractionRecorder
@@ -33,6 +34,9 @@ _JOIN_S = 0.5
 _FORK_WAIT_S = 60.0
 """Time in seconds that a fork waits for the thread's imports, which take a third of a second, and more than 10 on a
 starved machine. It ends, as the fork may be in the middle of an import that the thread waits for."""
+_CONNECT_WAIT_S = 2.0
+"""Time in seconds that a fork waits for the answer to the first event, before which its client looks up addresses."""
+_LOOK_UP_S = 20.0
 _NOTHING = object()
 
 
@@ -191,6 +195,7 @@ class Publisher:
                 continue
         if sender is not None:
             sender.stop()
+        backlog.reached.set()
         backlog.abandon("the process ended before")
         with suppress(Exception):
             drops.report(backlog.stats.dropped, backlog.notes, final=True)
@@ -198,6 +203,7 @@ class Publisher:
     def _sender(self, backlog: Backlog) -> tuple[Sender | None, str]:
         """Return a sender, or None and the reason."""
         try:
+            _check_look_up()
             with _starting:  # A child that is forked meanwhile would have half of a module.
                 from pathlib import Path  # noqa: PLC0415 - as below
 
@@ -257,11 +263,42 @@ class _Destination:
         self._publisher._capture(self._backlog, make)
 
 
+_FORKED_IN_LOOK_UP = (
+    "the process was forked while another thread looked up an address, after which the C library looks up none; "
+    "fork before the first event, or start processes by spawn"
+)
+
+
+def _check_look_up() -> None:
+    """Check that this process can look up addresses.
+
+    The lock of glibc's getaddrinfo stays locked in a child that is forked while another thread holds it. A client would
+    wait for it for ever, and the end of the process for the client.
+
+    Raises:
+        Unreachable: if it cannot.
+    """
+    if _forked:
+        # With the flag that librdkafka has, without which glibc does not take the lock.
+        look_up = threading.Thread(
+            target=socket.getaddrinfo,
+            args=("127.0.0.1", None),
+            kwargs={"flags": socket.AI_ADDRCONFIG},
+            daemon=True,
+        )
+        look_up.start()
+        look_up.join(_LOOK_UP_S)
+        if look_up.is_alive():
+            raise Unreachable(_FORKED_IN_LOOK_UP)
+
+
 _publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()
 _starting = threading.Lock()
 """Held while the thread of a publisher imports modules, its own and that of `kafka.oauth`, and makes its client."""
 _forking = False
 """True if a fork holds `_starting`."""
+_forked = False
+"""True if this process is a child that was forked after this module was imported."""
 
 
 def _close_all() -> None:
@@ -283,6 +320,8 @@ def _flush_at_end_of_child() -> None:
 def _before_fork() -> None:
     global _forking  # noqa: PLW0603 - a hook has no other memory
     _forking = _starting.acquire(timeout=_FORK_WAIT_S)
+    for publisher in list(_publishers):
+        publisher._backlog.reached.wait(_CONNECT_WAIT_S)
 
 
 def _after_fork_in_parent() -> None:
@@ -291,7 +330,8 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _starting  # noqa: PLW0603 - as above; the thread that may hold it does not exist in the child
+    global _forked, _starting  # noqa: PLW0603 - as above; the thread that may hold the lock does not exist in the child
+    _forked = True
     _starting = threading.Lock()
     for publisher in list(_publishers):
         publisher._start_empty()

@@ -51,9 +51,11 @@ class Sender:
         properties = publisher_properties(settings, self)
         own = {name: value for name, value in _DEFAULTS.items() if name not in settings.kafka.client}
         self._producer = build(Producer, {**properties, **own})
+        backlog.reached.clear()
 
     def on_error(self, error: KafkaError) -> None:
         """Log a lost connection, at most once a minute. librdkafka reconnects by itself."""
+        self._backlog.reached.set()
         if error.code() in _LOST and time.monotonic() - self._lost_at >= _LOST_INTERVAL_S:
             self._lost_at = time.monotonic()
             with suppress(Exception):  # of the application's handlers and filters
@@ -96,6 +98,7 @@ class Sender:
                 self._producer.poll(_FULL_WAIT_S)
 
     def _on_delivery(self, error: KafkaError | None, _: Message) -> None:
+        self._backlog.reached.set()
         if error is None:
             self._backlog.settle()
         else:
@@ -106,6 +109,9 @@ class Sender:
         self._producer.poll(0)
 
     def stop(self) -> None:
-        """Give up what is not acknowledged; it is settled as not delivered."""
+        """Give up what is not acknowledged, which is settled as not delivered, and end the client."""
         self._producer.purge()
         self._producer.flush(_PURGE_S)
+        # It has a reference to this object: a collection would end it in another thread, or in a child, which has none
+        # of its threads.
+        del self._producer

@@ -13,11 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from commands import environment
+from confluent_kafka import KafkaError, Message
 from faults import eventually
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,13 +30,13 @@ from ragweir.schemas.codec.json import decode
 from ragweir.schemas.interaction import Interaction
 from ragweir.streams.publish import publisher as publisher_module
 from ragweir.streams.publish import recorders, sender
-from ragweir.streams.publish.backlog import CapturedEvent, CapturedSpan
+from ragweir.streams.publish.backlog import Backlog, CapturedEvent, CapturedSpan
 from ragweir.streams.publish.drop_log import DropLog
 from ragweir.streams.publish.encoding import encode
 from ragweir.streams.publish.publisher import Publisher
 from ragweir.streams.publish.recorders import InteractionRecorder
 from ragweir.streams.publish.snapshot import snapshot
-from ragweir.streams.settings import PublishSettings
+from ragweir.streams.settings import KafkaSettings, PublisherSettings, PublishSettings
 
 NOWHERE = "127.0.0.1:1"
 WHOLE = {"event_id": "1", "query": "Who?", "response": "Ada."}
@@ -166,6 +167,55 @@ def test_a_fork_waits_for_the_import_of_the_function_that_signs_in(tmp_path: Pat
         [sys.executable, "-c", FORK], env=own, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
+
+
+FORKS = """
+import os, socket, threading
+import ragweir
+from ragweir.streams.publish import publisher as module
+module._LOOK_UP_S = 2.0
+publisher = ragweir.Publisher(bootstrap_servers="127.0.0.1:1", exit_timeout_s=0.0)
+
+def look_up():
+    while True:
+        socket.getaddrinfo("127.0.0.1", None, flags=socket.AI_ADDRCONFIG)
+
+for _ in range(4):
+    threading.Thread(target=look_up, daemon=True).start()
+for _ in range(8):
+    if not os.fork():
+        publisher.publish({})
+        publisher.flush(4)
+        raise SystemExit
+for _ in range(8):
+    assert os.wait()[1] == 0
+os._exit(0)
+"""
+
+
+def test_a_child_that_can_look_up_no_address_drops_its_events_and_ends() -> None:
+    """It was forked while another thread held the lock of the C library's getaddrinfo, which nobody opens in it."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS], env=environment(), capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "forked while another thread looked up an address" in done.stderr
+
+
+@pytest.mark.parametrize("answer", ["delivered", "lost"])
+def test_a_fork_waits_until_the_first_client_has_connected(answer: str) -> None:
+    """Before that, its threads look up addresses."""
+    backlog = Backlog(10, 1_000)
+    assert backlog.reached.is_set(), "no client is made"
+    made = sender.Sender(PublisherSettings(kafka=KafkaSettings(bootstrap_servers=NOWHERE)), backlog)
+    assert not backlog.reached.is_set()
+    if answer == "delivered":
+        made._on_delivery(KafkaError(KafkaError._MSG_TIMED_OUT), cast("Message", None))
+    else:
+        made.on_error(KafkaError(KafkaError._TRANSPORT))
+    assert backlog.reached.is_set()
+    made.stop()
+    assert not hasattr(made, "_producer"), "a client that is left to a collection may end in a child"
 
 
 class Hostile:
