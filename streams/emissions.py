@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from ragweir.errors import ErrorClass
 from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter, kept_bytes
+from ragweir.streams.escapes import escaped
 from ragweir.streams.headers import producer_headers, trace_headers
 from ragweir.streams.records import Emission, Headers, Outcome, Record
 
@@ -55,7 +56,8 @@ def add_dead_letter(
         service: the service that writes it.
         record: the input record.
         error_class: the class of the error.
-        message: one sentence that quotes nothing of the record.
+        message: one sentence that quotes nothing of the record; control characters, as of a name in a schema, are
+            escaped.
         max_bytes: the size of the largest value that is kept whole.
         index: the index of the event within the record.
         repeated: true if another dead letter has the value of this record, which is then left out: the dead letters of
@@ -64,7 +66,7 @@ def add_dead_letter(
     value, length, digest = (b"", len(record.value or b""), None) if repeated else kept_bytes(record.value, max_bytes)
     letter = DeadLetter(
         error_class=error_class,
-        message=message,
+        message=escaped(message),  # Any tool that lists records prints headers as they are.
         source_topic=record.topic,
         source_partition=record.partition,
         source_offset=record.offset,

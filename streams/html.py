@@ -1,12 +1,15 @@
 """Parts of HTML reports: each is one file without scripts or external resources.
 
-Text from events is escaped, and a content security policy forbids everything but the page's own style.
+Text from events is escaped, also characters that no one sees or that turn the direction of what follows, and a content
+security policy forbids everything but the page's own style.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+
+from ragweir.streams.escapes import escaped
 
 _HEAD = """<!doctype html>
 <html lang="en">
@@ -34,12 +37,12 @@ def document(title: str, style: str, parts: Iterable[str]) -> str:
 
 
 def text(value: str, most: int = 200) -> str:
-    """Return text from outside, shortened and escaped.
+    r"""Return text from outside, shortened and escaped.
 
-    >>> text("<b>&amp;"), text("x" * 9, 5)
-    ('&lt;b&gt;&amp;amp;', 'xxxx…')
+    >>> print(text("<b>&amp;"), text("x" * 9, 5), text("\x1b\u202egnp.exe"))
+    &lt;b&gt;&amp;amp; xxxx… \x1b\u202egnp.exe
     """
-    return escape(value if len(value) <= most else value[: most - 1] + "…")
+    return escape(escaped(value if len(value) <= most else value[: most - 1] + "…"))
 
 
 def row(cells: Iterable[str], tag: str = "td", kind: str = "") -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pydantic import ValidationError
 
 from ragweir.schemas.dead_letter import DeadLetter
+from ragweir.streams.escapes import escaped
 from ragweir.streams.records import Record
 
 _NUMBER = re.compile(r"\d+")
@@ -65,17 +66,8 @@ def shown(data: bytes | str | None, most: int = 2_000) -> str:
         return "(none)"
     head, more = data[:most], len(data) - most
     text = head if isinstance(head, str) else head.decode("utf-8", "surrogateescape")
-    safe = "".join(map(_escaped, text))
+    safe = escaped(text, exactly=True)
     return f"{safe}… ({more:,} more)" if more > 0 else safe
-
-
-def _escaped(character: str) -> str:
-    code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # A byte that is not UTF-8.
-        return f"\\x{code - 0xDC00:02x}"
-    if character.isprintable() and character != "\\":
-        return character
-    return character.encode("unicode_escape", "surrogatepass").decode()
 
 
 @dataclass(slots=True)

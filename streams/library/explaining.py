@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from html import escape
 from io import StringIO
 from types import MappingProxyType
 from typing import Any
@@ -92,10 +91,10 @@ class Explanation(Mapping[str, ExplainedMetric]):
                 missing[each.reason or ""].append(name)
                 continue
             facts = f"{each.metric.unit}, {DIRECTIONS[each.metric.better]}"
-            lines = "".join(f"<br>- {text(printable(line, None))}" for line in each.evidence)
+            lines = "".join(f"<br>- {text(line, 1_000)}" for line in each.evidence)
             meaning = f"{text(each.metric.meaning, 1_000)}{lines}"
             rows.append(row((text(name), text(formatted(each.value, each.metric)), text(facts), meaning)))
-        absent = [f"<li>{text(reason)}: {escape(', '.join(names))}</li>" for reason, names in missing.items()]
+        absent = [f"<li>{text(reason)}: {', '.join(map(text, names))}</li>" for reason, names in missing.items()]
         found = table(("metric", "value", "unit", "meaning and evidence"), rows)
         return f"<p>{text(self._title, 1_000)}</p>\n{found}<p>Not computed</p><ul>{''.join(absent)}</ul>\n"
 

@@ -468,6 +468,7 @@ HOSTILE = [
     "\x1b]0;title\x07\x1b[2J",
     "&lt;b&gt;",
     "\u202egnp.exe\x00",
+    "\u2066\u200f\u200b\x9b2J\u2028\x85\ufeff",
     "é" * 5_000,
 ]
 
@@ -493,6 +494,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
         parser = Tags()
         text = page(compare(files, (names[0], names[1]), BY, METRICS))
         assert not {"http:", "https:", "url(", "@import", "javascript:"} & set(text.split())
+        assert [each for each in text if not each.isprintable() and each != "\n"] == [], "nothing hides or turns a text"
         parser.feed(text)
         return parser
 
@@ -501,6 +503,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert not hostile.names & {"script", "img", "iframe", "link", "object", "image", "use", "a"}
     assert not {name for name in hostile.attributes if name.startswith("on") or name in ("src", "href", "style")}
     assert HOSTILE[0] in hostile.texts
+    assert r"\u202egnp.exe\x00" in hostile.texts
     done = ragweir("compare", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--html", tmp_path / "r.html")
     assert done.returncode == 0
     assert b"\x1b" not in done.stdout

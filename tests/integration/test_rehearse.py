@@ -452,7 +452,12 @@ def test_the_live_topic_is_rehearsed_as_a_file_is(kafka: SharedBroker, prefix: s
         run("v9", shared=shared)
 
 
-HOSTILE = ["<script>alert(1)</script>", "'\"><img src=x onerror=alert(1)>", "</title></style></svg>", "\x1b[2J\x00"]
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "'\"><img src=x onerror=alert(1)>",
+    "</title></style></svg>",
+    "\x1b[2J\x00\u202e",
+]
 
 
 def test_hostile_labels_stay_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -483,6 +488,8 @@ def test_hostile_labels_stay_text(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "On tenant <script>alert(1)</script>" in told
     drawn = (tmp_path / "p.html").read_text()
     assert 'class="page during"' in drawn
+    assert r"\x1b[2J\x00\u202e" in drawn
+    assert [each for each in drawn if not each.isprintable() and each != "\n"] == []
     assert "http" not in drawn.replace("http-equiv", "")
 
 

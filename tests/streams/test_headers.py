@@ -18,6 +18,7 @@ from ragweir.schemas.dead_letter import HEAD_BYTES, DeadLetter
 from ragweir.schemas.trace_context import parse_traceparent
 from ragweir.streams.dead_letters.listing import read_letter
 from ragweir.streams.dead_letters.redrive import _headers as redriven_headers
+from ragweir.streams.emissions import add_dead_letter
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.headers import MAX_HEADER_BYTES, MAX_HEADERS, producer_headers
@@ -32,6 +33,15 @@ ROUTING = RoutingSettings(rules=[], floors={"rubric": 1.0})
 AGENT = EvaluateAgent(EvaluateConfig(CATALOGUE, router=Router(ROUTING, CATALOGUE, tuple(suites()))))
 BROKEN = b"{"
 OWN = {"ragweir-error-class", "ragweir-message", "ragweir-source-topic", "ragweir-source-offset", "ce_source", "ce_id"}
+
+
+def test_the_reason_of_a_dead_letter_controls_no_terminal() -> None:
+    """Names in schemas are of strangers, and every tool that lists records prints headers as they are."""
+    outcome = Outcome()
+    record = Record("t", 0, 7, None, b"{", None)
+    add_dead_letter(outcome, "evaluate", record, "invalid", "the field \x1b[2J\u202egnp is missing", 100)
+    message = dict(outcome.emissions[0].headers)["ragweir-message"]
+    assert message == rb"the field \x1b[2J\u202egnp is missing"
 
 
 def handled(headers: Headers, value: bytes | None = None, **fields: Any) -> Outcome:

@@ -575,7 +575,11 @@ def test_an_explanation_has_the_values_reasons_and_evidence() -> None:
 def test_an_explanation_reads_well_and_controls_nothing() -> None:
     """As text, and as HTML of a notebook, whatever the event holds."""
     explanation = ragweir.explain(
-        {**EVENT, "event_id": "<b>\x1b[2J", "response": "Ada <b>Byron</b> \x1b[2J opened it in <i>1890</i>."}
+        {
+            **EVENT,
+            "event_id": "<b>\x1b[2J\u202e",
+            "response": "Ada <b>Byron</b> \x1b[2J\u202e opened it in <i>1890</i>.",
+        }
     )
     text, html = str(explanation), explanation._repr_html_()
     assert re.search(r"context_support  0(\.\d+)?  ratio, higher is better\n +Share of", text)
@@ -585,7 +589,8 @@ def test_an_explanation_reads_well_and_controls_nothing() -> None:
     assert any("<" in line for each in explanation.values() for line in each.evidence)
     assert "<b>" not in html
     assert "<i>" not in html
-    assert "\x1b" not in html
+    assert [each for each in html if not each.isprintable() and each != "\n"] == []
+    assert r"\x1b[2J\u202e" in html
 
 
 def test_explaining_takes_one_event() -> None:
