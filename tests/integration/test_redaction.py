@@ -233,9 +233,11 @@ ORPHAN = """
 import os, threading, time
 from ragweir.metrics.judged.suite import Case
 from ragweir.metrics.metric import Null
+from ragweir.streams.judge import isolated_redaction
 from ragweir.streams.judge.redaction import Redactor
 from ragweir.streams.settings import JudgeSettings
 
+isolated_redaction._SLACK_S = 1.0
 if __name__ == "__main__":
     redactor = Redactor(JudgeSettings(redaction="on", redact_timeout_s={limit}, redact_patterns={{"bad": "(a+)+$"}}))
     redactor.redact(Case("", "fine"))
