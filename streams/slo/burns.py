@@ -43,6 +43,11 @@ class Burn:
         budget = 1 - objective
         return round(min(self.factor * budget, budget + self.most * (1 - budget)), 9)
 
+    @property
+    def next_command(self) -> str:
+        """Command that names the worst events, over twice the long window: the alert may have fired that long ago."""
+        return f"ragweir slo rehearse --from {duration(2 * self.long_m * MINUTE_SECONDS)}"
+
 
 FAST = Burn("RagweirSloBurnsFast", "page", factor=6, most=0.75, long_m=60, short_m=5, bad=10, certain=True)
 SLOW = Burn("RagweirSloBurnsSlowly", "ticket", factor=2, most=0.5, long_m=360, short_m=30, bad=30, certain=False)

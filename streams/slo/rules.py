@@ -101,6 +101,7 @@ def alert_annotations(slo: Slo, burn: Burn, scale: float = 1.0, *, judged: bool 
     estimated = " by the estimate from judged ones" if judged else ""
     return {
         "summary": f"Too many events have {slo.metric} {bound}" + (f", where {where}" if where else ""),
+        "next": burn.next_command,
         "description": f"{SHARE} of the events of the last {window} were bad{estimated}; "
         f"the objective allows {100 * (1 - slo.objective):.4g} %.",
     }

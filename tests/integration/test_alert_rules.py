@@ -22,7 +22,7 @@ from ragweir.streams.serving.telemetry import TABLE
 from ragweir.streams.settings import Slo
 from ragweir.streams.slo import burns
 from ragweir.streams.slo import rules as slo_rules
-from ragweir.streams.slo.shipped import rows
+from ragweir.streams.slo.shipped import commands_of, rows
 from ragweir.streams.slo.synthetic_tests import synthetic_tests
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -127,7 +127,7 @@ def test_alertmanager_inhibits_alerts_that_exist() -> None:
     """An alert that Alertmanager's configuration names is one that we have."""
     named = set(re.findall(r"Ragweir\w+", (DEPLOY / "alertmanager" / "alertmanager.yml").read_text()))
     assert named
-    assert named <= {name.strip("`") for name, _, _ in rows()}
+    assert named <= {name.strip("`") for name, *_ in rows()}
 
 
 @pytest.mark.parametrize("file", [file.name for file in RULES])
@@ -214,6 +214,20 @@ def test_expressions_are_about_series_that_exist() -> None:
         read = set(re.findall(r"[\w:]*ragweir[\w:]+", bare))
         assert read <= known, rule
         assert read or "up" in bare, rule
+
+
+def test_every_alert_names_a_command_that_exists() -> None:
+    """The annotation `next` of each alert has commands whose names and options the command line knows."""
+    rules = [rule for file in RULES for rule in every(loaded(file))] + every(slo_rules.rules(SLOS[:1]))
+    alerts = {rule["alert"]: rule["annotations"] for rule in rules if "alert" in rule}
+    for alert, annotations in alerts.items():
+        commands = commands_of(annotations.get("next", ""))
+        assert commands, alert
+        for program, *words in map(str.split, commands):
+            assert program == "ragweir", alert
+            done = CliRunner().invoke(app, [*words, "--help"])
+            assert done.exit_code == 0, (alert, words, done.output)
+            assert {word for word in words if word.startswith("--")} <= set(done.output.split()), (alert, words)
 
 
 def test_labels_in_expressions_are_labels_of_their_series() -> None:

@@ -8,4 +8,4 @@ from tools.reference.markdown import plain, table
 
 def page() -> str:
     """Return the generated part of the page."""
-    return table(shipped.HEAD, ((name, severity, plain(text)) for name, severity, text in shipped.rows()))
+    return table(shipped.HEAD, ((name, severity, plain(text), next_) for name, severity, text, next_ in shipped.rows()))
