@@ -39,7 +39,8 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     del config, files
     uri = page.file.src_uri
     document = next((document for document, its_page in PAGES.items() if its_page == uri), f"docs/{uri}")
-    return as_page(markdown, document, uri)
+    # Pygments has no lexer for JSON lines, and what is plain text is shown unwrapped, as a diagram.
+    return as_page(markdown, document, uri).replace("```jsonl", "```json")
 
 
 def as_page(markdown: str, document: str, page: str) -> str:
