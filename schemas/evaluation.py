@@ -42,7 +42,7 @@ class Source(RecordPosition):
 class SuiteDecision(RecordPart):
     """The decision on judging the event by one suite, with its probability and the names of the rules that fired."""
 
-    omitted_values: ClassVar[Mapping[str, object]] = {"row": None}
+    omitted_values: ClassVar[Mapping[str, object]] = {"row": None, "row_digest": None}
 
     suite: str
     """Name of the suite."""
@@ -55,6 +55,9 @@ class SuiteDecision(RecordPart):
     event because of its risk, and `floor` if it was drawn at random, below the row's floor."""
     row: str | None = None
     """Effective time of the routing row that was used, or `shipped`; absent for a suite without rows."""
+    row_digest: str | None = None
+    """Digest of the numbers by which this row selects, 16 hexadecimal digits; absent without a row of the topic
+    `control`. Rows of the same effective time with the same digest decide the same."""
 
 
 class Decision(RecordPart):

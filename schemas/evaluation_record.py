@@ -35,6 +35,7 @@ class SuiteDecisionRecord(_Record):
     probability: _Probability
     because: tuple[str, ...] = ()
     row: str | None = None
+    row_digest: str | None = None
 
 
 class DecisionRecord(_Record):

@@ -27,7 +27,7 @@ from ragweir.schemas.window import duration_s
 from ragweir.streams.aggregate.dimensions import Dimensions
 from ragweir.streams.aggregate.window_times import start_of
 from ragweir.streams.dead_letters.listing import Letter, read_letter
-from ragweir.streams.evaluate.rows import SHIPPED, RowTable
+from ragweir.streams.evaluate.rows import SHIPPED, RowTable, digest_of
 from ragweir.streams.kafka.client import Identity, build, reader_properties
 from ragweir.streams.kafka.reader import OffsetRange, OnProgress, offset_range, read, topics
 from ragweir.streams.originals import Original
@@ -267,11 +267,11 @@ class TopicSearch:
     def _row(self, evaluation: Evaluation) -> RoutingRow | None:
         """Return the routing row that a decision names. Replays select by the live rows."""
         topic = self._settings.output_topic("control")
-        revision = next((each.row for each in evaluation.decision.suites if each.row not in (None, SHIPPED)), None)
-        if revision is None or topic not in self._topics:
+        decided = next((each for each in evaluation.decision.suites if each.row not in (None, SHIPPED)), None)
+        if decided is None or decided.row is None or topic not in self._topics:
             return None
         try:
-            key = encode_row_key(evaluation.application, parse_rfc3339(revision))
+            key = encode_row_key(evaluation.application, parse_rfc3339(decided.row))
         except ValueError:
             return None
         # All partitions, as evaluate reads rows from any: a row by hand may be elsewhere than its key says.
@@ -279,7 +279,7 @@ class TopicSearch:
         table = RowTable()
         records = read(self._settings, part, self._watch(topic, len(part)))
         table.add(record for record in records if record.key == key)
-        return next(iter(table.held), None)
+        return next((row for row in table.held if decided.row_digest in (None, digest_of(row))), None)
 
     def _trace(self, trace_id: str) -> TraceStory | None:
         """Return the story of a trace; None if there is no topic of spans. Replays have none of their own."""

@@ -101,8 +101,8 @@ class Router:
     >>> event = Interaction(event_id="1", query="Who?", response="Ada.")
     >>> for suite in router.decide(event, {"unsupported_risk": 0.99, "context_recall_heuristic": 0.7}, {}).suites[:2]:
     ...     print(suite)
-    suite='rubric' status='selected' probability=1.0 because=('share',) row='shipped'
-    suite='context_recall' status='not_selected' probability=0.02 because=('floor',) row=None
+    suite='rubric' status='selected' probability=1.0 because=('share',) row='shipped' row_digest=None
+    suite='context_recall' status='not_selected' probability=0.02 because=('floor',) row=None row_digest=None
     """
 
     def __init__(self, routing: RoutingSettings, catalogue: Catalogue, suites: Sequence[str]) -> None:
@@ -179,8 +179,10 @@ class Router:
     def _floored_of(self, row: Selection) -> Selection:
         return row.with_floor(self._floors.get(SHARED_SUITE, 0.0))
 
-    def _reasons(self, suite: str, fired: int, choice: Choice | None) -> tuple[float, tuple[str, ...], str | None]:
-        """Return a suite's probability, the reasons, and the revision of the row; a suite without a row has none."""
+    def _reasons(
+        self, suite: str, fired: int, choice: Choice | None
+    ) -> tuple[float, tuple[str, ...], str | None, str | None]:
+        """Return a suite's probability, the reasons, and the row's revision and digest, if it has a row."""
         rules = {
             rule.name: rule.probability
             for number, rule in enumerate(self._rules)
@@ -188,9 +190,9 @@ class Router:
         }
         highest = max(rules.values(), default=0.0)
         if choice is not None and suite == SHARED_SUITE:
-            return max(highest, choice.probability), (*rules, *choice.because), choice.row
+            return max(highest, choice.probability), (*rules, *choice.because), choice.row, choice.digest
         floor = self._floors.get(suite, 0.0)
-        return max(highest, floor), (*rules, FLOOR) if floor else tuple(rules), None
+        return max(highest, floor), (*rules, FLOOR) if floor else tuple(rules), None, None
 
     def _chances_of(self, fired: int, choice: Choice | None) -> tuple[_Chance, ...]:
         return tuple(
@@ -209,10 +211,11 @@ class Router:
                     probability=probability,
                     because=because,
                     row=row,
+                    row_digest=digest,
                 )
                 for bit, _, suite in self._suites
-                for probability, because, row in (
-                    (0.0, (CONTENT_ABSENT,), None) if barred & bit else self._reasons(suite, fired, choice),
+                for probability, because, row, digest in (
+                    (0.0, (CONTENT_ABSENT,), None, None) if barred & bit else self._reasons(suite, fired, choice),
                 )
             )
         )

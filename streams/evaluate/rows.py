@@ -11,7 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from hashlib import blake2b
 from math import ceil
+from struct import Struct
 from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
@@ -39,17 +41,19 @@ MAX_ROWS = 100_000
 MAX_ROW_BYTES = 16 * 1024
 DRAW_RANGE = 2**64
 """The number of values of a draw."""
+_NUMBERS = Struct(">idd")
 
 Rejection = Literal["unreadable", "late"]
 REJECTIONS: tuple[Rejection, ...] = ("unreadable", "late")
 
 
 class Choice(NamedTuple):
-    """What a row says about one event: the probability of selecting it, the reasons, and the row's revision."""
+    """What a row says about one event: the probability of selecting it, the reasons, the row's revision and digest."""
 
     probability: float
     because: tuple[str, ...]
     row: str
+    digest: str | None = None
 
 
 class Selection:
@@ -60,27 +64,29 @@ class Selection:
         bin: see `RoutingRow`.
         at_bin: see `RoutingRow`.
         floor: see `RoutingRow`.
+        digest: see `digest_of`; None for the shipped row.
 
     >>> row = Selection("2026-11-22T00:00:00Z", 80, 0.5, 0.02)
     >>> row.choice(0.9, draw=2**63), row.choice(0.1, draw=0).because, row.choice(None, draw=2**63).because
-    (Choice(probability=1.0, because=('share',), row='2026-11-22T00:00:00Z'), ('floor',), ())
+    (Choice(probability=1.0, because=('share',), row='2026-11-22T00:00:00Z', digest=None), ('floor',), ())
     """
 
-    __slots__ = ("_above", "_at", "_at_bound", "_below", "_floor_bound", "at_bin", "bin", "floor", "revision")
+    __slots__ = ("_above", "_at", "_at_bound", "_below", "_floor_bound", "at_bin", "bin", "digest", "floor", "revision")
 
-    def __init__(self, revision: str, bin: int, at_bin: float, floor: float) -> None:
-        self.revision, self.bin, self.at_bin, self.floor = revision, bin, at_bin, floor
+    def __init__(self, revision: str, bin: int, at_bin: float, floor: float, digest: str | None = None) -> None:
+        self.revision, self.bin, self.at_bin, self.floor, self.digest = revision, bin, at_bin, floor, digest
         at = floor + (1 - floor) * at_bin
         self._floor_bound, self._at_bound = ceil(floor * DRAW_RANGE), ceil(at * DRAW_RANGE)
         # Each by whether the draw is below the floor.
-        self._below = Choice(floor, (), revision), Choice(floor, (FLOOR,), revision)
-        self._at = Choice(at, (SHARE,), revision), Choice(at, (FLOOR,), revision), Choice(at, (), revision)
-        self._above = Choice(1.0, (SHARE,), revision), Choice(1.0, (SHARE, FLOOR), revision)
+        by = revision, digest
+        self._below = Choice(floor, (), *by), Choice(floor, (FLOOR,), *by)
+        self._at = Choice(at, (SHARE,), *by), Choice(at, (FLOOR,), *by), Choice(at, (), *by)
+        self._above = Choice(1.0, (SHARE,), *by), Choice(1.0, (SHARE, FLOOR), *by)
 
     @classmethod
     def of(cls, row: RoutingRow) -> Selection:
         """Return the selection by a row."""
-        return cls(revision_of(row.effective_at), row.bin, row.at_bin, row.floor)
+        return cls(revision_of(row.effective_at), row.bin, row.at_bin, row.floor, digest_of(row))
 
     def choice(self, risk: float | None, draw: int) -> Choice:
         """Return what it says about an event.
@@ -102,7 +108,8 @@ class Selection:
         if floor <= self.floor:
             return self
         at = max(floor, self.floor + (1 - self.floor) * self.at_bin)
-        return Selection(self.revision, self.bin, (at - floor) / (1 - floor) if floor < 1 else 0.0, floor)
+        at_bin = (at - floor) / (1 - floor) if floor < 1 else 0.0
+        return Selection(self.revision, self.bin, at_bin, floor, self.digest)
 
 
 def revision_of(effective_at: datetime) -> str:
@@ -113,6 +120,19 @@ def revision_of(effective_at: datetime) -> str:
     '2026-11-22T00:00:00Z'
     """
     return effective_at.isoformat().replace("+00:00", "Z")
+
+
+def digest_of(row: RoutingRow) -> str:
+    """Return a digest of the numbers by which a row selects, in 16 hexadecimal digits.
+
+    It is that of BLAKE2b, of 8 bytes, over `bin` as an integer of 4 bytes, `at_bin` and `floor` as doubles, all
+    big-endian.
+
+    >>> digest_of(RoutingRow(application="docs", effective_at="2026-11-22T00:00:00Z", share=0.1, floor_share=0.25,
+    ...     bin=80, at_bin=0.5, floor=0.02))
+    '9df88540bc51492e'
+    """
+    return blake2b(_NUMBERS.pack(row.bin, row.at_bin, row.floor), digest_size=8).hexdigest()
 
 
 def shipped_selection(routing: RoutingSettings) -> Selection:

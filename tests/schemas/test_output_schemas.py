@@ -23,7 +23,7 @@ from ragweir.schemas.window import Window
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 FILES = {
-    "evaluations": ["evaluation.json"],
+    "evaluations": ["evaluation.json", "evaluation_by_row.json"],
     "windows": ["window.json", "window_without_estimates.json", "window_without_selection.json"],
 }
 CASES = [(name, file) for name, files in FILES.items() for file in files]

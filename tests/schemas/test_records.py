@@ -155,6 +155,21 @@ EVALUATION = Evaluation(
     run_id="before-v43",
 )
 
+BY_ROW = Decision(
+    suites=(
+        SuiteDecision(
+            suite="rubric",
+            status="judged",
+            probability=0.51,
+            because=("share",),
+            row="2026-11-21T00:00:00Z",
+            row_digest="9df88540bc51492e",
+        ),
+        SuiteDecision(suite="recall", status="not_selected", probability=0.0),
+    )
+)
+"""A decision by a row of the topic `control`."""
+
 WINDOW_SCHEMES = {
     "context_support": Scheme(0.0, 1.0, 1_000_000, 1_000_000),
     "ragas_score": Scheme(0.0, 100.0, 1_000_000, 1_000_000),
@@ -236,11 +251,15 @@ def test_the_golden_interaction_has_every_field() -> None:
     assert missing == []
 
 
-def test_the_golden_evaluation_is_read_and_written() -> None:
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("evaluation", EVALUATION), ("evaluation_by_row", EVALUATION.model_copy(update={"decision": BY_ROW}))],
+)
+def test_the_golden_evaluation_is_read_and_written(name: str, expected: Evaluation) -> None:
     """An evaluation of version 1 is read as the same values and written as the same bytes."""
-    read = Evaluation.model_validate_json(golden("evaluation"))
-    assert read == EVALUATION
-    assert encode(read) == golden("evaluation")
+    read = Evaluation.model_validate_json(golden(name))
+    assert read == expected
+    assert encode(read) == golden(name)
 
 
 def test_the_golden_run_is_read_and_written() -> None:

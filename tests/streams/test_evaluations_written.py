@@ -26,12 +26,14 @@ from ragweir.schemas.judging import JudgeRequest
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.evaluate.evaluations import evaluation_of
 from ragweir.streams.evaluate.routing import Router
+from ragweir.streams.evaluate.rows import RoutingRows, RowSource, Selection
 from ragweir.streams.otlp_results import OtlpResults
 from ragweir.streams.records import Record
 from ragweir.streams.settings import RoutingSettings
 
 CATALOGUE = Catalogue(everything())
 ROUTER = Router(RoutingSettings(floors={"rubric": 0.5}), CATALOGUE, tuple(suites()))
+BY_ROWS = Router(RoutingSettings(share=0.1, floors={"rubric": 0.5}), CATALOGUE, tuple(suites()))
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 _CONTEXTS = [{"text": "Ada.", "document_id": f"d{number % 20}", "rank": 40 - number} for number in range(40)]
@@ -62,7 +64,13 @@ def reference(agent: EvaluateAgent, record: Record) -> Evaluation:
         reasons=scored.reasons,
         flags=(*interaction.flags, *scored.flags),
         evidence=config.catalogue.explain(view) if config.explain else {},
-        decision=config.router.decide(interaction, scored.scores, scored.categories, view.absent)
+        decision=config.router.decide(
+            interaction,
+            scored.scores,
+            scored.categories,
+            view.absent,
+            config.rows.rows.at(interaction.application, time)[0],
+        )
         if config.router
         else Evaluation.model_fields["decision"].default,
         document_ids=document_ids(interaction),
@@ -79,9 +87,15 @@ def reference(agent: EvaluateAgent, record: Record) -> Evaluation:
     )
 
 
+ROW = Selection("2026-11-20T00:00:00Z", 30, 0.5, 0.9, "9df88540bc51492e")
+ROWS = RoutingRows(
+    {name: ([datetime(1970, 1, 1, tzinfo=UTC)], [ROW]) for name in (f"app-{number}" for number in range(4))}
+)
+
 CONFIGS = {
     "alone": EvaluateConfig(CATALOGUE),
     "routed": EvaluateConfig(CATALOGUE, router=ROUTER),
+    "routed by rows": EvaluateConfig(CATALOGUE, router=BY_ROWS, rows=RowSource(ROWS)),
     "all": EvaluateConfig(CATALOGUE, router=ROUTER, include_text=True, explain=True, run_id="july"),
     "otlp": EvaluateConfig(CATALOGUE, otlp=OtlpResults(tuple(CATALOGUE.free), {})),
 }
@@ -90,13 +104,14 @@ CONFIGS = {
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_an_evaluation_is_written_as_its_model_is(config: EvaluateConfig) -> None:
     """The bytes of evaluations, requests and results are those of validated models, for each kind of event."""
-    agent, requests = EvaluateAgent(config), 0
+    agent, requests, by_row = EvaluateAgent(config), 0, 0
     for value in (*ORDINARY.values(), *REPAIRED.values()):
         record = Record("t", 3, 7, None, value, 1_764_000_000_000)
         evaluation = reference(agent, record)
         emissions = {each.topic: each for each in agent.handle([record]).emissions}
         written = emissions["evaluations"]
         assert written.value == encode(evaluation)
+        by_row += b'"row_digest":"9df88540bc51492e"' in written.value
         assert Evaluation.model_validate(orjson.loads(written.value)) == evaluation
         assert written.key == evaluation.event_id.encode()
         assert dict(written.headers)["ce_time"] == evaluation.event_time.isoformat().encode()
@@ -114,6 +129,7 @@ def test_an_evaluation_is_written_as_its_model_is(config: EvaluateConfig) -> Non
                 "evaluate", evaluation
             )
     assert (requests > 0) == bool(config.router)
+    assert (by_row > 0) == (config is CONFIGS["routed by rows"])
 
 
 class _Float(float):

@@ -8,9 +8,13 @@ import orjson
 import pytest
 
 from ragweir.metrics.aggregation.summary import Scheme
+from ragweir.metrics.catalogue import Catalogue, everything
 from ragweir.metrics.routing_share import risk_bin
 from ragweir.schemas.codec.json import encode
+from ragweir.schemas.evaluation import SuiteDecision
+from ragweir.schemas.interaction import Interaction
 from ragweir.schemas.routing_row import RoutingRow, encode_row_key
+from ragweir.streams.evaluate.routing import Router
 from ragweir.streams.evaluate.rows import (
     DRAW_RANGE,
     ROUTING_AHEAD,
@@ -21,6 +25,7 @@ from ragweir.streams.evaluate.rows import (
     revision_of,
 )
 from ragweir.streams.records import Record
+from ragweir.streams.settings import RoutingSettings
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -120,6 +125,28 @@ def test_events_are_selected_as_often_as_their_probability_says() -> None:
             selected += is_selected
         error = (probability * (1 - probability) / number) ** 0.5
         assert abs(selected / number - probability) <= 4 * error
+
+
+def test_a_decision_has_the_digest_of_its_row() -> None:
+    """Copies of a row have the same digest, other numbers of the same time another; settings have none."""
+    event = Interaction(event_id="1", application="docs", query="Who?", response="Ada.")
+
+    def digests(*written: RoutingRow, floor: float = 0.0) -> list[str | None]:
+        table = RowTable()
+        table.add([record(each) for each in written])
+        routing = RoutingSettings(share=0.1, rules=[], floors={"rubric": floor, "context_recall": 0.5})
+        router = Router(routing, Catalogue(everything()), ("rubric", "context_recall"))
+        decided = router.decide(event, {"unsupported_risk": 0.9}, {}, (), table.rows().at("docs", NOW + 2 * HOUR)[0])
+        return [each.row_digest for each in decided.suites]
+
+    own = digests(row(1))
+    assert own == digests(row(0, floor=0.5), row(1), row(5), floor=0.5), "a floor of the settings is no row's"
+    assert own[0] is not None
+    assert own[1] is None
+    assert digests(row(1, "chat")) == [None, None]
+    others = [row(1, floor=0.03), row(1, bin=81), row(1).model_copy(update={"at_bin": 0.25})]
+    assert len({own[0], *(digests(each)[0] for each in others)}) == 4
+    assert b"row_digest" not in encode(SuiteDecision(suite="a", status="selected", probability=1, row="shipped"))
 
 
 def test_the_bin_is_that_of_windows() -> None:
