@@ -79,16 +79,15 @@ def in_kafka(settings: Settings, evaluation: Evaluation, record: Record | None) 
         return Original(None, place, f"the Schema Registry has not answered within {_REGISTRY_SECONDS:.0f} s")
 
 
-def located(source: Source | None, events: Path | None, evaluations: Path) -> Path | None:
+def located(name: str, events: Path | None, evaluations: Path) -> Path | None:
     """Return the file or folder of traces that an evaluation was read from; None if it is not there.
 
     Args:
-        source: the source of the evaluation.
+        name: the topic of the evaluation's source; empty if it has none.
         events: the file or folder that the user names; None looks for the file beside the evaluations, and then in the
             current folder.
         evaluations: the file of evaluations.
     """
-    name = "" if source is None else source.topic
     if Path(name).name != name or not name:  # A name from outside leads to no other folder.
         return events
     if events is not None:

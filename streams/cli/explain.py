@@ -136,7 +136,7 @@ def _original(
     if file is None:
         kept = in_evaluation(evaluation)
         return in_kafka(effective, evaluation, story.source) if asked and kept is None else kept
-    path = located(evaluation.source, events, file)
+    path = located(evaluation.source.topic if evaluation.source else "", events, file)
     if path is not None:
         return in_files(effective, evaluation, path)
     source = evaluation.source.topic if evaluation.source else "that was scored"

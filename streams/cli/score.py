@@ -28,6 +28,7 @@ from ragweir.streams.cli.progress import Bars, FileProgress
 from ragweir.streams.cli.rejections import Rejections
 from ragweir.streams.cli.scored_files import ScoredFiles, check_times, no_time
 from ragweir.streams.cli.stopping import Stop
+from ragweir.streams.cli.worst import WorstAnswers
 from ragweir.streams.evaluate.agent import EvaluateConfig
 from ragweir.streams.evaluate.row_file import read_row_file
 from ragweir.streams.evaluate.rows import RowSource, RowTable
@@ -90,6 +91,11 @@ def score(
     them. A terminal shows a summary. New files are readable by their owner alone. Exit status 1 when no event could be
     scored, or a file could not be read to its end.
 
+    The three answers with the highest unsupported_risk are named at the end, on standard error, without refusals and
+    empty answers: each with its row, its id unless a map makes it, its question, the words of the answer that are in no
+    passage, and the passage nearest to the sentence with most of them. With `--out` the command that shows the first of
+    them follows.
+
     Events without a time get `--default-time`, or the time when their file was changed, and the flag time_defaulted.
     `--windows` writes aggregates by event time, whose bytes do not depend on the order of the interactions; it needs
     events with times, or `--default-time`.
@@ -128,9 +134,10 @@ def score(
         bars = stack.enter_context(Bars())
         progress = FileProgress(bars, "Scoring", total_size(inputs))
         processes = stack.enter_context(closing(ScoringProcesses(workers))) if workers > 1 else None
-        scored = ScoredFiles(inputs, config, stop, progress, file.name, effective, processes, map_file is not None)
+        scored = ScoredFiles(inputs, config, stop, progress, file, effective, processes, map_file is not None)
+        worst = WorstAnswers(scored, hashed_ids=rejections.mapping is not None and rejections.mapping.hashes_ids)
         windowing = Windowing(effective.windows, totals) if windows_sink else None
-        writer = _Writer(scored, summary, rejections, sink, rejected_sink, windowing)
+        writer = _Writer(scored, summary, worst, rejections, sink, rejected_sink, windowing)
         lines = scored.run(first)
         for record, outcome in _shown(judging, lines, summary, bars) if judging else lines:
             writer.write(record, outcome)
@@ -143,7 +150,7 @@ def score(
     if scored.problems and not summary.scored and not rejections.count:
         raise PermanentError(scored.problems[0])
     rejections.report()
-    _report(scored, summary, config.default_time, out)
+    _report(scored, summary, config.default_time, worst.lines(map_file, out))
     if stop.cut or (judging and judging.stopping):
         size = total_size(inputs)
         share = f", {scored.progress.bytes / size:.0%} of {file}" if size else ""
@@ -157,11 +164,13 @@ def score(
         raise typer.Exit(FAILURE)
 
 
-def _report(scored: ScoredFiles, summary: EvaluationSummary, default_time: datetime | None, out: Path | None) -> None:
+def _report(
+    scored: ScoredFiles, summary: EvaluationSummary, default_time: datetime | None, worst: Iterable[str]
+) -> None:
     """Print the summary, and that which was not read as usual."""
     if err.is_terminal:
         err.print(summary.table())
-        for remark in summary.remarks(out):
+        for remark in summary.remarks():
             err.say(remark)
     if len(scored.inputs) > 1:
         formats = ", ".join(f"{form} {number:,}" for form, number in scored.formats.most_common())
@@ -176,6 +185,8 @@ def _report(scored: ScoredFiles, summary: EvaluationSummary, default_time: datet
         err.say(f"{defaulted:,} without a time got {time}")
     for metric, number in summary.failed.most_common():
         err.say(f"{printable(metric, None)} failed on {number:,} of {summary.scored:,} events and is null there")
+    for line in worst:
+        err.say(line)
     err.say(summary.line())
 
 
@@ -262,6 +273,7 @@ class _Writer:
 
     scored: ScoredFiles
     summary: EvaluationSummary
+    worst: WorstAnswers
     rejections: Rejections
     sink: BinaryIO
     rejected_sink: BinaryIO | None
@@ -284,13 +296,13 @@ class _Writer:
                 summary.failed.update(dict.fromkeys(names, number))
         for emission in outcome.emissions:
             if emission.topic == "evaluations" and emission.value is not None:
-                self._write_evaluation(emission.value)
+                self._write_evaluation(emission.value, record)
             elif emission.topic == "dead-letter":
                 self._write_rejected(emission, record)
             elif emission.topic == "judge.deferred":
                 summary.deferred += 1
 
-    def _write_evaluation(self, value: bytes) -> None:
+    def _write_evaluation(self, value: bytes, record: Record | None) -> None:
         evaluation = read_evaluation(value, len(value))
         if evaluation is None:
             raise ValueError("the agents write evaluations")
@@ -300,6 +312,8 @@ class _Writer:
             self.windowing.add(evaluation)
         self.sink.write((printable_json(value) if self.sink.isatty() else value) + b"\n")
         self.summary.add(evaluation)
+        if record is not None:
+            self.worst.add(evaluation, record)
 
     def _write_rejected(self, emission: Emission, record: Record | None) -> None:
         self.summary.rejected += 1

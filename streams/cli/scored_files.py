@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
+from pathlib import Path
 
 import typer
 
 from ragweir.errors import ConfigurationError, PermanentError, Rejected, UnreadableFile
 from ragweir.schemas.codec.intake import TIME_DEFAULTED
+from ragweir.schemas.interaction import Interaction
 from ragweir.streams.cli.inputs import Input
 from ragweir.streams.cli.progress import FileProgress
 from ragweir.streams.cli.stopping import Stop
@@ -37,8 +39,8 @@ class ScoredFiles:
     config: EvaluateConfig
     stop: Stop
     progress: FileProgress
-    name: str
-    """Name of the file or folder, which is the topic of assembled interactions."""
+    path: Path
+    """The file or folder, whose name is the topic of assembled interactions."""
     settings: Settings
     """All settings."""
     processes: ScoringProcesses | None = None
@@ -55,6 +57,8 @@ class ScoredFiles:
     """The name of that which is numbered in it."""
     traces: TraceReport = field(default_factory=TraceReport)
     """The traces of all files."""
+    _agent: EvaluateAgent | None = None
+    """Reads the events of the file that is read."""
 
     def run(self, first: ByteSource) -> Iterator[tuple[Record, Outcome]]:
         """Yield the events as records, with their outcomes.
@@ -85,6 +89,7 @@ class ScoredFiles:
             if reader.format.has_traces and self.has_map:
                 raise typer.BadParameter(f"{source.name} holds OpenTelemetry traces, which are read without a map")
             agent, rest = EvaluateAgent(config), chain(first, events)
+            self._agent = agent
             if reader.format.has_traces:
                 lines = self._collect(collection, agent, rest, source)
             elif self.processes is not None:
@@ -116,12 +121,12 @@ class ScoredFiles:
     def _assembled(self, collection: TraceCollection) -> Iterator[tuple[Record, Outcome]]:
         """Yield the interactions of all traces, numbered from 1, with their outcomes."""
         # A map in the settings is for other events: these are in ragweir's own schema.
-        agent = EvaluateAgent(_config_of(replace(self.config, decoders={}), self.inputs[-1]))
+        self._agent = agent = EvaluateAgent(_config_of(replace(self.config, decoders={}), self.inputs[-1]))
         number = 1
         self.unit = "interaction" if len(collection) else self.unit
         for trace in self.stop.ending(iter(collection)):
             self.traces.add(trace)
-            for record in trace.records(self.name, number):
+            for record in trace.records(self.path.name, number):
                 number += 1
                 yield record, agent.handle([record])
                 agent.on_commit()
@@ -131,6 +136,19 @@ class ScoredFiles:
         """Return the place of an event, with the name of its file if there are several."""
         place = f"{self.unit} {record.offset:{number_format}}" + (f", index {index}" if index else "")
         return place if len(self.inputs) == 1 else f"{record.topic}, {place}"
+
+    def read(self, record: Record, index: int) -> Interaction | None:
+        """Return an event of the last record again; None if it has none at this index."""
+        events = () if self._agent is None else self._agent.read(record)
+        event = next(islice(events, index, None), None)
+        return None if event is None or isinstance(event, Rejected) else event[0]
+
+    def source_of(self, record: Record) -> Path | None:
+        """Return the file that a record was read from, or the folder of its traces; None for a pipe."""
+        source = next((each for each in self.inputs if each.name == record.topic), None)
+        if source is None:
+            return self.path
+        return None if source.size is None else source.path
 
 
 def _config_of(config: EvaluateConfig, source: Input) -> EvaluateConfig:

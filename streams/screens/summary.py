@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
-from heapq import heappush, heappushpop
-from pathlib import Path
 from statistics import fmean
 
 from rich.box import SIMPLE_HEAD
@@ -27,9 +24,6 @@ _MAX_VALUES = 100_000
 _BATCH = 1_000
 """Evaluations that are aggregated at a time, which costs far less than one by one."""
 _NO_CONTEXTS = "the event has no contexts"
-_WORST = 3
-"""Events that are named for their high risk."""
-_ID_CHARACTERS = 40
 _MAX_MODELS = 5
 """Names of models that are shown; an endpoint may report another one in each answer."""
 
@@ -90,8 +84,6 @@ class EvaluationSummary:
         self._models: dict[str, None] = {}
         """The judge's models, in the order of their first answers."""
         self._without_contexts = self._empty = 0
-        self._risks: list[tuple[float, str]] = []
-        """A heap of the highest risks, with the ids of their events."""
         self._values: defaultdict[str, list[float]] = defaultdict(list)
         self._labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._waiting: list[ScoreRow] = []
@@ -105,9 +97,6 @@ class EvaluationSummary:
             self.selected += any(suite.status == "selected" for suite in evaluation.decision.suites)
             self._without_contexts += evaluation.reasons.get("context_support") == _NO_CONTEXTS
             self._empty += evaluation.scores.get("empty_response") == 1
-            if (risk := evaluation.scores.get("unsupported_risk")) is not None:
-                put = heappush if len(self._risks) < _WORST else heappushpop
-                put(self._risks, (risk, evaluation.event_id))
         else:
             self.outcomes[judge_outcome(evaluation)] += 1
             if evaluation.judge is not None and len(self._models) <= _MAX_MODELS:
@@ -142,22 +131,12 @@ class EvaluationSummary:
         self._aggregate()
         return self._contents.results()
 
-    def remarks(self, file: Path | None) -> Iterator[str]:
-        """Yield sentences about events to look at first.
-
-        Args:
-            file: the file of the evaluations, if there is one.
-        """
+    def remarks(self) -> Iterator[str]:
+        """Yield sentences about events of which less is known."""
         if self._without_contexts:
             yield f"{self._without_contexts} of {self.scored} have no contexts: how grounded they are is not known"
         if self._empty:
             yield f"{self._empty} of {self.scored} have an empty response (empty_response)"
-        if self._risks:
-            worst = sorted(self._risks, reverse=True)
-            named = ", ".join(f"{printable(event_id, _ID_CHARACTERS)} {risk:.3f}" for risk, event_id in worst)
-            yield f"highest unsupported_risk: {named}"
-            if file is not None:
-                yield f"  ragweir explain {printable(shlex.quote(worst[0][1]), None)} --file {shlex.quote(str(file))}"
 
     def line(self) -> str:
         """Return the numbers of events by outcome, and the cost, in one line."""

@@ -157,7 +157,7 @@ def test_score_tells_what_was_repaired(tmp_path: Path) -> None:
     odd = [event(event_id=str(number), spans=[{"kind": "AGENT"}] * 2, contexts="text" * number) for number in range(2)]
     (tmp_path / "file.jsonl").write_bytes(b"\n".join([*odd, event()]))
     done = ragweir("score", tmp_path / "file.jsonl")
-    assert done.stderr.decode() == "3 scored; repaired: contexts_as_text 2, unknown_span_kind 2\n"
+    assert done.stderr.decode().splitlines()[-1] == "3 scored; repaired: contexts_as_text 2, unknown_span_kind 2"
     assert [orjson.loads(line)["flags"][:2] for line in done.stdout.splitlines()][1:] == [
         ["contexts_as_text", "unknown_span_kind"],
         [],

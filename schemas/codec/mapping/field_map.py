@@ -50,6 +50,9 @@ class FieldMap:
         """Values of all elements of a list."""
         self.numbers_rows = False
         """True if a rule needs the row number, which only the events of a file have."""
+        made_by = rules.get("event_id")
+        self.hashes_ids = isinstance(made_by, Mapping) and "hash" in made_by
+        """True if the ids of events are hashes of their content."""
         fields = {field: rule for field, rule in rules.items() if field != _WHERE}
         self._selects = None
         self._conditions: tuple[Alternatives, ...] = ()
