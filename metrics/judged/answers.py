@@ -36,7 +36,9 @@ class Fault:
 NOT_JSON = Fault("the judge's answer was not JSON", "It was not one JSON object alone, without any text around it.")
 NO_CHECK = Fault("the judge's answer lacks its check word", 'Its field "check" did not hold the check word.')
 UNFIT = Fault("the judge's answer did not fit its schema", "It did not fit the schema.")
-CUT = Fault("the judge's answer was cut", "It was too long and broke off. Be much shorter.")
+CUT = Fault(
+    "the judge's answer was cut; raise judge.max_output_tokens", "It was too long and broke off. Be much shorter."
+)
 TOO_LONG = Fault("the judge's answer was too long", "It was too long. Be much shorter.")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ragweir.metrics.judged.answers import CUT
 from ragweir.metrics.judged.driver import ChatCall, Judged, judge
 from ragweir.metrics.judged.rubric import RUBRIC
 from ragweir.metrics.judged.suite import Case, Embed
@@ -17,6 +18,7 @@ from ragweir.streams.judge.protocol import (
     CallRejected,
     EndpointRequest,
     EndpointResponse,
+    EndpointUntrusted,
     JudgeError,
     OptionUnsupported,
     RateLimited,
@@ -47,6 +49,14 @@ class ProbeResult:
     """The model that answered, by the endpoint's name for it."""
 
 
+class _AnswerUseless(CallRejected):
+    """The endpoint answers, and no score can be read from the answer."""
+
+    def __init__(self, reason: str) -> None:
+        hint = "" if reason == CUT.reason else "; does judge.model follow a schema?"
+        super().__init__("rejected", f"its answer is of no use: {reason}{hint}")
+
+
 def probe(settings: JudgeSettings) -> ProbeResult:
     """Ask the endpoint one small question, and for a vector if it is configured to give vectors.
 
@@ -61,7 +71,8 @@ def probe(settings: JudgeSettings) -> ProbeResult:
 
 def error_message(settings: JudgeSettings, error: JudgeError) -> str:
     """Return an endpoint's error with the settings to check, in one sentence."""
-    hint = "" if isinstance(error, RateLimited) else "; are judge.base_url, judge.api_key and judge.model right?"
+    own = isinstance(error, RateLimited | EndpointUntrusted | _AnswerUseless)
+    hint = "" if own else "; are judge.base_url, judge.api_key and judge.model right?"
     return f"{masked_url(settings.base_url or '')}: {error.why}{hint}"
 
 
@@ -80,7 +91,7 @@ async def _probe(settings: JudgeSettings) -> ProbeResult:
     try:
         judged, result = await _judged(client, settings)
         if judged.statuses[RUBRIC.name] == "failed":
-            raise CallRejected("rejected", f"its answer is of no use: {next(iter(judged.reasons.values()))}")
+            raise _AnswerUseless(next(iter(judged.reasons.values())))
         if settings.embedding_model is not None:
             request = embedding(Embed((_CASE.response,)), settings.embedding_model)
             response = await client.send(request, result.response_format)

@@ -3,6 +3,7 @@
 Errors, by cause:
     JudgeError
     ├── EndpointFailed     the endpoint failed; the same call may succeed later
+    │   └── EndpointUntrusted  its certificate is not accepted
     ├── RateLimited        the endpoint is called too often
     ├── EndpointUnusable   the endpoint rejects all calls until its account or the settings are changed
     ├── CallRejected       the endpoint rejects this call, also later
@@ -56,6 +57,10 @@ class JudgeError(Exception):
 
 class EndpointFailed(JudgeError):
     """The endpoint failed; the same call may succeed later."""
+
+
+class EndpointUntrusted(EndpointFailed):
+    """The endpoint's certificate is not accepted."""
 
 
 class RateLimited(JudgeError):

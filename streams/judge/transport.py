@@ -17,13 +17,16 @@ import structlog
 from yarl import URL
 
 from ragweir.errors import ConfigurationError
-from ragweir.streams.judge.protocol import EndpointFailed, JudgeError
+from ragweir.streams.certificates import certificate_error
+from ragweir.streams.judge.protocol import EndpointFailed, EndpointUntrusted, JudgeError
 
 MAX_HEADER_BYTES = 8_190
 """The longest status line or header."""
 MAX_HEADERS = 64
 _PIECE_BYTES = 64 * 1024
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+_CA_SETTING = "the environment's SSL_CERT_FILE"
+"""The setting of OpenSSL, whose defaults the HTTP client uses."""
 _UNREACHED = (
     aiohttp.ClientConnectorError,
     aiohttp.ClientHttpProxyError,
@@ -135,6 +138,8 @@ def judge_error(error: Exception) -> JudgeError:
 
     All are billed as if the call had been answered, unless the endpoint was not reached.
     """
+    if (why := certificate_error(error, _CA_SETTING)) is not None:
+        return EndpointUntrusted("unreachable", f"the judge's endpoint cannot be trusted: {why}")
     if isinstance(error, _UNREACHED):
         return EndpointFailed("unreachable", "the judge's endpoint cannot be reached")
     if isinstance(error, TimeoutError):

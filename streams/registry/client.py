@@ -13,6 +13,7 @@ import orjson
 
 from ragweir.errors import ConfigurationError, RegistryRefused, RegistryUnavailable
 from ragweir.schemas.registry.schema import AVRO, MAX_SCHEMA_BYTES, Schema
+from ragweir.streams.certificates import certificate_error
 from ragweir.streams.masking import masked_url
 from ragweir.streams.settings import RegistrySettings
 
@@ -174,7 +175,8 @@ class RegistryClient:
         except TimeoutError:
             raise RegistryUnavailable(f"it gives no whole answer within {TIMEOUT_SECONDS:.0f} s") from None
         except (self._error, zlib.error) as error:
-            raise RegistryUnavailable(f"{type(error).__name__}: {error}") from None
+            untrusted = certificate_error(error, 'registry.client with "ssl.ca.location"')
+            raise RegistryUnavailable(untrusted or f"{type(error).__name__}: {error}") from None
 
     async def _exchange(self, method: str, path: str, content: bytes | None, room: _Room) -> tuple[int, bytes]:
         """Return the status of the answer to a request, and its body."""

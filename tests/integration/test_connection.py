@@ -127,7 +127,7 @@ WRONG: tuple[tuple[str, str, dict[str, str], str, str], ...] = (
     ("TLS to a plain port", "plain", TLS, "", "in state SSL_HANDSHAKE"),
     ("no TLS to a TLS port", "tls", {}, "", "expects TLS, which the client does not use: set"),
     ("a CA file that does not exist", "tls", TLS | {"ssl.ca.location": "nowhere.pem"}, "", "ssl.ca.location failed"),
-    ("a certificate that nobody vouches for", "tls", {"security.protocol": "SSL"}, "", "certificate"),
+    ("a certificate that nobody vouches for", "tls", {"security.protocol": "SSL"}, "", 'set kafka.client with "ssl.ca'),
     ("a sign-in function that does not exist", "sasl", OAUTH, "sign_in:nothing", "'sign_in:nothing' cannot be"),
     ("a sign-in module that does not exist", "sasl", OAUTH, "no_such_module:token", "'no_such_module:token' cannot be"),
     ("a sign-in that is no function", "sasl", OAUTH, "sign_in:constant", "'sign_in:constant' is not a function"),

@@ -81,6 +81,7 @@ def test_a_price_that_nobody_knows_is_said() -> None:
 
 
 RIGHT = "; are judge.base_url, judge.api_key and judge.model right?"
+NO_USE = "its answer is of no use: the judge's answer was "
 UNWELL = (
     ("a wrong key", {"key": "sk-right"}, {"api_key": "sk-wrong"}, {}, "the judge refuses the key (401)" + RIGHT),
     ("an unknown model", {"models": ("a",)}, {}, {}, f"the judge does not know the model {SIMULATED} (404)" + RIGHT),
@@ -88,7 +89,8 @@ UNWELL = (
     ("an error", {}, {}, {"500": 1}, "the judge's endpoint fails (500)" + RIGHT),
     ("too many calls", {}, {}, {"429": 1}, "the judge wants fewer calls (429)"),
     ("silence", {}, {"timeout_s": 0.5}, {"hang": 1}, "the judge did not answer in time" + RIGHT),
-    ("prose", {}, {}, {"prose": 1}, "its answer is of no use: the judge's answer was not JSON" + RIGHT),
+    ("prose", {}, {}, {"prose": 1}, NO_USE + "not JSON; does judge.model follow a schema?"),
+    ("a cut answer", {}, {}, {"cut-answer": 1}, NO_USE + "cut; raise judge.max_output_tokens"),
     (
         "no structured outputs, and nothing else allowed",
         {"structured_outputs": False},

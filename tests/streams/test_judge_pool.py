@@ -577,7 +577,7 @@ def test_an_answer_that_is_cut_before_it_begins_is_an_answer(endpoint: Endpoint)
     with pool(endpoint) as live:
         end = one(live)
         assert calls(live.drain_metrics().counts) == {"ok": 2}
-    assert why_null(end) == "the judge's answer was cut"
+    assert why_null(end) == "the judge's answer was cut; raise judge.max_output_tokens"
 
 
 # Endpoints that understand less.

@@ -1,9 +1,14 @@
-"""The connection to a registry: who asks is told to a real server, over TLS, by the properties of `registry.client`."""
+"""The connection to a registry: who asks is told to a real server, over TLS, by the properties of `registry.client`.
+
+The messages about the certificates of a judge and of Kafka are tested on the same server.
+"""
 
 import base64
+import os
 import shutil
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,11 +16,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from typing_extensions import override
 
-from ragweir.errors import ConfigurationError, RegistryRefused, RegistryUnavailable
+from ragweir.errors import ConfigurationError, PermanentError, RegistryRefused, RegistryUnavailable
+from ragweir.streams.judge.probe import error_message, probe
+from ragweir.streams.judge.protocol import JudgeError
+from ragweir.streams.kafka.client import Connection, build, client_properties, partition_counts
 from ragweir.streams.registry.client import RegistryClient
-from ragweir.streams.settings import RegistrySettings, load
+from ragweir.streams.settings import JudgeSettings, KafkaSettings, RegistrySettings, Settings, load
 
 SECRET = "a-secret-of-theirs"
 BASIC = "Basic " + base64.b64encode(f"alice:{SECRET}".encode()).decode()
@@ -115,7 +124,10 @@ def test_both_ends_show_their_certificates(keys: Path) -> None:
     trusted = {"ssl_ca_location": str(keys / "server.pem")}
     with registry(tls=server_tls(keys)) as url:
         assert subjects(url, **own, **trusted) == 0
-        with pytest.raises(RegistryUnavailable, match="certificate verify failed"):
+        with pytest.raises(
+            RegistryUnavailable,
+            match=r"its certificate is not trusted \(self-signed certificate\); set registry\.client with \"ssl\.ca",
+        ):
             subjects(url, **own)
         with pytest.raises(RegistryUnavailable):
             subjects(url, **trusted)
@@ -123,3 +135,51 @@ def test_both_ends_show_their_certificates(keys: Path) -> None:
         for wrong in (unset, {**own, "ssl_key_password": "wrong"}, {**own, "ssl_ca_location": "/nowhere.pem"}):
             with pytest.raises(ConfigurationError, match=r"^registry\.client: "):
                 subjects(url, **wrong)
+
+
+def plain_tls(keys: Path) -> ssl.SSLContext:
+    """Return TLS that asks for no certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(keys / "server.pem", keys / "server.key")
+    return context
+
+
+def test_a_certificate_for_another_host_is_named(keys: Path) -> None:
+    """Another CA would not help; a name that the certificate has does."""
+    with registry(tls=plain_tls(keys)) as url, pytest.raises(RegistryUnavailable, match="is for another host") as wrong:
+        subjects(url.replace("127.0.0.1", "localhost"), ssl_ca_location=str(keys / "server.pem"))
+    assert "ssl.ca.location" not in str(wrong.value)
+
+
+PROBE = """
+import sys
+from ragweir.streams.judge.probe import probe
+from ragweir.streams.settings import JudgeSettings
+probe(JudgeSettings(base_url=sys.argv[1], model="m"))
+"""
+
+
+def test_the_certificate_of_a_judge_names_the_setting_that_makes_it_trusted(keys: Path) -> None:
+    """With that setting a new process reaches the server, which answers what no judge does."""
+    with registry(tls=plain_tls(keys)) as url:
+        judge = JudgeSettings(base_url=url, model="m")
+        with pytest.raises(JudgeError) as wrong:
+            probe(judge)
+        assert error_message(judge, wrong.value) == (
+            f"{url}: the judge's endpoint cannot be trusted: its certificate is not trusted (self-signed certificate); "
+            "set the environment's SSL_CERT_FILE to the file of its CA"
+        )
+        environment = {**os.environ, "SSL_CERT_FILE": str(keys / "server.pem")}
+        command = [sys.executable, "-c", PROBE, url]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert "the judge's endpoint fails (501)" in done.stderr
+
+
+def test_the_certificate_of_kafka_names_its_setting(keys: Path) -> None:
+    with registry(tls=plain_tls(keys)) as url:
+        servers = url.removeprefix("https://")
+        kafka = KafkaSettings(bootstrap_servers=servers, client={"security.protocol": "SSL"})
+        connection = Connection(quiet=True)
+        admin = build(AdminClient, client_properties(Settings(kafka=kafka), connection))
+        with pytest.raises(PermanentError, match=r'set kafka\.client with "ssl\.ca\.location" to the file of its CA'):
+            partition_counts(admin, connection, timeout_s=1)
