@@ -174,7 +174,7 @@ class RegistryClient:
             return self._answer(*self._runner.run(self._exchange(method, path, content, room or _Room())))
         except TimeoutError:
             raise RegistryUnavailable(f"it gives no whole answer within {TIMEOUT_SECONDS:.0f} s") from None
-        except (self._error, zlib.error) as error:
+        except (self._error, ssl.SSLError, zlib.error) as error:  # A late alert of TLS is raised as it is.
             untrusted = certificate_error(error, 'registry.client with "ssl.ca.location"')
             raise RegistryUnavailable(untrusted or f"{type(error).__name__}: {error}") from None
 
