@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -26,15 +27,20 @@ class TransactionalSender:
         settings: all settings.
         name: the name in the transactional id.
         what: a noun for the records, for messages.
+        on_delivery: is called with the report of each record that the brokers took.
 
     Raises:
         PermanentError: if Kafka answers with an error, here or at the end of a transaction.
     """
 
-    def __init__(self, settings: Settings, name: str, what: str) -> None:
+    def __init__(
+        self, settings: Settings, name: str, what: str, on_delivery: Callable[[Message], object] | None = None
+    ) -> None:
         identity = Identity(name, 0, settings.topics.prefix, host="only")
-        producer = TransactionalProducer(settings, producer_properties(settings, identity, Connection(quiet=True)))
-        self._what = what
+        properties = producer_properties(settings, identity, Connection(quiet=True))
+        reports = {"delivery.report.only.error": on_delivery is None}
+        producer = TransactionalProducer(settings, properties | reports)
+        self._what, self._on_delivery = what, on_delivery
         self._undelivered: KafkaError | None = None
         try:
             producer.initialise(lambda: producer.client.init_transactions(_TIMEOUT_SECONDS))
@@ -55,8 +61,18 @@ class TransactionalSender:
         group = consumer.consumer_group_metadata()
         self._producer.send_offsets_to_transaction(list(offsets), group, _TIMEOUT_SECONDS)
 
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
-        if error is not None and self._undelivered is None:
+    def flush(self) -> None:
+        """Wait for the reports of all records; those that have none in time fail with the transaction."""
+        until = time.monotonic() + _TIMEOUT_SECONDS
+        # The client's `flush` calls further reports after a fatal error, which replaces the error by a SystemError.
+        while len(self._producer) and time.monotonic() < until:
+            self._producer.poll(_QUEUE_SECONDS)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            if self._on_delivery is not None:
+                self._on_delivery(message)
+        elif self._undelivered is None:
             self._undelivered = error
 
     @contextmanager

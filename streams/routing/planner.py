@@ -61,7 +61,7 @@ def plan(
 
     Args:
         traffic: events by application.
-        rows: all rows of the topic `control`.
+        rows: the rows of the topic `control` that evaluate selects by.
         period: the time of the traffic.
         now: the present time.
         share: the share of events to select, from 0 to 1.

@@ -16,7 +16,7 @@ from ragweir.schemas.topics import TOPICS as TABLE
 from ragweir.streams.explain import Watch
 from ragweir.streams.kafka.client import wait_for_topics
 from ragweir.streams.kafka.reader import OnProgress
-from ragweir.streams.routing.control import NAME, apply, read_rows
+from ragweir.streams.routing.control import NAME, apply, effective_rows
 from ragweir.streams.routing.planner import Planned, plan
 from ragweir.streams.routing.share import Cost, planned_share, read_cost
 from ragweir.streams.routing.traffic import Period, check_dimensions, events_per_day, read_traffic
@@ -59,7 +59,7 @@ def plan_once(
     share = planned_share(settings, cost, events_per_day(traffic, period))
     if applied:
         return Round(period, cost, share, apply(settings, traffic, period, share, clock))
-    rows = read_rows(settings)
+    rows = effective_rows(settings)
     return Round(period, cost, share, plan(traffic, rows, period, clock(), share, settings.routing.floor_share))
 
 

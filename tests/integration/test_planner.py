@@ -142,11 +142,21 @@ def test_a_planner_that_is_killed_before_its_commit_leaves_no_row(settings: Sett
     assert row["application"] == "shop"
 
 
-def test_rows_that_are_late_are_not_committed(settings: Settings) -> None:
-    readings = iter([now(), now(), now() + timedelta(hours=2)])
-    with pytest.raises(PermanentError, match="plan again"):
-        plan_once(settings, DAY, lambda: next(readings), watch, applied=True)
+def test_rows_that_are_late_by_the_brokers_time_are_not_committed(settings: Settings) -> None:
+    """A planner whose clock is two hours behind writes nothing and says why; rows that were written so do not count."""
+    with pytest.raises(PermanentError, match=r"at the brokers and .* UTC here; set the clock that is wrong"):
+        plan_once(settings, DAY, lambda: now() - timedelta(hours=2), watch, applied=True)
     assert rows(settings) == []
+
+    (planned, _) = plan_once(settings, DAY, now, watch, applied=False).planned
+    assert planned.row is not None
+    late = planned.row.model_copy(update={"effective_at": planned.row.effective_at - timedelta(hours=2)})
+    producer = Producer({"bootstrap.servers": settings.kafka.bootstrap_servers})
+    producer.produce(f"{settings.topics.prefix}control", encode(late), encode_row_key("shop", late.effective_at))
+    assert not producer.flush(30)
+    assert effective_rows(settings) == []
+    assert [each.state for each in applied(settings).planned] == ["new", "few_events"]
+    assert len(effective_rows(settings)) == 1
 
 
 def test_up_plans_at_its_start_if_there_is_a_judge(settings: Settings, tmp_path: Path) -> None:

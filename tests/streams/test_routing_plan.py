@@ -22,9 +22,9 @@ from ragweir.schemas.window import OVERFLOW, EstimateSums, MetricSummary, Window
 from ragweir.schemas.window_key import ProgressKey, WindowKey, encode_window_key
 from ragweir.schemas.window_record import parse_window
 from ragweir.streams.cli.options import interval
+from ragweir.streams.evaluate.rows import RowTable
 from ragweir.streams.explain import Watch
 from ragweir.streams.records import Record
-from ragweir.streams.routing.control import rows_of
 from ragweir.streams.routing.outlook import outlook
 from ragweir.streams.routing.planner import LEAD, Planned, effective_at, is_late, plan
 from ragweir.streams.routing.share import Cost, cost_of, planned_share
@@ -208,7 +208,9 @@ def test_any_name_of_an_application_is_a_key_of_its_own(name: str) -> None:
     row = planned(traffic(window(name, [0.5] * 500)))[name].row
     assert row is not None
     key = encode_row_key(row.application, row.effective_at)
-    assert rows_of([Record("control", 0, 0, key, encode(row), 0)]) == [row]
+    table = RowTable()
+    table.add([Record("control", 0, 0, key, encode(row), 0)])
+    assert table.held == [row]
 
 
 # Rows that there are.
@@ -273,7 +275,9 @@ def test_foreign_records_of_control_are_ignored() -> None:
         (key, value.replace(b'"bin":', b'"bin":1e9,"x":')),
         (b"\xff", b"\xff"),
     ]
-    assert rows_of(Record("control", 0, 0, each, value, 0) for each, value in garbage) == []
+    table = RowTable()
+    assert len(table.add(Record("control", 0, 0, each, value, 0) for each, value in garbage)) == len(garbage)
+    assert table.held == []
 
 
 # Money.
