@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from itertools import islice
 
 from ragweir.metrics.aggregation.aggregator import Aggregator
@@ -32,6 +33,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE = timedelta(seconds=MINUTE_SECONDS)
 _EXAMPLE_MINUTES = 10
 """Interval of the worst events."""
+_KEY_BYTES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,16 @@ class Example:
     score: float
 
 
+_Worst = tuple[float, str, datetime, float, bytes]
+"""Rank, id, time and score of an event, and its question."""
+
+
 class _WorstEvents:
-    """The worst events of every ten minutes, independent of the order in which events come."""
+    """The worst event of each of the worst questions of every ten minutes, independent of the order of events."""
 
     def __init__(self, slo: Slo) -> None:
         self._sign = 1.0 if slo.at_least is not None else -1.0
-        self._events: defaultdict[int, list[tuple[float, str, datetime, float]]] = defaultdict(list)
+        self._events: defaultdict[int, list[_Worst]] = defaultdict(list)
 
     def add(self, minute: int, evaluation: Evaluation | EvaluationRecord, score: float) -> None:
         """Add a bad event."""
@@ -56,20 +62,31 @@ class _WorstEvents:
         rank = self._sign * score
         if len(kept) == EXAMPLES and rank > kept[-1][0]:
             return
-        entry = rank, evaluation.event_id, evaluation.event_time, score
-        if entry not in kept:
-            insort(kept, entry)
-            del kept[EXAMPLES:]
+        entry = rank, evaluation.event_id, evaluation.event_time, score, _question(evaluation)
+        same = next((place for place, each in enumerate(kept) if each[-1] == entry[-1]), None)
+        if same is not None:
+            if kept[same] <= entry:
+                return
+            del kept[same]
+        insort(kept, entry)
+        del kept[EXAMPLES:]
 
     def between(self, start: int, end: int) -> tuple[Example, ...]:
-        """Return the worst events from one minute to before another."""
+        """Return the worst events from one minute to before another, each of another question."""
         blocks = range(start // _EXAMPLE_MINUTES, (end - 1) // _EXAMPLE_MINUTES + 1)
         near = [each for block in blocks if block in self._events for each in self._events[block]]
-        worst: dict[str, Example] = {}
-        for _, event_id, time, score in sorted(near):
+        worst: dict[bytes, Example] = {}
+        for _, event_id, time, score, question in sorted(near):
             if start <= minute_of(time) < end:
-                worst.setdefault(event_id, Example(event_id, time, score))
+                worst.setdefault(question, Example(event_id, time, score))
         return tuple(islice(worst.values(), EXAMPLES))
+
+
+def _question(evaluation: Evaluation | EvaluationRecord) -> bytes:
+    """Return a short key of an event's question: its id, else its text, else that of the event alone."""
+    text = evaluation.text and evaluation.text.query
+    known = next(each for each in enumerate((evaluation.question_id, text, evaluation.event_id)) if each[1] is not None)
+    return blake2b(repr(known).encode("utf-8", "surrogatepass"), digest_size=_KEY_BYTES).digest()
 
 
 def minute_of(time: datetime) -> int:

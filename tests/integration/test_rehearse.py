@@ -4,7 +4,7 @@ import random
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
@@ -268,6 +268,24 @@ def test_no_value_is_named_where_all_are_as_bad() -> None:
     for seed in range(20):
         (firing,) = rehearsed(lines([(60, 0.01), (60, 0.8)], seed)).slos[0].alerts[0].firings
         assert firing.concentrated == ()
+
+
+@pytest.mark.parametrize(
+    "repeats",
+    [
+        lambda number: {"question_id": f"q{number // 4}"},
+        lambda number: {"text": {"query": f"Where is {number // 4}?", "response": "", "contexts": []}},
+        lambda number: {"event_id": f"e{number // 4}"},
+    ],
+    ids=["question ids", "texts", "an event evaluated again"],
+)
+def test_examples_are_of_five_different_questions(repeats: Callable[[int], Line]) -> None:
+    """Of a question that was asked four times the worst event is shown, whatever the order of events."""
+    scored = [{"scores": {"context_support": number / 1_000}} for number in range(40)]
+    rows = [line(n, 1 + n / 100, bad=True, **each, **repeats(n)) for n, each in enumerate(scored)]
+    for order in (rows, rows[::-1], random.Random(1).sample(rows, len(rows))):
+        firing = rehearsed(order).slos[0].alerts[0].firings[0]
+        assert [each.score for each in firing.examples] == [0.0, 0.004, 0.008, 0.012, 0.016]
 
 
 def test_the_worst_events_are_examples() -> None:
