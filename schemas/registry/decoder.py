@@ -50,7 +50,8 @@ class RegistryDecoder(Decoder):
         frame = unframed(value, self._max_bytes)
         read = self._schemas.reader(frame.schema_id)
         if isinstance(read, Rejected):
-            raise read
+            # The one that is kept would keep the frames of each record for which it is raised.
+            raise Rejected(read.error_class, read.message)
         return (mapped(read(frame.data), self._mapping, self._max_items, row),)
 
     @override

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import orjson
 
 from ragweir.errors import Rejected
-from ragweir.schemas.registry.schema import AVRO, FORMATS, MAX_SCHEMA_BYTES, Read, Schema
+from ragweir.schemas.registry.schema import AVRO, FORMATS, MAX_SCHEMA_BYTES, Read, Refused, Schema
 
 ReadSchema = Callable[[Schema], Read]
 _MAX_NAME = 200
@@ -71,8 +71,7 @@ def reader_of(schema_id: int, schema: Schema, form: str, make: ReadSchema) -> Re
     except MemoryError:
         raise
     except Exception as error:
-        why = f": {error}" if type(error) is ValueError else ""
-        return Rejected("unknown_schema", f"{named} cannot be used: reading it raised {type(error).__name__}{why}")
+        return Rejected("unknown_schema", f"{named} cannot be used: {_why(error)}")
 
     def rejecting(data: bytes) -> object:
         try:
@@ -80,6 +79,11 @@ def reader_of(schema_id: int, schema: Schema, form: str, make: ReadSchema) -> Re
         except MemoryError:
             raise
         except Exception as error:  # Whatever the bytes are, they are not of the schema.
-            raise Rejected("unreadable", f"not a record of {named}: reading it raised {type(error).__name__}") from None
+            raise Rejected("unreadable", f"not a record of {named}: {_why(error)}") from None
 
     return rejecting
+
+
+def _why(error: Exception) -> str:
+    """Return the reason why a schema or data cannot be read; the messages of others may quote it."""
+    return str(error) if isinstance(error, Refused) else f"reading it raised {type(error).__name__}"

@@ -39,10 +39,14 @@ class Schema(NamedTuple):
     """The texts of the schemas that it refers to, each after those that it refers to itself."""
 
 
+class Refused(ValueError):
+    """A schema or data is refused. Unlike those of other exceptions, the message quotes nothing of it."""
+
+
 def check_values(count: int) -> None:
-    """Raise ValueError if data has more than `MAX_VALUES` values."""
+    """Raise Refused if data has more than `MAX_VALUES` values."""
     if count > MAX_VALUES:
-        raise ValueError(f"it has more than {MAX_VALUES} values")
+        raise Refused(f"it has more than {MAX_VALUES} values")
 
 
 class Schemas(Protocol):
@@ -86,9 +90,9 @@ class ReaderTable:
         """Do nothing."""
 
 
-def unknown(schema_id: int) -> Rejected:
-    """Return the rejection of a record whose schema the registry does not have."""
-    return Rejected("unknown_schema", f"schema {schema_id} is not in the registry")
+def unknown(schema_id: int, why: str = "is not in the registry") -> Rejected:
+    """Return the rejection of a record whose schema the registry does not have, or not as one that can be used."""
+    return Rejected("unknown_schema", f"schema {schema_id} {why}")
 
 
 def given_up(schema_id: int) -> Rejected:

@@ -75,7 +75,8 @@ class RecordSchemas:
             )
         self._settings, self._form, self._client = settings, form, RegistryClient(settings.registry)
         self._max_bytes = settings.limits.max_event_bytes
-        self._known: dict[int, Schema | None] = {}
+        self._known: dict[int, Schema | str] = {}
+        """The schemas, or what is wrong with them."""
         self._readers: dict[int, Read | Rejected] = {}
         self.url = self._client.url
 
@@ -88,14 +89,14 @@ class RecordSchemas:
     @property
     def form(self) -> str | None:
         """The format of most schemas; None if there are none."""
-        types = Counter(each.type for each in self._known.values() if each is not None)
+        types = Counter(each.type for each in self._known.values() if isinstance(each, Schema))
         names = {kind: form for form, kind in FORMATS.items()}
         return names.get(types.most_common(1)[0][0]) if types else None
 
     def described(self, number: int) -> str:
         """Return the type and the name of a schema."""
-        schema = self._known.get(number)
-        return "not in the registry" if schema is None else " ".join(filter(None, (schema.type, name_of(schema))))
+        schema = self._known.get(number, "is not read")
+        return schema if isinstance(schema, str) else " ".join(filter(None, (schema.type, name_of(schema))))
 
     def as_json(self, value: bytes | None) -> bytes:
         """Return the data of a record.
@@ -107,7 +108,7 @@ class RecordSchemas:
         number, data = unframed(value, self._max_bytes)
         found = self.reader(number)
         if isinstance(found, Rejected):
-            raise found
+            raise Rejected(found.error_class, found.message)  # As in `RegistryDecoder`.
         read = found(data)
         try:
             return orjson.dumps(read)
@@ -127,9 +128,9 @@ class RecordSchemas:
     def _made(self, number: int) -> Read | Rejected:
         try:
             schema = self._known[number] = self._client.schema(number)
-        except SchemaNotFound:
-            self._known[number] = None
-            return unknown(number)
+        except SchemaNotFound as missing:
+            why = self._known[number] = str(missing)
+            return unknown(number, why)
         except RegistryUnavailable as unavailable:
             raise PermanentError(f"the registry {self.url} does not answer: {unavailable}") from None
         form = self._form or next((form for form, kind in FORMATS.items() if kind == schema.type), None)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 import zlib
 from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import quote
 
 import orjson
+from pydantic import BaseModel, Field, ValidationError
 
 from ragweir.errors import ConfigurationError, RegistryRefused, RegistryUnavailable
 from ragweir.schemas.registry.schema import AVRO, MAX_SCHEMA_BYTES, Schema
@@ -19,6 +21,8 @@ from ragweir.streams.settings import RegistrySettings
 
 TIMEOUT_SECONDS = 2.0
 """Time limit of one request, from its connection to the last byte of its answer."""
+SCHEMA_SECONDS = 10.0
+"""Time limit of all requests for one schema with those that it refers to."""
 MAX_REFERENCES = 100
 """Maximum number of schemas that one schema refers to, directly or not."""
 _MAX_ANSWER_BYTES = 4 * MAX_SCHEMA_BYTES
@@ -33,14 +37,35 @@ _NOT_FOUND = range(40400, 40500)
 
 
 class SchemaNotFound(Exception):
-    """The registry has no such schema."""
+    """The registry has no such schema, or gives none that can be used. The message says so of the schema."""
+
+    def __init__(self, message: str = "is not in the registry") -> None:
+        super().__init__(message)
+
+
+class _Reference(BaseModel):
+    subject: str
+    version: int
+
+
+class _Answer(BaseModel):
+    """The answer that gives a schema."""
+
+    type: str | None = Field(None, alias="schemaType")
+    text: str = Field(alias="schema")
+    references: tuple[_Reference, ...] | None = None
 
 
 class _Room:
-    """The number of bytes that answers may still have."""
+    """The bytes and the time that answers may still have."""
 
     def __init__(self) -> None:
-        self.left = _MAX_ANSWER_BYTES
+        self.left, self._until_s = _MAX_ANSWER_BYTES, time.monotonic() + SCHEMA_SECONDS
+
+    @property
+    def seconds(self) -> float:
+        """The time that is left; below 0 if there is none."""
+        return self._until_s - time.monotonic()
 
     def take(self, size: int) -> None:
         """Count bytes.
@@ -50,7 +75,7 @@ class _Room:
         """
         self.left -= size
         if self.left < 0:
-            raise SchemaNotFound(f"its answers are over {_MAX_ANSWER_BYTES} bytes")
+            raise SchemaNotFound(f"cannot be used: the registry's answers are over {_MAX_ANSWER_BYTES} bytes")
 
 
 class RegistryClient:
@@ -109,15 +134,15 @@ class RegistryClient:
         """Return a schema with those that it refers to.
 
         Raises:
-            SchemaNotFound: if there is none with this id.
+            SchemaNotFound: if there is none with this id, or the answer is not a schema.
             RegistryUnavailable: if there is no answer, or one that a later request may not get.
             RegistryRefused: if a later request would get the same.
         """
         room = _Room()
-        answer = self._ask("GET", f"schemas/ids/{schema_id}", room=room)
-        references: dict[tuple[str, object], str] = {}
+        answer = self._schema(f"schemas/ids/{schema_id}", room)
+        references: dict[tuple[str, int], str] = {}
         self._add_references(answer, references, room)
-        return Schema(str(answer.get("schemaType") or AVRO), _text(answer), tuple(references.values()))
+        return Schema(answer.type or AVRO, answer.text, tuple(references.values()))
 
     def subjects(self) -> int:
         """Return the number of subjects.
@@ -143,37 +168,49 @@ class RegistryClient:
             SchemaNotFound: if it is not registered there.
             RegistryUnavailable, RegistryRefused: as `schema`.
         """
-        return int(self._ask("POST", f"subjects/{quote(subject, safe='')}", _posted(schema))["id"])
+        return _id(self._ask("POST", f"subjects/{quote(subject, safe='')}", _posted(schema)))
 
     def register(self, subject: str, schema: Schema) -> int:
         """Register a schema, and return its id; one that is there keeps its id. May raise what `subjects` raises."""
-        return int(self._ask("POST", f"subjects/{quote(subject, safe='')}/versions", _posted(schema))["id"])
+        return _id(self._ask("POST", f"subjects/{quote(subject, safe='')}/versions", _posted(schema)))
 
     def set_compatibility(self, subject: str, level: str) -> None:
         """Set the compatibility that new versions of a subject need; may raise what `subjects` raises."""
         self._ask("PUT", f"config/{quote(subject, safe='')}", {"compatibility": level})
 
-    def _add_references(self, answer: Any, found: dict[tuple[str, object], str], room: _Room) -> None:
+    def _schema(self, path: str, room: _Room) -> _Answer:
+        answer = self._ask("GET", path, room=room)
+        try:
+            return _Answer.model_validate(answer)
+        except ValidationError as error:
+            where = ".".join(map(str, error.errors()[0]["loc"])) or "the whole"
+            raise SchemaNotFound(f"cannot be used: the registry's answer for it is not a schema ({where})") from None
+
+    def _add_references(self, answer: _Answer, found: dict[tuple[str, int], str], room: _Room) -> None:
         """Add the schemas that one refers to, each after those that it refers to itself."""
-        for each in answer.get("references") or ():
-            subject, version = str(each["subject"]), each["version"]
+        for each in answer.references or ():
+            subject, version = each.subject, each.version
             if (subject, version) in found:
                 continue
             if len(found) >= MAX_REFERENCES:
-                raise SchemaNotFound(f"it refers to more than {MAX_REFERENCES} schemas")
+                raise SchemaNotFound(f"cannot be used: it refers to more than {MAX_REFERENCES} schemas")
             found[subject, version] = ""  # Registries have no circles; this one would end here.
-            inner = self._ask("GET", f"subjects/{quote(subject, safe='')}/versions/{int(version)}", room=room)
+            inner = self._schema(f"subjects/{quote(subject, safe='')}/versions/{version}", room)
             self._add_references(inner, found, room)
             del found[subject, version]
-            found[subject, version] = _text(inner)
+            found[subject, version] = inner.text
 
     def _ask(self, method: str, path: str, body_json: Any = None, *, room: _Room | None = None) -> Any:
         """Send a request; return the JSON of its answer, whose bytes are taken from `room`."""
-        content = None if body_json is None else orjson.dumps(body_json)
+        content, room = None if body_json is None else orjson.dumps(body_json), room or _Room()
         try:
-            return self._answer(*self._runner.run(self._exchange(method, path, content, room or _Room())))
+            return self._answer(*self._runner.run(self._exchange(method, path, content, room)))
         except TimeoutError:
-            raise RegistryUnavailable(f"it gives no whole answer within {TIMEOUT_SECONDS:.0f} s") from None
+            if room.seconds > 0:
+                raise RegistryUnavailable(f"it gives no whole answer within {TIMEOUT_SECONDS:.0f} s") from None
+            raise RegistryUnavailable(
+                f"it does not give a schema, with those that it refers to, within {SCHEMA_SECONDS:.0f} s"
+            ) from None
         except (self._error, ssl.SSLError, zlib.error) as error:  # A late alert of TLS is raised as it is.
             untrusted = certificate_error(error, 'registry.client with "ssl.ca.location"')
             raise RegistryUnavailable(untrusted or f"{type(error).__name__}: {error}") from None
@@ -182,7 +219,7 @@ class RegistryClient:
         """Return the status of the answer to a request, and its body."""
         headers = {} if content is None else {"Content-Type": "application/vnd.schemaregistry.v1+json"}
         async with (
-            asyncio.timeout(TIMEOUT_SECONDS),
+            asyncio.timeout(min(TIMEOUT_SECONDS, room.seconds)),
             self._http.stream(method, path, content=content, headers=headers) as response,
         ):
             body = bytearray()
@@ -233,8 +270,12 @@ def _posted(schema: Schema) -> dict[str, str]:
     return {"schema": schema.text, "schemaType": schema.type}
 
 
-def _text(answer: Any) -> str:
-    return str(answer.get("schema") or "")
+def _id(answer: Any) -> int:
+    """Return the id of an answer to a schema that was sent."""
+    found = answer.get("id") if isinstance(answer, dict) else None
+    if not isinstance(found, int):
+        raise RegistryUnavailable("its answer has no id of a schema")
+    return found
 
 
 def _tls(settings: RegistrySettings) -> ssl.SSLContext | bool:

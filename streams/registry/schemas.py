@@ -73,8 +73,8 @@ class RegistrySchemas:
         self._fetch, self._make, self._clock = fetch, make, clock
         self._changed = threading.Condition()
         self._known: OrderedDict[int, Read | Rejected] = OrderedDict()
-        self._missing: OrderedDict[int, float] = OrderedDict()
-        """The ids that the registry does not have, with the time at which it said so."""
+        self._missing: OrderedDict[int, tuple[float, Rejected]] = OrderedDict()
+        """The ids that the registry does not have, with the time at which it said so, and the rejection of records."""
         self._given_up: OrderedDict[int, None] = OrderedDict()
         """The ids of which some records may not wait any longer."""
         self._asked: dict[int, _Asked] = {}
@@ -124,11 +124,13 @@ class RegistrySchemas:
         if found := self._known.get(schema_id):
             self._known.move_to_end(schema_id)
             return found
-        age_s = self._clock() - self._missing.get(schema_id, float("-inf"))
-        if age_s < REMEMBERED_SECONDS:
-            if age_s >= REFRESHED_SECONDS:
+        if missing := self._missing.get(schema_id):
+            since_s, rejected = missing
+            age_s = self._clock() - since_s
+            if REFRESHED_SECONDS <= age_s < REMEMBERED_SECONDS:
                 self._ask(schema_id, _REFRESH)
-            return unknown(schema_id)
+            if age_s < REMEMBERED_SECONDS:
+                return rejected
         if self._refused is not None:
             raise self._refused
         return None
@@ -182,18 +184,6 @@ class RegistrySchemas:
         pause_s = min(_MAX_PAUSE_SECONDS, 2.0 ** (asked.tries - 2))
         try:
             made = self._make(schema_id, self._fetch(schema_id))
-        except SchemaNotFound:
-            now_s = self._clock()
-            if asked.missing_since_s is None:
-                asked.missing_since_s = now_s
-            until_s = asked.missing_since_s + (0.0 if asked.source is _REFRESH else MISSING_SECONDS)
-            asked.is_unanswered = False
-            if now_s < until_s:
-                asked.next_s = min(now_s + pause_s, until_s)
-            else:
-                with self._changed:
-                    self._settle(schema_id, asked)
-                    _keep(self._missing, schema_id, now_s, MAX_MISSING)
         except RegistryUnavailable as unavailable:
             asked.next_s, asked.is_unanswered = self._clock() + pause_s, True
             self._log_unavailable(str(unavailable))
@@ -204,10 +194,19 @@ class RegistrySchemas:
                 self._asked.clear()
                 self._asking.clear()
                 self._changed.notify_all()
-        except Exception as error:  # What the registry says is not understood; it may be upgraded meanwhile.
-            asked.next_s, asked.is_unanswered = self._clock() + pause_s, True
-            self._log_unavailable(f"reading its answer raised {type(error).__name__}")
-            return
+        except Exception as error:  # Of one id, for which its records may not wait for ever.
+            why = str(error) if isinstance(error, SchemaNotFound) else f"cannot be used: {type(error).__name__}"
+            now_s = self._clock()
+            if asked.missing_since_s is None:
+                asked.missing_since_s = now_s
+            until_s = asked.missing_since_s + (0.0 if asked.source is _REFRESH else MISSING_SECONDS)
+            asked.is_unanswered = False
+            if now_s < until_s:
+                asked.next_s = min(now_s + pause_s, until_s)
+            else:
+                with self._changed:
+                    self._settle(schema_id, asked)
+                    _keep(self._missing, schema_id, (now_s, unknown(schema_id, why)), MAX_MISSING)
         else:
             with self._changed:
                 self._settle(schema_id, asked)

@@ -115,7 +115,7 @@ def test_tap_and_doctor_name_the_schemas(kafka: SharedBroker, prefix: str, tmp_p
     shown = " ".join(tapped.stdout.decode().split())
     assert tapped.returncode == 0, tapped.stderr
     assert f"21 schema {first}: AVRO com.example.shop.Answered" in shown
-    assert "1 schema 999: not in the registry" in shown
+    assert "1 schema 999: is not in the registry" in shown
     assert 'set input.format = "avro"' in shown
     assert 'query = "question"' in shown
     through_map = ragweir(*shared, "tap", topic, **own)

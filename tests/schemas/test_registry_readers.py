@@ -107,37 +107,51 @@ def chained(length: int) -> list[Any]:
     ]
 
 
+MANY = "it has more than 250000 values"
 WIDE = {"type": "array", "items": record(("b", "boolean"), *((f"f{each}", "null") for each in range(1_000)))}
 LONG = b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"
 """2**62 - 1, the number of items of a block."""
 
 
 @pytest.mark.parametrize(
-    ("schema", "data"),
+    ("schema", "data", "why"),
     [
-        pytest.param(LIST, b"\x02" * 1_000_000 + b"\0", id="nested a million times"),
-        pytest.param(NESTED, b"\x02\x02" * 500_000 + b"\0", id="nested through another record"),
-        pytest.param(DECIMAL, b"\x80\x80\x40" + b"\x7f" * 524_288, id="a decimal of half a megabyte"),
-        pytest.param({"type": "array", "items": "int"}, LONG, id="a list of 2**62 items"),
-        pytest.param({"type": "map", "values": "null"}, LONG, id="a map of 2**62 items"),
-        pytest.param(doubled(40, "null"), b"", id="no bytes that are 2**40 values"),
-        pytest.param(doubled(40, "null", also=[("n", ["null", "Event"])]), b"", id="2**40 values, recursive"),
-        pytest.param(WIDE, b"\x80\x89\x7a" + b"\1" * 1_000_000 + b"\0", id="bytes that are a thousand values each"),
-        pytest.param(record(("a", "string")), LONG + b"ab", id="a text longer than the record"),
-        pytest.param(record(("a", "string")), b"\x01ab", id="a text of negative length"),
-        pytest.param(record(("a", "string")), b"\x04\xff\xfe", id="a text that is not UTF-8"),
-        pytest.param(record(("a", "string")), b"\x02ab", id="more bytes"),
-        pytest.param(record(("a", "long")), b"\xff" * 40, id="a number without end"),
-        pytest.param(record(("a", ["null", "string"])), b"\x08", id="no such branch"),
-        pytest.param(record(("a", "string")), b"", id="no bytes"),
+        pytest.param(LIST, b"\x02" * 1_000_000 + b"\0", "RecursionError", id="nested a million times"),
+        pytest.param(NESTED, b"\x02\x02" * 500_000 + b"\0", "RecursionError", id="nested through another record"),
+        pytest.param(
+            DECIMAL, b"\x80\x80\x40" + b"\x7f" * 524_288, "too many digits", id="a decimal of half a megabyte"
+        ),
+        pytest.param({"type": "array", "items": "int"}, LONG, "EOFError", id="a list of 2**62 items"),
+        pytest.param({"type": "map", "values": "null"}, LONG, "EOFError", id="a map of 2**62 items"),
+        pytest.param(doubled(40, "null"), b"", MANY, id="no bytes that are 2**40 values"),
+        pytest.param(doubled(40, "null", also=[("n", ["null", "Event"])]), b"", MANY, id="2**40 values, recursive"),
+        pytest.param(
+            WIDE, b"\x80\x89\x7a" + b"\1" * 1_000_000 + b"\0", MANY, id="bytes that are a thousand values each"
+        ),
+        pytest.param(record(("a", "string")), LONG + b"ab", "EOFError", id="a text longer than the record"),
+        pytest.param(record(("a", "string")), b"\x01ab", "EOFError", id="a text of negative length"),
+        pytest.param(record(("a", "string")), b"\x04\xff\xfe", "UnicodeDecodeError", id="a text that is not UTF-8"),
+        pytest.param(record(("a", "string")), b"\x02ab", "bytes follow the data", id="more bytes"),
+        pytest.param(record(("a", "long")), b"\xff" * 40, "IndexError", id="a number without end"),
+        pytest.param(record(("a", ["null", "string"])), b"\x08", "IndexError", id="no such branch"),
+        pytest.param(record(("a", "string")), b"", "EOFError", id="no bytes"),
     ],
 )
-def test_hostile_avro_is_rejected(schema: Any, data: bytes) -> None:
+def test_hostile_avro_is_rejected(schema: Any, data: bytes, why: str) -> None:
     (rejected,) = avro_decoder(schema).decode(framed(7, data))
     assert isinstance(rejected, Rejected)
     assert rejected.error_class == "unreadable"
     named = " Event" if "name" in schema else ""
-    assert rejected.message.startswith(f"not a record of schema 7{named}: reading it raised ")
+    assert rejected.message.startswith(f"not a record of schema 7{named}: ")
+    assert rejected.message.endswith(why)
+
+
+def test_the_rejection_of_a_schema_keeps_none_of_its_records() -> None:
+    """An exception keeps the frames, and so the bytes, of each place at which it is raised."""
+    rejected = Rejected("unknown_schema", "")
+    for _ in range(10):
+        assert list(RegistryDecoder(ReaderTable({7: rejected})).decode(framed(7, b"")))
+    assert rejected.__traceback__ is None
 
 
 @pytest.mark.parametrize(
@@ -274,26 +288,27 @@ def test_a_protobuf_message_is_an_event() -> None:
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("data", "why"),
     [
-        pytest.param(b"", id="no message"),
-        pytest.param(bytes([2, 8]), id="no such message"),
-        pytest.param(bytes([2, 1]), id="a negative place"),
-        pytest.param(b"\xff" * 9, id="a place without end"),
-        pytest.param(bytes([254, 255, 255, 255, 15]), id="a place of a billion steps"),
-        pytest.param(bytes([2, 2]) + b"\x0a\xff", id="a text longer than the record"),
-        pytest.param(bytes([2, 2]) + b"\x0a\x01\xff", id="a text that is not UTF-8"),
-        pytest.param(bytes([2, 2]) + b"\x32\x02" * 5_000, id="nested often"),
-        pytest.param(bytes([2, 2]) + b"\x22\x00" * 500_000, id="half a million empty messages"),
-        pytest.param(bytes([2, 2]) + b"\x32\x02\x22\x00" * 250_000, id="empty messages within others"),
+        pytest.param(b"", "a number without an end", id="no message"),
+        pytest.param(bytes([2, 8]), "the schema has no such message", id="no such message"),
+        pytest.param(bytes([2, 1]), "the schema has no such message", id="a negative place"),
+        pytest.param(b"\xff" * 9, "a number without an end", id="a place without end"),
+        pytest.param(bytes([254, 255, 255, 255, 15]), "a message nested too deeply", id="a place of a billion steps"),
+        pytest.param(bytes([2, 2]) + b"\x0a\xff", "DecodeError", id="a text longer than the record"),
+        pytest.param(bytes([2, 2]) + b"\x0a\x01\xff", "DecodeError", id="a text that is not UTF-8"),
+        pytest.param(bytes([2, 2]) + b"\x32\x02" * 5_000, "DecodeError", id="nested often"),
+        pytest.param(bytes([2, 2]) + b"\x22\x00" * 500_000, MANY, id="half a million empty messages"),
+        pytest.param(bytes([2, 2]) + b"\x32\x02\x22\x00" * 250_000, MANY, id="empty messages within others"),
     ],
 )
-def test_hostile_protobuf_is_rejected(data: bytes) -> None:
+def test_hostile_protobuf_is_rejected(data: bytes, why: str) -> None:
     pool = types_pool()
     read = reader_of(7, Schema("PROTOBUF", PROTO), "protobuf", lambda schema: protobuf_reader(schema.text, pool))
     (rejected,) = RegistryDecoder(ReaderTable({7: read})).decode(framed(7, data))
     assert isinstance(rejected, Rejected)
     assert rejected.error_class == "unreadable"
+    assert rejected.message.endswith(why)
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,10 @@
 """Schemas are asked for in the background: found, missing, or waited for while the registry is away."""
 
-import gzip
-import resource
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from collections.abc import Callable
 
-import orjson
 import pytest
-from typing_extensions import override
 
 from ragweir.errors import Interrupted, PermanentError, RegistryRefused, RegistryUnavailable, Rejected
 from ragweir.metrics.catalogue import Catalogue, everything
@@ -20,9 +13,8 @@ from ragweir.schemas.registry.schema import Read, Schema
 from ragweir.streams.evaluate.agent import EvaluateAgent, EvaluateConfig
 from ragweir.streams.records import Record
 from ragweir.streams.registry import schemas as module
-from ragweir.streams.registry.client import RegistryClient, SchemaNotFound
+from ragweir.streams.registry.client import SchemaNotFound
 from ragweir.streams.registry.schemas import RegistrySchemas
-from ragweir.streams.settings import RegistrySettings
 
 
 def eventually(condition: Callable[[], object], seconds: float = 20) -> None:
@@ -230,178 +222,3 @@ def test_look_ups_are_at_most_ten_a_second(monkeypatch: pytest.MonkeyPatch) -> N
         schemas.reader(schema_id)
     assert len(pauses) >= 19
     assert set(pauses) == {0.1}
-
-
-# The client, against a server that answers as Apicurio 2.5.11 does.
-
-ANSWERS: dict[str, tuple[int, Any]] = {
-    "/schemas/ids/1": (200, {"schema": '"string"', "references": []}),
-    "/schemas/ids/2": (
-        200,
-        {"schema": "{}", "schemaType": "JSON", "references": [{"name": "a", "subject": "a/b", "version": 3}]},
-    ),
-    "/subjects/a%2Fb/versions/3": (
-        200,
-        {"schema": "middle", "references": [{"name": "c", "subject": "c", "version": 1}]},
-    ),
-    "/subjects/c/versions/1": (200, {"schema": "inner"}),
-    "/schemas/ids/3": (404, {"message": "No content with id/hash 'contentId-3' was found.", "error_code": 40403}),
-    "/schemas/ids/4": (404, {"message": "RESTEASY003210: Could not find resource", "error_code": 404}),
-    "/schemas/ids/5": (401, {}),
-    "/schemas/ids/6": (403, {}),
-    "/schemas/ids/7": (503, {}),
-    "/schemas/ids/8": (200, "x" * 5_000_000),
-    "/schemas/ids/9": (302, {}),
-    "/schemas/ids/10": (200, {"schema": "", "references": [{"name": "l", "subject": "loop", "version": 1}]}),
-    "/subjects/loop/versions/1": (200, {"schema": "l", "references": [{"name": "l", "subject": "loop", "version": 1}]}),
-}
-
-
-@contextmanager
-def server(headers: list[dict[str, str]]) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            headers.append(dict(self.headers))
-            status, answer = ANSWERS.get(self.path.removeprefix("/api"), (404, None))
-            body = orjson.dumps(answer)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        @override
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=listening.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{listening.server_port}/api"
-    finally:
-        listening.shutdown()
-        listening.server_close()
-
-
-def test_the_client_knows_each_answer() -> None:
-    headers: list[dict[str, str]] = []
-    with server(headers) as url, ExitStack() as opened:
-        client = opened.enter_context(
-            RegistryClient(RegistrySettings(url=url, client={"basic_auth_user_info": "me:it:self"}))
-        )
-        assert client.schema(1) == Schema("AVRO", '"string"')
-        assert headers[-1]["Authorization"] == "Basic bWU6aXQ6c2VsZg=="
-        assert client.schema(2) == Schema("JSON", "{}", ("inner", "middle"))
-        assert client.schema(10).references == ("l",)
-        for schema_id, kind in ((3, SchemaNotFound), (8, SchemaNotFound), (7, RegistryUnavailable)):
-            with pytest.raises(kind):
-                client.schema(schema_id)
-        for schema_id in (4, 5, 6):
-            with pytest.raises(RegistryRefused):
-                client.schema(schema_id)
-        with pytest.raises(RegistryUnavailable, match="302"):
-            client.schema(9)
-        with RegistryClient(RegistrySettings(url=url, client={"bearer.auth.token": "hunter2"})) as token:
-            token.schema(1)
-        assert headers[-1]["Authorization"] == "Bearer hunter2"
-    with RegistryClient(RegistrySettings(url=url)) as away, pytest.raises(RegistryUnavailable, match="ConnectError"):
-        away.schema(1)
-
-
-# Registries that misbehave.
-
-
-def gzipped(data: bytes, times: int = 1) -> bytes:
-    for _ in range(times):
-        data = gzip.compress(data)
-    return data
-
-
-def encoded(encoding: str, body: bytes) -> bytes:
-    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
-
-
-def answer(data: Any) -> bytes:
-    body = orjson.dumps(data)
-    return f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
-
-
-@contextmanager
-def misbehaving(answers: Callable[[str], bytes], trickle: bytes = b"") -> Iterator[str]:
-    """Serve what a function of the path gives, then byte by byte for ever what follows; yield the address."""
-    ended = threading.Event()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.close_connection = True
-            with suppress(OSError):
-                self.wfile.write(answers(self.path))
-                while trickle and not ended.wait(0.2):
-                    self.wfile.write(trickle)
-
-        @override
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        threading.Thread(target=listening.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{listening.server_port}"
-        ended.set()
-        listening.shutdown()
-
-
-BOMB = gzipped(b'"' + b"a" * 200_000_000 + b'"')
-
-
-@pytest.mark.parametrize(
-    ("given", "raised"),
-    [
-        pytest.param(encoded("gzip", BOMB), SchemaNotFound, id="200 MB in 200 KB"),
-        pytest.param(encoded("gzip, gzip", gzipped(BOMB)), RegistryUnavailable, id="encoded twice"),
-        pytest.param(encoded("gzip", b"no such thing"), RegistryUnavailable, id="not encoded as it says"),
-        pytest.param(encoded("br", b"\0"), RegistryUnavailable, id="an encoding that is not known"),
-    ],
-)
-def test_an_encoded_answer_is_bounded_before_it_is_decoded(given: bytes, raised: type[Exception]) -> None:
-    with misbehaving(lambda _: given) as url, RegistryClient(RegistrySettings(url=url)) as client:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        with pytest.raises(raised):
-            client.schema(1)
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
-
-
-def test_an_answer_that_is_encoded_all_the_same_is_read() -> None:
-    given = encoded("gzip", gzipped(b'{"schema": "a"}'))
-    with misbehaving(lambda _: given) as url, RegistryClient(RegistrySettings(url=url)) as client:
-        assert client.schema(1).text == "a"
-
-
-@pytest.mark.parametrize(
-    ("given", "trickle"),
-    [
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b" ", id="of the body"),
-        pytest.param(b"HTTP/1.1 200 OK\r\n", b"A: a\r\n", id="of the head"),
-        pytest.param(b"", b"H", id="of the status"),
-    ],
-)
-def test_a_request_ends_whose_answer_comes_byte_by_byte(given: bytes, trickle: bytes) -> None:
-    """Each byte renews a time limit of reading: the answer would take days."""
-    with (
-        misbehaving(lambda _: given, trickle) as url,
-        RegistryClient(RegistrySettings(url=url)) as client,
-        pytest.raises(RegistryUnavailable),
-    ):
-        client.schema(1)
-
-
-def test_the_answers_of_a_schema_have_a_limit_in_all() -> None:
-    """A hundred references of 3 MB each."""
-    asked: list[str] = []
-
-    def answers(path: str) -> bytes:
-        asked.append(path)
-        references = [{"name": "r", "subject": f"s{each}", "version": 1} for each in range(100)]
-        return answer({"schema": "a" * 3_000_000, "references": references if "ids" in path else []})
-
-    with misbehaving(answers) as url, RegistryClient(RegistrySettings(url=url)) as client:
-        with pytest.raises(SchemaNotFound):
-            client.schema(1)
-        assert len(asked) == 2
