@@ -73,10 +73,22 @@ class ReplayRequest(RecordPart):
     """Id of the run whose topic and offsets, or files, are read again; absent without one."""
 
 
+class LiveSelection(RecordPart):
+    """The live evaluations of a run's events, by the routing rows that selected the events to judge."""
+
+    compared: NonNegativeInt
+    """Number of live evaluations that name a row; those that Kafka holds no more are not counted."""
+    otherwise: NonNegativeInt
+    """Number of these whose row is not the one that the run has for the event: it was lost when the topic `control` was
+    deleted or truncated, or it was not known yet when the event was evaluated."""
+    first: str | None = None
+    """Id of the first such event."""
+
+
 class Run(RecordPart):
     """One replay."""
 
-    omitted_values: ClassVar[Mapping[str, object]] = {"control": None}
+    omitted_values: ClassVar[Mapping[str, object]] = {"control": None, "live_selection": None}
 
     run_id: Annotated[str, StringConstraints(pattern=f"^{RUN_ID}$")]
     """Id of the run."""
@@ -98,6 +110,9 @@ class Run(RecordPart):
     """Empty until files are loaded."""
     control: ControlRead | None = None
     """The routing rows of the run; absent if there was no topic `control`, so that the shipped row holds."""
+    live_selection: LiveSelection | None = None
+    """Comparison of these rows with those of the live evaluations, once all events are evaluated; absent without a
+    judge, and for files."""
     catalogue_version: str
     """Version of the formulas."""
     fingerprint: str

@@ -31,6 +31,7 @@ from ragweir.streams.replay.runner import PhaseProgress, ReplayRunner, run_worke
 from ragweir.streams.replay.runs import StoredRun, find_run, prefix_of, run_settings
 from ragweir.streams.settings import Settings
 from ragweir.streams.supervisor import own_command, same_command, stop_flag
+from ragweir.streams.terminal import printable
 
 _CANARY = "--canary"
 _MAX_LAGS = 6
@@ -117,7 +118,8 @@ def replay(
 
     `--like RUN` reads what another replay read, offset by offset, by the present settings, with the same routing rows;
     `--only` and the judge are those of this command. It is an error if a topic does not hold all of these records any
-    more.
+    more. With a judge, the replay's routing rows are compared with those of the live evaluations that Kafka holds, and
+    the last line says how many events were selected by other rows, as after `control` was deleted.
 
     No event is judged without `--judge`. The budget of a replay is separate from the live one (judge.daily_budget_usd).
     """
@@ -269,6 +271,11 @@ def _finish(effective: Settings, run_id: str, lines: Path | None, samples: Path 
         facts.append(f"{dead:,} dead letters, and `ragweir --prefix {own} dead-letter show` shows the reasons")
     if found is not None and found.loaded.left_out:
         facts.append(f"{found.loaded.left_out:,} lines too large for Kafka left out")
+    if found is not None and (live := found.run.live_selection) is not None and live.otherwise:
+        facts.append(
+            f"{live.otherwise:,} of {live.compared:,} events with live evaluations were selected there by routing rows "
+            f"that the replay does not have, the first {printable(live.first or '')}"
+        )
     if imported.left_out:
         facts.append(f"{imported.left_out:,} windows before 1970 or in the future left out of the OpenMetrics file")
     if left_out.total():

@@ -25,7 +25,8 @@ from ragweir.streams.kafka.reader import OffsetRange, offset_range, read
 from ragweir.streams.kafka.topics import create_topics
 from ragweir.streams.records import TopicPartition
 from ragweir.streams.replay.archives import load_archives
-from ragweir.streams.replay.request import SERVICE, phase_service, topic_names
+from ragweir.streams.replay.live_selection import compare_selection, live_evaluations
+from ragweir.streams.replay.request import SERVICE, phase_service, replay_config, topic_names
 from ragweir.streams.replay.runs import find_run, run_settings, store_run
 from ragweir.streams.settings import Settings
 from ragweir.streams.slot import run_canary, run_slot
@@ -88,7 +89,10 @@ class ReplayRunner:
             if self.run.phase == "loading":
                 self._load()
             else:
+                evaluating = self.run.phase == "evaluating"
                 self._run_workers()
+                if evaluating and not self.is_stopped():
+                    self._compare_selection()
             if self.is_stopped():
                 return False
             self._enter_next_phase()
@@ -108,6 +112,28 @@ class ReplayRunner:
             changes["ended_at"] = datetime.now(UTC)
         self.run = Run.model_validate({**run.model_dump(), **changes})
         store_run(self.settings, self.run)
+
+    def _compare_selection(self) -> None:
+        """Compare the routing rows of the run with those by which its events were selected live."""
+        config = replay_config(run_settings(self.settings, self.run), self.run)
+        if self.run.files or config.router is None or not config.router.uses_rows:
+            return
+        if (live := live_evaluations(self.settings, self.run)) is None:
+            return
+        config.rows.start(self.is_stopped)
+        left = {(live.topic, 0): len(live)}
+        progress = PhaseProgress("evaluating", len(live), left)
+        shown_s = 0.0
+
+        def on_progress(steps: int) -> None:
+            nonlocal shown_s
+            left[live.topic, 0] -= steps
+            if time.monotonic() > shown_s + _POLL_SECONDS:
+                self.on_progress(progress)
+                shown_s = time.monotonic()
+
+        found = compare_selection(self.settings, self.run, config.rows.rows, live, on_progress, self.is_stopped)
+        self.run = self.run.model_copy(update={"live_selection": found})
 
     def _load(self) -> None:
         files = self.run.files

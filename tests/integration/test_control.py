@@ -18,7 +18,7 @@ from faults import QUICK_CLIENT, eventually
 from ragweir.errors import PermanentError
 from ragweir.schemas.codec.json import encode
 from ragweir.schemas.routing_row import RoutingRow, encode_row_key
-from ragweir.schemas.run import Loaded, ReplayRequest, Run
+from ragweir.schemas.run import LiveSelection, Loaded, ReplayRequest, Run
 from ragweir.streams.evaluate.agent import EvaluateAgent
 from ragweir.streams.evaluate.rows import revision_of
 from ragweir.streams.records import Record
@@ -146,6 +146,20 @@ def test_no_worker_decides_by_rows_of_a_topic_that_was_made_again(
         send("new")
         found = decided(kafka, prefix, 80)
     assert {value[1:] for name, value in found.items() if name.startswith("new")} == {("not_selected", 0.0)}
+
+    # A replay has the new rows for all, and says so.
+    flags = ("--bootstrap-servers", kafka.bootstrap, "--prefix", prefix)
+    client = {
+        "RAGWEIR_KAFKA__CLIENT": orjson.dumps(QUICK_CLIENT).decode(),
+        "RAGWEIR_TOPICS__PARTITIONS": "1",
+        "RAGWEIR_JUDGE__PRICES": orjson.dumps(JUDGE["prices"]).decode(),
+    }
+    done = ragweir(*flags, "replay", "--run-id", "again", "--judge", "budget", "--budget", "0", **judge, **client)
+    assert done.returncode == 0, done.stderr
+    assert b"40 of 80 events with live evaluations were selected there by routing rows that the replay" in done.stderr
+    stored = find_run(Settings(kafka={"bootstrap_servers": kafka.bootstrap}, topics={"prefix": prefix}), "again")
+    assert stored is not None
+    assert stored.run.live_selection == LiveSelection(compared=80, otherwise=40, first="old-0")
 
 
 JUDGE: dict[str, Any] = {
